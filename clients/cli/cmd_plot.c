@@ -18,7 +18,7 @@ enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024 };
 struct plotting {
     const char *path, *stream, *layout, *episode, *output;
     struct trajd_rate rate; /* num 0: twenty targets a second */
-    struct trajd_rewrite_rule rule;
+    struct trajd_convert_rule rule;
     int64_t from_ns, to_ns;
     struct cli_files files;
 };
@@ -38,9 +38,9 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
                (cli_fail("--rate: \"%s\" is no rate above 0 (20, 29.97, 30000/1001)", value),
                 false);
     if (!strcmp(option, "--kind")) {
-        plotting->rule.kind = trajd_rewrite_kind_parse(value, &error);
+        plotting->rule.kind = trajd_convert_kind_parse(value, &error);
         plotting->rule.layout_order = !strcmp(value, "slerp");
-        return plotting->rule.kind != TRAJD_REWRITE_NO_KIND ||
+        return plotting->rule.kind != TRAJD_CONVERT_NO_KIND ||
                (cli_fail("--kind: %s", error.message), false);
     }
     if (!strcmp(option, "--window"))
@@ -104,7 +104,7 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
 }
 
 /* Onto the terminal or into the file. */
-static int draw(const struct plotting *plotting, const struct rewrite_series *series,
+static int draw(const struct plotting *plotting, const struct convert_series *series,
                 const char *title)
 {
     struct winsize size;
@@ -129,7 +129,7 @@ static int draw(const struct plotting *plotting, const struct rewrite_series *se
 static int plot(struct plotting *plotting, const struct trajd_index *index)
 {
     const struct trajd_episode *episode = find_episode(index, plotting->episode);
-    struct rewrite_series_options options = {.index = index,
+    struct convert_series_options options = {.index = index,
                                              .episode = episode,
                                              .stream = plotting->stream,
                                              .rule = plotting->rule,
@@ -137,14 +137,14 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
                                              .from_ns = plotting->from_ns,
                                              .to_ns = plotting->to_ns,
                                              .features_max = FEATURES_MAX};
-    struct rewrite_series *series = NULL;
+    struct convert_series *series = NULL;
     struct trajd_error error;
     char title[512];
     int result;
 
     if (!episode)
         return CLI_FAILED;
-    if (rewrite_series_read(&options, &series, &error))
+    if (convert_series_read(&options, &series, &error))
         return cli_fail("%s", error.message);
     snprintf(title, sizeof title, "%.180s, %.100s: %.100s by %s at %.6g Hz",
              index->files[episode->file_index].relative_path, episode->id, plotting->stream,
@@ -153,14 +153,14 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
         fprintf(stderr, "note: the first %u of %" PRIu64 " features\n", series->feature_count,
                 series->feature_count + series->features_left_out);
     result = draw(plotting, series, title);
-    rewrite_series_destroy(&series);
+    convert_series_destroy(&series);
     return result;
 }
 
 int cli_plot(int argc, char **argv)
 {
     struct plotting plotting = {
-        .rule = {.kind = TRAJD_REWRITE_NO_KIND}, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
+        .rule = {.kind = TRAJD_CONVERT_NO_KIND}, .from_ns = INT64_MIN, .to_ns = INT64_MAX};
     struct trajd_index *index = NULL;
     struct trajd_error error;
     int result;

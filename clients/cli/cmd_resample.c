@@ -15,8 +15,8 @@
 enum { ITEMS_MAX = 256, BAR_WIDTH = 30, LEVEL_MAX = 9 };
 
 struct resampling {
-    struct trajd_rewrite_options options;
-    struct trajd_rewrite_rule rules[ITEMS_MAX];
+    struct trajd_convert_options options;
+    struct trajd_convert_rule rules[ITEMS_MAX];
     const char *streams[ITEMS_MAX], *episodes[ITEMS_MAX];
     const char *layout; /* NULL: guess */
     bool json, has_bar, bar_is_drawn;
@@ -57,18 +57,18 @@ static void on_note(void *context, const char *text)
     }
 }
 
-static void json_plan(const struct trajd_rewrite_report *plan)
+static void json_plan(const struct trajd_convert_report *plan)
 {
     printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64
            ", \"cut\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"bytes\": %" PRIu64
            ", \"seconds\": %.9g, \"backend\": \"%s\", \"by\": ",
            plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps,
            plan->byte_count, (double)plan->duration_ns * 1e-9,
-           trajd_rewrite_backend_name(plan->backend));
+           trajd_convert_backend_name(plan->backend));
     trajd_json_text(stdout, plan->backend_text);
     printf(", \"streams\": [");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_rewrite_stream *stream = &plan->streams[s];
+        const struct trajd_convert_stream *stream = &plan->streams[s];
         printf("%s{\"name\": ", s ? ", " : "");
         trajd_json_text(stdout, stream->name);
         printf(", \"clock\": ");
@@ -83,7 +83,7 @@ static void json_plan(const struct trajd_rewrite_report *plan)
     fflush(stdout);
 }
 
-static void print_plan(const struct resampling *resampling, const struct trajd_rewrite_report *plan)
+static void print_plan(const struct resampling *resampling, const struct trajd_convert_report *plan)
 {
     printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB, by %s",
            plan->episode_count, (double)plan->duration_ns * 1e-9, plan->steps,
@@ -93,7 +93,7 @@ static void print_plan(const struct resampling *resampling, const struct trajd_r
         printf("; %" PRIu64 " were cut into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_rewrite_stream *stream = &plan->streams[s];
+        const struct trajd_convert_stream *stream = &plan->streams[s];
         printf("  %-28s %-12s %-10s %s%s%s x %" PRIu64, stream->name, stream->clock,
                trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
                stream->to != stream->from ? " to " : "",
@@ -106,7 +106,7 @@ static void print_plan(const struct resampling *resampling, const struct trajd_r
     fflush(stdout);
 }
 
-static void on_plan(void *context, const struct trajd_rewrite_report *plan)
+static void on_plan(void *context, const struct trajd_convert_report *plan)
 {
     struct resampling *resampling = context;
 
@@ -116,7 +116,7 @@ static void on_plan(void *context, const struct trajd_rewrite_report *plan)
         print_plan(resampling, plan);
 }
 
-static void draw_bar(struct resampling *resampling, const struct trajd_rewrite_progress *progress)
+static void draw_bar(struct resampling *resampling, const struct trajd_convert_progress *progress)
 {
     const double share =
         progress->byte_count ? (double)progress->bytes_done / (double)progress->byte_count : 1;
@@ -130,7 +130,7 @@ static void draw_bar(struct resampling *resampling, const struct trajd_rewrite_p
     resampling->bar_is_drawn = true;
 }
 
-static void on_progress(void *context, const struct trajd_rewrite_progress *progress)
+static void on_progress(void *context, const struct trajd_convert_progress *progress)
 {
     static const char *const phases[] = {"planned", "running", "closing", "done"};
     struct resampling *resampling = context;
@@ -142,7 +142,7 @@ static void on_progress(void *context, const struct trajd_rewrite_progress *prog
                phases[progress->phase], progress->episodes_done, progress->episodes_safe,
                progress->episode_count, progress->bytes_done, progress->byte_count);
         fflush(stdout);
-    } else if (resampling->has_bar && progress->phase == TRAJD_REWRITE_RUNNING) {
+    } else if (resampling->has_bar && progress->phase == TRAJD_CONVERT_RUNNING) {
         draw_bar(resampling, progress);
     }
 }
@@ -167,10 +167,10 @@ static bool split(char *text, const char **items, uint32_t *count)
 
 /* "STREAM=VALUE", or where `may_be_all` VALUE for all streams: a rule without wishes yet. NULL
  * after telling. */
-static struct trajd_rewrite_rule *add_rule(struct resampling *resampling, const char *option,
+static struct trajd_convert_rule *add_rule(struct resampling *resampling, const char *option,
                                            char *text, bool may_be_all, char **value)
 {
-    struct trajd_rewrite_rule *rule = &resampling->rules[resampling->options.rule_count];
+    struct trajd_convert_rule *rule = &resampling->rules[resampling->options.rule_count];
     char *equals = strrchr(text, '=');
 
     if (!equals && !may_be_all)
@@ -179,7 +179,7 @@ static struct trajd_rewrite_rule *add_rule(struct resampling *resampling, const 
         return cli_fail("more than %d rules", ITEMS_MAX), NULL;
     resampling->options.rule_count++;
     *rule =
-        (struct trajd_rewrite_rule){.stream = equals ? text : NULL, .kind = TRAJD_REWRITE_NO_KIND};
+        (struct trajd_convert_rule){.stream = equals ? text : NULL, .kind = TRAJD_CONVERT_NO_KIND};
     *value = equals ? equals + 1 : text;
     if (equals)
         *equals = '\0';
@@ -190,20 +190,20 @@ static bool parse_kind(struct resampling *resampling, char *text)
 {
     struct trajd_error error;
     char *value;
-    struct trajd_rewrite_rule *rule = add_rule(resampling, "--kind", text, false, &value);
+    struct trajd_convert_rule *rule = add_rule(resampling, "--kind", text, false, &value);
 
     if (!rule)
         return false;
-    rule->kind = trajd_rewrite_kind_parse(value, &error);
+    rule->kind = trajd_convert_kind_parse(value, &error);
     rule->layout_order = !strcmp(value, "slerp");
-    return rule->kind != TRAJD_REWRITE_NO_KIND ||
+    return rule->kind != TRAJD_CONVERT_NO_KIND ||
            (cli_fail("--kind %s: %s", rule->stream, error.message), false);
 }
 
 static bool parse_time(struct resampling *resampling, const char *option, char *text)
 {
     char *value;
-    struct trajd_rewrite_rule *rule = add_rule(resampling, option, text, true, &value);
+    struct trajd_convert_rule *rule = add_rule(resampling, option, text, true, &value);
     int64_t ns;
 
     if (!rule)
@@ -217,7 +217,7 @@ static bool parse_time(struct resampling *resampling, const char *option, char *
 static bool parse_dtype(struct resampling *resampling, char *text)
 {
     char *value;
-    struct trajd_rewrite_rule *rule = add_rule(resampling, "--dtype", text, true, &value);
+    struct trajd_convert_rule *rule = add_rule(resampling, "--dtype", text, true, &value);
 
     if (!rule)
         return false;
@@ -233,10 +233,10 @@ static bool parse_compress(struct resampling *resampling, const char *text)
 
     if (!strcmp(text, "keep") || !strcmp(text, "none")) {
         resampling->options.compress =
-            strcmp(text, "none") ? TRAJD_REWRITE_KEEP : TRAJD_REWRITE_NONE;
+            strcmp(text, "none") ? TRAJD_CONVERT_KEEP : TRAJD_CONVERT_NONE;
         return true;
     }
-    resampling->options.compress = TRAJD_REWRITE_DEFLATE;
+    resampling->options.compress = TRAJD_CONVERT_DEFLATE;
     if (!strcmp(text, "gzip"))
         return true;
     if (!strncmp(text, "gzip:", 5)) {
@@ -250,11 +250,11 @@ static bool parse_compress(struct resampling *resampling, const char *text)
 
 static bool parse_backend(struct resampling *resampling, const char *text)
 {
-    static const enum trajd_rewrite_backend kinds[] = {TRAJD_REWRITE_AUTO, TRAJD_REWRITE_CPU,
-                                                       TRAJD_REWRITE_CUDA, TRAJD_REWRITE_DAEMON};
+    static const enum trajd_convert_backend kinds[] = {TRAJD_CONVERT_AUTO, TRAJD_CONVERT_CPU,
+                                                       TRAJD_CONVERT_CUDA, TRAJD_CONVERT_DAEMON};
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(text, trajd_rewrite_backend_name(kinds[i])))
+        if (!strcmp(text, trajd_convert_backend_name(kinds[i])))
             return resampling->options.backend = kinds[i], true;
     return cli_fail("--backend %s: auto, cpu, cuda or daemon", text), false;
 }
@@ -277,7 +277,7 @@ static bool parse_threads(struct resampling *resampling, const char *text)
 /* An option with a value. */
 static bool parse_value(struct resampling *resampling, const char *option, char *value)
 {
-    struct trajd_rewrite_options *options = &resampling->options;
+    struct trajd_convert_options *options = &resampling->options;
 
     if (!strcmp(option, "-o") || !strcmp(option, "--output"))
         return options->output = value, true;
@@ -308,7 +308,7 @@ static bool parse_value(struct resampling *resampling, const char *option, char 
 
 static bool parse_switch(struct resampling *resampling, const char *option)
 {
-    struct trajd_rewrite_options *options = &resampling->options;
+    struct trajd_convert_options *options = &resampling->options;
 
     if (!strcmp(option, "--dry-run"))
         options->dry_run = true;
@@ -386,7 +386,7 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
 }
 
 static void print_report(const struct resampling *resampling,
-                         const struct trajd_rewrite_report *report)
+                         const struct trajd_convert_report *report)
 {
     if (resampling->json) {
         printf("{\"event\": \"done\", \"output\": ");
@@ -397,18 +397,18 @@ static void print_report(const struct resampling *resampling,
             ", \"backend\": \"%s\", \"fell_back\": %s, \"pieces\": %" PRIu64
             ", \"pieces_here\": %" PRIu64 "}\n",
             report->episodes_written, report->episodes_resumed, report->episodes_left_out,
-            report->bytes_read, report->bytes_written, trajd_rewrite_backend_name(report->backend),
-            report->fell_back ? "true" : "false", report->pieces, report->pieces_here);
+            report->bytes_read, report->bytes_written, trajd_convert_backend_name(report->backend),
+            report->fell_back ? "true" : "false", report->segments, report->segments_here);
         return;
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
         if (report->streams[s].nan_steps)
             printf("%s: %" PRIu64 " steps are NaN, as their source is\n", report->streams[s].name,
                    report->streams[s].nan_steps);
-    if (report->pieces_here)
+    if (report->segments_here)
         printf("%" PRIu64 " of %" PRIu64
                " pieces were too large to be handed over: this CPU has made them\n",
-               report->pieces_here, report->pieces);
+               report->segments_here, report->segments);
     printf("%s: %" PRIu64 " episodes", resampling->options.output,
            report->episodes_written + report->episodes_resumed);
     if (report->episodes_resumed)
@@ -418,7 +418,7 @@ static void print_report(const struct resampling *resampling,
 
 static int run(struct resampling *resampling)
 {
-    struct trajd_rewrite_report report;
+    struct trajd_convert_report report;
     struct trajd_error error;
     enum trajd_status status;
 
@@ -434,18 +434,18 @@ static int run(struct resampling *resampling)
     resampling->options.on_progress = on_progress;
     resampling->options.context = resampling;
     resampling->has_bar = isatty(STDERR_FILENO) && !resampling->json;
-    status = trajd_rewrite_file(&resampling->options, &report, &error);
+    status = trajd_convert_file(&resampling->options, &report, &error);
     clear_bar(resampling);
     if (!status && !resampling->options.dry_run)
         print_report(resampling, &report);
-    trajd_rewrite_report_clear(&report);
+    trajd_convert_report_clear(&report);
     return status ? cli_fail("%s", error.message) : CLI_OK;
 }
 
 int cli_resample(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = on_signal};
-    struct resampling resampling = {.options.backend = TRAJD_REWRITE_AUTO};
+    struct resampling resampling = {.options.backend = TRAJD_CONVERT_AUTO};
     const int count = parse(argc, argv, &resampling);
     int result;
 

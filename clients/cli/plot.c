@@ -34,7 +34,7 @@ static void widen(double value, double *low, double *high)
 }
 
 /* All finite values, with some room; never empty. */
-static struct frame frame_of(const struct rewrite_series *series)
+static struct frame frame_of(const struct convert_series *series)
 {
     struct frame frame = {INFINITY, -INFINITY, INFINITY, -INFINITY};
     double room;
@@ -98,7 +98,7 @@ static void draw_axes(FILE *file, const struct frame *frame)
 }
 
 /* NaN breaks the line. */
-static void draw_line(FILE *file, const struct rewrite_series *series, const struct frame *frame,
+static void draw_line(FILE *file, const struct convert_series *series, const struct frame *frame,
                       uint32_t feature)
 {
     bool down = false;
@@ -115,7 +115,7 @@ static void draw_line(FILE *file, const struct rewrite_series *series, const str
     fprintf(file, "\"/>\n");
 }
 
-static void draw_points(FILE *file, const struct rewrite_series *series, const struct frame *frame,
+static void draw_points(FILE *file, const struct convert_series *series, const struct frame *frame,
                         uint32_t feature)
 {
     const uint64_t every = series->row_count / POINTS_MAX + 1;
@@ -131,7 +131,7 @@ static void draw_points(FILE *file, const struct rewrite_series *series, const s
     fprintf(file, "</g>\n");
 }
 
-void plot_svg(FILE *file, const struct rewrite_series *series, const char *title)
+void plot_svg(FILE *file, const struct convert_series *series, const char *title)
 {
     const struct frame frame = frame_of(series);
 
@@ -177,7 +177,7 @@ static void draw_dots(uint8_t *cells, int columns, const struct frame *frame, co
         }
 }
 
-void plot_terminal(FILE *file, const struct rewrite_series *series, const char *title, int columns)
+void plot_terminal(FILE *file, const struct convert_series *series, const char *title, int columns)
 {
     const struct frame frame = frame_of(series);
     const int width = (columns < COLUMNS_MIN   ? COLUMNS_MIN

@@ -7,8 +7,8 @@
 #include "clients/cli/resample/convert_series.h"
 
 /* Recorded rows as points, resampled ones as a line, a colour a feature. */
-void plot_svg(FILE *file, const struct rewrite_series *series, const char *title);
+void plot_svg(FILE *file, const struct convert_series *series, const char *title);
 /* Resampled as dots of braille, recorded ends in the frame's scale; `columns` wide. */
-void plot_terminal(FILE *file, const struct rewrite_series *series, const char *title, int columns);
+void plot_terminal(FILE *file, const struct convert_series *series, const char *title, int columns);
 
 #endif

@@ -33,11 +33,11 @@ static enum trajd_status read_streams(struct prep_config *config,
     return status;
 }
 
-static struct trajd_rewrite_rule *add_rule(struct prep_config *config, const char *stream)
+static struct trajd_convert_rule *add_rule(struct prep_config *config, const char *stream)
 {
-    struct trajd_rewrite_rule *rule = &config->rules[config->rule_count++];
+    struct trajd_convert_rule *rule = &config->rules[config->rule_count++];
 
-    *rule = (struct trajd_rewrite_rule){.stream = stream, .kind = TRAJD_REWRITE_NO_KIND};
+    *rule = (struct trajd_convert_rule){.stream = stream, .kind = TRAJD_CONVERT_NO_KIND};
     return rule;
 }
 
@@ -66,7 +66,7 @@ static enum trajd_status read_time(struct prep_config *config, const struct traj
 }
 
 static enum trajd_status read_kind(struct prep_config *config, const struct trajd_yaml_node *node,
-                                   struct trajd_rewrite_rule *rule, struct trajd_error *error)
+                                   struct trajd_convert_rule *rule, struct trajd_error *error)
 {
     struct trajd_error why;
     const char *word;
@@ -74,9 +74,9 @@ static enum trajd_status read_kind(struct prep_config *config, const struct traj
 
     if (status)
         return status;
-    rule->kind = trajd_rewrite_kind_parse(word, &why);
+    rule->kind = trajd_convert_kind_parse(word, &why);
     rule->layout_order = strcmp(word, "slerp") == 0;
-    return rule->kind == TRAJD_REWRITE_NO_KIND
+    return rule->kind == TRAJD_CONVERT_NO_KIND
                ? trajd_yaml_error(config->yaml, node, error, "%s", why.message)
                : TRAJD_OK;
 }
@@ -87,7 +87,7 @@ static enum trajd_status read_rule(struct prep_config *config, const struct traj
 {
     static const char *const keys[] = {"kind", "dtype", "window", "max_gap", NULL};
     const struct trajd_yaml_node *child;
-    struct trajd_rewrite_rule *rule;
+    struct trajd_convert_rule *rule;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING)
@@ -147,7 +147,7 @@ static enum trajd_status read_resample(struct prep_config *config,
         status = trajd_yaml_choice(config->yaml, child, compress_words, &choice, error);
     if (!status && (child = trajd_yaml_get(node, "compress_level")))
         status = trajd_yaml_int(config->yaml, child, 1, 9, &number, error);
-    config->compress = (enum trajd_rewrite_compress)choice;
+    config->compress = (enum trajd_convert_compress)choice;
     config->compress_level = (uint32_t)number;
     if (!status && (child = trajd_yaml_get(node, "each")))
         status = read_each(config, child, error);

@@ -25,9 +25,9 @@ struct prep_config {
     const char *filter;
     const char *streams[PREP_MAX_ITEMS];
     uint32_t stream_count;
-    struct trajd_rewrite_rule rules[PREP_MAX_ITEMS + 2]; /* those of all streams first */
+    struct trajd_convert_rule rules[PREP_MAX_ITEMS + 2]; /* those of all streams first */
     uint32_t rule_count;
-    enum trajd_rewrite_compress compress;
+    enum trajd_convert_compress compress;
     uint32_t compress_level, thread_count; /* 0: by default */
     enum prep_verdict verdicts[EXAMINE_RULE_COUNT];
     struct trajd_yaml *yaml;            /* owns the texts */

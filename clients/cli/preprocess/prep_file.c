@@ -223,7 +223,7 @@ static enum trajd_status examine(struct passage *p, struct trajd_index **index)
 static enum trajd_status resample(struct passage *p, const struct trajd_index *index)
 {
     const struct prep_config *config = p->run->config;
-    struct trajd_rewrite_options options = {.indexes = &index,
+    struct trajd_convert_options options = {.indexes = &index,
                                             .index_count = 1,
                                             .output = p->staged,
                                             .helper_path = p->run->files->helper,
@@ -241,19 +241,19 @@ static enum trajd_status resample(struct passage *p, const struct trajd_index *i
                                             .cancel = p->run->cancel,
                                             .on_note = on_note,
                                             .context = p};
-    struct trajd_rewrite_report report;
-    enum trajd_status status = trajd_rewrite_file(&options, &report, p->error);
+    struct trajd_convert_report report;
+    enum trajd_status status = trajd_convert_file(&options, &report, p->error);
 
     if (status == TRAJD_ERR_ARGUMENT) { /* staged by another version, perhaps */
-        trajd_rewrite_report_clear(&report);
+        trajd_convert_report_clear(&report);
         clear_staging(p, true);
         options.resume = false;
-        status = trajd_rewrite_file(&options, &report, p->error);
+        status = trajd_convert_file(&options, &report, p->error);
     }
     p->record.episodes = report.episodes_written + report.episodes_resumed;
     p->record.left_out = report.episodes_left_out;
     p->record.cut = report.episodes_cut;
-    trajd_rewrite_report_clear(&report);
+    trajd_convert_report_clear(&report);
     return validation(p, status);
 }
 

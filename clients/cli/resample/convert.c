@@ -1,4 +1,4 @@
-/* A rewriting from the first look to the rename. */
+/* A conversion from the first look to the rename. */
 #include "clients/cli/resample/convert.h"
 
 #include <errno.h>
@@ -15,22 +15,22 @@
 
 enum { LEVEL_DEFAULT = 4 };
 
-enum trajd_status rewrite_no_memory(struct rewriting *r)
+enum trajd_status convert_no_memory(struct rewriting *r)
 {
     return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes",
                            r->plan.episode_count);
 }
 
-enum trajd_status rewrite_io_error(struct rewriting *r, const char *path)
+enum trajd_status convert_io_error(struct rewriting *r, const char *path)
 {
     const int code = errno;
 
     return trajd_error_set(r->error, TRAJD_ERR_IO, code, "%s: %s", path, strerror(code));
 }
 
-void rewrite_tell(const struct rewriting *r, enum trajd_rewrite_phase phase)
+void convert_tell(const struct rewriting *r, enum trajd_convert_phase phase)
 {
-    struct trajd_rewrite_progress progress = {
+    struct trajd_convert_progress progress = {
         .phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
 
     if (!r->options->on_progress)
@@ -44,7 +44,7 @@ void rewrite_tell(const struct rewriting *r, enum trajd_rewrite_phase phase)
 
 /* ---- places ---- */
 
-static bool is_input(const struct trajd_rewrite_options *options, const struct stat *status)
+static bool is_input(const struct trajd_convert_options *options, const struct stat *status)
 {
     for (uint32_t k = 0; k < options->index_count; k++)
         for (uint32_t f = 0; f < options->indexes[k]->file_count; f++) {
@@ -63,7 +63,7 @@ static enum trajd_status check_output(struct rewriting *r)
 
     if (!output || !*output)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "no output is named");
-    if (strlen(output) + sizeof ".partial.journal" > REWRITE_PATH_SIZE)
+    if (strlen(output) + sizeof ".partial.journal" > CONVERT_PATH_SIZE)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
     slash = strrchr(output, '/');
     snprintf(r->folder, sizeof r->folder, "%.*s",
@@ -105,13 +105,13 @@ static enum trajd_status open_partial(struct rewriting *r)
         return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is at it", r->partial);
     r->is_empty = !held.st_size;
     if (held.st_size && !r->options->resume)
-        rewrite_note(r->options,
+        convert_note(r->options,
                      "%s of an earlier run is begun anew (--resume would go on with it)",
                      r->partial);
     r->has_files = true;
     r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (r->journal_fd < 0)
-        return rewrite_io_error(r, r->journal_path);
+        return convert_io_error(r, r->journal_path);
     if (!fstat(r->journal_fd, &held) && held.st_size)
         r->is_empty =
             false; /* a run that went on with chunks alone was cut when it made the file anew */
@@ -119,15 +119,15 @@ static enum trajd_status open_partial(struct rewriting *r)
         r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
     if (r->has_spool)
         r->spool_fd = open(r->spool_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    return r->has_spool && r->spool_fd < 0 ? rewrite_io_error(r, r->spool_path) : TRAJD_OK;
+    return r->has_spool && r->spool_fd < 0 ? convert_io_error(r, r->spool_path) : TRAJD_OK;
 }
 
 /* Tables of compressed arrays' chunks. */
 static enum trajd_status make_spool(struct rewriting *r)
 {
-    struct rewrite_plan *plan = &r->plan;
+    struct convert_plan *plan = &r->plan;
 
-    r->spool = (struct rewrite_spool){
+    r->spool = (struct convert_spool){
         .fd = r->spool_fd,
         .level = r->options->compress_level ? r->options->compress_level : LEVEL_DEFAULT};
     if (!r->has_spool)
@@ -135,41 +135,41 @@ static enum trajd_status make_spool(struct rewriting *r)
     r->spool.chunks =
         trajd_arena_alloc(&plan->arena, plan->episode_count * sizeof *r->spool.chunks);
     for (uint32_t e = 0; r->spool.chunks && e < plan->episode_count; e++) {
-        const struct rewrite_episode *episode = &plan->episodes[e];
+        const struct convert_episode *episode = &plan->episodes[e];
         r->spool.chunks[e] = trajd_arena_alloc(&plan->arena, (episode->array_count + 1) *
                                                                  sizeof *r->spool.chunks[e]);
         for (uint32_t a = 0; r->spool.chunks[e] && a < episode->array_count; a++) {
-            const struct rewrite_dataset *dataset = &plan->datasets[episode->arrays[a].dataset];
+            const struct convert_dataset *dataset = &plan->datasets[episode->arrays[a].dataset];
             if (!dataset->is_compressed)
                 continue;
             r->spool.chunks[e][a] =
-                trajd_arena_alloc(&plan->arena, rewrite_chunk_count(dataset, episode->step_count) *
+                trajd_arena_alloc(&plan->arena, convert_chunk_count(dataset, episode->step_count) *
                                                     sizeof *r->spool.chunks[e][a]);
             if (!r->spool.chunks[e][a])
-                return rewrite_no_memory(r);
+                return convert_no_memory(r);
         }
         if (!r->spool.chunks[e])
-            return rewrite_no_memory(r);
+            return convert_no_memory(r);
     }
-    return r->spool.chunks ? TRAJD_OK : rewrite_no_memory(r);
+    return r->spool.chunks ? TRAJD_OK : convert_no_memory(r);
 }
 
 /* ---- all of it ---- */
 
 static void fill_report(struct rewriting *r)
 {
-    struct trajd_rewrite_report *report = r->report;
+    struct trajd_convert_report *report = r->report;
 
     report->rows_read = r->counts.rows_read;
     report->rows_written = r->counts.rows_written;
     report->bytes_read = r->counts.bytes_read;
     report->bytes_written = r->counts.bytes_written;
     report->episodes_written = r->finished_count;
-    report->pieces = r->backend.pieces;
-    report->pieces_here = r->backend.pieces_here;
+    report->segments = r->backend.segments;
+    report->segments_here = r->backend.segments_here;
     report->fell_back = r->backend.has_failed;
     for (uint32_t s = 0; s < report->stream_count && r->nan_steps; s++)
-        ((struct trajd_rewrite_stream *)report->streams)[s].nan_steps = r->nan_steps[s];
+        ((struct trajd_convert_stream *)report->streams)[s].nan_steps = r->nan_steps[s];
 }
 
 /* A disk that is full is no place to leave half a file on. */
@@ -185,7 +185,7 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
         unlink(r->journal_path);
         unlink(r->spool_path);
     } else if (status && r->began_rows && r->has_files) {
-        rewrite_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it",
+        convert_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it",
                      r->partial,
                      (unsigned long long)(r->report->episodes_resumed + r->committed_count),
                      r->plan.episode_count);
@@ -202,8 +202,8 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     free(r->nan_steps);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->changed);
-    rewrite_backend_clear(&r->backend);
-    rewrite_plan_clear(&r->plan);
+    convert_backend_clear(&r->backend);
+    convert_plan_clear(&r->plan);
 }
 
 static enum trajd_status allocate(struct rewriting *r)
@@ -215,14 +215,14 @@ static enum trajd_status allocate(struct rewriting *r)
     r->finished = calloc(count, sizeof *r->finished);
     r->nan_steps = calloc((size_t)r->plan.stream_count + 1, sizeof *r->nan_steps);
     if (!r->done || !r->left || !r->finished || !r->nan_steps)
-        return rewrite_no_memory(r);
-    return rewrite_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
+        return convert_no_memory(r);
+    return convert_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
 }
 
 /* The plan as a report. */
 static void report_plan(struct rewriting *r)
 {
-    struct trajd_rewrite_report *report = r->report;
+    struct trajd_convert_report *report = r->report;
 
     report->streams = r->plan.streams;
     report->stream_count = r->plan.stream_count;
@@ -236,7 +236,7 @@ static void report_plan(struct rewriting *r)
     snprintf(report->backend_text, sizeof report->backend_text, "%s", r->backend.text);
     if (r->options->on_plan)
         r->options->on_plan(r->options->context, report);
-    rewrite_tell(r, TRAJD_REWRITE_PLANNED);
+    convert_tell(r, TRAJD_CONVERT_PLANNED);
 }
 
 static enum trajd_status run(struct rewriting *r)
@@ -249,20 +249,20 @@ static enum trajd_status run(struct rewriting *r)
         status = make_spool(r);
     if (status)
         return status;
-    status = r->options->resume ? rewrite_resume(r) : TRAJD_ERR_NOT_FOUND;
+    status = r->options->resume ? convert_resume(r) : TRAJD_ERR_NOT_FOUND;
     if (status == TRAJD_ERR_NOT_FOUND || status == TRAJD_ERR_DATA) {
         if (r->options->resume)
-            rewrite_note(r->options, "nothing to resume: %s", r->error->message);
-        status = rewrite_begin(r);
+            convert_note(r->options, "nothing to resume: %s", r->error->message);
+        status = convert_begin(r);
     }
     if (!status)
-        status = rewrite_write_rows(r);
-    rewrite_tell(r, TRAJD_REWRITE_CLOSING);
-    return status ? status : rewrite_publish(r);
+        status = convert_write_rows(r);
+    convert_tell(r, TRAJD_CONVERT_CLOSING);
+    return status ? status : convert_publish(r);
 }
 
-enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options,
-                                     struct trajd_rewrite_report *report, struct trajd_error *error)
+enum trajd_status trajd_convert_file(const struct trajd_convert_options *options,
+                                     struct trajd_convert_report *report, struct trajd_error *error)
 {
     struct trajd_error unwanted;
     struct rewriting r = {.options = options,
@@ -273,15 +273,15 @@ enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options
                           .spool_fd = -1};
     enum trajd_status status;
 
-    *report = (struct trajd_rewrite_report){0};
+    *report = (struct trajd_convert_report){0};
     pthread_mutex_init(&r.lock, NULL);
     pthread_cond_init(&r.changed, NULL);
-    status = rewrite_plan_make(options, &r.plan, r.error);
+    status = convert_plan_make(options, &r.plan, r.error);
     if (!status && (!options->dry_run || options->output))
         status = check_output(&r);
     r.digest = r.plan.digest;
     if (!status)
-        status = rewrite_backend_choose(&r.plan, rewrite_thread_count(&r), &r.backend, r.error);
+        status = convert_backend_choose(&r.plan, convert_thread_count(&r), &r.backend, r.error);
     if (!status) {
         report_plan(&r);
         if (!options->dry_run)
@@ -289,14 +289,14 @@ enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options
         fill_report(&r);
         r.plan.streams = NULL; /* the report's now */
         if (!status && !options->dry_run)
-            rewrite_tell(&r, TRAJD_REWRITE_DONE);
+            convert_tell(&r, TRAJD_CONVERT_DONE);
     }
     clean_up(&r, status);
     return status;
 }
 
-void trajd_rewrite_report_clear(struct trajd_rewrite_report *report)
+void trajd_convert_report_clear(struct trajd_convert_report *report)
 {
     free((void *)report->streams);
-    *report = (struct trajd_rewrite_report){0};
+    *report = (struct trajd_convert_report){0};
 }

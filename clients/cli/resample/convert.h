@@ -5,7 +5,7 @@
  *   an episode with holes -> the parts between them                     convert_gaps.c
  *   plan -> skeleton: groups, attributes, datasets with room for rows   convert_output.c asks
  *     trajd-indexer (writer_*.c), the only libhdf5
- *   plan -> rows: read, resample, write, on all threads                 convert_rows.c, in pieces
+ *   plan -> rows: read, resample, write, on all threads                 convert_rows.c, in segments
  *     of a few MiB; convert_backend.c, by whom
  *   finished episodes -> journal, so that a killed run can go on        convert_journal.c
  *
@@ -24,32 +24,32 @@
 #include "proto/timebase.h"
 #include "proto/error.h"
 
-#define TRAJD_REWRITE_NO_KIND TRAJD_KIND_COUNT
-#define TRAJD_REWRITE_RATE_MAX 1000000 /* Hz: beyond is no recording of a robot */
+#define TRAJD_CONVERT_NO_KIND TRAJD_KIND_COUNT
+#define TRAJD_CONVERT_RATE_MAX 1000000 /* Hz: beyond is no recording of a robot */
 
-enum trajd_rewrite_compress {
-    TRAJD_REWRITE_KEEP = 0, /* deflate where the input is compressed */
-    TRAJD_REWRITE_NONE = 1,
-    TRAJD_REWRITE_DEFLATE = 2, /* every dataset */
+enum trajd_convert_compress {
+    TRAJD_CONVERT_KEEP = 0, /* deflate where the input is compressed */
+    TRAJD_CONVERT_NONE = 1,
+    TRAJD_CONVERT_DEFLATE = 2, /* every dataset */
 };
 
 /* Who does the arithmetic. A GPU's results are within its kernels' error of the CPU's (float32
  * streams are blended in float32 there). */
-enum trajd_rewrite_backend {
-    TRAJD_REWRITE_CPU = 0,
+enum trajd_convert_backend {
+    TRAJD_CONVERT_CPU = 0,
     /* the fastest at hand, by a rule: the GPU of the daemon that `endpoint` names, one of this
      * process, the CPU */
-    TRAJD_REWRITE_AUTO = 1,
-    TRAJD_REWRITE_CUDA = 2,   /* the first GPU that this process can use */
-    TRAJD_REWRITE_DAEMON = 3, /* a running daemon, on its GPU if it has one */
+    TRAJD_CONVERT_AUTO = 1,
+    TRAJD_CONVERT_CUDA = 2,   /* the first GPU that this process can use */
+    TRAJD_CONVERT_DAEMON = 3, /* a running daemon, on its GPU if it has one */
 };
 
-#define TRAJD_REWRITE_ENDPOINT_DEFAULT "/run/trajd/main"
+#define TRAJD_CONVERT_ENDPOINT_DEFAULT "/run/trajd/main"
 
 /* What the caller wants of streams beside what the layout says. Later rules win. */
-struct trajd_rewrite_rule {
+struct trajd_convert_rule {
     const char *stream;   /* a name, or a pattern with one '*' (not crossing '/'); NULL: all */
-    enum trajd_kind kind; /* TRAJD_REWRITE_NO_KIND: no wish */
+    enum trajd_kind kind; /* TRAJD_CONVERT_NO_KIND: no wish */
     bool layout_order;    /* of kind slerp: the layout's order where it has one */
     /* NONE: no wish. f16, f32 or f64; touches floating-point streams alone when stream is NULL */
     enum trajd_dtype dtype;
@@ -58,22 +58,22 @@ struct trajd_rewrite_rule {
     int64_t max_gap_ns;
 };
 
-enum trajd_rewrite_phase {
-    TRAJD_REWRITE_PLANNED,
-    TRAJD_REWRITE_RUNNING,
-    TRAJD_REWRITE_CLOSING,
-    TRAJD_REWRITE_DONE
+enum trajd_convert_phase {
+    TRAJD_CONVERT_PLANNED,
+    TRAJD_CONVERT_RUNNING,
+    TRAJD_CONVERT_CLOSING,
+    TRAJD_CONVERT_DONE
 };
 
-struct trajd_rewrite_progress {
-    enum trajd_rewrite_phase phase;
+struct trajd_convert_progress {
+    enum trajd_convert_phase phase;
     uint64_t episodes_done, episode_count; /* those of an earlier run that is resumed counted in */
     uint64_t episodes_safe;                /* which a run that is killed now would find again */
     uint64_t bytes_done, byte_count;       /* of rows written */
 };
 
 /* How one stream is made; text for people and for the file's attribute. */
-struct trajd_rewrite_stream {
+struct trajd_convert_stream {
     const char *name;
     const char *clock;
     enum trajd_kind kind;
@@ -85,24 +85,24 @@ struct trajd_rewrite_stream {
     bool is_compressed;
 };
 
-struct trajd_rewrite_report {
+struct trajd_convert_report {
     uint32_t stream_count;
-    const struct trajd_rewrite_stream *streams;
+    const struct trajd_convert_stream *streams;
     uint64_t episode_count, byte_count; /* of the output, as planned */
     uint64_t episodes_written, episodes_left_out, episodes_resumed;
     uint64_t episodes_cut;            /* of the inputs: each has given parts of its own */
     uint64_t rows_read, rows_written; /* rows of datasets */
     uint64_t bytes_read, bytes_written;
     uint64_t steps;                     /* over all episodes */
-    enum trajd_rewrite_backend backend; /* as chosen */
+    enum trajd_convert_backend backend; /* as chosen */
     char backend_text[256];             /* for people: "the CPU", a GPU's name, which daemon */
     /* done; those done on the CPU because they were too large for the backend */
-    uint64_t pieces, pieces_here;
+    uint64_t segments, segments_here;
     bool fell_back;       /* the backend failed, and the CPU went on */
     uint64_t duration_ns; /* of all grids */
 };
 
-struct trajd_rewrite_options {
+struct trajd_convert_options {
     /* [index_count], of equal streams; must stay as they are during the call */
     const struct trajd_index *const *indexes;
     uint32_t index_count;
@@ -111,31 +111,31 @@ struct trajd_rewrite_options {
     struct trajd_rate rate;
     const char *const *streams; /* names or patterns; stream_count 0: all */
     uint32_t stream_count;
-    const struct trajd_rewrite_rule *rules;
+    const struct trajd_convert_rule *rules;
     uint32_t rule_count;
     /* ids, patterns with '*', or numbers and ranges like 0..9 of the ids' last number;
      * episode_count 0: all */
     const char *const *episodes;
     uint32_t episode_count;
     const char *filter; /* a mask key, or NULL */
-    enum trajd_rewrite_compress compress;
+    enum trajd_convert_compress compress;
     uint32_t compress_level; /* of deflate, 1..12; 0: 4 */
     uint32_t thread_count;   /* 0: one per processor */
-    enum trajd_rewrite_backend backend;
-    /* a daemon's directory; NULL: none is named, and TRAJD_REWRITE_DAEMON takes the default one */
+    enum trajd_convert_backend backend;
+    /* a daemon's directory; NULL: none is named, and TRAJD_CONVERT_DAEMON takes the default one */
     const char *endpoint;
     bool dry_run, force, resume;
     /* NULL, or set (atomically) from elsewhere: the run ends soon with TRAJD_ERR_CLOSED and keeps
      * the partial file */
     const bool *cancel;
 
-    /* All called in the thread that called trajd_rewrite_file. Each may be NULL. */
+    /* All called in the thread that called trajd_convert_file. Each may be NULL. */
     /* what could not be carried over or was left out, a line each */
     void (*on_note)(void *context, const char *text);
     /* before anything is written */
-    void (*on_plan)(void *context, const struct trajd_rewrite_report *plan);
+    void (*on_plan)(void *context, const struct trajd_convert_report *plan);
     /* four times a second at most, and at each phase */
-    void (*on_progress)(void *context, const struct trajd_rewrite_progress *progress);
+    void (*on_progress)(void *context, const struct trajd_convert_progress *progress);
     void *context;
 };
 
@@ -145,18 +145,18 @@ struct trajd_rewrite_options {
  * IO: the disk is full (the partial file is removed), storage failed (kept). BUSY: another run is
  * at the same output. CLOSED: cancelled, or the daemon that was to do it has ended (kept).
  * NOT_FOUND, UNSUPPORTED, DEVICE: the backend is not at hand, or has failed. *report is filled as
- * far as it came; its streams are freed by trajd_rewrite_report_clear. Blocks. */
-enum trajd_status trajd_rewrite_file(const struct trajd_rewrite_options *options,
-                                     struct trajd_rewrite_report *report,
+ * far as it came; its streams are freed by trajd_convert_report_clear. Blocks. */
+enum trajd_status trajd_convert_file(const struct trajd_convert_options *options,
+                                     struct trajd_convert_report *report,
                                      struct trajd_error *error);
-void trajd_rewrite_report_clear(struct trajd_rewrite_report *report);
+void trajd_convert_report_clear(struct trajd_convert_report *report);
 
 /* "cpu", "auto", "cuda", "daemon". */
-const char *trajd_rewrite_backend_name(enum trajd_rewrite_backend backend);
+const char *trajd_convert_backend_name(enum trajd_convert_backend backend);
 
 /* "linear", "previous", "nearest", "slerp", "slerp_xyzw", "slerp_wxyz", "angle", "mean";
- * TRAJD_REWRITE_NO_KIND and an error that lists them for another word. "slerp" is in the layout's
+ * TRAJD_CONVERT_NO_KIND and an error that lists them for another word. "slerp" is in the layout's
  * order where it has one, else xyzw. */
-enum trajd_kind trajd_rewrite_kind_parse(const char *word, struct trajd_error *error);
+enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *error);
 
 #endif

@@ -15,29 +15,29 @@ enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
 static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.25, daemon_start_s = 0.05;
 static const double worth = 0.8; /* of the CPU's time at most: else the CPU, which needs nothing */
 
-struct rewrite_engine {
-    struct rewrite_backend *backend; /* NULL: the CPU */
+struct convert_engine {
+    struct convert_backend *backend; /* NULL: the CPU */
     struct trajd_runner *runner;     /* of CUDA */
-    struct rewrite_remote *remote;
+    struct convert_remote *remote;
 };
 
-const char *trajd_rewrite_backend_name(enum trajd_rewrite_backend backend)
+const char *trajd_convert_backend_name(enum trajd_convert_backend backend)
 {
     static const char *const names[] = {"cpu", "auto", "cuda", "daemon"};
 
     return names[backend];
 }
 
-uint32_t rewrite_backend_threads(const struct rewrite_backend *backend, uint32_t wanted)
+uint32_t convert_backend_threads(const struct convert_backend *backend, uint32_t wanted)
 {
-    return backend->kind != TRAJD_REWRITE_CPU && wanted > THREADS_BESIDE_MAX ? THREADS_BESIDE_MAX
+    return backend->kind != TRAJD_CONVERT_CPU && wanted > THREADS_BESIDE_MAX ? THREADS_BESIDE_MAX
                                                                              : wanted;
 }
 
 /* ---- the rule ---- */
 
 /* What one thread needs for a step of everything, by the costs that the kernels choose with. */
-static double step_ns(const struct rewrite_plan *plan)
+static double step_ns(const struct convert_plan *plan)
 {
     const struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = SAMPLE_STEPS};
     const struct trajd_bracket bracket = {0};
@@ -45,7 +45,7 @@ static double step_ns(const struct rewrite_plan *plan)
 
     for (uint32_t d = 0; d < plan->dataset_count; d++)
         for (uint32_t l = 0; l < plan->datasets[d].lane_count; l++) {
-            const struct rewrite_lane *lane = &plan->datasets[d].lanes[l];
+            const struct convert_lane *lane = &plan->datasets[d].lanes[l];
             const struct trajd_stream stream = {.kind = lane->kind,
                                                 .source_type = plan->datasets[d].from,
                                                 .output_type = plan->datasets[d].to,
@@ -65,13 +65,13 @@ static double step_ns(const struct rewrite_plan *plan)
 }
 
 /* Bytes of rows, as they are read and as they are made. */
-static double moved_bytes(const struct rewrite_plan *plan)
+static double moved_bytes(const struct convert_plan *plan)
 {
     double bytes = (double)plan->byte_count;
 
     for (uint32_t e = 0; e < plan->episode_count; e++)
         for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
-            const struct rewrite_array *array = &plan->episodes[e].arrays[a];
+            const struct convert_array *array = &plan->episodes[e].arrays[a];
             if (plan->episodes[e].part == 0) /* parts share their episode's rows */
                 bytes += (double)array->rows * (double)plan->datasets[array->dataset].source_bytes;
         }
@@ -82,7 +82,7 @@ struct costs {
     double cpu_s, cuda_s, daemon_s;
 };
 
-static struct costs estimate(const struct rewrite_plan *plan, uint32_t thread_count)
+static struct costs estimate(const struct convert_plan *plan, uint32_t thread_count)
 {
     const double copy_s = moved_bytes(plan) / copy_bytes_per_s;
 
@@ -94,10 +94,10 @@ static struct costs estimate(const struct rewrite_plan *plan, uint32_t thread_co
 
 /* ---- choosing ---- */
 
-static enum trajd_status use_daemon(struct rewrite_backend *backend, bool only_gpu,
+static enum trajd_status use_daemon(struct convert_backend *backend, bool only_gpu,
                                     struct trajd_error *error)
 {
-    struct rewrite_remote *remote;
+    struct convert_remote *remote;
     char device[TRAJD_DEVICE_NAME_SIZE];
     enum trajd_status status = TRAJD_OK;
 
@@ -106,22 +106,22 @@ static enum trajd_status use_daemon(struct rewrite_backend *backend, bool only_g
             error, TRAJD_ERR_UNSUPPORTED, 0,
             "%s: rows are handed to a daemon of this machine alone: --backend cpu or cuda",
             backend->directory);
-    status = rewrite_remote_create(backend->directory, backend->cancel, device, sizeof device,
+    status = convert_remote_create(backend->directory, backend->cancel, device, sizeof device,
                                    &remote, error);
-    rewrite_remote_destroy(&remote);
+    convert_remote_destroy(&remote);
     if (!status && only_gpu && !*device)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the daemon at %s has no GPU",
                                backend->directory);
     if (status)
         return status;
-    backend->kind = TRAJD_REWRITE_DAEMON;
+    backend->kind = TRAJD_CONVERT_DAEMON;
     backend->is_on_gpu = *device != 0;
     snprintf(backend->text, sizeof backend->text, "the daemon at %.150s, on its %s",
              backend->directory, *device ? device : "CPU");
     return TRAJD_OK;
 }
 
-static enum trajd_status use_cuda(struct rewrite_backend *backend, struct trajd_error *error)
+static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_error *error)
 {
     static const char instead[] =
         "--backend daemon has a running daemon do it, --backend cpu does it here";
@@ -144,15 +144,15 @@ static enum trajd_status use_cuda(struct rewrite_backend *backend, struct trajd_
     trajd_runner_destroy(&runner);
     if (status)
         return trajd_error_prefix(error, "--backend cuda");
-    backend->kind = TRAJD_REWRITE_CUDA;
+    backend->kind = TRAJD_CONVERT_CUDA;
     backend->is_on_gpu = true;
     snprintf(backend->text, sizeof backend->text, "%s", trajd_device_info(backend->device)->name);
     return TRAJD_OK;
 }
 
 /* The fastest by the rule; what is not there is not missed. */
-static void use_fastest(const struct rewrite_plan *plan, uint32_t thread_count, bool has_daemon,
-                        struct rewrite_backend *backend)
+static void use_fastest(const struct convert_plan *plan, uint32_t thread_count, bool has_daemon,
+                        struct convert_backend *backend)
 {
     const struct costs costs = estimate(plan, thread_count);
     struct trajd_error unwanted;
@@ -162,32 +162,32 @@ static void use_fastest(const struct rewrite_plan *plan, uint32_t thread_count, 
         return;
     if (costs.cuda_s < worth * costs.cpu_s && trajd_device_count() && !use_cuda(backend, &unwanted))
         return;
-    backend->kind = TRAJD_REWRITE_CPU;
+    backend->kind = TRAJD_CONVERT_CPU;
 }
 
-enum trajd_status rewrite_backend_choose(const struct rewrite_plan *plan, uint32_t thread_count,
-                                         struct rewrite_backend *backend, struct trajd_error *error)
+enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32_t thread_count,
+                                         struct convert_backend *backend, struct trajd_error *error)
 {
-    const struct trajd_rewrite_options *options = plan->options;
-    const char *directory = options->endpoint ? options->endpoint : TRAJD_REWRITE_ENDPOINT_DEFAULT;
+    const struct trajd_convert_options *options = plan->options;
+    const char *directory = options->endpoint ? options->endpoint : TRAJD_CONVERT_ENDPOINT_DEFAULT;
     enum trajd_status status = TRAJD_OK;
 
-    *backend = (struct rewrite_backend){
-        .kind = TRAJD_REWRITE_CPU, .cancel = options->cancel, .text = "the CPU"};
+    *backend = (struct convert_backend){
+        .kind = TRAJD_CONVERT_CPU, .cancel = options->cancel, .text = "the CPU"};
     if (strlen(directory) >= sizeof backend->directory)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%.100s...: no daemon's directory has so long a path", directory);
     strcpy(backend->directory, directory);
-    if (options->backend == TRAJD_REWRITE_AUTO)
+    if (options->backend == TRAJD_CONVERT_AUTO)
         use_fastest(plan, thread_count, options->endpoint != NULL, backend);
-    else if (options->backend == TRAJD_REWRITE_CUDA)
+    else if (options->backend == TRAJD_CONVERT_CUDA)
         status = use_cuda(backend, error);
-    else if (options->backend == TRAJD_REWRITE_DAEMON)
+    else if (options->backend == TRAJD_CONVERT_DAEMON)
         status = use_daemon(backend, false, error);
     return status;
 }
 
-void rewrite_backend_clear(struct rewrite_backend *backend)
+void convert_backend_clear(struct convert_backend *backend)
 {
     if (backend->device)
         trajd_device_close(&backend->device);
@@ -195,8 +195,8 @@ void rewrite_backend_clear(struct rewrite_backend *backend)
 
 /* ---- engines ---- */
 
-enum trajd_status rewrite_engine_create(struct rewrite_backend *backend,
-                                        struct rewrite_engine **engine, struct trajd_error *error)
+enum trajd_status convert_engine_create(struct convert_backend *backend,
+                                        struct convert_engine **engine, struct trajd_error *error)
 {
     *engine = calloc(1, sizeof **engine);
     if (!*engine)
@@ -205,15 +205,15 @@ enum trajd_status rewrite_engine_create(struct rewrite_backend *backend,
     return TRAJD_OK;
 }
 
-void rewrite_engine_destroy(struct rewrite_engine **out)
+void convert_engine_destroy(struct convert_engine **out)
 {
-    struct rewrite_engine *engine = *out;
+    struct convert_engine *engine = *out;
 
     *out = NULL;
     if (!engine)
         return;
     trajd_runner_destroy(&engine->runner);
-    rewrite_remote_destroy(&engine->remote);
+    convert_remote_destroy(&engine->remote);
     free(engine);
 }
 
@@ -232,7 +232,7 @@ static enum trajd_status run_here(const struct trajd_resample_request *request,
     return status;
 }
 
-static enum trajd_status run_on_gpu(struct rewrite_engine *engine,
+static enum trajd_status run_on_gpu(struct convert_engine *engine,
                                     const struct trajd_resample_request *request,
                                     const struct trajd_block_memory *memory, uint64_t size_bytes,
                                     struct trajd_error *error)
@@ -254,7 +254,7 @@ static enum trajd_status run_on_gpu(struct rewrite_engine *engine,
     return status;
 }
 
-static enum trajd_status run_by_daemon(struct rewrite_engine *engine,
+static enum trajd_status run_by_daemon(struct convert_engine *engine,
                                        const struct trajd_resample_request *request,
                                        const struct trajd_block_memory *memory, uint64_t size_bytes,
                                        struct trajd_error *error)
@@ -264,59 +264,59 @@ static enum trajd_status run_by_daemon(struct rewrite_engine *engine,
     enum trajd_status status = TRAJD_OK;
 
     if (!engine->remote)
-        status = rewrite_remote_create(engine->backend->directory, engine->backend->cancel, device,
+        status = convert_remote_create(engine->backend->directory, engine->backend->cancel, device,
                                        sizeof device, &engine->remote, error);
     if (status == TRAJD_ERR_NOT_FOUND) /* it was there when it was chosen */
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s has ended",
                                engine->backend->directory);
     if (!status)
-        status = rewrite_remote_room(engine->remote, size_bytes, &room, error);
+        status = convert_remote_room(engine->remote, size_bytes, &room, error);
     if (status)
         return status;
     trajd_block_write(request, memory, room);
-    status = rewrite_remote_run(engine->remote, size_bytes, error);
+    status = convert_remote_run(engine->remote, size_bytes, error);
     if (!status)
         trajd_block_read_answer(request, room, memory);
     return status;
 }
 
 /* The first of the threads that sees it tells why. */
-static void give_up(struct rewrite_backend *backend, const struct trajd_error *why)
+static void give_up(struct convert_backend *backend, const struct trajd_error *why)
 {
-    enum trajd_rewrite_backend before =
-        __atomic_exchange_n(&backend->kind, TRAJD_REWRITE_CPU, __ATOMIC_RELAXED);
+    enum trajd_convert_backend before =
+        __atomic_exchange_n(&backend->kind, TRAJD_CONVERT_CPU, __ATOMIC_RELAXED);
 
-    if (before == TRAJD_REWRITE_CPU)
+    if (before == TRAJD_CONVERT_CPU)
         return;
     backend->failure = *why;
     __atomic_store_n(&backend->has_failed, true, __ATOMIC_RELEASE); /* behind the failure */
 }
 
-enum trajd_status rewrite_engine_run(struct rewrite_engine *engine,
+enum trajd_status convert_engine_run(struct convert_engine *engine,
                                      const struct trajd_resample_request *request,
                                      const struct trajd_block_memory *memory,
                                      struct trajd_error *error)
 {
-    struct rewrite_backend *backend = engine->backend;
+    struct convert_backend *backend = engine->backend;
     /* only a hint */
-    const enum trajd_rewrite_backend kind =
-        backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_REWRITE_CPU;
+    const enum trajd_convert_backend kind =
+        backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_CONVERT_CPU;
     uint64_t size_bytes;
     enum trajd_status status;
 
     if (backend)
-        __atomic_fetch_add(&backend->pieces, 1, __ATOMIC_RELAXED); /* a counter */
-    if (kind == TRAJD_REWRITE_CPU)
+        __atomic_fetch_add(&backend->segments, 1, __ATOMIC_RELAXED); /* a counter */
+    if (kind == TRAJD_CONVERT_CPU)
         return run_here(request, error);
     status = trajd_block_measure(request, memory, &size_bytes, error);
     if (!status)
-        status = kind == TRAJD_REWRITE_CUDA
+        status = kind == TRAJD_CONVERT_CUDA
                      ? run_on_gpu(engine, request, memory, size_bytes, error)
                      : run_by_daemon(engine, request, memory, size_bytes, error);
     if (!status)
         return TRAJD_OK;
     if (status == TRAJD_ERR_UNSUPPORTED)
-        __atomic_fetch_add(&backend->pieces_here, 1, __ATOMIC_RELAXED); /* a counter */
+        __atomic_fetch_add(&backend->segments_here, 1, __ATOMIC_RELAXED); /* a counter */
     else if (!backend->may_fall_back ||
              (backend->cancel && __atomic_load_n(backend->cancel, __ATOMIC_RELAXED)))
         return status;

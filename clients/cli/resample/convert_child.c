@@ -20,7 +20,7 @@ static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
 
 /* ---- the process ---- */
 
-enum trajd_status rewrite_child_start(struct rewrite_child *child)
+enum trajd_status convert_child_start(struct convert_child *child)
 {
     const char *path = child->plan->options->helper_path;
     int sockets[2], code;
@@ -38,7 +38,7 @@ enum trajd_status rewrite_child_start(struct rewrite_child *child)
                 : TRAJD_OK;
 }
 
-void rewrite_child_end(struct rewrite_child *child)
+void convert_child_end(struct convert_child *child)
 {
     int status = 0;
 
@@ -54,7 +54,7 @@ void rewrite_child_end(struct rewrite_child *child)
 }
 
 /* How it ended; one that only closed its socket is ended. */
-static int wait_for_end(struct rewrite_child *child)
+static int wait_for_end(struct convert_child *child)
 {
     int status = 0;
     pid_t gone = 0;
@@ -75,7 +75,7 @@ static int wait_for_end(struct rewrite_child *child)
 
 /* Its end came without a word. A kill comes from the machine (its memory is full, or somebody), and
  * so does a start that fails: neither speaks against an input. */
-static enum trajd_status lost(struct rewrite_child *child)
+static enum trajd_status lost(struct convert_child *child)
 {
     const int status = child->pid ? wait_for_end(child) : 0;
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -98,17 +98,17 @@ static enum trajd_status lost(struct rewrite_child *child)
 
 /* ---- frames ---- */
 
-void rewrite_child_begin(struct rewrite_child *child)
+void convert_child_begin(struct convert_child *child)
 {
     child->frame.length = 0;
 }
 
-void rewrite_child_put_u8(struct rewrite_child *child, uint8_t value)
+void convert_child_put_u8(struct convert_child *child, uint8_t value)
 {
     trajd_bytes_add(&child->frame, &value, 1);
 }
 
-enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind, int fd)
+enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind, int fd)
 {
     struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, kind, child->frame.length};
     size_t sent = 0;
@@ -134,7 +134,7 @@ enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind,
 
 /* Until there is something to read. Chunks take as long as they take, and there is no way back from
  * them. */
-static enum trajd_status wait_readable(struct rewrite_child *child)
+static enum trajd_status wait_readable(struct convert_child *child)
 {
     const bool *cancel = child->is_closing ? NULL : child->plan->options->cancel;
 
@@ -152,7 +152,7 @@ static enum trajd_status wait_readable(struct rewrite_child *child)
         ANSWER_TIMEOUT_MS / 1000);
 }
 
-static enum trajd_status receive(struct rewrite_child *child, void *data, size_t size)
+static enum trajd_status receive(struct convert_child *child, void *data, size_t size)
 {
     enum trajd_status status = TRAJD_OK;
     uint8_t *next = data;
@@ -169,7 +169,7 @@ static enum trajd_status receive(struct rewrite_child *child, void *data, size_t
     return status;
 }
 
-static enum trajd_status failed(struct rewrite_child *child, size_t length)
+static enum trajd_status failed(struct convert_child *child, size_t length)
 {
     uint32_t code = 0;
     const char *text = (const char *)child->answer + sizeof code;
@@ -184,7 +184,7 @@ static enum trajd_status failed(struct rewrite_child *child, size_t length)
                            (int)(length - sizeof code), text);
 }
 
-enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kind, size_t *length)
+enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kind, size_t *length)
 {
     struct trajd_helper_header header;
     enum trajd_status status;
@@ -216,6 +216,6 @@ enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kin
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
                 "the process that makes the output's structure answered what was not asked");
-        rewrite_note(child->plan->options, "%s", (const char *)child->answer);
+        convert_note(child->plan->options, "%s", (const char *)child->answer);
     }
 }

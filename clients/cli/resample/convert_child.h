@@ -9,8 +9,8 @@
 #include "clients/cli/resample/convert_plan.h"
 
 /* Begins with plan, error and socket -1 set, all else zero. */
-struct rewrite_child {
-    const struct rewrite_plan *plan;
+struct convert_child {
+    const struct convert_plan *plan;
     struct trajd_error *error;
     pid_t pid;
     int socket;
@@ -22,19 +22,19 @@ struct rewrite_child {
 };
 
 /* TRAJD_ERR_SYSTEM where it cannot be started. */
-enum trajd_status rewrite_child_start(struct rewrite_child *child);
+enum trajd_status convert_child_start(struct convert_child *child);
 /* Kills it, if it was started, and frees what the struct holds. */
-void rewrite_child_end(struct rewrite_child *child);
+void convert_child_end(struct convert_child *child);
 
 /* A frame is begun, filled with trajd_bytes_add_* and this, and sent, `fd` with it unless that is
  * below 0. An end of the child is told by what is received next. TRAJD_ERR_MEMORY where the frame
  * did not fit, TRAJD_ERR_SYSTEM or TRAJD_ERR_DATA where the child is gone. */
-void rewrite_child_begin(struct rewrite_child *child);
-void rewrite_child_put_u8(struct rewrite_child *child, uint8_t value);
-enum trajd_status rewrite_child_send(struct rewrite_child *child, uint32_t kind, int fd);
+void convert_child_begin(struct convert_child *child);
+void convert_child_put_u8(struct convert_child *child, uint8_t value);
+enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind, int fd);
 
 /* The next answer, which must be of that kind, in child->answer; notes before it are passed on.
  * TRAJD_ERR_CLOSED: cancelled; else what the child says, or how it ended. */
-enum trajd_status rewrite_child_answer(struct rewrite_child *child, uint32_t kind, size_t *length);
+enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kind, size_t *length);
 
 #endif

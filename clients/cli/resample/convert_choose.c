@@ -1,4 +1,4 @@
-/* Which streams a rewriting takes, how each is made, and the datasets that they are columns of. */
+/* Which streams a conversion takes, how each is made, and the datasets that they are columns of. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const double full_turn_deg = 360.0;
 
 /* A stream of the first index and what becomes of it. */
 struct choice {
-    struct trajd_rewrite_stream made;
+    struct trajd_convert_stream made;
     double angle_period;
     int64_t max_gap_ns;
     bool is_chosen, comes_along; /* asked for; or shares its dataset with one that is */
@@ -61,7 +61,7 @@ static enum trajd_status no_stream(const struct trajd_index *index, const char *
 }
 
 /* Marks the streams that the patterns name. */
-static enum trajd_status choose(const struct trajd_rewrite_options *options,
+static enum trajd_status choose(const struct trajd_convert_options *options,
                                 const struct trajd_index *index, struct choice *choices,
                                 struct trajd_error *error)
 {
@@ -84,12 +84,12 @@ static enum trajd_status choose(const struct trajd_rewrite_options *options,
 }
 
 /* A reader by the same layout misses what it requires. */
-static void tell_missing(const struct trajd_rewrite_options *options,
+static void tell_missing(const struct trajd_convert_options *options,
                          const struct trajd_index *index, const struct choice *choices)
 {
     for (uint32_t i = 0; i < index->stream_count; i++)
         if (!choices[i].comes_along && !index->streams[i].optional)
-            rewrite_note(
+            convert_note(
                 options,
                 "layout %s requires %s, which is not taken: the output needs a layout without it",
                 index->layout->name, index->streams[i].name);
@@ -106,10 +106,10 @@ static void start_choice(const struct trajd_index *index, const struct trajd_ind
     choice->max_gap_ns = stream->max_gap_ns;
 }
 
-static void apply(const struct trajd_rewrite_rule *rule, const struct trajd_index_stream *stream,
+static void apply(const struct trajd_convert_rule *rule, const struct trajd_index_stream *stream,
                   struct choice *choice)
 {
-    if (rule->kind != TRAJD_REWRITE_NO_KIND)
+    if (rule->kind != TRAJD_CONVERT_NO_KIND)
         choice->made.kind = rule->layout_order && is_slerp(rule->kind) && is_slerp(stream->kind)
                                 ? stream->kind
                                 : rule->kind;
@@ -123,12 +123,12 @@ static void apply(const struct trajd_rewrite_rule *rule, const struct trajd_inde
         choice->max_gap_ns = rule->max_gap_ns;
 }
 
-static enum trajd_status apply_rules(const struct trajd_rewrite_options *options,
+static enum trajd_status apply_rules(const struct trajd_convert_options *options,
                                      const struct trajd_index *index, struct choice *choices,
                                      struct trajd_error *error)
 {
     for (uint32_t r = 0; r < options->rule_count; r++) {
-        const struct trajd_rewrite_rule *rule = &options->rules[r];
+        const struct trajd_convert_rule *rule = &options->rules[r];
         bool any = !rule->stream;
         for (uint32_t i = 0; i < index->stream_count; i++) {
             if (!choices[i].comes_along ||
@@ -145,11 +145,11 @@ static enum trajd_status apply_rules(const struct trajd_rewrite_options *options
 }
 
 /* Kind and types of one stream. */
-static enum trajd_status check_choice(const struct trajd_rewrite_options *options,
+static enum trajd_status check_choice(const struct trajd_convert_options *options,
                                       const struct trajd_index_stream *stream,
                                       struct choice *choice, struct trajd_error *error)
 {
-    struct trajd_rewrite_stream *made = &choice->made;
+    struct trajd_convert_stream *made = &choice->made;
 
     if (is_slerp(made->kind) && made->feature_count % 4)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
@@ -184,16 +184,16 @@ static enum trajd_status check_choice(const struct trajd_rewrite_options *option
 
 /* ---- datasets ---- */
 
-static struct rewrite_dataset *add_dataset(struct rewrite_plan *plan,
+static struct convert_dataset *add_dataset(struct convert_plan *plan,
                                            const struct trajd_index *index, uint32_t dataset,
                                            uint32_t clock)
 {
-    struct rewrite_dataset *made = &plan->datasets[plan->dataset_count++];
+    struct convert_dataset *made = &plan->datasets[plan->dataset_count++];
 
-    *made = (struct rewrite_dataset){.path = index->arrays[dataset].path,
+    *made = (struct convert_dataset){.path = index->arrays[dataset].path,
                                      .index_dataset = dataset,
                                      .clock = clock,
-                                     .stamps_column = REWRITE_NO_COLUMN,
+                                     .stamps_column = CONVERT_NO_COLUMN,
                                      .max_gap_ns = -1};
     return made;
 }
@@ -208,7 +208,7 @@ static const struct trajd_array *first_array(const struct trajd_index *index, ui
     return NULL;
 }
 
-static void take_shape(struct rewrite_dataset *dataset, const struct trajd_array *array)
+static void take_shape(struct convert_dataset *dataset, const struct trajd_array *array)
 {
     dataset->from = dataset->to = array->dtype;
     dataset->rank = array->rank - 1;
@@ -226,7 +226,7 @@ static void take_shape(struct rewrite_dataset *dataset, const struct trajd_array
 
 /* Lanes of consecutive columns of one owner: plan stream numbers, UINT32_MAX where there is none.
  */
-static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dataset *dataset,
+static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dataset *dataset,
                                    const uint32_t *owners, const struct choice *choices,
                                    const struct trajd_index *index, const uint32_t *numbers,
                                    struct trajd_error *error)
@@ -237,7 +237,7 @@ static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dat
         return no_memory(error);
     for (uint64_t c = 0, end; c < dataset->elements; c = end) {
         const uint32_t owner = owners ? owners[c] : numbers[0];
-        struct rewrite_lane lane = {UINT32_MAX, TRAJD_KIND_PREVIOUS, c, 0, 0, 0};
+        struct convert_lane lane = {UINT32_MAX, TRAJD_KIND_PREVIOUS, c, 0, 0, 0};
         for (end = owners ? c + 1 : dataset->elements;
              end < dataset->elements && owners[end] == owner; end++)
             ;
@@ -253,7 +253,7 @@ static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dat
                                        "%s: another stream has some columns of its quaternions",
                                        index->streams[owner].name);
         } else {
-            rewrite_note(plan->options,
+            convert_note(plan->options,
                          "%s: columns %" PRIu64 " to %" PRIu64
                          " belong to no stream of the layout: held (previous)",
                          dataset->path, c, end - 1);
@@ -264,7 +264,7 @@ static enum trajd_status add_lanes(struct rewrite_plan *plan, struct rewrite_dat
 }
 
 /* Whose columns are whose: streams of some columns before those of all. */
-static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite_dataset *dataset,
+static enum trajd_status share_columns(struct convert_plan *plan, struct convert_dataset *dataset,
                                        const struct trajd_index *index,
                                        const struct choice *choices, struct trajd_error *error)
 {
@@ -299,14 +299,14 @@ static enum trajd_status share_columns(struct rewrite_plan *plan, struct rewrite
 }
 
 /* The element type: one for all streams of the dataset. */
-static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_dataset *dataset,
+static enum trajd_status settle_type(struct convert_plan *plan, struct convert_dataset *dataset,
                                      const struct trajd_index *index, struct choice *choices,
                                      struct trajd_error *error)
 {
     const char *by = NULL;
 
     for (uint32_t i = 0; i < index->stream_count; i++) {
-        const struct trajd_rewrite_stream *made = &choices[i].made;
+        const struct trajd_convert_stream *made = &choices[i].made;
         if (index->streams[i].array_index != dataset->index_dataset || made->to == dataset->from)
             continue;
         if (by && made->to != dataset->to)
@@ -317,11 +317,11 @@ static enum trajd_status settle_type(struct rewrite_plan *plan, struct rewrite_d
         by = made->name;
         dataset->to = made->to;
     }
-    if (by && dataset->stamps_column != REWRITE_NO_COLUMN && is_floating(dataset->from)) {
-        rewrite_note(plan->options, "%s: holds stamps and stays %s", dataset->path,
+    if (by && dataset->stamps_column != CONVERT_NO_COLUMN && is_floating(dataset->from)) {
+        convert_note(plan->options, "%s: holds stamps and stays %s", dataset->path,
                      trajd_dtype_name(dataset->from));
         dataset->to = dataset->from;
-    } else if (by && dataset->stamps_column != REWRITE_NO_COLUMN) {
+    } else if (by && dataset->stamps_column != CONVERT_NO_COLUMN) {
         return trajd_error_set(
             error, TRAJD_ERR_UNSUPPORTED, 0,
             "%s: holds stamps as %s, and %s would make it %s: previous or nearest", dataset->path,
@@ -346,7 +346,7 @@ static int64_t find_dataset(const struct trajd_index *index, const char *path)
     return -1;
 }
 
-static struct rewrite_dataset *find_made(struct rewrite_plan *plan, uint32_t index_dataset)
+static struct convert_dataset *find_made(struct convert_plan *plan, uint32_t index_dataset)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++)
         if (plan->datasets[d].index_dataset == index_dataset)
@@ -355,14 +355,14 @@ static struct rewrite_dataset *find_made(struct rewrite_plan *plan, uint32_t ind
 }
 
 /* The stamps of every clock that a dataset of the output is on. */
-static void add_stamps(struct rewrite_plan *plan, const struct trajd_index *index)
+static void add_stamps(struct convert_plan *plan, const struct trajd_index *index)
 {
     const uint32_t count = plan->dataset_count;
 
     for (uint32_t k = 0; k < index->clock_count; k++) {
         const struct trajd_layout_clock *clock = &index->layout->clocks[k];
         const int64_t found = find_dataset(index, clock->stamps_path);
-        struct rewrite_dataset *dataset;
+        struct convert_dataset *dataset;
         bool used = false;
         for (uint32_t d = 0; d < count; d++)
             used = used || plan->datasets[d].clock == k;
@@ -377,14 +377,14 @@ static void add_stamps(struct rewrite_plan *plan, const struct trajd_index *inde
 }
 
 /* Whether the times of the grid can stand there, each another one. */
-static enum trajd_status check_stamps(const struct rewrite_plan *plan,
-                                      const struct rewrite_dataset *dataset,
+static enum trajd_status check_stamps(const struct convert_plan *plan,
+                                      const struct convert_dataset *dataset,
                                       struct trajd_error *error)
 {
     static const int64_t units_ns[] = {1, 1000, 1000000, 1000000000};
     const struct trajd_rate rate = plan->options->rate;
 
-    if (dataset->stamps_column == REWRITE_NO_COLUMN)
+    if (dataset->stamps_column == CONVERT_NO_COLUMN)
         return TRAJD_OK;
     if (dataset->stamps_column >= dataset->elements)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
@@ -401,7 +401,7 @@ static enum trajd_status check_stamps(const struct rewrite_plan *plan,
     return TRAJD_OK;
 }
 
-static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct trajd_index *index,
+static enum trajd_status add_datasets(struct convert_plan *plan, const struct trajd_index *index,
                                       struct choice *choices, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -412,7 +412,7 @@ static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct tr
         return no_memory(error);
     for (uint32_t i = 0; i < index->stream_count; i++) {
         const struct trajd_index_stream *stream = &index->streams[i];
-        struct rewrite_dataset *dataset = find_made(plan, stream->array_index);
+        struct convert_dataset *dataset = find_made(plan, stream->array_index);
         if (!choices[i].comes_along || !first_array(index, stream->array_index))
             continue;
         if (dataset && dataset->clock != stream->clock_index)
@@ -428,14 +428,14 @@ static enum trajd_status add_datasets(struct rewrite_plan *plan, const struct tr
     }
     add_stamps(plan, index);
     for (uint32_t d = 0; d < plan->dataset_count && !status; d++) {
-        struct rewrite_dataset *dataset = &plan->datasets[d];
+        struct convert_dataset *dataset = &plan->datasets[d];
         take_shape(dataset, first_array(index, dataset->index_dataset));
-        if (plan->options->compress != TRAJD_REWRITE_KEEP)
-            dataset->is_compressed = plan->options->compress == TRAJD_REWRITE_DEFLATE;
+        if (plan->options->compress != TRAJD_CONVERT_KEEP)
+            dataset->is_compressed = plan->options->compress == TRAJD_CONVERT_DEFLATE;
         status = check_stamps(plan, dataset, error);
         if (!status)
             status = settle_type(plan, dataset, index, choices, error);
-        if (!status && !(dataset->stamps_column != REWRITE_NO_COLUMN && dataset->elements == 1))
+        if (!status && !(dataset->stamps_column != CONVERT_NO_COLUMN && dataset->elements == 1))
             status = share_columns(plan, dataset, index, choices, error);
     }
     return status;
@@ -450,7 +450,7 @@ static const char *name_of(const struct trajd_index *index)
 
 /* The other index has the chosen streams of the first, alike; and no other ones where all are
  * taken. */
-static enum trajd_status compare(const struct rewrite_plan *plan, const struct choice *choices,
+static enum trajd_status compare(const struct convert_plan *plan, const struct choice *choices,
                                  const struct trajd_index *other, struct trajd_error *error)
 {
     const struct trajd_index *first = plan->options->indexes[0];
@@ -486,7 +486,7 @@ static enum trajd_status compare(const struct rewrite_plan *plan, const struct c
     return TRAJD_OK;
 }
 
-static enum trajd_status map_datasets(struct rewrite_plan *plan, struct trajd_error *error)
+static enum trajd_status map_datasets(struct convert_plan *plan, struct trajd_error *error)
 {
     const uint32_t count = plan->options->index_count;
     uint32_t **maps = trajd_arena_alloc(&plan->arena, count * sizeof *maps);
@@ -505,7 +505,7 @@ static enum trajd_status map_datasets(struct rewrite_plan *plan, struct trajd_er
 }
 
 /* The plan's streams are those that come along; lanes name them by their place there. */
-static enum trajd_status keep_streams(struct rewrite_plan *plan, const struct trajd_index *index,
+static enum trajd_status keep_streams(struct convert_plan *plan, const struct trajd_index *index,
                                       const struct choice *choices, struct trajd_error *error)
 {
     uint32_t *places = trajd_arena_alloc(&plan->arena, index->stream_count * sizeof *places);
@@ -525,9 +525,9 @@ static enum trajd_status keep_streams(struct rewrite_plan *plan, const struct tr
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_choose_streams(struct rewrite_plan *plan, struct trajd_error *error)
+enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd_error *error)
 {
-    const struct trajd_rewrite_options *options = plan->options;
+    const struct trajd_convert_options *options = plan->options;
     const struct trajd_index *index = options->indexes[0];
     struct choice *choices = calloc(index->stream_count ? index->stream_count : 1, sizeof *choices);
     enum trajd_status status = choices ? choose(options, index, choices, error) : no_memory(error);
@@ -553,7 +553,7 @@ enum trajd_status rewrite_choose_streams(struct rewrite_plan *plan, struct trajd
     return status;
 }
 
-enum trajd_kind trajd_rewrite_kind_parse(const char *word, struct trajd_error *error)
+enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *error)
 {
     static const char *const words[] = {"linear",     "previous",   "nearest", "slerp",
                                         "slerp_xyzw", "slerp_wxyz", "angle",   "mean"};
@@ -570,5 +570,5 @@ enum trajd_kind trajd_rewrite_kind_parse(const char *word, struct trajd_error *e
                     "\"%s\" is no kind%s%s%s; there are linear, previous, nearest, slerp (or "
                     "slerp_xyzw, slerp_wxyz), angle, mean",
                     word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
-    return TRAJD_REWRITE_NO_KIND;
+    return TRAJD_CONVERT_NO_KIND;
 }

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct rewrite_compressor {
+struct convert_compressor {
     struct libdeflate_compressor *deflate;
     uint8_t *chunk, *shuffled, *packed;
     size_t chunk_size, packed_size;
 };
 
-enum trajd_status rewrite_compressor_create(uint32_t level, struct rewrite_compressor **out,
+enum trajd_status convert_compressor_create(uint32_t level, struct convert_compressor **out,
                                             struct trajd_error *error)
 {
     *out = calloc(1, sizeof **out);
@@ -21,7 +21,7 @@ enum trajd_status rewrite_compressor_create(uint32_t level, struct rewrite_compr
                : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a compressor");
 }
 
-void rewrite_compressor_destroy(struct rewrite_compressor **out)
+void convert_compressor_destroy(struct convert_compressor **out)
 {
     if (!*out)
         return;
@@ -33,7 +33,7 @@ void rewrite_compressor_destroy(struct rewrite_compressor **out)
     *out = NULL;
 }
 
-static enum trajd_status make_room(struct rewrite_compressor *c, size_t size,
+static enum trajd_status make_room(struct convert_compressor *c, size_t size,
                                    struct trajd_error *error)
 {
     if (size <= c->chunk_size)
@@ -67,7 +67,7 @@ struct tile {
     bool is_whole; /* nothing of the chunk lies beyond */
 };
 
-static struct tile tile_of(const struct rewrite_dataset *dataset, uint64_t number)
+static struct tile tile_of(const struct convert_dataset *dataset, uint64_t number)
 {
     struct tile tile = {.is_whole = true};
 
@@ -85,7 +85,7 @@ static struct tile tile_of(const struct rewrite_dataset *dataset, uint64_t numbe
 }
 
 /* Dimensions from d on of one row; recursion as deep as the rank. */
-static void gather(const struct rewrite_dataset *dataset, const struct tile *tile, uint32_t d,
+static void gather(const struct convert_dataset *dataset, const struct tile *tile, uint32_t d,
                    uint32_t element_bytes, const uint8_t *row, uint8_t *chunk)
 {
     uint64_t row_step = element_bytes, chunk_step = element_bytes;
@@ -103,9 +103,9 @@ static void gather(const struct rewrite_dataset *dataset, const struct tile *til
         gather(dataset, tile, d + 1, element_bytes, row + i * row_step, chunk + i * chunk_step);
 }
 
-static enum trajd_status pack(struct rewrite_compressor *c, struct rewrite_spool *spool,
+static enum trajd_status pack(struct convert_compressor *c, struct convert_spool *spool,
                               const char *path, const uint8_t *bytes, size_t size,
-                              uint32_t element_bytes, struct rewrite_chunk *chunk,
+                              uint32_t element_bytes, struct convert_chunk *chunk,
                               struct trajd_error *error)
 {
     size_t packed;
@@ -118,15 +118,15 @@ static enum trajd_status pack(struct rewrite_compressor *c, struct rewrite_spool
     if (!packed || packed > UINT32_MAX)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: a chunk of %zu bytes", path,
                                size);
-    *chunk = (struct rewrite_chunk){__atomic_fetch_add(&spool->length, packed, __ATOMIC_RELAXED),
+    *chunk = (struct convert_chunk){__atomic_fetch_add(&spool->length, packed, __ATOMIC_RELAXED),
                                     (uint32_t)packed, 0};
-    return rewrite_pwrite(spool->fd, c->packed, packed, chunk->offset, path, error);
+    return convert_pwrite(spool->fd, c->packed, packed, chunk->offset, path, error);
 }
 
-enum trajd_status rewrite_compress_rows(struct rewrite_compressor *c, struct rewrite_spool *spool,
-                                        const struct rewrite_plan *plan,
-                                        const struct rewrite_dataset *dataset,
-                                        struct rewrite_chunk *chunks, uint64_t episode_steps,
+enum trajd_status convert_compress_rows(struct convert_compressor *c, struct convert_spool *spool,
+                                        const struct convert_plan *plan,
+                                        const struct convert_dataset *dataset,
+                                        struct convert_chunk *chunks, uint64_t episode_steps,
                                         uint64_t step_begin, uint64_t steps, const uint8_t *rows,
                                         struct trajd_error *error)
 {

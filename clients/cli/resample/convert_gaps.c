@@ -10,89 +10,91 @@
 
 #include "daemon/base/json.h"
 
-static const struct trajd_episode_clock *clock_of(const struct rewrite_cutter *cutter, uint32_t a)
+static const struct trajd_episode_clock *clock_of(const struct gap_splitter *splitter, uint32_t a)
 {
-    return &cutter->episode->clocks[cutter->plan->datasets[cutter->arrays[a].dataset].clock];
+    return &splitter->episode->clocks[splitter->plan->datasets[splitter->arrays[a].dataset].clock];
 }
 
 /* From that row on, the next hole that begins before the end. */
-static void find_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t row)
+static void find_hole(const struct gap_splitter *splitter, uint32_t a, int64_t row)
 {
-    const int64_t max_gap_ns = cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns;
-    const struct trajd_episode_clock *clock = clock_of(cutter, a);
-    struct rewrite_hole *hole = &cutter->holes[a];
+    const int64_t max_gap_ns = splitter->plan->datasets[splitter->arrays[a].dataset].max_gap_ns;
+    const struct trajd_episode_clock *clock = clock_of(splitter, a);
+    struct convert_hole *hole = &splitter->holes[a];
 
     hole->row = -1;
-    for (; max_gap_ns > 0 && row + 1 < cutter->arrays[a].rows &&
-           rewrite_row_ns(clock, row) < cutter->end_ns;
+    for (; max_gap_ns > 0 && row + 1 < splitter->arrays[a].rows &&
+           convert_row_ns(clock, row) < splitter->end_ns;
          row++)
-        if (rewrite_row_ns(clock, row + 1) - rewrite_row_ns(clock, row) > max_gap_ns) {
+        if (convert_row_ns(clock, row + 1) - convert_row_ns(clock, row) > max_gap_ns) {
             hole->row = row;
-            hole->from_ns = rewrite_row_ns(clock, row);
-            hole->to_ns = rewrite_row_ns(clock, row + 1);
+            hole->from_ns = convert_row_ns(clock, row);
+            hole->to_ns = convert_row_ns(clock, row + 1);
             return;
         }
 }
 
 /* Arrays on one clock have the same rows, so they begin with the same one. */
-static void begin_behind(struct rewrite_cutter *cutter, uint32_t a, int64_t behind)
+static void begin_behind(struct gap_splitter *splitter, uint32_t a, int64_t behind)
 {
-    for (uint32_t other = 0; other < cutter->array_count; other++)
-        if (clock_of(cutter, other) == clock_of(cutter, a) &&
-            cutter->holes[other].first_row < behind)
-            cutter->holes[other].first_row = behind;
+    for (uint32_t other = 0; other < splitter->array_count; other++)
+        if (clock_of(splitter, other) == clock_of(splitter, a) &&
+            splitter->holes[other].first_row < behind)
+            splitter->holes[other].first_row = behind;
 }
 
 /* From that row back, the one behind the last hole: what lies before the grid may be averaged into
  * it. */
-static int64_t row_behind_hole(const struct rewrite_cutter *cutter, uint32_t a, int64_t row)
+static int64_t row_behind_hole(const struct gap_splitter *splitter, uint32_t a, int64_t row)
 {
-    const int64_t max_gap_ns = cutter->plan->datasets[cutter->arrays[a].dataset].max_gap_ns;
-    const struct trajd_episode_clock *clock = clock_of(cutter, a);
+    const int64_t max_gap_ns = splitter->plan->datasets[splitter->arrays[a].dataset].max_gap_ns;
+    const struct trajd_episode_clock *clock = clock_of(splitter, a);
 
     for (; max_gap_ns > 0 && row > 0; row--)
-        if (rewrite_row_ns(clock, row) - rewrite_row_ns(clock, row - 1) > max_gap_ns)
+        if (convert_row_ns(clock, row) - convert_row_ns(clock, row - 1) > max_gap_ns)
             return row;
     return 0;
 }
 
-void rewrite_cutter_begin(struct rewrite_cutter *cutter, int64_t begin_ns, int64_t end_ns)
+void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t end_ns)
 {
-    cutter->next_ns = begin_ns;
-    cutter->end_ns = end_ns;
-    cutter->is_over = begin_ns > end_ns;
-    for (uint32_t a = 0; a < cutter->array_count; a++)
-        cutter->holes[a].first_row = 0;
-    for (uint32_t a = 0; a < cutter->array_count; a++) {
-        const int64_t row = rewrite_row_at(clock_of(cutter, a), cutter->arrays[a].rows, begin_ns);
-        begin_behind(cutter, a, row_behind_hole(cutter, a, row));
-        find_hole(cutter, a, row < 0 ? 0 : row);
+    splitter->next_ns = begin_ns;
+    splitter->end_ns = end_ns;
+    splitter->is_over = begin_ns > end_ns;
+    for (uint32_t a = 0; a < splitter->array_count; a++)
+        splitter->holes[a].first_row = 0;
+    for (uint32_t a = 0; a < splitter->array_count; a++) {
+        const int64_t row =
+            convert_row_at(clock_of(splitter, a), splitter->arrays[a].rows, begin_ns);
+        begin_behind(splitter, a, row_behind_hole(splitter, a, row));
+        find_hole(splitter, a, row < 0 ? 0 : row);
     }
 }
 
 /* Holes that end before the next stretch can begin. */
-static void pass_holes(struct rewrite_cutter *cutter)
+static void pass_holes(struct gap_splitter *splitter)
 {
-    for (uint32_t a = 0; a < cutter->array_count; a++)
-        while (cutter->holes[a].row >= 0 && cutter->holes[a].to_ns <= cutter->next_ns) {
-            const int64_t behind = cutter->holes[a].row + 1;
-            begin_behind(cutter, a, behind);
-            find_hole(cutter, a, behind);
+    for (uint32_t a = 0; a < splitter->array_count; a++)
+        while (splitter->holes[a].row >= 0 && splitter->holes[a].to_ns <= splitter->next_ns) {
+            const int64_t behind = splitter->holes[a].row + 1;
+            begin_behind(splitter, a, behind);
+            find_hole(splitter, a, behind);
         }
 }
 
-bool rewrite_cutter_next(struct rewrite_cutter *cutter, int64_t *begin_ns, int64_t *end_ns)
+bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t *end_ns)
 {
-    while (!cutter->is_over) {
-        const struct rewrite_hole *first = NULL;
-        pass_holes(cutter);
-        for (uint32_t a = 0; a < cutter->array_count; a++)
-            if (cutter->holes[a].row >= 0 && (!first || cutter->holes[a].from_ns < first->from_ns))
-                first = &cutter->holes[a];
-        *begin_ns = cutter->next_ns;
-        *end_ns = first ? first->from_ns : cutter->end_ns;
-        cutter->is_over = !first || first->to_ns > cutter->end_ns;
-        cutter->next_ns = first ? first->to_ns : cutter->next_ns;
+    while (!splitter->is_over) {
+        const struct convert_hole *first = NULL;
+        pass_holes(splitter);
+        for (uint32_t a = 0; a < splitter->array_count; a++)
+            if (splitter->holes[a].row >= 0 &&
+                (!first || splitter->holes[a].from_ns < first->from_ns))
+                first = &splitter->holes[a];
+        *begin_ns = splitter->next_ns;
+        *end_ns = first ? first->from_ns : splitter->end_ns;
+        splitter->is_over = !first || first->to_ns > splitter->end_ns;
+        splitter->next_ns = first ? first->to_ns : splitter->next_ns;
         if (*begin_ns <= *end_ns)
             return true;
     }
@@ -100,7 +102,7 @@ bool rewrite_cutter_next(struct rewrite_cutter *cutter, int64_t *begin_ns, int64
 }
 
 /* The first array on each clock speaks for it. */
-static bool is_told(const struct rewrite_plan *plan, const struct rewrite_episode *made, uint32_t a)
+static bool is_told(const struct convert_plan *plan, const struct convert_episode *made, uint32_t a)
 {
     for (uint32_t before = 0; before < a; before++)
         if (plan->datasets[made->arrays[before].dataset].clock ==
@@ -109,7 +111,7 @@ static bool is_told(const struct rewrite_plan *plan, const struct rewrite_episod
     return false;
 }
 
-char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_episode *made)
+char *convert_stretch_text(const struct convert_plan *plan, const struct convert_episode *made)
 {
     const struct trajd_index *index = plan->options->indexes[made->source];
     const struct trajd_episode *episode = &index->episodes[made->episode];
@@ -135,8 +137,8 @@ char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_ep
         fprintf(out, "%s", a ? ", " : "");
         trajd_json_text(out, index->layout->clocks[k].name);
         fprintf(out, ": [%" PRId64 ", %" PRId64 "]",
-                rewrite_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
-                rewrite_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
+                convert_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
+                convert_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
     }
     fprintf(out, "}}");
     if (fclose(out) == 0)

@@ -1,4 +1,4 @@
-/* Between the stages of a rewriting: convert.c, which calls them in order; convert_resume.c, where
+/* Between the stages of a conversion: convert.c, which calls them in order; convert_resume.c, where
  * it goes on or begins; convert_work.c, its rows; convert_publish.c, the end. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_INTERNAL_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_INTERNAL_H
@@ -8,41 +8,41 @@
 #include "clients/cli/resample/convert_journal.h"
 #include "clients/cli/resample/convert_rows.h"
 
-enum { REWRITE_PATH_SIZE = 4096 };
+enum { CONVERT_PATH_SIZE = 4096 };
 
-/* One rewriting under way. */
+/* One conversion under way. */
 struct rewriting {
-    const struct trajd_rewrite_options *options;
-    struct trajd_rewrite_report *report;
+    const struct trajd_convert_options *options;
+    struct trajd_convert_report *report;
     struct trajd_error *error;
-    struct rewrite_plan plan;
-    struct rewrite_group *groups;
+    struct convert_plan plan;
+    struct convert_group *groups;
     uint32_t group_count;
-    char partial[REWRITE_PATH_SIZE], journal_path[REWRITE_PATH_SIZE], spool_path[REWRITE_PATH_SIZE],
-        folder[REWRITE_PATH_SIZE];
+    char partial[CONVERT_PATH_SIZE], journal_path[CONVERT_PATH_SIZE], spool_path[CONVERT_PATH_SIZE],
+        folder[CONVERT_PATH_SIZE];
     int fd, journal_fd, spool_fd;
     bool has_files;  /* partial files exist, ours or of the run that is resumed */
     bool is_empty;   /* made just now */
     bool is_begun;   /* begun anew */
     bool began_rows; /* rows are in them */
     bool is_spent;   /* nothing can go on with them */
-    struct rewrite_journal_head head;
-    struct rewrite_spool spool;
+    struct convert_journal_head head;
+    struct convert_spool spool;
     bool has_spool;
     bool *done;         /* [episode_count] */
-    uint64_t *left;     /* [episode_count]: pieces not finished */
+    uint64_t *left;     /* [episode_count]: segments not finished */
     uint32_t *finished; /* [episode_count]: in the order of finishing */
     uint32_t finished_count, committed_count;
     uint64_t resumed_bytes;
-    struct rewrite_counts counts;
-    struct rewrite_backend backend;
+    struct convert_counts counts;
+    struct convert_backend backend;
     bool told_of_backend; /* that it has failed */
     uint64_t digest;      /* the plan's, of the CPU */
     uint64_t *nan_steps;
     /* threads */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct rewrite_cursor cursor;
+    struct convert_cursor cursor;
     enum trajd_status status; /* of the worker that failed first */
     struct trajd_error worker_error;
     bool stop;
@@ -52,28 +52,28 @@ struct rewriting {
 /* ---- convert.c ---- */
 
 /* Of the plan's arrays. */
-enum trajd_status rewrite_no_memory(struct rewriting *r);
+enum trajd_status convert_no_memory(struct rewriting *r);
 /* As errno says. */
-enum trajd_status rewrite_io_error(struct rewriting *r, const char *path);
-void rewrite_tell(const struct rewriting *r, enum trajd_rewrite_phase phase);
+enum trajd_status convert_io_error(struct rewriting *r, const char *path);
+void convert_tell(const struct rewriting *r, enum trajd_convert_phase phase);
 
 /* ---- convert_resume.c ---- */
 
-bool rewrite_is_all_chunks(const struct rewriting *r);
+bool convert_is_all_chunks(const struct rewriting *r);
 /* TRAJD_ERR_NOT_FOUND, TRAJD_ERR_DATA: there is nothing to go on with, and why. */
-enum trajd_status rewrite_resume(struct rewriting *r);
-enum trajd_status rewrite_begin(struct rewriting *r);
+enum trajd_status convert_resume(struct rewriting *r);
+enum trajd_status convert_begin(struct rewriting *r);
 
 /* ---- convert_work.c ---- */
 
-uint32_t rewrite_thread_count(const struct rewriting *r);
+uint32_t convert_thread_count(const struct rewriting *r);
 /* All rows that are not there yet, by threads that have ended when it returns. */
-enum trajd_status rewrite_write_rows(struct rewriting *r);
-enum trajd_status rewrite_commit(struct rewriting *r);
+enum trajd_status convert_write_rows(struct rewriting *r);
+enum trajd_status convert_commit(struct rewriting *r);
 
 /* ---- convert_publish.c ---- */
 
 /* The partial file becomes the output. */
-enum trajd_status rewrite_publish(struct rewriting *r);
+enum trajd_status convert_publish(struct rewriting *r);
 
 #endif

@@ -38,7 +38,7 @@ static bool ends_well(struct reading *reading, size_t begin)
     return take(reading) == digest && !reading->failed;
 }
 
-static uint64_t array_count(const struct rewrite_plan *plan)
+static uint64_t array_count(const struct convert_plan *plan)
 {
     uint64_t count = 0;
 
@@ -57,13 +57,13 @@ static enum trajd_status write_all(int fd, struct trajd_bytes *bytes, const char
     trajd_bytes_add_u64(bytes, digest);
     status = bytes->failed || end < 0
                  ? trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the journal")
-                 : rewrite_pwrite(fd, bytes->data, bytes->length, (uint64_t)end, path, error);
+                 : convert_pwrite(fd, bytes->data, bytes->length, (uint64_t)end, path, error);
     trajd_bytes_free(bytes);
     return status;
 }
 
-enum trajd_status rewrite_journal_begin(int fd, const struct rewrite_plan *plan,
-                                        const struct rewrite_journal_head *head,
+enum trajd_status convert_journal_begin(int fd, const struct convert_plan *plan,
+                                        const struct convert_journal_head *head,
                                         struct trajd_error *error)
 {
     struct trajd_bytes bytes = {0};
@@ -79,21 +79,21 @@ enum trajd_status rewrite_journal_begin(int fd, const struct rewrite_plan *plan,
     return write_all(fd, &bytes, plan->options->output, error);
 }
 
-enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan, uint32_t episode,
-                                         struct rewrite_chunk *const *chunks,
+enum trajd_status convert_journal_append(int fd, const struct convert_plan *plan, uint32_t episode,
+                                         struct convert_chunk *const *chunks,
                                          struct trajd_error *error)
 {
-    const struct rewrite_episode *made = &plan->episodes[episode];
+    const struct convert_episode *made = &plan->episodes[episode];
     struct trajd_bytes bytes = {0};
     uint64_t count = 0;
 
     for (uint32_t a = 0; a < made->array_count; a++)
-        count += rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
+        count += convert_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
     trajd_bytes_add_u64(&bytes, episode);
     trajd_bytes_add_u64(&bytes, count);
     for (uint32_t a = 0; a < made->array_count; a++)
         for (uint64_t c = 0;
-             c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
+             c < convert_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
              c++) {
             trajd_bytes_add_u64(&bytes, chunks[a][c].offset);
             trajd_bytes_add_u32(&bytes, chunks[a][c].size);
@@ -102,8 +102,8 @@ enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan
     return write_all(fd, &bytes, plan->options->output, error);
 }
 
-static enum trajd_status read_head(struct reading *reading, struct rewrite_plan *plan,
-                                   struct rewrite_journal_head *head, struct trajd_error *error)
+static enum trajd_status read_head(struct reading *reading, struct convert_plan *plan,
+                                   struct convert_journal_head *head, struct trajd_error *error)
 {
     const uint64_t magic = take(reading), digest = take(reading);
     uint64_t count;
@@ -118,8 +118,8 @@ static enum trajd_status read_head(struct reading *reading, struct rewrite_plan 
                                "it was begun with other inputs or options, or by another version");
     for (uint32_t e = 0; e < plan->episode_count; e++)
         for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
-            struct rewrite_array *array = &plan->episodes[e].arrays[a];
-            const struct rewrite_dataset *dataset = &plan->datasets[array->dataset];
+            struct convert_array *array = &plan->episodes[e].arrays[a];
+            const struct convert_dataset *dataset = &plan->datasets[array->dataset];
             array->offset = take(reading);
             if (!reading->failed && !dataset->is_compressed &&
                 (array->offset > head->file_size ||
@@ -135,27 +135,27 @@ static enum trajd_status read_head(struct reading *reading, struct rewrite_plan 
 }
 
 /* False at the end, or at the first record that is not whole. */
-static bool read_record(struct reading *reading, const struct rewrite_plan *plan, bool *done,
-                        struct rewrite_chunk *const *const *chunks, uint64_t spool_size)
+static bool read_record(struct reading *reading, const struct convert_plan *plan, bool *done,
+                        struct convert_chunk *const *const *chunks, uint64_t spool_size)
 {
     const size_t begin = reading->at;
     const uint64_t episode = take(reading), count = take(reading);
-    const struct rewrite_episode *made =
+    const struct convert_episode *made =
         &plan->episodes[episode < plan->episode_count ? episode : 0];
     uint64_t expected = 0;
 
     if (reading->failed || episode >= plan->episode_count)
         return false;
     for (uint32_t a = 0; a < made->array_count; a++)
-        expected += rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
+        expected += convert_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
     if (count != expected)
         return false;
     for (uint32_t a = 0; a < made->array_count; a++)
         for (uint64_t c = 0;
-             c < rewrite_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
+             c < convert_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
              c++) {
             const uint64_t offset = take(reading), rest = take(reading);
-            const struct rewrite_chunk chunk = {offset, (uint32_t)rest, (uint32_t)(rest >> 32)};
+            const struct convert_chunk chunk = {offset, (uint32_t)rest, (uint32_t)(rest >> 32)};
             if (reading->failed || !chunks || offset > spool_size ||
                 chunk.size > spool_size - offset)
                 return false;
@@ -167,9 +167,9 @@ static bool read_record(struct reading *reading, const struct rewrite_plan *plan
     return true;
 }
 
-enum trajd_status rewrite_journal_read(const uint8_t *data, size_t length,
-                                       struct rewrite_plan *plan, struct rewrite_journal_head *head,
-                                       bool *done, struct rewrite_chunk *const *const *chunks,
+enum trajd_status convert_journal_read(const uint8_t *data, size_t length,
+                                       struct convert_plan *plan, struct convert_journal_head *head,
+                                       bool *done, struct convert_chunk *const *const *chunks,
                                        uint64_t spool_size, size_t *used, struct trajd_error *error)
 {
     struct reading reading = {.data = data, .length = length};

@@ -18,27 +18,27 @@
 #include "clients/cli/resample/convert_plan.h"
 #include "clients/cli/resample/convert_output.h"
 
-struct rewrite_journal_head {
+struct convert_journal_head {
     uint64_t file_size;
     uint64_t signature; /* the first bytes of the file, which it has back when it is finished */
 };
 
 /* Begins the file anew, with the offsets of the plan's arrays. TRAJD_ERR_IO. */
-enum trajd_status rewrite_journal_begin(int fd, const struct rewrite_plan *plan,
-                                        const struct rewrite_journal_head *head,
+enum trajd_status convert_journal_begin(int fd, const struct convert_plan *plan,
+                                        const struct convert_journal_head *head,
                                         struct trajd_error *error);
 /* Appends a finished episode; chunks[array] as in convert_output.h. The caller syncs. */
-enum trajd_status rewrite_journal_append(int fd, const struct rewrite_plan *plan, uint32_t episode,
-                                         struct rewrite_chunk *const *chunks,
+enum trajd_status convert_journal_append(int fd, const struct convert_plan *plan, uint32_t episode,
+                                         struct convert_chunk *const *chunks,
                                          struct trajd_error *error);
 
 /* Reads a journal of this very plan: *head, the arrays' offsets, done[episode_count], chunks (NULL
  * where nothing is compressed). *used: bytes of it that count. TRAJD_ERR_NOT_FOUND: there is
  * nothing to go on with (no whole head); TRAJD_ERR_ARGUMENT: it is of another plan; TRAJD_ERR_DATA:
  * offsets lie outside the file. */
-enum trajd_status rewrite_journal_read(const uint8_t *data, size_t length,
-                                       struct rewrite_plan *plan, struct rewrite_journal_head *head,
-                                       bool *done, struct rewrite_chunk *const *const *chunks,
+enum trajd_status convert_journal_read(const uint8_t *data, size_t length,
+                                       struct convert_plan *plan, struct convert_journal_head *head,
+                                       bool *done, struct convert_chunk *const *const *chunks,
                                        uint64_t spool_size, size_t *used,
                                        struct trajd_error *error);
 

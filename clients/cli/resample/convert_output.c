@@ -17,7 +17,7 @@ enum { PATH_SIZE = 4096, BATCH_MAX = 64, LEVEL_DEFAULT = 4 };
 
 /* ---- the recipe ---- */
 
-void rewrite_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size)
+void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size)
 {
     const char *groups = index->layout->groups;
     size_t length = strcspn(groups, "*?[");
@@ -31,7 +31,7 @@ void rewrite_episode_path(const struct trajd_index *index, const char *id, char 
     snprintf(path, size, "%.*s%s", (int)length, groups, id);
 }
 
-static void put_label(struct rewrite_child *child, const struct trajd_index *index,
+static void put_label(struct convert_child *child, const struct trajd_index *index,
                       const struct trajd_episode *episode)
 {
     const char *file = index->files[episode->file_index].relative_path;
@@ -43,9 +43,9 @@ static void put_label(struct rewrite_child *child, const struct trajd_index *ind
     trajd_bytes_add_text(&child->frame, label);
 }
 
-static void put_part(struct rewrite_child *child, const struct rewrite_episode *made)
+static void put_part(struct convert_child *child, const struct convert_episode *made)
 {
-    char *text = rewrite_part_text(child->plan, made);
+    char *text = convert_stretch_text(child->plan, made);
 
     child->frame.failed = child->frame.failed || !text;
     if (text)
@@ -69,7 +69,7 @@ static bool is_known(const struct trajd_index *index, uint32_t dataset)
     return false;
 }
 
-static void put_known(struct rewrite_child *child, const struct trajd_index *index)
+static void put_known(struct convert_child *child, const struct trajd_index *index)
 {
     uint32_t known = 0;
 
@@ -81,7 +81,7 @@ static void put_known(struct rewrite_child *child, const struct trajd_index *ind
             trajd_bytes_add_text(&child->frame, index->arrays[d].path);
 }
 
-static void put_row_counts(struct rewrite_child *child, const struct trajd_index *index,
+static void put_row_counts(struct convert_child *child, const struct trajd_index *index,
                            const struct trajd_episode *episode)
 {
     uint32_t count = 0;
@@ -94,7 +94,7 @@ static void put_row_counts(struct rewrite_child *child, const struct trajd_index
             trajd_bytes_add_u64(&child->frame, trajd_array_row_count(&episode->extents[d]));
 }
 
-static void put_arrays(struct rewrite_child *child, const struct rewrite_episode *made,
+static void put_arrays(struct convert_child *child, const struct convert_episode *made,
                        const struct trajd_episode *episode)
 {
     const uint32_t *source_datasets = child->plan->source_datasets[made->source];
@@ -102,14 +102,14 @@ static void put_arrays(struct rewrite_child *child, const struct rewrite_episode
     trajd_bytes_add_u32(&child->frame, made->array_count);
     for (uint32_t a = 0; a < made->array_count; a++) {
         trajd_bytes_add_u32(&child->frame, made->arrays[a].dataset);
-        rewrite_child_put_u8(
+        convert_child_put_u8(
             child, episode->extents[source_datasets[made->arrays[a].dataset]].has_attributes);
     }
 }
 
 /* False where all that the source's episode holds is made: the child need not look. */
 static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode,
-                     const struct rewrite_episode *made)
+                     const struct convert_episode *made)
 {
     uint32_t present = 0;
 
@@ -123,7 +123,7 @@ static bool has_more(const struct trajd_index *index, const struct trajd_episode
 
 /* First rows of regular clocks that say when they begin: as recorded, so without offset and
  * latency. */
-static void put_starts(struct rewrite_child *child, const struct trajd_index *index,
+static void put_starts(struct convert_child *child, const struct trajd_index *index,
                        const struct trajd_episode *episode, int64_t begin_ns)
 {
     uint32_t count = 0;
@@ -138,34 +138,34 @@ static void put_starts(struct rewrite_child *child, const struct trajd_index *in
         trajd_bytes_add_text(&child->frame, clock->start_path);
         trajd_bytes_add_u64(&child->frame, (uint64_t)(episode->origin_ns + begin_ns -
                                                       clock->offset_ns + clock->latency_ns));
-        rewrite_child_put_u8(child, (uint8_t)clock->start_unit);
+        convert_child_put_u8(child, (uint8_t)clock->start_unit);
     }
 }
 
-static void put_episode(struct rewrite_child *child, const struct rewrite_episode *made)
+static void put_episode(struct convert_child *child, const struct convert_episode *made)
 {
     const struct trajd_index *index = child->plan->options->indexes[made->source];
     const struct trajd_episode *episode = &index->episodes[made->episode];
     char path[PATH_SIZE];
 
-    rewrite_episode_path(index, episode->id, path, sizeof path);
+    convert_episode_path(index, episode->id, path, sizeof path);
     trajd_bytes_add_text(&child->frame, path);
-    rewrite_episode_path(index, made->id, path, sizeof path);
+    convert_episode_path(index, made->id, path, sizeof path);
     trajd_bytes_add_text(&child->frame, path);
     put_label(child, index, episode);
     put_part(child, made);
     trajd_bytes_add_u64(&child->frame, made->step_count);
-    rewrite_child_put_u8(child, has_more(index, episode, made));
+    convert_child_put_u8(child, has_more(index, episode, made));
     put_row_counts(child, index, episode);
     put_arrays(child, made, episode);
     put_starts(child, index, episode, made->begin_ns);
 }
 
-static enum trajd_status take_offsets(struct rewrite_child *child, struct rewrite_episode *made,
+static enum trajd_status take_offsets(struct convert_child *child, struct convert_episode *made,
                                       uint32_t count)
 {
     size_t length, arrays = 0;
-    enum trajd_status status = rewrite_child_answer(child, TRAJD_WRITER_OFFSETS, &length);
+    enum trajd_status status = convert_child_answer(child, TRAJD_WRITER_OFFSETS, &length);
     const uint8_t *next = child->answer;
 
     for (uint32_t e = 0; e < count; e++)
@@ -180,29 +180,29 @@ static enum trajd_status take_offsets(struct rewrite_child *child, struct rewrit
     return status;
 }
 
-static enum trajd_status send_datasets(struct rewrite_child *child)
+static enum trajd_status send_datasets(struct convert_child *child)
 {
-    const struct rewrite_plan *plan = child->plan;
+    const struct convert_plan *plan = child->plan;
     const int level = plan->options->compress_level;
 
-    rewrite_child_begin(child);
+    convert_child_begin(child);
     trajd_bytes_add_u32(&child->frame, plan->dataset_count);
     for (uint32_t i = 0; i < plan->dataset_count; i++) {
-        const struct rewrite_dataset *dataset = &plan->datasets[i];
+        const struct convert_dataset *dataset = &plan->datasets[i];
         trajd_bytes_add_text(&child->frame, dataset->path);
-        rewrite_child_put_u8(child, (uint8_t)dataset->to);
-        rewrite_child_put_u8(child, (uint8_t)(dataset->rank + 1));
+        convert_child_put_u8(child, (uint8_t)dataset->to);
+        convert_child_put_u8(child, (uint8_t)(dataset->rank + 1));
         for (uint32_t d = 0; d < dataset->rank; d++)
             trajd_bytes_add_u64(&child->frame, dataset->shape[d]);
         trajd_bytes_add_u64(&child->frame, dataset->is_compressed ? dataset->chunk_rows : 0);
         for (uint32_t d = 0; d < dataset->rank; d++)
             trajd_bytes_add_u64(&child->frame, dataset->chunk_shape[d]);
-        rewrite_child_put_u8(child, (uint8_t)(level ? level < 9 ? level : 9 : LEVEL_DEFAULT));
+        convert_child_put_u8(child, (uint8_t)(level ? level < 9 ? level : 9 : LEVEL_DEFAULT));
     }
-    return rewrite_child_send(child, TRAJD_WRITER_DATASETS, -1);
+    return convert_child_send(child, TRAJD_WRITER_DATASETS, -1);
 }
 
-static enum trajd_status send_input(struct rewrite_child *child, const struct trajd_index *index,
+static enum trajd_status send_input(struct convert_child *child, const struct trajd_index *index,
                                     uint32_t file, bool is_first)
 {
     const char *filter = index->layout->filter_path, *path = index->files[file].path;
@@ -215,20 +215,20 @@ static enum trajd_status send_input(struct rewrite_child *child, const struct tr
         return trajd_error_set(child->error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
     if (filter)
         snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
-    rewrite_child_begin(child);
+    convert_child_begin(child);
     trajd_bytes_add_text(&child->frame, index->files[file].relative_path);
     trajd_bytes_add_text(&child->frame, index->layout->groups);
     trajd_bytes_add_text(&child->frame, folder);
-    rewrite_child_put_u8(child, is_first);
+    convert_child_put_u8(child, is_first);
     put_known(child, index);
-    status = rewrite_child_send(child, TRAJD_WRITER_INPUT, fd);
+    status = convert_child_send(child, TRAJD_WRITER_INPUT, fd);
     close(fd);
-    return status ? status : rewrite_child_answer(child, TRAJD_WRITER_READY, &length);
+    return status ? status : convert_child_answer(child, TRAJD_WRITER_READY, &length);
 }
 
-static bool is_of_one_file(const struct rewrite_plan *plan, uint32_t left, uint32_t right)
+static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint32_t right)
 {
-    const struct rewrite_episode *a = &plan->episodes[left], *b = &plan->episodes[right];
+    const struct convert_episode *a = &plan->episodes[left], *b = &plan->episodes[right];
     const struct trajd_index *index = plan->options->indexes[a->source];
 
     return a->source == b->source &&
@@ -237,22 +237,22 @@ static bool is_of_one_file(const struct rewrite_plan *plan, uint32_t left, uint3
 
 /* Episodes from `first` on, and their answer before anything else: two that both wait for the
  * other's socket to have room would wait for ever. */
-static enum trajd_status send_batch(struct rewrite_child *child, struct rewrite_plan *plan,
+static enum trajd_status send_batch(struct convert_child *child, struct convert_plan *plan,
                                     uint32_t first, uint32_t count)
 {
     enum trajd_status status;
 
-    rewrite_child_begin(child);
+    convert_child_begin(child);
     trajd_bytes_add_u32(&child->frame, count);
     for (uint32_t i = 0; i < count; i++)
         put_episode(child, &plan->episodes[first + i]);
-    status = rewrite_child_send(child, TRAJD_WRITER_EPISODES, -1);
+    status = convert_child_send(child, TRAJD_WRITER_EPISODES, -1);
     return status ? status : take_offsets(child, &plan->episodes[first], count);
 }
 
 /* In order, several at a time: a question and an answer for each would cost as much as what is
  * asked. */
-static enum trajd_status send_episodes(struct rewrite_child *child, struct rewrite_plan *plan)
+static enum trajd_status send_episodes(struct convert_child *child, struct convert_plan *plan)
 {
     enum trajd_status status = send_datasets(child);
 
@@ -274,7 +274,7 @@ static enum trajd_status send_episodes(struct rewrite_child *child, struct rewri
 /* ---- all of it ---- */
 
 /* What the closed file is. */
-static enum trajd_status measure(const struct rewrite_plan *plan, int fd, uint64_t *size_bytes,
+static enum trajd_status measure(const struct convert_plan *plan, int fd, uint64_t *size_bytes,
                                  struct trajd_error *error)
 {
     struct stat status;
@@ -286,30 +286,30 @@ static enum trajd_status measure(const struct rewrite_plan *plan, int fd, uint64
     return TRAJD_OK;
 }
 
-static enum trajd_status begin_output(struct rewrite_child *child, int fd, bool is_new)
+static enum trajd_status begin_output(struct convert_child *child, int fd, bool is_new)
 {
-    enum trajd_status status = rewrite_child_start(child);
+    enum trajd_status status = convert_child_start(child);
     size_t length;
 
-    rewrite_child_begin(child);
-    rewrite_child_put_u8(child, is_new);
+    convert_child_begin(child);
+    convert_child_put_u8(child, is_new);
     if (!status)
-        status = rewrite_child_send(child, TRAJD_WRITER_OUTPUT, fd);
+        status = convert_child_send(child, TRAJD_WRITER_OUTPUT, fd);
     if (!status)
-        status = rewrite_child_answer(child, TRAJD_WRITER_READY, &length);
+        status = convert_child_answer(child, TRAJD_WRITER_READY, &length);
     child->is_ready = !status;
     return status;
 }
 
 /* Rows are written where the child says: inside the file, and nowhere twice as far as can be seen.
  */
-static enum trajd_status check_offsets(const struct rewrite_plan *plan, uint64_t size_bytes,
+static enum trajd_status check_offsets(const struct convert_plan *plan, uint64_t size_bytes,
                                        struct trajd_error *error)
 {
     for (uint32_t e = 0; e < plan->episode_count; e++)
         for (uint32_t a = 0; a < plan->episodes[e].array_count; a++) {
-            const struct rewrite_array *array = &plan->episodes[e].arrays[a];
-            const struct rewrite_dataset *dataset = &plan->datasets[array->dataset];
+            const struct convert_array *array = &plan->episodes[e].arrays[a];
+            const struct convert_dataset *dataset = &plan->datasets[array->dataset];
             const uint64_t bytes = dataset->row_bytes * plan->episodes[e].step_count;
             if (!dataset->is_compressed &&
                 (array->offset < TRAJD_WRITER_SIGNATURE_SIZE || array->offset > size_bytes ||
@@ -322,26 +322,26 @@ static enum trajd_status check_offsets(const struct rewrite_plan *plan, uint64_t
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes,
-                                        struct trajd_error *error)
+enum trajd_status convert_output_make(struct convert_plan *plan, int fd, uint64_t *size_bytes,
+                                      struct trajd_error *error)
 {
-    struct rewrite_child child = {.plan = plan, .error = error, .socket = -1};
+    struct convert_child child = {.plan = plan, .error = error, .socket = -1};
     enum trajd_status status = begin_output(&child, fd, true);
 
     if (!status)
         status = send_episodes(&child, plan);
     if (!status)
-        status = rewrite_summary_send_masks(&child);
+        status = convert_summary_send_masks(&child);
     if (!status)
-        status = rewrite_summary_send(&child);
-    rewrite_child_end(&child);
+        status = convert_summary_send(&child);
+    convert_child_end(&child);
     if (!status)
         status = measure(plan, fd, size_bytes, error);
     return status ? status : check_offsets(plan, *size_bytes, error);
 }
 
 /* Where a chunk begins in the dataset. */
-static void put_place(struct rewrite_child *child, const struct rewrite_dataset *dataset,
+static void put_place(struct convert_child *child, const struct convert_dataset *dataset,
                       uint64_t chunk)
 {
     uint64_t place[TRAJD_ARRAY_MAX_RANK] = {0}, tile = chunk % dataset->tile_count;
@@ -357,18 +357,18 @@ static void put_place(struct rewrite_child *child, const struct rewrite_dataset 
         trajd_bytes_add_u64(&child->frame, place[d]);
 }
 
-static void put_chunks(struct rewrite_child *child, const struct rewrite_episode *made, uint32_t a,
-                       const struct rewrite_chunk *chunks)
+static void put_chunks(struct convert_child *child, const struct convert_episode *made, uint32_t a,
+                       const struct convert_chunk *chunks)
 {
-    const struct rewrite_dataset *dataset = &child->plan->datasets[made->arrays[a].dataset];
-    const uint64_t count = rewrite_chunk_count(dataset, made->step_count);
+    const struct convert_dataset *dataset = &child->plan->datasets[made->arrays[a].dataset];
+    const uint64_t count = convert_chunk_count(dataset, made->step_count);
     char group[PATH_SIZE], path[2 * PATH_SIZE];
 
-    rewrite_episode_path(child->plan->options->indexes[made->source], made->id, group,
+    convert_episode_path(child->plan->options->indexes[made->source], made->id, group,
                          sizeof group);
     snprintf(path, sizeof path, "%s%s%s", group, group[1] ? "/" : "", dataset->path);
     trajd_bytes_add_text(&child->frame, path);
-    rewrite_child_put_u8(child, (uint8_t)(dataset->rank + 1));
+    convert_child_put_u8(child, (uint8_t)(dataset->rank + 1));
     trajd_bytes_add_u64(&child->frame, count);
     for (uint64_t c = 0; c < count; c++) {
         put_place(child, dataset, c);
@@ -378,17 +378,17 @@ static void put_chunks(struct rewrite_child *child, const struct rewrite_episode
     }
 }
 
-enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan,
-                                              struct rewrite_chunk *const *const *chunks, int fd,
-                                              int spool_fd, uint64_t *size_bytes,
-                                              struct trajd_error *error)
+enum trajd_status convert_output_add_chunks(const struct convert_plan *plan,
+                                            struct convert_chunk *const *const *chunks, int fd,
+                                            int spool_fd, uint64_t *size_bytes,
+                                            struct trajd_error *error)
 {
-    struct rewrite_child child = {.plan = plan, .error = error, .socket = -1, .is_closing = true};
+    struct convert_child child = {.plan = plan, .error = error, .socket = -1, .is_closing = true};
     enum trajd_status status = begin_output(&child, fd, false);
     uint32_t count = 0;
     size_t length;
 
-    rewrite_child_begin(&child);
+    convert_child_begin(&child);
     trajd_bytes_add_u32(&child.frame, 0);
     for (uint32_t e = 0; e < plan->episode_count; e++)
         for (uint32_t a = 0; a < plan->episodes[e].array_count; a++)
@@ -399,9 +399,9 @@ enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan,
     if (!child.frame.failed)
         memcpy(child.frame.data, &count, sizeof count);
     if (!status)
-        status = rewrite_child_send(&child, TRAJD_WRITER_CHUNKS, spool_fd);
+        status = convert_child_send(&child, TRAJD_WRITER_CHUNKS, spool_fd);
     if (!status)
-        status = rewrite_child_answer(&child, TRAJD_WRITER_DONE, &length);
-    rewrite_child_end(&child);
+        status = convert_child_answer(&child, TRAJD_WRITER_DONE, &length);
+    convert_child_end(&child);
     return status ? status : measure(plan, fd, size_bytes, error);
 }

@@ -6,7 +6,7 @@
 #include "clients/cli/resample/convert_plan.h"
 
 /* Where a compressed chunk of rows is among the spooled ones. */
-struct rewrite_chunk {
+struct convert_chunk {
     uint64_t offset;
     uint32_t size;
     uint32_t mask; /* filters that were not applied */
@@ -16,17 +16,17 @@ struct rewrite_chunk {
  * TRAJD_ERR_IO where the storage failed, TRAJD_ERR_DATA where an input cannot be copied from, or
  * kills the child; TRAJD_ERR_SYSTEM where the child does not start, or somebody kills it;
  * TRAJD_ERR_CLOSED: cancelled. */
-enum trajd_status rewrite_skeleton_make(struct rewrite_plan *plan, int fd, uint64_t *size_bytes,
-                                        struct trajd_error *error);
+enum trajd_status convert_output_make(struct convert_plan *plan, int fd, uint64_t *size_bytes,
+                                      struct trajd_error *error);
 
 /* The path of an episode's group in the output; "/" for one episode a file. */
-void rewrite_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size);
+void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size);
 
 /* Puts the spooled chunks into the file. chunks[episode][array] has as many as the array needs;
  * NULL for one that is not compressed. */
-enum trajd_status rewrite_skeleton_add_chunks(const struct rewrite_plan *plan,
-                                              struct rewrite_chunk *const *const *chunks, int fd,
-                                              int spool_fd, uint64_t *size_bytes,
-                                              struct trajd_error *error);
+enum trajd_status convert_output_add_chunks(const struct convert_plan *plan,
+                                            struct convert_chunk *const *const *chunks, int fd,
+                                            int spool_fd, uint64_t *size_bytes,
+                                            struct trajd_error *error);
 
 #endif

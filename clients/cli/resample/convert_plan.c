@@ -21,7 +21,7 @@ enum {
 static const size_t plan_bytes_max = (size_t)2 << 30;
 static const uint64_t steps_max = UINT64_C(1) << 40; /* of one episode */
 
-void rewrite_note(const struct trajd_rewrite_options *options, const char *format, ...)
+void convert_note(const struct trajd_convert_options *options, const char *format, ...)
 {
     char text[NOTE_SIZE];
     va_list arguments;
@@ -36,7 +36,7 @@ void rewrite_note(const struct trajd_rewrite_options *options, const char *forma
 
 /* ---- clocks ---- */
 
-int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x)
+int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x)
 {
     int64_t low = 0, high = rows; /* the first row behind x */
 
@@ -70,22 +70,22 @@ static int64_t row_count(const struct trajd_episode_clock *clock, const struct t
 
 /* ---- one episode ---- */
 
-static enum trajd_status leave_out(struct rewrite_plan *plan, const struct trajd_index *index,
+static enum trajd_status leave_out(struct convert_plan *plan, const struct trajd_index *index,
                                    const struct trajd_episode *episode, const char *why)
 {
     const char *file = index->files[episode->file_index].relative_path;
 
     plan->left_out++;
     if (strcmp(file, episode->id))
-        rewrite_note(plan->options, "%s: %s: left out: %s", file, episode->id, why);
+        convert_note(plan->options, "%s: %s: left out: %s", file, episode->id, why);
     else
-        rewrite_note(plan->options, "%s: left out: %s", file, why);
+        convert_note(plan->options, "%s: left out: %s", file, why);
     return TRAJD_OK;
 }
 
 /* A stream of some columns says nothing of the others: rows are read only where all of them are as
  * wide as the first episode's. */
-static bool has_its_rows(const struct rewrite_dataset *dataset, const struct trajd_array *array)
+static bool has_its_rows(const struct convert_dataset *dataset, const struct trajd_array *array)
 {
     bool same =
         !dataset->lane_count || (array->dtype == dataset->from && array->rank == dataset->rank + 1);
@@ -96,16 +96,16 @@ static bool has_its_rows(const struct rewrite_dataset *dataset, const struct tra
 }
 
 /* Whether the frame that names all compressed chunks still has room for the episode's. */
-static bool add_chunks(struct rewrite_plan *plan, const struct rewrite_episode *made,
+static bool add_chunks(struct convert_plan *plan, const struct convert_episode *made,
                        const char *groups)
 {
     for (uint32_t a = 0; a < made->array_count; a++) {
-        const struct rewrite_dataset *dataset = &plan->datasets[made->arrays[a].dataset];
+        const struct convert_dataset *dataset = &plan->datasets[made->arrays[a].dataset];
         const uint64_t chunk_bytes = (dataset->rank + 1 + 2) * sizeof(uint64_t);
         uint64_t bytes;
         if (!dataset->is_compressed)
             continue;
-        if (__builtin_mul_overflow(rewrite_chunk_count(dataset, made->step_count), chunk_bytes,
+        if (__builtin_mul_overflow(convert_chunk_count(dataset, made->step_count), chunk_bytes,
                                    &bytes) ||
             bytes > TRAJD_WRITER_FRAME_BYTES_MAX)
             return false;
@@ -118,7 +118,7 @@ static bool add_chunks(struct rewrite_plan *plan, const struct rewrite_episode *
 }
 
 /* Adds up sizes; false where they are beyond sense. */
-static bool add_sizes(struct rewrite_plan *plan, const struct rewrite_episode *made)
+static bool add_sizes(struct convert_plan *plan, const struct convert_episode *made)
 {
     for (uint32_t a = 0; a < made->array_count; a++) {
         uint64_t bytes;
@@ -129,18 +129,18 @@ static bool add_sizes(struct rewrite_plan *plan, const struct rewrite_episode *m
             return false;
     }
     plan->step_count += made->step_count;
-    plan->duration_ns += (uint64_t)rewrite_step_ns(plan, made->step_count - 1);
+    plan->duration_ns += (uint64_t)convert_step_ns(plan, made->step_count - 1);
     return true;
 }
 
 /* ---- its parts ---- */
 
-static struct rewrite_episode *next_episode(struct rewrite_plan *plan)
+static struct convert_episode *next_episode(struct convert_plan *plan)
 {
     /* only where episodes are cut: the old ones stay in the arena */
     if (plan->episode_count == plan->episode_room) {
         const uint32_t room = plan->episode_room + plan->episode_room / 2 + 16;
-        struct rewrite_episode *grown = trajd_arena_alloc(&plan->arena, room * sizeof *grown);
+        struct convert_episode *grown = trajd_arena_alloc(&plan->arena, room * sizeof *grown);
         if (!grown)
             return NULL;
         memcpy(grown, plan->episodes, plan->episode_count * sizeof *grown);
@@ -151,11 +151,11 @@ static struct rewrite_episode *next_episode(struct rewrite_plan *plan)
 }
 
 /* One grid, from begin to end. */
-static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rewrite_episode *whole,
-                                     const struct rewrite_cutter *cutter, int64_t begin,
+static enum trajd_status add_episode(struct convert_plan *plan, const struct convert_episode *whole,
+                                     const struct gap_splitter *splitter, int64_t begin,
                                      int64_t end, uint64_t steps, struct trajd_error *error)
 {
-    struct rewrite_episode *made = next_episode(plan);
+    struct convert_episode *made = next_episode(plan);
     const size_t size = (whole->array_count + 1) * sizeof *whole->arrays;
     const bool is_whole = begin == whole->begin_ns && end == whole->end_ns;
 
@@ -174,7 +174,7 @@ static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rew
         memcpy(made->arrays, whole->arrays, size);
     }
     for (uint32_t a = 0; a < made->array_count; a++)
-        made->arrays[a].first_row = cutter->holes[a].first_row;
+        made->arrays[a].first_row = splitter->holes[a].first_row;
     if (steps > steps_max || !add_sizes(plan, made))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense",
@@ -188,22 +188,22 @@ static enum trajd_status add_episode(struct rewrite_plan *plan, const struct rew
     return TRAJD_OK;
 }
 
-static enum trajd_status leave_out_for_hole(struct rewrite_plan *plan,
-                                            const struct rewrite_episode *whole, bool may_be_cut)
+static enum trajd_status leave_out_for_hole(struct convert_plan *plan,
+                                            const struct convert_episode *whole, bool may_be_cut)
 {
     const struct trajd_index *index = plan->options->indexes[whole->source];
     const struct trajd_episode *episode = &index->episodes[whole->episode];
-    struct rewrite_hole hole;
+    struct convert_hole hole;
     char why[400] = "";
 
     for (uint32_t a = 0; a < whole->array_count && !*why; a++) {
-        struct rewrite_cutter cutter = {.plan = plan,
+        struct gap_splitter splitter = {.plan = plan,
                                         .episode = episode,
                                         .arrays = &whole->arrays[a],
                                         .array_count = 1,
                                         .holes = &hole};
-        const struct rewrite_dataset *dataset = &plan->datasets[whole->arrays[a].dataset];
-        rewrite_cutter_begin(&cutter, whole->begin_ns, whole->end_ns);
+        const struct convert_dataset *dataset = &plan->datasets[whole->arrays[a].dataset];
+        gap_splitter_begin(&splitter, whole->begin_ns, whole->end_ns);
         if (hole.row >= 0)
             snprintf(why, sizeof why,
                      "%.200s: a hole of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s",
@@ -215,7 +215,7 @@ static enum trajd_status leave_out_for_hole(struct rewrite_plan *plan,
     return leave_out(plan, index, episode, why);
 }
 
-static void tell_of_parts(const struct rewrite_plan *plan, const struct rewrite_episode *whole,
+static void tell_of_parts(const struct convert_plan *plan, const struct convert_episode *whole,
                           uint32_t count, uint32_t dropped)
 {
     const struct trajd_index *index = plan->options->indexes[whole->source];
@@ -223,19 +223,19 @@ static void tell_of_parts(const struct rewrite_plan *plan, const struct rewrite_
 
     if (dropped)
         snprintf(rest, sizeof rest, ", %u of a single step left out", dropped);
-    rewrite_note(plan->options, "%s: %s: cut at holes into %u part%s%s",
+    convert_note(plan->options, "%s: %s: cut at holes into %u part%s%s",
                  index->files[index->episodes[whole->episode].file_index].relative_path, whole->id,
                  count, count == 1 ? "" : "s", rest);
 }
 
 /* As one, or where it has holes that are too long as the parts between them. A part of a single
  * step is nobody's trajectory. */
-static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewrite_episode *whole,
+static enum trajd_status add_parts(struct convert_plan *plan, const struct convert_episode *whole,
                                    struct trajd_error *error)
 {
     const struct trajd_index *index = plan->options->indexes[whole->source];
     const bool may_be_cut = strpbrk(index->layout->groups, "*?[") != NULL;
-    struct rewrite_cutter cutter = {.plan = plan,
+    struct gap_splitter splitter = {.plan = plan,
                                     .episode = &index->episodes[whole->episode],
                                     .arrays = whole->arrays,
                                     .array_count = whole->array_count};
@@ -244,21 +244,22 @@ static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewri
     int64_t begin, end;
     enum trajd_status status = TRAJD_OK;
 
-    cutter.holes = trajd_arena_alloc(&plan->arena, (whole->array_count + 1) * sizeof *cutter.holes);
-    if (!cutter.holes)
+    splitter.holes =
+        trajd_arena_alloc(&plan->arena, (whole->array_count + 1) * sizeof *splitter.holes);
+    if (!splitter.holes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for a plan of so many episodes");
-    rewrite_cutter_begin(&cutter, whole->begin_ns, whole->end_ns);
-    while (!status && rewrite_cutter_next(&cutter, &begin, &end)) {
+    gap_splitter_begin(&splitter, whole->begin_ns, whole->end_ns);
+    while (!status && gap_splitter_next(&splitter, &begin, &end)) {
         const uint64_t steps = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
         if (begin == whole->begin_ns && end == whole->end_ns)
-            return add_episode(plan, whole, &cutter, begin, end, steps, error);
+            return add_episode(plan, whole, &splitter, begin, end, steps, error);
         if (!may_be_cut)
             break;
         if (steps < 2)
             dropped++;
         else
-            status = add_episode(plan, whole, &cutter, begin, end, steps, error);
+            status = add_episode(plan, whole, &splitter, begin, end, steps, error);
     }
     count = plan->episode_count - first;
     if (status)
@@ -275,12 +276,12 @@ static enum trajd_status add_parts(struct rewrite_plan *plan, const struct rewri
 }
 
 /* The episode's datasets, and the span that all of them cover. */
-static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source, uint32_t number,
+static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source, uint32_t number,
                                       struct trajd_error *error)
 {
     const struct trajd_index *index = plan->options->indexes[source];
     const struct trajd_episode *episode = &index->episodes[number];
-    struct rewrite_episode whole = {.source = source, .episode = number, .id = episode->id},
+    struct convert_episode whole = {.source = source, .episode = number, .id = episode->id},
                            *made = &whole;
     int64_t begin = INT64_MIN, end = INT64_MAX;
     const char *latest = "", *earliest = "";
@@ -306,15 +307,15 @@ static enum trajd_status make_episode(struct rewrite_plan *plan, uint32_t source
                      trajd_dtype_name(plan->datasets[d].from));
             return leave_out(plan, index, episode, why);
         }
-        if (rewrite_row_ns(clock, 0) > begin) {
-            begin = rewrite_row_ns(clock, 0);
+        if (convert_row_ns(clock, 0) > begin) {
+            begin = convert_row_ns(clock, 0);
             latest = plan->datasets[d].path;
         }
-        if (rewrite_row_ns(clock, rows - 1) < end) {
-            end = rewrite_row_ns(clock, rows - 1);
+        if (convert_row_ns(clock, rows - 1) < end) {
+            end = convert_row_ns(clock, rows - 1);
             earliest = plan->datasets[d].path;
         }
-        made->arrays[made->array_count++] = (struct rewrite_array){.dataset = d, .rows = rows};
+        made->arrays[made->array_count++] = (struct convert_array){.dataset = d, .rows = rows};
     }
     if (!made->array_count)
         return leave_out(plan, index, episode, "it has no rows of the streams");
@@ -378,7 +379,7 @@ static bool has_key(const struct trajd_episode *episode, const char *key)
     return false;
 }
 
-bool rewrite_chooses_episode(const struct trajd_rewrite_options *options,
+bool convert_chooses_episode(const struct trajd_convert_options *options,
                              const struct trajd_episode *episode)
 {
     bool named = !options->episode_count;
@@ -391,7 +392,7 @@ bool rewrite_chooses_episode(const struct trajd_rewrite_options *options,
 }
 
 /* Every wish finds an episode somewhere. */
-static enum trajd_status check_wishes(const struct trajd_rewrite_options *options,
+static enum trajd_status check_wishes(const struct trajd_convert_options *options,
                                       struct trajd_error *error)
 {
     const char *keys[KEYS_MAX], *near;
@@ -428,14 +429,14 @@ static enum trajd_status check_wishes(const struct trajd_rewrite_options *option
 
 static int compare_ids(const void *a, const void *b)
 {
-    const struct rewrite_episode *const *left = a, *const *right = b;
+    const struct convert_episode *const *left = a, *const *right = b;
 
     return strcmp((*left)->id, (*right)->id);
 }
 
-static bool ids_repeat(const struct rewrite_plan *plan)
+static bool ids_repeat(const struct convert_plan *plan)
 {
-    const struct rewrite_episode **sorted = malloc((plan->episode_count + 1) * sizeof *sorted);
+    const struct convert_episode **sorted = malloc((plan->episode_count + 1) * sizeof *sorted);
     bool repeat = !sorted; /* without memory the ids are numbered anew, which is never wrong */
 
     for (uint32_t e = 0; sorted && e < plan->episode_count; e++)
@@ -451,7 +452,7 @@ static bool ids_repeat(const struct rewrite_plan *plan)
 /* Ids stay as they are where they are one's own; else demo_0, demo_1, ... in order: readers sort by
  * the number that ends the id, and some count up to how many there are, so that a part's number
  * does not go behind its episode's. */
-static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_error *error)
+static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_error *error)
 {
     const struct trajd_index *first = plan->options->indexes[0];
     size_t stem;
@@ -466,7 +467,7 @@ static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_e
     }
     if (!ids_repeat(plan))
         return TRAJD_OK;
-    rewrite_note(plan->options, "%s: all are numbered anew, each with the attribute trajd_source",
+    convert_note(plan->options, "%s: all are numbered anew, each with the attribute trajd_source",
                  plan->cut_count ? "parts need names of their own"
                                  : "episodes of several files have the same names");
     stem = strlen(plan->episodes[0].id);
@@ -488,7 +489,7 @@ static enum trajd_status name_episodes(struct rewrite_plan *plan, struct trajd_e
 
 /* ---- all ---- */
 
-static uint64_t digest_plan(const struct rewrite_plan *plan)
+static uint64_t digest_plan(const struct convert_plan *plan)
 {
     struct trajd_digest digest;
 
@@ -508,7 +509,7 @@ static uint64_t digest_plan(const struct rewrite_plan *plan)
             trajd_digest_add_u64(&digest, file->inode);
         }
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
-        const struct rewrite_dataset *dataset = &plan->datasets[d];
+        const struct convert_dataset *dataset = &plan->datasets[d];
         trajd_digest_add_text(&digest, dataset->path);
         trajd_digest_add_u64(&digest, (uint64_t)dataset->to);
         trajd_digest_add_u64(&digest, (uint64_t)dataset->max_gap_ns);
@@ -529,9 +530,9 @@ static uint64_t digest_plan(const struct rewrite_plan *plan)
     return trajd_digest_end(&digest);
 }
 
-static enum trajd_status make_episodes(struct rewrite_plan *plan, struct trajd_error *error)
+static enum trajd_status make_episodes(struct convert_plan *plan, struct trajd_error *error)
 {
-    const struct trajd_rewrite_options *options = plan->options;
+    const struct trajd_convert_options *options = plan->options;
     enum trajd_status status = check_wishes(options, error);
     size_t count = 1;
 
@@ -544,11 +545,11 @@ static enum trajd_status make_episodes(struct rewrite_plan *plan, struct trajd_e
     for (uint32_t k = 0; k < options->index_count; k++)
         for (uint32_t e = 0; e < options->indexes[k]->episode_count && !status; e++) {
             const struct trajd_episode *episode = &options->indexes[k]->episodes[e];
-            if (!rewrite_chooses_episode(options, episode))
+            if (!convert_chooses_episode(options, episode))
                 continue;
             if (episode->quarantine) {
                 plan->left_out++;
-                rewrite_note(options, "left out: %s", episode->quarantine);
+                convert_note(options, "left out: %s", episode->quarantine);
             } else {
                 status = make_episode(plan, k, e, error);
             }
@@ -560,17 +561,17 @@ static enum trajd_status make_episodes(struct rewrite_plan *plan, struct trajd_e
     return status;
 }
 
-static enum trajd_status check_options(const struct trajd_rewrite_options *options,
+static enum trajd_status check_options(const struct trajd_convert_options *options,
                                        struct trajd_error *error)
 {
     const struct trajd_rate rate = options->rate;
 
     if (!options->index_count)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "no input");
-    if (rate.num <= 0 || rate.den <= 0 || rate.num / rate.den > TRAJD_REWRITE_RATE_MAX)
+    if (rate.num <= 0 || rate.den <= 0 || rate.num / rate.den > TRAJD_CONVERT_RATE_MAX)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "the rate must be above 0 and at most %d Hz",
-                               TRAJD_REWRITE_RATE_MAX);
+                               TRAJD_CONVERT_RATE_MAX);
     for (uint32_t r = 0; r < options->rule_count; r++)
         if (options->rules[r].dtype == TRAJD_BF16)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
@@ -578,7 +579,7 @@ static enum trajd_status check_options(const struct trajd_rewrite_options *optio
     return TRAJD_OK;
 }
 
-uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t step_count)
+uint64_t convert_chunk_count(const struct convert_dataset *dataset, uint64_t step_count)
 {
     return dataset->is_compressed
                ? (step_count + dataset->chunk_rows - 1) / dataset->chunk_rows * dataset->tile_count
@@ -587,10 +588,10 @@ uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t ste
 
 /* The input's chunks where it has some, so that it packs as well (pictures are cut into tiles that
  * hold many frames); else whole rows. */
-static void choose_chunks(struct rewrite_plan *plan)
+static void choose_chunks(struct convert_plan *plan)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
-        struct rewrite_dataset *dataset = &plan->datasets[d];
+        struct convert_dataset *dataset = &plan->datasets[d];
         const bool takes = dataset->chunk_rows &&
                            dataset->chunk_rows <= CHUNK_BLOCK_BYTES_MAX / dataset->row_bytes;
         if (!takes)
@@ -606,15 +607,15 @@ static void choose_chunks(struct rewrite_plan *plan)
     }
 }
 
-enum trajd_status rewrite_plan_make(const struct trajd_rewrite_options *options,
-                                    struct rewrite_plan *plan, struct trajd_error *error)
+enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
+                                    struct convert_plan *plan, struct trajd_error *error)
 {
     enum trajd_status status;
 
-    *plan = (struct rewrite_plan){.options = options, .arena = {.limit_bytes = plan_bytes_max}};
+    *plan = (struct convert_plan){.options = options, .arena = {.limit_bytes = plan_bytes_max}};
     status = check_options(options, error);
     if (!status)
-        status = rewrite_choose_streams(plan, error);
+        status = convert_choose_streams(plan, error);
     if (!status)
         choose_chunks(plan);
     if (!status)
@@ -626,9 +627,9 @@ enum trajd_status rewrite_plan_make(const struct trajd_rewrite_options *options,
     return status;
 }
 
-void rewrite_plan_clear(struct rewrite_plan *plan)
+void convert_plan_clear(struct convert_plan *plan)
 {
     trajd_arena_free(&plan->arena);
     free(plan->streams);
-    *plan = (struct rewrite_plan){0};
+    *plan = (struct convert_plan){0};
 }

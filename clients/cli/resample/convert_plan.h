@@ -1,4 +1,4 @@
-/* What a rewriting comes to, before any row is read: the output's datasets, its episodes and their
+/* What a conversion comes to, before any row is read: the output's datasets, its episodes and their
  * grids. Pure: needs indexes alone. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_PLAN_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_PLAN_H
@@ -6,11 +6,11 @@
 #include "daemon/base/arena.h"
 #include "clients/cli/resample/convert.h"
 
-#define REWRITE_NO_COLUMN UINT64_MAX
+#define CONVERT_NO_COLUMN UINT64_MAX
 
 /* Columns of a dataset that are resampled in one way: a stream, or what no stream of the layout
  * names (held). */
-struct rewrite_lane {
+struct convert_lane {
     uint32_t stream; /* of the plan's streams; UINT32_MAX: columns that no stream names */
     enum trajd_kind kind;
     uint64_t first_column, column_count;
@@ -20,7 +20,7 @@ struct rewrite_lane {
 
 /* A dataset of the output. Its episodes' paths and types are one; how many rows an episode has is
  * the grid's matter. */
-struct rewrite_dataset {
+struct convert_dataset {
     const char *path;       /* relative to the episode */
     uint32_t index_dataset; /* of each index: see source_datasets */
     uint32_t clock;
@@ -30,7 +30,7 @@ struct rewrite_dataset {
     uint64_t elements;      /* of a row */
     uint64_t row_bytes;     /* of the output */
     uint64_t source_bytes;  /* of a row as read */
-    uint64_t stamps_column; /* which is overwritten by the grid's times; REWRITE_NO_COLUMN: none */
+    uint64_t stamps_column; /* which is overwritten by the grid's times; CONVERT_NO_COLUMN: none */
     enum trajd_stamp_unit stamps_unit;
     bool is_compressed;
     /* of a compressed one: its chunks are so many rows, less where an episode has fewer, */
@@ -39,18 +39,18 @@ struct rewrite_dataset {
     uint64_t tile_count;                        /* and so many lie side by side */
     int64_t max_gap_ns;                         /* the least over its streams; < 0: none */
     uint32_t lane_count;
-    struct rewrite_lane *lanes;
+    struct convert_lane *lanes;
 };
 
 /* A dataset of one episode of the output. */
-struct rewrite_array {
+struct convert_array {
     uint32_t dataset;
     int64_t rows;      /* of the source, as its clock counts them */
     int64_t first_row; /* before it is a hole: not looked at */
     uint64_t offset;   /* in the output, of an uncompressed one: from the skeleton */
 };
 
-struct rewrite_episode {
+struct convert_episode {
     uint32_t source;  /* which index */
     uint32_t episode; /* of the index */
     const char *id;   /* the output's */
@@ -60,20 +60,20 @@ struct rewrite_episode {
     uint32_t part, part_count;
     uint64_t step_count;
     uint32_t array_count;
-    struct rewrite_array *arrays;
+    struct convert_array *arrays;
 };
 
-struct rewrite_plan {
-    const struct trajd_rewrite_options *options;
+struct convert_plan {
+    const struct trajd_convert_options *options;
     struct trajd_arena arena;
     uint32_t stream_count;
-    struct trajd_rewrite_stream *streams; /* in the first index's order, the chosen alone */
+    struct trajd_convert_stream *streams; /* in the first index's order, the chosen alone */
     uint32_t dataset_count;
-    struct rewrite_dataset *datasets;
+    struct convert_dataset *datasets;
     /* [index_count][dataset_count]: the same dataset in each index; UINT32_MAX: none there */
     uint32_t *const *source_datasets;
     uint32_t episode_count, episode_room;
-    struct rewrite_episode *episodes;
+    struct convert_episode *episodes;
     uint64_t left_out, cut_count;                 /* of the inputs' episodes */
     uint64_t step_count, byte_count, duration_ns; /* over all episodes */
     uint64_t chunk_bytes; /* of the frame that names all compressed chunks (writer_protocol.h) */
@@ -85,21 +85,21 @@ struct rewrite_plan {
 };
 
 /* Fills *plan, which owns its arena whatever the result. Notes go to options->on_note. */
-enum trajd_status rewrite_plan_make(const struct trajd_rewrite_options *options,
-                                    struct rewrite_plan *plan, struct trajd_error *error);
-void rewrite_plan_clear(struct rewrite_plan *plan);
+enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
+                                    struct convert_plan *plan, struct trajd_error *error);
+void convert_plan_clear(struct convert_plan *plan);
 
-void rewrite_note(const struct trajd_rewrite_options *options, const char *format, ...)
+void convert_note(const struct trajd_convert_options *options, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Offset of step `step` from the grid's begin. */
-static inline int64_t rewrite_step_ns(const struct rewrite_plan *plan, uint64_t step)
+static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t step)
 {
     return trajd_rate_row_ns(plan->options->rate, (int64_t)step);
 }
 
 /* The time of a source row, from the episode's origin. */
-static inline int64_t rewrite_row_ns(const struct trajd_episode_clock *clock, int64_t row)
+static inline int64_t convert_row_ns(const struct trajd_episode_clock *clock, int64_t row)
 {
     return clock->stamps_ns ? clock->stamps_ns[row]
                             : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
@@ -107,47 +107,47 @@ static inline int64_t rewrite_row_ns(const struct trajd_episode_clock *clock, in
 
 /* Chunks of an episode's dataset: row-major over blocks of rows and the tiles of each. 0 where it
  * is not compressed. */
-uint64_t rewrite_chunk_count(const struct rewrite_dataset *dataset, uint64_t step_count);
+uint64_t convert_chunk_count(const struct convert_dataset *dataset, uint64_t step_count);
 
 /* The last of `rows` rows at or before x, or -1. */
-int64_t rewrite_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);
+int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);
 
 /* ---- convert_gaps.c ---- */
 
 /* The stretches of an episode between holes that are longer than its datasets allow, one after the
  * other. */
-struct rewrite_hole {
+struct convert_hole {
     int64_t row; /* the one before it; below 0: there is none any more */
     int64_t from_ns, to_ns;
     int64_t first_row; /* behind the last hole that was passed */
 };
 
-struct rewrite_cutter {
-    const struct rewrite_plan *plan;
+struct gap_splitter {
+    const struct convert_plan *plan;
     const struct trajd_episode *episode;
-    const struct rewrite_array *arrays;
+    const struct convert_array *arrays;
     uint32_t array_count;
     int64_t next_ns, end_ns;
     bool is_over;
-    struct rewrite_hole *holes; /* [array_count], of the caller */
+    struct convert_hole *holes; /* [array_count], of the caller */
 };
 
 /* The episode's arrays between begin and end, both included. */
-void rewrite_cutter_begin(struct rewrite_cutter *cutter, int64_t begin_ns, int64_t end_ns);
+void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t end_ns);
 /* The next stretch, both ends included; holes[a].first_row is where array a begins to be looked at.
  * False: there is none any more. */
-bool rewrite_cutter_next(struct rewrite_cutter *cutter, int64_t *begin_ns, int64_t *end_ns);
+bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t *end_ns);
 /* Which part of which episode it is, with the rows of each clock, as JSON: malloc'd; "" of a whole
  * one; NULL: no memory. */
-char *rewrite_part_text(const struct rewrite_plan *plan, const struct rewrite_episode *made);
+char *convert_stretch_text(const struct convert_plan *plan, const struct convert_episode *made);
 
 /* ---- between convert_plan.c and convert_choose.c ---- */
 
 /* Streams, datasets and lanes of the plan, from the first index; the other indexes compared with
  * it. */
-enum trajd_status rewrite_choose_streams(struct rewrite_plan *plan, struct trajd_error *error);
+enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd_error *error);
 /* Whether an episode is asked for. */
-bool rewrite_chooses_episode(const struct trajd_rewrite_options *options,
+bool convert_chooses_episode(const struct trajd_convert_options *options,
                              const struct trajd_episode *episode);
 
 #endif

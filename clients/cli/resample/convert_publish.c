@@ -16,12 +16,12 @@ static enum trajd_status sync_folder(struct rewriting *r)
 
     if (fd >= 0)
         close(fd);
-    return failed ? rewrite_io_error(r, r->folder) : TRAJD_OK;
+    return failed ? convert_io_error(r, r->folder) : TRAJD_OK;
 }
 
 static enum trajd_status put_signature(struct rewriting *r)
 {
-    return rewrite_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial,
+    return convert_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial,
                           r->error);
 }
 
@@ -31,12 +31,12 @@ static enum trajd_status give_up_rows(struct rewriting *r)
 {
     enum trajd_status status;
 
-    r->is_spent = !rewrite_is_all_chunks(r);
+    r->is_spent = !convert_is_all_chunks(r);
     if (r->is_spent)
-        return unlink(r->journal_path) && errno != ENOENT ? rewrite_io_error(r, r->journal_path)
+        return unlink(r->journal_path) && errno != ENOENT ? convert_io_error(r, r->journal_path)
                                                           : TRAJD_OK;
     pthread_mutex_lock(&r->lock);
-    status = rewrite_commit(r);
+    status = convert_commit(r);
     pthread_mutex_unlock(&r->lock);
     return status;
 }
@@ -48,9 +48,9 @@ static enum trajd_status add_chunks(struct rewriting *r)
     if (!status)
         status = put_signature(r);
     if (!status)
-        status = rewrite_skeleton_add_chunks(&r->plan,
-                                             (struct rewrite_chunk *const *const *)r->spool.chunks,
-                                             r->fd, r->spool_fd, &r->head.file_size, r->error);
+        status = convert_output_add_chunks(&r->plan,
+                                           (struct convert_chunk *const *const *)r->spool.chunks,
+                                           r->fd, r->spool_fd, &r->head.file_size, r->error);
     return status;
 }
 
@@ -67,8 +67,8 @@ static enum trajd_status check_inputs(struct rewriting *r)
         struct stat now;
         if (file == checked)
             continue;
-        status = stat(file->path, &now) ? rewrite_io_error(r, file->path)
-                                        : rewrite_check_input(file, &now, r->error);
+        status = stat(file->path, &now) ? convert_io_error(r, file->path)
+                                        : convert_check_input(file, &now, r->error);
         checked = file;
     }
     r->is_spent = status == TRAJD_ERR_DATA;
@@ -96,9 +96,9 @@ static enum trajd_status name_output(struct rewriting *r)
 
     if (r->options->force ? rename(r->partial, r->options->output)
                           : trajd_rename_new(r->partial, r->options->output, &is_sure))
-        return rewrite_io_error(r, r->options->output);
+        return convert_io_error(r, r->options->output);
     if (!is_sure)
-        rewrite_note(r->options,
+        convert_note(r->options,
                      "%s: its filesystem can neither rename without replacing nor link: a file of "
                      "that name that appeared at this very "
                      "moment was replaced",
@@ -106,7 +106,7 @@ static enum trajd_status name_output(struct rewriting *r)
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_publish(struct rewriting *r)
+enum trajd_status convert_publish(struct rewriting *r)
 {
     enum trajd_status status = check_inputs(r);
 
@@ -115,11 +115,11 @@ enum trajd_status rewrite_publish(struct rewriting *r)
     if (!status && r->has_spool)
         status = add_chunks(r);
     if (!status && fsync(r->fd))
-        status = rewrite_io_error(r, r->partial);
+        status = convert_io_error(r, r->partial);
     if (!status && !r->has_spool)
         status = put_signature(r);
     if (!status && !r->has_spool && fsync(r->fd))
-        status = rewrite_io_error(r, r->partial);
+        status = convert_io_error(r, r->partial);
     if (!status)
         status = check_name(r);
     if (!status)

@@ -17,11 +17,11 @@
 
 enum { SLICE_MS = 100, FRAME_ROOM = 2048 };
 
-/* others' pieces go first, of a second or two at most */
+/* others' segments go first, of a second or two at most */
 static const int64_t answer_ns = INT64_C(300000000000);
 static const uint64_t room_unit_bytes = UINT64_C(4) << 20;
 
-struct rewrite_remote {
+struct convert_remote {
     char path[512];
     const bool *cancel;
     int connection, memory_fd;
@@ -29,13 +29,13 @@ struct rewrite_remote {
     uint64_t room_bytes, request;
 };
 
-static enum trajd_status gone(const struct rewrite_remote *remote, const char *why,
+static enum trajd_status gone(const struct convert_remote *remote, const char *why,
                               struct trajd_error *error)
 {
     return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s %s", remote->path, why);
 }
 
-static enum trajd_status connect_to(struct rewrite_remote *remote, struct trajd_error *error)
+static enum trajd_status connect_to(struct convert_remote *remote, struct trajd_error *error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -53,7 +53,7 @@ static enum trajd_status connect_to(struct rewrite_remote *remote, struct trajd_
     return TRAJD_OK;
 }
 
-static enum trajd_status say(struct rewrite_remote *remote, uint64_t size_bytes,
+static enum trajd_status say(struct convert_remote *remote, uint64_t size_bytes,
                              struct trajd_error *error)
 {
     const struct trajd_wire_message question = {.op = TRAJD_WIRE_RESAMPLE,
@@ -71,7 +71,7 @@ static enum trajd_status say(struct rewrite_remote *remote, uint64_t size_bytes,
 }
 
 /* The frame that answers; *size. */
-static enum trajd_status await(struct rewrite_remote *remote, uint8_t frame[FRAME_ROOM],
+static enum trajd_status await(struct convert_remote *remote, uint8_t frame[FRAME_ROOM],
                                size_t *size, struct trajd_error *error)
 {
     const int64_t end_ns = trajd_now_ns() + answer_ns;
@@ -94,7 +94,7 @@ static enum trajd_status await(struct rewrite_remote *remote, uint8_t frame[FRAM
 }
 
 /* Writes the GPU's name to `device`, which may be NULL. */
-static enum trajd_status ask(struct rewrite_remote *remote, uint64_t size_bytes, char *device,
+static enum trajd_status ask(struct convert_remote *remote, uint64_t size_bytes, char *device,
                              size_t device_size, struct trajd_error *error)
 {
     struct trajd_wire_message message;
@@ -124,18 +124,18 @@ static enum trajd_status ask(struct rewrite_remote *remote, uint64_t size_bytes,
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_remote_create(const char *directory, const bool *cancel, char *device,
-                                        size_t device_size, struct rewrite_remote **out,
+enum trajd_status convert_remote_create(const char *directory, const bool *cancel, char *device,
+                                        size_t device_size, struct convert_remote **out,
                                         struct trajd_error *error)
 {
-    struct rewrite_remote *remote = calloc(1, sizeof *remote);
+    struct convert_remote *remote = calloc(1, sizeof *remote);
     bool is_cancelled;
     enum trajd_status status;
 
     *out = remote;
     if (!remote)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a connection");
-    *remote = (struct rewrite_remote){.cancel = cancel, .connection = -1, .memory_fd = -1};
+    *remote = (struct convert_remote){.cancel = cancel, .connection = -1, .memory_fd = -1};
     snprintf(remote->path, sizeof remote->path, "%.400s/resample.sock", directory);
     status = connect_to(remote, error);
     if (!status)
@@ -144,11 +144,11 @@ enum trajd_status rewrite_remote_create(const char *directory, const bool *cance
     if (status == TRAJD_ERR_CLOSED && !is_cancelled)
         status = gone(remote, "has ended, does not answer, or takes no more programs", error);
     if (status)
-        rewrite_remote_destroy(out);
+        convert_remote_destroy(out);
     return status;
 }
 
-static void drop_room(struct rewrite_remote *remote)
+static void drop_room(struct convert_remote *remote)
 {
     if (remote->room)
         munmap(remote->room, remote->room_bytes);
@@ -159,9 +159,9 @@ static void drop_room(struct rewrite_remote *remote)
     remote->memory_fd = -1;
 }
 
-void rewrite_remote_destroy(struct rewrite_remote **out)
+void convert_remote_destroy(struct convert_remote **out)
 {
-    struct rewrite_remote *remote = *out;
+    struct convert_remote *remote = *out;
 
     *out = NULL;
     if (!remote)
@@ -173,7 +173,7 @@ void rewrite_remote_destroy(struct rewrite_remote **out)
 }
 
 /* All its pages at once, then its size for good. */
-static bool make_room(struct rewrite_remote *remote, uint64_t bytes)
+static bool make_room(struct convert_remote *remote, uint64_t bytes)
 {
     void *room;
 
@@ -190,7 +190,7 @@ static bool make_room(struct rewrite_remote *remote, uint64_t bytes)
     return true;
 }
 
-enum trajd_status rewrite_remote_room(struct rewrite_remote *remote, uint64_t size_bytes,
+enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t size_bytes,
                                       void **room, struct trajd_error *error)
 {
     const uint64_t bytes = (size_bytes + room_unit_bytes - 1) / room_unit_bytes * room_unit_bytes;
@@ -209,7 +209,7 @@ enum trajd_status rewrite_remote_room(struct rewrite_remote *remote, uint64_t si
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_remote_run(struct rewrite_remote *remote, uint64_t size_bytes,
+enum trajd_status convert_remote_run(struct convert_remote *remote, uint64_t size_bytes,
                                      struct trajd_error *error)
 {
     return ask(remote, size_bytes, NULL, 0, error);

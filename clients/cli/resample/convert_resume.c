@@ -16,15 +16,15 @@ static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_
 
     *data = NULL;
     if (fstat(r->journal_fd, &status))
-        return rewrite_io_error(r, r->journal_path);
+        return convert_io_error(r, r->journal_path);
     *length = (size_t)status.st_size < journal_bytes_max ? (size_t)status.st_size : 0;
     *data = malloc(*length + 1);
     if (!*data)
-        return rewrite_no_memory(r);
+        return convert_no_memory(r);
     for (size_t have = 0; have < *length;) {
         const ssize_t got = pread(r->journal_fd, *data + have, *length - have, (off_t)have);
         if (got < 0)
-            return rewrite_io_error(r, r->journal_path);
+            return convert_io_error(r, r->journal_path);
         if (!got)
             *length = have;
         have += (size_t)got;
@@ -39,31 +39,31 @@ static enum trajd_status take_signature(struct rewriting *r)
 
     if (pread(r->fd, &r->head.signature, sizeof r->head.signature, 0) !=
         (ssize_t)sizeof r->head.signature)
-        return rewrite_io_error(r, r->partial);
-    return rewrite_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
+        return convert_io_error(r, r->partial);
+    return convert_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
 }
 
 /* The file with its structure, and room for rows. */
 static enum trajd_status make_file(struct rewriting *r)
 {
     enum trajd_status status =
-        ftruncate(r->fd, 0) ? rewrite_io_error(r, r->partial)
-                            : rewrite_skeleton_make(&r->plan, r->fd, &r->head.file_size, r->error);
+        ftruncate(r->fd, 0) ? convert_io_error(r, r->partial)
+                            : convert_output_make(&r->plan, r->fd, &r->head.file_size, r->error);
 
     if (!status)
         status = take_signature(r);
     /* all room at once, so that a disk that is too small is known before the work */
     if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP &&
         errno != ENOSYS)
-        status = rewrite_io_error(r, r->options->output);
+        status = convert_io_error(r, r->options->output);
     if (!status && fdatasync(r->fd))
-        status = rewrite_io_error(r, r->partial);
+        status = convert_io_error(r, r->partial);
     return status;
 }
 
 /* All rows are in chunks, which lie in a file of their own until the end: nothing of the partial
  * file is missed. */
-bool rewrite_is_all_chunks(const struct rewriting *r)
+bool convert_is_all_chunks(const struct rewriting *r)
 {
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         if (!r->plan.datasets[d].is_compressed)
@@ -87,8 +87,8 @@ static enum trajd_status go_on_here(struct rewriting *r)
     if (!r->backend.may_fall_back)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
                                "it was begun on the CPU: --backend cpu goes on with it");
-    rewrite_note(r->options, "%s was begun on the CPU, which goes on with it", r->partial);
-    r->backend.kind = r->report->backend = TRAJD_REWRITE_CPU;
+    convert_note(r->options, "%s was begun on the CPU, which goes on with it", r->partial);
+    r->backend.kind = r->report->backend = TRAJD_CONVERT_CPU;
     r->backend.is_on_gpu = false; /* should it be begun anew after all */
     return TRAJD_OK;
 }
@@ -101,15 +101,15 @@ static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, 
     for (int other = 0; other < 2 && status == TRAJD_ERR_ARGUMENT; other++) {
         r->plan.is_on_gpu = other ? !r->backend.is_on_gpu : r->backend.is_on_gpu;
         r->plan.digest = digest_of(r, r->plan.is_on_gpu);
-        status = rewrite_journal_read(data, length, &r->plan, &r->head, r->done,
-                                      (struct rewrite_chunk *const *const *)r->spool.chunks,
+        status = convert_journal_read(data, length, &r->plan, &r->head, r->done,
+                                      (struct convert_chunk *const *const *)r->spool.chunks,
                                       spool_size, used, r->error);
     }
     return status ? status : go_on_here(r);
 }
 
 /* What is finished stays; chunks of what is not are cut off or lie unused. */
-enum trajd_status rewrite_resume(struct rewriting *r)
+enum trajd_status convert_resume(struct rewriting *r)
 {
     struct stat file, spool = {0};
     uint8_t *data;
@@ -117,15 +117,15 @@ enum trajd_status rewrite_resume(struct rewriting *r)
     enum trajd_status status = load_journal(r, &data, &length);
 
     if (!status && (fstat(r->fd, &file) || (r->has_spool && fstat(r->spool_fd, &spool))))
-        status = rewrite_io_error(r, r->partial);
+        status = convert_io_error(r, r->partial);
     if (!status)
         status = read_journal(r, data, length, (uint64_t)spool.st_size, &used);
     free(data);
-    if (!status && !rewrite_is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
+    if (!status && !convert_is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
         status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0,
                                  "the file has not the journal's size");
     if (!status && ftruncate(r->journal_fd, (off_t)used))
-        status = rewrite_io_error(r, r->journal_path);
+        status = convert_io_error(r, r->journal_path);
     if (status) {
         memset(r->done, 0, r->plan.episode_count);
         return status == TRAJD_ERR_ARGUMENT
@@ -144,10 +144,10 @@ enum trajd_status rewrite_resume(struct rewriting *r)
     r->began_rows = true;
     r->is_empty = false;
     /* it may have been cut while chunks went into it */
-    return rewrite_is_all_chunks(r) ? make_file(r) : TRAJD_OK;
+    return convert_is_all_chunks(r) ? make_file(r) : TRAJD_OK;
 }
 
-enum trajd_status rewrite_begin(struct rewriting *r)
+enum trajd_status convert_begin(struct rewriting *r)
 {
     enum trajd_status status = TRAJD_OK;
 
@@ -158,7 +158,7 @@ enum trajd_status rewrite_begin(struct rewriting *r)
     /* the journal's end first, for good: it must not speak of rows that the new file has not */
     if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) ||
         (r->has_spool && ftruncate(r->spool_fd, 0)))
-        return rewrite_io_error(r, r->partial);
+        return convert_io_error(r, r->partial);
     status = make_file(r);
-    return status ? status : rewrite_journal_begin(r->journal_fd, &r->plan, &r->head, r->error);
+    return status ? status : convert_journal_begin(r->journal_fd, &r->plan, &r->head, r->error);
 }

@@ -16,31 +16,31 @@ enum { ALIGNMENT = 64 };
 static const uint64_t source_bytes_max = UINT64_C(1) << 30; /* of the rows that one step needs */
 static const uint64_t source_bytes_goal = UINT64_C(32) << 20;
 
-/* Grown when a piece needs more; pieces are of one size, so it soon rests. */
+/* Grown when a segment needs more; segments are of one size, so it soon rests. */
 struct buffer {
     uint8_t *bytes;
     size_t size;
 };
 
-/* One dataset of the piece. */
+/* One dataset of the segment. */
 struct part {
-    const struct rewrite_dataset *dataset;
-    const struct rewrite_array *array;
+    const struct convert_dataset *dataset;
+    const struct convert_array *array;
     const struct trajd_array *source;
     int64_t row_begin, row_end;  /* as its clock counts them */
     size_t source_at, output_at; /* in the buffers */
 };
 
-struct rewrite_worker {
-    const struct rewrite_plan *plan;
-    const struct rewrite_group *groups;
+struct convert_worker {
+    const struct convert_plan *plan;
+    const struct convert_group *groups;
     int output_fd;
-    struct rewrite_spool *spool;
+    struct convert_spool *spool;
     uint64_t *nan_steps;
-    struct rewrite_counts *counts;
+    struct convert_counts *counts;
     struct trajd_array_reader *reader;
-    struct rewrite_compressor *compressor;
-    struct rewrite_engine *engine;
+    struct convert_compressor *compressor;
+    struct convert_engine *engine;
     int source_fd;
     uint32_t source, file; /* what source_fd is of */
     struct buffer source_rows, output_rows, offsets, stamps, masks, raw;
@@ -55,7 +55,7 @@ struct rewrite_worker {
 
 /* ---- life ---- */
 
-static uint32_t lane_count(const struct rewrite_plan *plan)
+static uint32_t lane_count(const struct convert_plan *plan)
 {
     uint32_t count = 1;
 
@@ -64,14 +64,14 @@ static uint32_t lane_count(const struct rewrite_plan *plan)
     return count;
 }
 
-enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan,
-                                        const struct rewrite_group *groups, int output_fd,
-                                        struct rewrite_spool *spool,
-                                        struct rewrite_backend *backend, uint64_t *nan_steps,
-                                        struct rewrite_counts *counts, struct rewrite_worker **out,
+enum trajd_status convert_worker_create(const struct convert_plan *plan,
+                                        const struct convert_group *groups, int output_fd,
+                                        struct convert_spool *spool,
+                                        struct convert_backend *backend, uint64_t *nan_steps,
+                                        struct convert_counts *counts, struct convert_worker **out,
                                         struct trajd_error *error)
 {
-    struct rewrite_worker *worker = calloc(1, sizeof *worker);
+    struct convert_worker *worker = calloc(1, sizeof *worker);
     const uint32_t lanes = lane_count(plan);
     enum trajd_status status;
 
@@ -93,18 +93,18 @@ enum trajd_status rewrite_worker_create(const struct rewrite_plan *plan,
     worker->bases = calloc(lanes, sizeof *worker->bases);
     status = trajd_array_reader_create(&worker->reader, error);
     if (!status)
-        status = rewrite_engine_create(backend, &worker->engine, error);
+        status = convert_engine_create(backend, &worker->engine, error);
     if (!status && spool)
-        status = rewrite_compressor_create(spool->level, &worker->compressor, error);
+        status = convert_compressor_create(spool->level, &worker->compressor, error);
     if (!status && (!worker->parts || !worker->brackets || !worker->row_counts ||
                     !worker->streams || !worker->stream_lanes || !worker->bases))
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a worker");
     return status;
 }
 
-void rewrite_worker_destroy(struct rewrite_worker **out)
+void convert_worker_destroy(struct convert_worker **out)
 {
-    struct rewrite_worker *worker = *out;
+    struct convert_worker *worker = *out;
 
     *out = NULL;
     if (!worker)
@@ -112,8 +112,8 @@ void rewrite_worker_destroy(struct rewrite_worker **out)
     if (worker->source_fd >= 0)
         close(worker->source_fd);
     trajd_array_reader_destroy(&worker->reader);
-    rewrite_compressor_destroy(&worker->compressor);
-    rewrite_engine_destroy(&worker->engine);
+    convert_compressor_destroy(&worker->compressor);
+    convert_engine_destroy(&worker->engine);
     free(worker->source_rows.bytes);
     free(worker->output_rows.bytes);
     free(worker->offsets.bytes);
@@ -149,13 +149,13 @@ static size_t align(size_t at)
 
 /* ---- reading ---- */
 
-static const struct trajd_episode *episode_of(const struct rewrite_plan *plan,
-                                              const struct rewrite_episode *made)
+static const struct trajd_episode *episode_of(const struct convert_plan *plan,
+                                              const struct convert_episode *made)
 {
     return &plan->options->indexes[made->source]->episodes[made->episode];
 }
 
-enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const struct stat *now,
+enum trajd_status convert_check_input(const struct trajd_index_file *file, const struct stat *now,
                                       struct trajd_error *error)
 {
     if ((uint64_t)now->st_size == file->size_bytes && now->st_ino == file->inode &&
@@ -166,8 +166,8 @@ enum trajd_status rewrite_check_input(const struct trajd_index_file *file, const
                            file->path);
 }
 
-static enum trajd_status open_source(struct rewrite_worker *worker,
-                                     const struct rewrite_episode *made, struct trajd_error *error)
+static enum trajd_status open_source(struct convert_worker *worker,
+                                     const struct convert_episode *made, struct trajd_error *error)
 {
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
     const uint32_t file = index->episodes[made->episode].file_index;
@@ -183,21 +183,21 @@ static enum trajd_status open_source(struct rewrite_worker *worker,
     if (worker->source_fd < 0 || fstat(worker->source_fd, &now))
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", index->files[file].path,
                                strerror(errno));
-    return rewrite_check_input(&index->files[file], &now, error);
+    return convert_check_input(&index->files[file], &now, error);
 }
 
 /* The source rows that steps from time `first` to `last` need. */
-static void find_rows(const struct rewrite_dataset *dataset,
+static void find_rows(const struct convert_dataset *dataset,
                       const struct trajd_episode_clock *clock, struct part *part, int64_t first,
                       int64_t last)
 {
-    const int64_t rows = part->array->rows, end = rewrite_row_at(clock, rows, last) + 2;
+    const int64_t rows = part->array->rows, end = convert_row_at(clock, rows, last) + 2;
 
-    part->row_begin = rewrite_row_at(clock, rows, first);
+    part->row_begin = convert_row_at(clock, rows, first);
     for (uint32_t l = 0; l < dataset->lane_count; l++)
         if (dataset->lanes[l].kind == TRAJD_KIND_MEAN) {
             const int64_t row =
-                rewrite_row_at(clock, rows, first - dataset->lanes[l].window_ns) + 1;
+                convert_row_at(clock, rows, first - dataset->lanes[l].window_ns) + 1;
             part->row_begin = row < part->row_begin ? row : part->row_begin;
         }
     if (part->row_begin < part->array->first_row)
@@ -205,16 +205,16 @@ static void find_rows(const struct rewrite_dataset *dataset,
     part->row_end = end < rows ? end : rows;
 }
 
-/* The piece's datasets and the rows that they need; *bytes of them altogether. */
-static uint32_t find_parts(struct rewrite_worker *worker, const struct rewrite_piece *piece,
+/* The segment's datasets and the rows that they need; *bytes of them altogether. */
+static uint32_t find_parts(struct convert_worker *worker, const struct convert_segment *segment,
                            uint64_t *bytes)
 {
-    const struct rewrite_plan *plan = worker->plan;
-    const struct rewrite_episode *made = &plan->episodes[piece->episode];
-    const struct rewrite_group *group = &worker->groups[piece->group];
+    const struct convert_plan *plan = worker->plan;
+    const struct convert_episode *made = &plan->episodes[segment->episode];
+    const struct convert_group *group = &worker->groups[segment->group];
     const struct trajd_episode *episode = episode_of(plan, made);
-    const int64_t first = made->begin_ns + rewrite_step_ns(plan, piece->step_begin),
-                  last = made->begin_ns + rewrite_step_ns(plan, piece->step_end - 1);
+    const int64_t first = made->begin_ns + convert_step_ns(plan, segment->step_begin),
+                  last = made->begin_ns + convert_step_ns(plan, segment->step_end - 1);
     uint32_t count = 0;
 
     *bytes = 0;
@@ -236,7 +236,7 @@ static uint32_t find_parts(struct rewrite_worker *worker, const struct rewrite_p
 }
 
 /* Rows that the clock has dropped lie between those that it kept. */
-static enum trajd_status read_kept(struct rewrite_worker *worker, const struct part *part,
+static enum trajd_status read_kept(struct convert_worker *worker, const struct part *part,
                                    const uint32_t *kept, uint8_t *rows, struct trajd_error *error)
 {
     const uint64_t first = kept[part->row_begin], last = kept[part->row_end - 1],
@@ -252,8 +252,8 @@ static enum trajd_status read_kept(struct rewrite_worker *worker, const struct p
     return status;
 }
 
-static enum trajd_status read_parts(struct rewrite_worker *worker,
-                                    const struct rewrite_episode *made, uint32_t count,
+static enum trajd_status read_parts(struct convert_worker *worker,
+                                    const struct convert_episode *made, uint32_t count,
                                     uint64_t bytes, struct trajd_error *error)
 {
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
@@ -290,15 +290,15 @@ static enum trajd_status read_parts(struct rewrite_worker *worker,
 
 /* Times of the targets, and of the source rows that the parts have in sight: [lowest row, highest
  * row). */
-static enum trajd_status make_times(struct rewrite_worker *worker,
-                                    const struct rewrite_piece *piece, int64_t row_begin,
+static enum trajd_status make_times(struct convert_worker *worker,
+                                    const struct convert_segment *segment, int64_t row_begin,
                                     int64_t row_end, struct trajd_error *error)
 {
-    const struct rewrite_episode *made = &worker->plan->episodes[piece->episode];
+    const struct convert_episode *made = &worker->plan->episodes[segment->episode];
     const struct trajd_episode_clock *clock =
         &episode_of(worker->plan, made)
-             ->clocks[worker->plan->datasets[worker->groups[piece->group].datasets[0]].clock];
-    const uint64_t steps = piece->step_end - piece->step_begin;
+             ->clocks[worker->plan->datasets[worker->groups[segment->group].datasets[0]].clock];
+    const uint64_t steps = segment->step_end - segment->step_begin;
     enum trajd_status status = make_room(&worker->offsets, steps * sizeof(int64_t), error);
     int64_t *times;
 
@@ -309,18 +309,18 @@ static enum trajd_status make_times(struct rewrite_worker *worker,
         return status;
     times = (int64_t *)worker->offsets.bytes;
     for (uint64_t t = 0; t < steps; t++)
-        times[t] = made->begin_ns + rewrite_step_ns(worker->plan, piece->step_begin + t);
+        times[t] = made->begin_ns + convert_step_ns(worker->plan, segment->step_begin + t);
     times = (int64_t *)worker->stamps.bytes;
     for (int64_t r = row_begin; r < row_end; r++)
-        times[r - row_begin] = rewrite_row_ns(clock, r);
+        times[r - row_begin] = convert_row_ns(clock, r);
     return TRAJD_OK;
 }
 
 static void set_stream(struct trajd_stream *stream, const struct part *part,
-                       const struct rewrite_lane *lane, uint32_t bracket, const void **base,
+                       const struct convert_lane *lane, uint32_t bracket, const void **base,
                        uint8_t *output, uint8_t *mask, uint64_t steps)
 {
-    const struct rewrite_dataset *dataset = part->dataset;
+    const struct convert_dataset *dataset = part->dataset;
 
     *stream = (struct trajd_stream){
         .bracket_index = bracket,
@@ -345,7 +345,7 @@ static void set_stream(struct trajd_stream *stream, const struct part *part,
     };
 }
 
-static void count_nan(struct rewrite_worker *worker, uint32_t stream_count, uint64_t steps)
+static void count_nan(struct convert_worker *worker, uint32_t stream_count, uint64_t steps)
 {
     for (uint32_t s = 0; s < stream_count; s++) {
         uint64_t nan_steps = 0;
@@ -357,12 +357,13 @@ static void count_nan(struct rewrite_worker *worker, uint32_t stream_count, uint
     }
 }
 
-/* One window: the piece. Each part sees its own rows of the one clock. */
-static enum trajd_status resample(struct rewrite_worker *worker, const struct rewrite_piece *piece,
-                                  uint32_t count, struct trajd_error *error)
+/* One window: the segment. Each part sees its own rows of the one clock. */
+static enum trajd_status resample(struct convert_worker *worker,
+                                  const struct convert_segment *segment, uint32_t count,
+                                  struct trajd_error *error)
 {
     static const int64_t zero = 0;
-    const uint64_t steps = piece->step_end - piece->step_begin;
+    const uint64_t steps = segment->step_end - segment->step_begin;
     const struct trajd_grid grid = {TRAJD_GRID_NS, (uint32_t)steps,
                                     (const int64_t *)worker->offsets.bytes, 0};
     const struct trajd_clock clock = {.stamps_ns = (const int64_t *)worker->stamps.bytes};
@@ -399,7 +400,7 @@ static enum trajd_status resample(struct rewrite_worker *worker, const struct re
     }
     if (!request.stream_count)
         return TRAJD_OK;
-    status = rewrite_engine_run(worker->engine, &request, &memory, error);
+    status = convert_engine_run(worker->engine, &request, &memory, error);
     if (!status)
         count_nan(worker, request.stream_count, steps);
     return status;
@@ -427,11 +428,11 @@ static void put_stamp(enum trajd_dtype dtype, int64_t ns, int64_t unit_ns, uint8
     }
 }
 
-static void write_stamps(const struct rewrite_worker *worker, const struct rewrite_episode *made,
+static void write_stamps(const struct convert_worker *worker, const struct convert_episode *made,
                          const struct part *part, uint64_t steps)
 {
     static const int64_t units_ns[] = {1, 1000, 1000000, 1000000000};
-    const struct rewrite_dataset *dataset = part->dataset;
+    const struct convert_dataset *dataset = part->dataset;
     const struct trajd_index *index = worker->plan->options->indexes[made->source];
     const struct trajd_layout_clock *clock = &index->layout->clocks[dataset->clock];
     const int64_t shift =
@@ -446,7 +447,7 @@ static void write_stamps(const struct rewrite_worker *worker, const struct rewri
 
 /* ---- writing ---- */
 
-enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t offset,
+enum trajd_status convert_pwrite(int fd, const void *data, size_t size, uint64_t offset,
                                  const char *path, struct trajd_error *error)
 {
     const uint8_t *next = data;
@@ -465,30 +466,30 @@ enum trajd_status rewrite_pwrite(int fd, const void *data, size_t size, uint64_t
     return TRAJD_OK;
 }
 
-static enum trajd_status write_part(struct rewrite_worker *worker,
-                                    const struct rewrite_piece *piece, const struct part *part,
+static enum trajd_status write_part(struct convert_worker *worker,
+                                    const struct convert_segment *segment, const struct part *part,
                                     struct trajd_error *error)
 {
-    const uint64_t steps = piece->step_end - piece->step_begin;
+    const uint64_t steps = segment->step_end - segment->step_begin;
     const uint8_t *rows = worker->output_rows.bytes + part->output_at;
-    const struct rewrite_episode *made = &worker->plan->episodes[piece->episode];
+    const struct convert_episode *made = &worker->plan->episodes[segment->episode];
 
     __atomic_fetch_add(&worker->counts->rows_written, steps, __ATOMIC_RELAXED);
     __atomic_fetch_add(&worker->counts->bytes_written, steps * part->dataset->row_bytes,
                        __ATOMIC_RELAXED);
     if (part->dataset->is_compressed)
-        return rewrite_compress_rows(
+        return convert_compress_rows(
             worker->compressor, worker->spool, worker->plan, part->dataset,
-            worker->spool->chunks[piece->episode][part->array - made->arrays], made->step_count,
-            piece->step_begin, steps, rows, error);
-    return rewrite_pwrite(worker->output_fd, rows, steps * part->dataset->row_bytes,
-                          part->array->offset + piece->step_begin * part->dataset->row_bytes,
+            worker->spool->chunks[segment->episode][part->array - made->arrays], made->step_count,
+            segment->step_begin, steps, rows, error);
+    return convert_pwrite(worker->output_fd, rows, steps * part->dataset->row_bytes,
+                          part->array->offset + segment->step_begin * part->dataset->row_bytes,
                           worker->plan->options->output, error);
 }
 
-/* ---- a piece ---- */
+/* ---- a segment ---- */
 
-static enum trajd_status place_output(struct rewrite_worker *worker, uint32_t count, uint64_t steps,
+static enum trajd_status place_output(struct convert_worker *worker, uint32_t count, uint64_t steps,
                                       struct trajd_error *error)
 {
     uint32_t lanes = 0;
@@ -506,11 +507,11 @@ static enum trajd_status place_output(struct rewrite_worker *worker, uint32_t co
     return make_room(&worker->output_rows, at + 1, error);
 }
 
-static enum trajd_status run(struct rewrite_worker *worker, const struct rewrite_piece *piece,
+static enum trajd_status run(struct convert_worker *worker, const struct convert_segment *segment,
                              uint32_t count, uint64_t bytes, struct trajd_error *error)
 {
-    const struct rewrite_episode *made = &worker->plan->episodes[piece->episode];
-    const uint64_t steps = piece->step_end - piece->step_begin;
+    const struct convert_episode *made = &worker->plan->episodes[segment->episode];
+    const uint64_t steps = segment->step_end - segment->step_begin;
     int64_t row_begin = worker->parts[0].row_begin, row_end = worker->parts[0].row_end;
     enum trajd_status status = place_output(worker, count, steps, error);
 
@@ -528,28 +529,29 @@ static enum trajd_status run(struct rewrite_worker *worker, const struct rewrite
     if (!status)
         status = read_parts(worker, made, count, bytes, error);
     if (!status)
-        status = make_times(worker, piece, row_begin, row_end, error);
+        status = make_times(worker, segment, row_begin, row_end, error);
     if (!status)
-        status = resample(worker, piece, count, error);
+        status = resample(worker, segment, count, error);
     for (uint32_t p = 0; p < count && !status; p++) {
-        if (worker->parts[p].dataset->stamps_column != REWRITE_NO_COLUMN)
+        if (worker->parts[p].dataset->stamps_column != CONVERT_NO_COLUMN)
             write_stamps(worker, made, &worker->parts[p], steps);
-        status = write_part(worker, piece, &worker->parts[p], error);
+        status = write_part(worker, segment, &worker->parts[p], error);
     }
     return status;
 }
 
-/* Where many source rows lie between few targets the piece is halved until they fit, in whole
+/* Where many source rows lie between few targets the segment is halved until they fit, in whole
  * chunks. */
-enum trajd_status rewrite_worker_run(struct rewrite_worker *worker,
-                                     const struct rewrite_piece *piece, struct trajd_error *error)
+enum trajd_status convert_worker_run(struct convert_worker *worker,
+                                     const struct convert_segment *segment,
+                                     struct trajd_error *error)
 {
-    struct rewrite_piece part = *piece;
+    struct convert_segment part = *segment;
 
-    while (part.step_begin < piece->step_end) {
+    while (part.step_begin < segment->step_end) {
         uint64_t bytes;
         uint32_t count = find_parts(worker, &part, &bytes);
-        const struct rewrite_dataset *dataset = worker->parts[0].dataset;
+        const struct convert_dataset *dataset = worker->parts[0].dataset;
         const uint64_t steps = part.step_end - part.step_begin,
                        unit = dataset->is_compressed ? dataset->chunk_rows : 1;
         enum trajd_status status;
@@ -568,7 +570,7 @@ enum trajd_status rewrite_worker_run(struct rewrite_worker *worker,
         if (status)
             return status;
         part.step_begin = part.step_end;
-        part.step_end = piece->step_end;
+        part.step_end = segment->step_end;
     }
     return TRAJD_OK;
 }

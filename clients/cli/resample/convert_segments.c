@@ -3,17 +3,17 @@
 
 #include "clients/cli/resample/convert_rows.h"
 
-enum { SMALL_ROW_BYTES = 4096, PIECE_STEPS_MAX = 65536 };
+enum { SMALL_ROW_BYTES = 4096, SEGMENT_STEPS_MAX = 65536 };
 
-static const uint64_t piece_bytes = UINT64_C(4) << 20; /* of the output's rows */
+static const uint64_t segment_bytes = UINT64_C(4) << 20; /* of the output's rows */
 
-static bool is_small(const struct rewrite_dataset *dataset)
+static bool is_small(const struct convert_dataset *dataset)
 {
     return !dataset->is_compressed && dataset->row_bytes <= SMALL_ROW_BYTES &&
            dataset->source_bytes <= SMALL_ROW_BYTES;
 }
 
-enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_group **groups,
+enum trajd_status convert_groups_make(struct convert_plan *plan, struct convert_group **groups,
                                       uint32_t *count, struct trajd_error *error)
 {
     bool *taken = trajd_arena_alloc(&plan->arena, plan->dataset_count + 1);
@@ -21,7 +21,7 @@ enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_
     *count = 0;
     *groups = trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof **groups);
     for (uint32_t d = 0; taken && *groups && d < plan->dataset_count; d++) {
-        struct rewrite_group *group = &(*groups)[*count];
+        struct convert_group *group = &(*groups)[*count];
         if (taken[d])
             continue;
         group->datasets =
@@ -43,22 +43,22 @@ enum trajd_status rewrite_groups_make(struct rewrite_plan *plan, struct rewrite_
                             : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
 }
 
-/* Steps of a piece: constant for a group, whole chunks where there are some. */
-static uint64_t piece_steps(const struct rewrite_plan *plan, const struct rewrite_group *group)
+/* Steps of a segment: constant for a group, whole chunks where there are some. */
+static uint64_t segment_steps(const struct convert_plan *plan, const struct convert_group *group)
 {
-    const struct rewrite_dataset *first = &plan->datasets[group->datasets[0]];
+    const struct convert_dataset *first = &plan->datasets[group->datasets[0]];
     uint64_t row_bytes = 1, steps;
 
     for (uint32_t i = 0; i < group->dataset_count; i++)
         row_bytes += plan->datasets[group->datasets[i]].row_bytes;
-    steps = piece_bytes / row_bytes;
-    steps = steps > PIECE_STEPS_MAX ? PIECE_STEPS_MAX : steps < 1 ? 1 : steps;
+    steps = segment_bytes / row_bytes;
+    steps = steps > SEGMENT_STEPS_MAX ? SEGMENT_STEPS_MAX : steps < 1 ? 1 : steps;
     return first->is_compressed
                ? (steps + first->chunk_rows - 1) / first->chunk_rows * first->chunk_rows
                : steps;
 }
 
-static bool has_any(const struct rewrite_episode *episode, const struct rewrite_group *group)
+static bool has_any(const struct convert_episode *episode, const struct convert_group *group)
 {
     for (uint32_t a = 0; a < episode->array_count; a++)
         for (uint32_t i = 0; i < group->dataset_count; i++)
@@ -67,25 +67,25 @@ static bool has_any(const struct rewrite_episode *episode, const struct rewrite_
     return false;
 }
 
-uint64_t rewrite_piece_count(const struct rewrite_plan *plan, const struct rewrite_group *groups,
-                             uint32_t group_count, uint32_t episode)
+uint64_t convert_segment_count(const struct convert_plan *plan, const struct convert_group *groups,
+                               uint32_t group_count, uint32_t episode)
 {
     uint64_t count = 0;
 
     for (uint32_t g = 0; g < group_count; g++) {
-        const uint64_t steps = piece_steps(plan, &groups[g]);
+        const uint64_t steps = segment_steps(plan, &groups[g]);
         if (has_any(&plan->episodes[episode], &groups[g]))
             count += (plan->episodes[episode].step_count + steps - 1) / steps;
     }
     return count;
 }
 
-bool rewrite_cursor_next(struct rewrite_cursor *cursor, struct rewrite_piece *piece)
+bool convert_cursor_next(struct convert_cursor *cursor, struct convert_segment *segment)
 {
-    const struct rewrite_plan *plan = cursor->plan;
+    const struct convert_plan *plan = cursor->plan;
 
     while (cursor->episode < plan->episode_count) {
-        const struct rewrite_episode *episode = &plan->episodes[cursor->episode];
+        const struct convert_episode *episode = &plan->episodes[cursor->episode];
         const bool skip = cursor->done && cursor->done[cursor->episode];
         if (skip || cursor->group == cursor->group_count) {
             cursor->episode++;
@@ -96,11 +96,11 @@ bool rewrite_cursor_next(struct rewrite_cursor *cursor, struct rewrite_piece *pi
             cursor->group++;
             cursor->step = 0;
         } else {
-            const uint64_t steps = piece_steps(plan, &cursor->groups[cursor->group]),
+            const uint64_t steps = segment_steps(plan, &cursor->groups[cursor->group]),
                            left = episode->step_count - cursor->step;
-            *piece = (struct rewrite_piece){cursor->episode, cursor->group, cursor->step,
-                                            cursor->step + (steps < left ? steps : left)};
-            cursor->step = piece->step_end;
+            *segment = (struct convert_segment){cursor->episode, cursor->group, cursor->step,
+                                                cursor->step + (steps < left ? steps : left)};
+            cursor->step = segment->step_end;
             return true;
         }
     }

@@ -16,20 +16,20 @@ enum { RATE_DEFAULT_HZ = 20 };
 static const uint64_t values_max = UINT64_C(8) << 20;  /* of rows or steps that are looked at */
 static const uint64_t bytes_max = UINT64_C(512) << 20; /* of the rows that they are part of */
 
-/* A rewriting of one episode into memory. */
+/* A conversion of one episode into memory. */
 struct making {
-    const struct rewrite_series_options *options;
-    struct rewrite_plan plan;
-    const struct rewrite_dataset *dataset;
-    const struct rewrite_array *array;
+    const struct convert_series_options *options;
+    struct convert_plan plan;
+    const struct convert_dataset *dataset;
+    const struct convert_array *array;
     const struct trajd_index_stream *stream;
     int64_t row_begin, row_end;
     uint64_t step_begin, step_end;
-    struct rewrite_series *series;
+    struct convert_series *series;
     struct trajd_error *error;
 };
 
-void rewrite_series_destroy(struct rewrite_series **series)
+void convert_series_destroy(struct convert_series **series)
 {
     if (!*series)
         return;
@@ -60,13 +60,13 @@ static enum trajd_status take_columns(struct making *m, enum trajd_dtype dtype, 
 
 static enum trajd_status find_span(struct making *m)
 {
-    const struct rewrite_episode *made = &m->plan.episodes[0];
+    const struct convert_episode *made = &m->plan.episodes[0];
     const struct trajd_episode_clock *clock = &m->options->episode->clocks[m->dataset->clock];
     const int64_t from = m->options->from_ns, to = m->options->to_ns;
-    const int64_t grid_end = made->begin_ns + rewrite_step_ns(&m->plan, made->step_count - 1);
+    const int64_t grid_end = made->begin_ns + convert_step_ns(&m->plan, made->step_count - 1);
 
-    m->row_begin = from == INT64_MIN ? 0 : rewrite_row_at(clock, m->array->rows, from - 1) + 1;
-    m->row_end = rewrite_row_at(clock, m->array->rows, to) + 1;
+    m->row_begin = from == INT64_MIN ? 0 : convert_row_at(clock, m->array->rows, from - 1) + 1;
+    m->row_end = convert_row_at(clock, m->array->rows, to) + 1;
     m->step_begin =
         from <= made->begin_ns
             ? 0
@@ -78,8 +78,8 @@ static enum trajd_status find_span(struct making *m)
     if (m->row_begin >= m->row_end && m->step_begin >= m->step_end)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
                                "%s has no rows in that span: it lasts from %.3f s to %.3f s",
-                               m->options->stream, (double)rewrite_row_ns(clock, 0) * 1e-9,
-                               (double)rewrite_row_ns(clock, m->array->rows - 1) * 1e-9);
+                               m->options->stream, (double)convert_row_ns(clock, 0) * 1e-9,
+                               (double)convert_row_ns(clock, m->array->rows - 1) * 1e-9);
     if (m->step_begin > m->step_end)
         m->step_begin = m->step_end;
     m->series->row_count = m->row_end > m->row_begin ? (uint64_t)(m->row_end - m->row_begin) : 0;
@@ -96,7 +96,7 @@ static enum trajd_status find_span(struct making *m)
 
 static enum trajd_status allocate(struct making *m)
 {
-    struct rewrite_series *series = m->series;
+    struct convert_series *series = m->series;
     const uint64_t features = series->feature_count;
 
     series->row_times_s = calloc(series->row_count + 1, sizeof(double));
@@ -134,7 +134,7 @@ static enum trajd_status read_rows(struct making *m)
             status =
                 trajd_array_read(reader, fd, array, clock->kept_rows[m->row_begin + (int64_t)r], 1,
                                  row + r * m->dataset->source_bytes, m->error);
-        m->series->row_times_s[r] = (double)rewrite_row_ns(clock, m->row_begin + (int64_t)r) * 1e-9;
+        m->series->row_times_s[r] = (double)convert_row_ns(clock, m->row_begin + (int64_t)r) * 1e-9;
     }
     if (!status)
         status = take_columns(m, m->dataset->from, row, m->series->row_count, m->series->rows);
@@ -145,18 +145,18 @@ static enum trajd_status read_rows(struct making *m)
     return status;
 }
 
-/* The same pieces that a file is made of, onto anonymous memory. */
-static enum trajd_status run_pieces(struct making *m, int fd)
+/* The same segments that a file is made of, onto anonymous memory. */
+static enum trajd_status run_segment(struct making *m, int fd)
 {
-    struct rewrite_counts counts = {0};
-    struct rewrite_worker *worker = NULL;
-    struct rewrite_group *groups;
+    struct convert_counts counts = {0};
+    struct convert_worker *worker = NULL;
+    struct convert_group *groups;
     uint64_t nan_steps[1] = {0}, *nan = calloc(m->plan.stream_count + 1, sizeof *nan);
     uint32_t group_count;
-    enum trajd_status status = rewrite_groups_make(&m->plan, &groups, &group_count, m->error);
+    enum trajd_status status = convert_groups_make(&m->plan, &groups, &group_count, m->error);
 
     if (!status)
-        status = rewrite_worker_create(&m->plan, groups, fd, NULL, NULL, nan ? nan : nan_steps,
+        status = convert_worker_create(&m->plan, groups, fd, NULL, NULL, nan ? nan : nan_steps,
                                        &counts, &worker, m->error);
     for (uint32_t g = 0; g < group_count && !status && nan; g++)
         for (uint32_t i = 0; i < groups[g].dataset_count; i++)
@@ -166,10 +166,10 @@ static enum trajd_status run_pieces(struct making *m, int fd)
                      step += UINT16_MAX) {
                     const uint64_t end =
                         m->step_end - step < UINT16_MAX ? m->step_end : step + UINT16_MAX;
-                    status = rewrite_worker_run(worker, &(struct rewrite_piece){0, g, step, end},
+                    status = convert_worker_run(worker, &(struct convert_segment){0, g, step, end},
                                                 m->error);
                 }
-    rewrite_worker_destroy(&worker);
+    convert_worker_destroy(&worker);
     free(nan);
     return status;
 }
@@ -192,7 +192,7 @@ static enum trajd_status make_steps(struct making *m)
                   m->plan.episodes[0].step_count;
     }
     if (!status)
-        status = rows ? run_pieces(m, fd)
+        status = rows ? run_segment(m, fd)
                       : trajd_error_set(m->error, TRAJD_ERR_MEMORY, 0, "no memory for steps");
     if (!status && pread(fd, rows, bytes, (off_t)(m->array->offset + begin)) != (ssize_t)bytes)
         status =
@@ -201,7 +201,7 @@ static enum trajd_status make_steps(struct making *m)
         status = take_columns(m, m->dataset->to, rows, m->series->step_count, m->series->steps);
     for (uint64_t t = 0; t < m->series->step_count; t++)
         m->series->step_times_s[t] =
-            (double)(m->plan.episodes[0].begin_ns + rewrite_step_ns(&m->plan, m->step_begin + t)) *
+            (double)(m->plan.episodes[0].begin_ns + convert_step_ns(&m->plan, m->step_begin + t)) *
             1e-9;
     free(rows);
     if (fd >= 0)
@@ -256,12 +256,12 @@ static enum trajd_status find_parts(struct making *m)
     return TRAJD_OK;
 }
 
-enum trajd_status rewrite_series_read(const struct rewrite_series_options *options,
-                                      struct rewrite_series **series, struct trajd_error *error)
+enum trajd_status convert_series_read(const struct convert_series_options *options,
+                                      struct convert_series **series, struct trajd_error *error)
 {
     const struct trajd_rate usual = {RATE_DEFAULT_HZ, 1};
-    struct trajd_rewrite_rule rule = options->rule;
-    const struct trajd_rewrite_options rewrite = {.indexes = &options->index,
+    struct trajd_convert_rule rule = options->rule;
+    const struct trajd_convert_options convert = {.indexes = &options->index,
                                                   .index_count = 1,
                                                   .rate = options->rate.num ? options->rate : usual,
                                                   .streams = &options->stream,
@@ -270,14 +270,14 @@ enum trajd_status rewrite_series_read(const struct rewrite_series_options *optio
                                                   .rule_count = 1,
                                                   .episodes = &options->episode->id,
                                                   .episode_count = 1,
-                                                  .compress = TRAJD_REWRITE_NONE};
+                                                  .compress = TRAJD_CONVERT_NONE};
     struct making m = {.options = options, .error = error};
     enum trajd_status status;
 
     rule.stream = options->stream;
-    rule.max_gap_ns = INT64_MAX; /* in one piece: holes are to be seen */
+    rule.max_gap_ns = INT64_MAX; /* in one segment: holes are to be seen */
     *series = NULL;
-    status = rewrite_plan_make(&rewrite, &m.plan, error);
+    status = convert_plan_make(&convert, &m.plan, error);
     if (!status)
         status = find_parts(&m);
     if (!status)
@@ -289,8 +289,8 @@ enum trajd_status rewrite_series_read(const struct rewrite_series_options *optio
     if (!status)
         status = make_steps(&m);
     if (status)
-        rewrite_series_destroy(&m.series);
+        convert_series_destroy(&m.series);
     *series = m.series;
-    rewrite_plan_clear(&m.plan);
+    convert_plan_clear(&m.plan);
     return status;
 }

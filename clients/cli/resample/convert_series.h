@@ -1,22 +1,22 @@
-/* One stream of one episode as numbers in memory, as it was recorded and as a rewriting makes it:
+/* One stream of one episode as numbers in memory, as it was recorded and as a conversion makes it:
  * for looking at it. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_SERIES_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_SERIES_H
 
 #include "clients/cli/resample/convert.h"
 
-struct rewrite_series_options {
+struct convert_series_options {
     const struct trajd_index *index;
     const struct trajd_episode *episode; /* kept, of the index */
     const char *stream;
-    struct trajd_rewrite_rule rule; /* its `stream` is not looked at */
+    struct trajd_convert_rule rule; /* its `stream` is not looked at */
     struct trajd_rate rate;         /* num 0: 20 Hz */
     int64_t from_ns, to_ns;         /* of the episode's origin */
     uint32_t features_max;
 };
 
 /* Times in s from the episode's origin; values [count][feature_count]. */
-struct rewrite_series {
+struct convert_series {
     const char *kind;
     struct trajd_rate rate;
     uint32_t feature_count;
@@ -27,8 +27,8 @@ struct rewrite_series {
 
 /* TRAJD_ERR_NOT_FOUND: no such stream, or no rows in that span; TRAJD_ERR_UNSUPPORTED: more than
  * some million values: a shorter span is needed. */
-enum trajd_status rewrite_series_read(const struct rewrite_series_options *options,
-                                      struct rewrite_series **series, struct trajd_error *error);
-void rewrite_series_destroy(struct rewrite_series **series);
+enum trajd_status convert_series_read(const struct convert_series_options *options,
+                                      struct convert_series **series, struct trajd_error *error);
+void convert_series_destroy(struct convert_series **series);
 
 #endif

@@ -17,7 +17,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static const struct trajd_episode *episode_of(const struct rewrite_plan *plan, uint32_t e)
+static const struct trajd_episode *episode_of(const struct convert_plan *plan, uint32_t e)
 {
     return &plan->options->indexes[plan->episodes[e].source]->episodes[plan->episodes[e].episode];
 }
@@ -30,7 +30,7 @@ static bool lists(const struct trajd_episode *episode, const char *key)
     return false;
 }
 
-static void put_mask(struct rewrite_child *child, const char *key)
+static void put_mask(struct convert_child *child, const char *key)
 {
     uint32_t count = 0;
 
@@ -43,9 +43,9 @@ static void put_mask(struct rewrite_child *child, const char *key)
             trajd_bytes_add_text(&child->frame, child->plan->episodes[e].id);
 }
 
-enum trajd_status rewrite_summary_send_masks(struct rewrite_child *child)
+enum trajd_status convert_summary_send_masks(struct convert_child *child)
 {
-    const struct rewrite_plan *plan = child->plan;
+    const struct convert_plan *plan = child->plan;
     const char *filter = plan->options->indexes[0]->layout->filter_path, **keys;
     size_t count = 0, distinct = 0;
     char folder[PATH_SIZE];
@@ -66,14 +66,14 @@ enum trajd_status rewrite_summary_send_masks(struct rewrite_child *child)
     for (size_t i = 0; i < count; i++)
         if (!i || strcmp(keys[i], keys[distinct - 1]))
             keys[distinct++] = keys[i];
-    rewrite_child_begin(child);
+    convert_child_begin(child);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(filter, '/') - filter), filter);
     trajd_bytes_add_text(&child->frame, folder);
     trajd_bytes_add_u32(&child->frame, (uint32_t)distinct);
     for (size_t i = 0; i < distinct; i++)
         put_mask(child, keys[i]);
     free(keys);
-    return distinct ? rewrite_child_send(child, TRAJD_WRITER_MASKS, -1) : TRAJD_OK;
+    return distinct ? convert_child_send(child, TRAJD_WRITER_MASKS, -1) : TRAJD_OK;
 }
 
 /* As a number: 20, 12.5, 29.97. False where no such number is the rate exactly. */
@@ -91,7 +91,7 @@ static bool rate_number(struct trajd_rate rate, char *text, size_t size)
     return false;
 }
 
-static bool clock_is_used(const struct rewrite_plan *plan, uint32_t clock)
+static bool clock_is_used(const struct convert_plan *plan, uint32_t clock)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++)
         if (plan->datasets[d].clock == clock)
@@ -100,10 +100,10 @@ static bool clock_is_used(const struct rewrite_plan *plan, uint32_t clock)
 }
 
 /* The clock's rate where its attribute is, which may be each episode's own. */
-static uint32_t put_rate(struct rewrite_child *child, const struct trajd_layout_clock *clock,
+static uint32_t put_rate(struct convert_child *child, const struct trajd_layout_clock *clock,
                          const char *number)
 {
-    const struct rewrite_plan *plan = child->plan;
+    const struct convert_plan *plan = child->plan;
     const bool is_one = *clock->rate_attribute == '/';
     const uint32_t count = is_one ? 1 : plan->episode_count;
     const char *at = strchr(clock->rate_attribute, '@'); /* the layout has it */
@@ -111,7 +111,7 @@ static uint32_t put_rate(struct rewrite_child *child, const struct trajd_layout_
 
     for (uint32_t e = 0; e < count; e++) {
         char where[2 * PATH_SIZE], group[PATH_SIZE];
-        rewrite_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id,
+        convert_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id,
                              group, sizeof group);
         snprintf(where, sizeof where, "%s%s%.*s", is_one ? "" : group, is_one || !length ? "" : "/",
                  length, clock->rate_attribute);
@@ -124,9 +124,9 @@ static uint32_t put_rate(struct rewrite_child *child, const struct trajd_layout_
 }
 
 /* What reads the output by the same layout must find the new rate. */
-static void put_rates(struct rewrite_child *child)
+static void put_rates(struct convert_child *child)
 {
-    const struct rewrite_plan *plan = child->plan;
+    const struct convert_plan *plan = child->plan;
     const struct trajd_layout *layout = plan->options->indexes[0]->layout;
     const struct trajd_rate rate = plan->options->rate;
     const size_t at = child->frame.length;
@@ -142,12 +142,12 @@ static void put_rates(struct rewrite_child *child)
         if (clock->rate_attribute) {
             count += put_rate(child, clock, number);
             if (!exact)
-                rewrite_note(plan->options,
+                convert_note(plan->options,
                              "clock %s: no number is %" PRId64 "/%" PRId64
                              " Hz exactly, %s stands in %s",
                              clock->name, rate.num, rate.den, number, clock->rate_attribute);
         } else if (clock->rate.num != rate.num || clock->rate.den != rate.den) {
-            rewrite_note(plan->options,
+            convert_note(plan->options,
                          "layout %s says itself that clock %s is at %.6g Hz: the output needs a "
                          "copy of it with `rate: %s`",
                          layout->name, clock->name,
@@ -159,9 +159,9 @@ static void put_rates(struct rewrite_child *child)
 }
 
 /* {"version": ..., "rate": ..., "sources": [...], "streams": {...}} */
-static char *provenance(const struct rewrite_plan *plan)
+static char *provenance(const struct convert_plan *plan)
 {
-    const struct trajd_rewrite_options *options = plan->options;
+    const struct trajd_convert_options *options = plan->options;
     char *text = NULL;
     size_t size = 0, files = 0;
     FILE *out = open_memstream(&text, &size);
@@ -179,7 +179,7 @@ static char *provenance(const struct rewrite_plan *plan)
         }
     fprintf(out, "], \"streams\": {");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_rewrite_stream *stream = &plan->streams[s];
+        const struct trajd_convert_stream *stream = &plan->streams[s];
         fprintf(out, s ? ", " : "");
         trajd_json_text(out, stream->name);
         fprintf(out, ": {\"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"",
@@ -194,20 +194,20 @@ static char *provenance(const struct rewrite_plan *plan)
     return text;
 }
 
-enum trajd_status rewrite_summary_send(struct rewrite_child *child)
+enum trajd_status convert_summary_send(struct convert_child *child)
 {
     char *text = provenance(child->plan);
     enum trajd_status status;
     size_t length;
 
-    rewrite_child_begin(child);
+    convert_child_begin(child);
     trajd_bytes_add_u64(&child->frame, child->plan->step_count);
     trajd_bytes_add_u64(&child->frame, child->plan->episode_count);
     put_rates(child);
     trajd_bytes_add_text(&child->frame, text);
     free(text);
-    status = rewrite_child_send(child, TRAJD_WRITER_FINISH, -1);
+    status = convert_child_send(child, TRAJD_WRITER_FINISH, -1);
     if (!status)
-        status = rewrite_child_answer(child, TRAJD_WRITER_DONE, &length);
+        status = convert_child_answer(child, TRAJD_WRITER_DONE, &length);
     return status;
 }

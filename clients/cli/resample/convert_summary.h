@@ -6,8 +6,8 @@
 
 /* The lists of episodes by filter key, where the layout has some. Both fail as convert_child.h
  * says. */
-enum trajd_status rewrite_summary_send_masks(struct rewrite_child *child);
+enum trajd_status convert_summary_send_masks(struct convert_child *child);
 /* Rates, counts and provenance; the child then ends the file. */
-enum trajd_status rewrite_summary_send(struct rewrite_child *child);
+enum trajd_status convert_summary_send(struct convert_child *child);
 
 #endif

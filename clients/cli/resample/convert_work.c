@@ -25,10 +25,10 @@ static bool is_cancelled(const struct rewriting *r)
     return r->options->cancel && __atomic_load_n(r->options->cancel, __ATOMIC_RELAXED);
 }
 
-static void finish_piece(struct rewriting *r, const struct rewrite_piece *piece)
+static void finish_segment(struct rewriting *r, const struct convert_segment *segment)
 {
-    if (--r->left[piece->episode] == 0) {
-        r->finished[r->finished_count++] = piece->episode;
+    if (--r->left[segment->episode] == 0) {
+        r->finished[r->finished_count++] = segment->episode;
         pthread_cond_signal(&r->changed);
     }
 }
@@ -36,20 +36,20 @@ static void finish_piece(struct rewriting *r, const struct rewrite_piece *piece)
 static void *work(void *context)
 {
     struct rewriting *r = context;
-    struct rewrite_worker *worker = NULL;
-    struct rewrite_piece piece;
+    struct convert_worker *worker = NULL;
+    struct convert_segment segment;
     struct trajd_error error;
     enum trajd_status status =
-        rewrite_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL,
+        convert_worker_create(&r->plan, r->groups, r->fd, r->has_spool ? &r->spool : NULL,
                               &r->backend, r->nan_steps, &r->counts, &worker, &error);
 
     pthread_mutex_lock(&r->lock);
-    while (!status && !r->stop && rewrite_cursor_next(&r->cursor, &piece)) {
+    while (!status && !r->stop && convert_cursor_next(&r->cursor, &segment)) {
         pthread_mutex_unlock(&r->lock);
-        status = rewrite_worker_run(worker, &piece, &error);
+        status = convert_worker_run(worker, &segment, &error);
         pthread_mutex_lock(&r->lock);
         if (!status)
-            finish_piece(r, &piece);
+            finish_segment(r, &segment);
     }
     if (status && !r->status) {
         r->status = status;
@@ -59,26 +59,26 @@ static void *work(void *context)
     r->running--;
     pthread_cond_signal(&r->changed);
     pthread_mutex_unlock(&r->lock);
-    rewrite_worker_destroy(&worker);
+    convert_worker_destroy(&worker);
     return NULL;
 }
 
 /* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it
  * drops for the disk. */
-enum trajd_status rewrite_commit(struct rewriting *r)
+enum trajd_status convert_commit(struct rewriting *r)
 {
     const uint32_t until = r->finished_count;
     enum trajd_status status = TRAJD_OK;
 
     pthread_mutex_unlock(&r->lock);
     if (fdatasync(r->fd) || (r->has_spool && fdatasync(r->spool_fd)))
-        status = rewrite_io_error(r, r->partial);
+        status = convert_io_error(r, r->partial);
     for (uint32_t i = r->committed_count; i < until && !status; i++)
         status =
-            rewrite_journal_append(r->journal_fd, &r->plan, r->finished[i],
+            convert_journal_append(r->journal_fd, &r->plan, r->finished[i],
                                    r->has_spool ? r->spool.chunks[r->finished[i]] : NULL, r->error);
     if (!status && fdatasync(r->journal_fd))
-        status = rewrite_io_error(r, r->journal_path);
+        status = convert_io_error(r, r->journal_path);
     pthread_mutex_lock(&r->lock);
     if (!status)
         r->committed_count = until;
@@ -92,7 +92,7 @@ static void tell_of_backend(struct rewriting *r)
     if (r->told_of_backend || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE))
         return;
     r->told_of_backend = true;
-    rewrite_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
+    convert_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
 }
 
 /* While the workers work: progress, the journal, the wish to stop. */
@@ -112,14 +112,14 @@ static enum trajd_status heartbeat(struct rewriting *r)
         }
         if (!r->stop && r->finished_count > r->committed_count &&
             (now_ms() - committed_ms >= COMMIT_MS || bytes - committed_bytes >= commit_bytes)) {
-            status = rewrite_commit(r);
+            status = convert_commit(r);
             r->stop = r->stop || status;
             committed_ms = now_ms();
             committed_bytes = bytes;
         }
         if (now_ms() - told_ms >= PROGRESS_MS) {
             told_ms = now_ms();
-            rewrite_tell(r, TRAJD_REWRITE_RUNNING);
+            convert_tell(r, TRAJD_CONVERT_RUNNING);
             tell_of_backend(r);
         }
         clock_gettime(CLOCK_REALTIME, &until);
@@ -137,14 +137,14 @@ static enum trajd_status heartbeat(struct rewriting *r)
     if (r->finished_count > r->committed_count &&
         (status == TRAJD_ERR_CLOSED || status == TRAJD_ERR_DATA || status == TRAJD_ERR_DEVICE)) {
         struct trajd_error kept = *r->error;
-        rewrite_commit(r);
+        convert_commit(r);
         *r->error = kept;
     }
     pthread_mutex_unlock(&r->lock);
     return status;
 }
 
-uint32_t rewrite_thread_count(const struct rewriting *r)
+uint32_t convert_thread_count(const struct rewriting *r)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t count = r->options->thread_count ? r->options->thread_count
@@ -154,16 +154,16 @@ uint32_t rewrite_thread_count(const struct rewriting *r)
     return count > THREADS_MAX ? THREADS_MAX : count;
 }
 
-enum trajd_status rewrite_write_rows(struct rewriting *r)
+enum trajd_status convert_write_rows(struct rewriting *r)
 {
-    uint32_t count = rewrite_backend_threads(&r->backend, rewrite_thread_count(r));
+    uint32_t count = convert_backend_threads(&r->backend, convert_thread_count(r));
     pthread_t threads[THREADS_MAX];
     enum trajd_status status;
     sigset_t all, before;
 
     for (uint32_t e = 0; e < r->plan.episode_count; e++)
-        r->left[e] = rewrite_piece_count(&r->plan, r->groups, r->group_count, e);
-    r->cursor = (struct rewrite_cursor){
+        r->left[e] = convert_segment_count(&r->plan, r->groups, r->group_count, e);
+    r->cursor = (struct convert_cursor){
         .plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
     r->began_rows = true;
     sigfillset(&all);

@@ -108,7 +108,7 @@ static void test_checkpoint_says_what_is_done(void **state)
     destroy(world);
 }
 
-static void test_resume_does_the_rest(void **state)
+static void test_resume_completes_the_file(void **state)
 {
     struct trajd_core_feed_options options = some_options();
     uint64_t session, positions[64];
@@ -501,7 +501,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checkpoint_says_what_is_done),
-        cmocka_unit_test(test_resume_does_the_rest),
+        cmocka_unit_test(test_resume_completes_the_file),
         cmocka_unit_test(test_resume_with_another_batch),
         cmocka_unit_test(test_checkpoint_beats_the_journal),
         cmocka_unit_test(test_resume_is_a_whole_jobs),

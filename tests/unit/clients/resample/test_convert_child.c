@@ -16,8 +16,8 @@
 #include "clients/cli/resample/convert_child.h"
 #include "daemon/index/writer_protocol.h"
 
-static const struct trajd_rewrite_options options = {.output = "out.hdf5"};
-static const struct rewrite_plan plan = {.options = &options};
+static const struct trajd_convert_options options = {.output = "out.hdf5"};
+static const struct convert_plan plan = {.options = &options};
 
 /* What it said before it hung up is why, also where it is noticed by the next frame that goes to
  * it. */
@@ -31,7 +31,7 @@ static void its_last_word_is_heard(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         struct trajd_error error;
-        struct rewrite_child child = {.plan = &plan, .error = &error, .is_ready = true};
+        struct convert_child child = {.plan = &plan, .error = &error, .is_ready = true};
         size_t length;
         int sockets[2];
         assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), errno);
@@ -40,13 +40,13 @@ static void its_last_word_is_heard(void **state)
         assert_int_equal(write(sockets[1], text, strlen(text)), strlen(text));
         close(sockets[1]);
         child.socket = sockets[0];
-        rewrite_child_begin(&child);
-        assert_int_equal(rewrite_child_send(&child, TRAJD_WRITER_FINISH, -1), TRAJD_OK);
-        assert_int_equal(rewrite_child_answer(&child, TRAJD_WRITER_DONE, &length),
+        convert_child_begin(&child);
+        assert_int_equal(convert_child_send(&child, TRAJD_WRITER_FINISH, -1), TRAJD_OK);
+        assert_int_equal(convert_child_answer(&child, TRAJD_WRITER_DONE, &length),
                          k ? TRAJD_ERR_IO : TRAJD_ERR_DATA);
         assert_string_equal(error.message, k ? "out.hdf5: No space left on device" : text);
         assert_int_equal(error.foreign_code, k ? ENOSPC : 0);
-        rewrite_child_end(&child);
+        convert_child_end(&child);
     }
 }
 
@@ -64,7 +64,7 @@ static void who_ended_it_is_told(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct trajd_error error;
-        struct rewrite_child child = {.plan = &plan, .error = &error, .is_ready = true};
+        struct convert_child child = {.plan = &plan, .error = &error, .is_ready = true};
         size_t length;
         int sockets[2];
         assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), errno);
@@ -76,11 +76,11 @@ static void who_ended_it_is_told(void **state)
         }
         close(sockets[1]);
         child.socket = sockets[0];
-        assert_int_equal(rewrite_child_answer(&child, TRAJD_WRITER_DONE, &length), cases[k].status);
+        assert_int_equal(convert_child_answer(&child, TRAJD_WRITER_DONE, &length), cases[k].status);
         assert_non_null(strstr(error.message, "was killed by signal"));
         assert_int_equal(strstr(error.message, "damaged") != NULL,
                          cases[k].status == TRAJD_ERR_DATA);
-        rewrite_child_end(&child);
+        convert_child_end(&child);
     }
 }
 

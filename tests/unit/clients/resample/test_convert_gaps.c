@@ -19,27 +19,27 @@ static void check(const struct trajd_episode_clock *clocks, const uint32_t clock
                   const int64_t rows[2], const int64_t max_gap[2], int64_t begin, int64_t end,
                   const struct stretch *expected, size_t count)
 {
-    struct rewrite_dataset datasets[2] = {{.clock = clock_of[0], .max_gap_ns = max_gap[0]},
+    struct convert_dataset datasets[2] = {{.clock = clock_of[0], .max_gap_ns = max_gap[0]},
                                           {.clock = clock_of[1], .max_gap_ns = max_gap[1]}};
-    const struct rewrite_plan plan = {.dataset_count = 2, .datasets = datasets};
-    const struct rewrite_array arrays[2] = {{.dataset = 0, .rows = rows[0]},
+    const struct convert_plan plan = {.dataset_count = 2, .datasets = datasets};
+    const struct convert_array arrays[2] = {{.dataset = 0, .rows = rows[0]},
                                             {.dataset = 1, .rows = rows[1]}};
     const struct trajd_episode episode = {.clocks = clocks};
-    struct rewrite_hole holes[2];
-    struct rewrite_cutter cutter = {
+    struct convert_hole holes[2];
+    struct gap_splitter splitter = {
         .plan = &plan, .episode = &episode, .arrays = arrays, .array_count = 2, .holes = holes};
     int64_t from, to;
 
-    rewrite_cutter_begin(&cutter, begin, end);
+    gap_splitter_begin(&splitter, begin, end);
     for (size_t i = 0; i < count; i++) {
-        assert_true(rewrite_cutter_next(&cutter, &from, &to));
+        assert_true(gap_splitter_next(&splitter, &from, &to));
         assert_int_equal(from, expected[i].begin);
         assert_int_equal(to, expected[i].end);
         for (int a = 0; a < 2; a++)
             assert_int_equal(holes[a].first_row, expected[i].first_row[a]);
     }
-    assert_false(rewrite_cutter_next(&cutter, &from, &to));
-    assert_false(rewrite_cutter_next(&cutter, &from, &to));
+    assert_false(gap_splitter_next(&splitter, &from, &to));
+    assert_false(gap_splitter_next(&splitter, &from, &to));
 }
 
 static void holes_of_all_streams_count(void **state)

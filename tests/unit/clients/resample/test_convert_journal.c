@@ -15,18 +15,18 @@
 
 enum { HEAD = 8 * (5 + 4 + 1), RECORD = 8 * 2 + 2 * 16 + 8 };
 
-static const struct trajd_rewrite_options options = {.output = "out.hdf5"};
+static const struct trajd_convert_options options = {.output = "out.hdf5"};
 
 /* Two episodes of a contiguous dataset of 8 bytes a row and one in chunks of 3 rows; 5 and 6 steps:
  * two chunks each. */
 struct hand {
-    struct rewrite_dataset datasets[2];
-    struct rewrite_array arrays[2][2];
-    struct rewrite_episode episodes[2];
-    struct rewrite_plan plan;
-    struct rewrite_chunk chunk_rows[2][2];
-    struct rewrite_chunk *chunk_arrays[2][2];
-    struct rewrite_chunk **chunks[2];
+    struct convert_dataset datasets[2];
+    struct convert_array arrays[2][2];
+    struct convert_episode episodes[2];
+    struct convert_plan plan;
+    struct convert_chunk chunk_rows[2][2];
+    struct convert_chunk *chunk_arrays[2][2];
+    struct convert_chunk **chunks[2];
 };
 
 static void set_up(struct hand *hand)
@@ -35,16 +35,16 @@ static void set_up(struct hand *hand)
         .datasets = {{.row_bytes = 8},
                      {.row_bytes = 8, .is_compressed = true, .chunk_rows = 3, .tile_count = 1}}};
     for (uint32_t e = 0; e < 2; e++) {
-        hand->arrays[e][0] = (struct rewrite_array){.dataset = 0, .offset = 1000 + 100 * e};
-        hand->arrays[e][1] = (struct rewrite_array){.dataset = 1, .offset = UINT64_MAX};
-        hand->episodes[e] = (struct rewrite_episode){
+        hand->arrays[e][0] = (struct convert_array){.dataset = 0, .offset = 1000 + 100 * e};
+        hand->arrays[e][1] = (struct convert_array){.dataset = 1, .offset = UINT64_MAX};
+        hand->episodes[e] = (struct convert_episode){
             .step_count = 5 + e, .array_count = 2, .arrays = hand->arrays[e]};
         hand->chunk_arrays[e][1] = hand->chunk_rows[e];
         hand->chunks[e] = hand->chunk_arrays[e];
         for (uint32_t c = 0; c < 2; c++)
-            hand->chunk_rows[e][c] = (struct rewrite_chunk){10 * e + c, 20 + c, 0};
+            hand->chunk_rows[e][c] = (struct convert_chunk){10 * e + c, 20 + c, 0};
     }
-    hand->plan = (struct rewrite_plan){.options = &options,
+    hand->plan = (struct convert_plan){.options = &options,
                                        .dataset_count = 2,
                                        .datasets = hand->datasets,
                                        .episode_count = 2,
@@ -55,13 +55,13 @@ static void set_up(struct hand *hand)
 /* A journal with both episodes, in memory. */
 static uint8_t *write_journal(struct hand *hand)
 {
-    const struct rewrite_journal_head head = {.file_size = 5000, .signature = 0x1234};
+    const struct convert_journal_head head = {.file_size = 5000, .signature = 0x1234};
     const int fd = memfd_create("journal", 0);
     uint8_t *bytes = malloc(HEAD + 2 * RECORD + 1);
 
-    assert_int_equal(rewrite_journal_begin(fd, &hand->plan, &head, NULL), TRAJD_OK);
-    assert_int_equal(rewrite_journal_append(fd, &hand->plan, 1, hand->chunks[1], NULL), TRAJD_OK);
-    assert_int_equal(rewrite_journal_append(fd, &hand->plan, 0, hand->chunks[0], NULL), TRAJD_OK);
+    assert_int_equal(convert_journal_begin(fd, &hand->plan, &head, NULL), TRAJD_OK);
+    assert_int_equal(convert_journal_append(fd, &hand->plan, 1, hand->chunks[1], NULL), TRAJD_OK);
+    assert_int_equal(convert_journal_append(fd, &hand->plan, 0, hand->chunks[0], NULL), TRAJD_OK);
     assert_int_equal(pread(fd, bytes, HEAD + 2 * RECORD + 1, 0), HEAD + 2 * RECORD);
     close(fd);
     return bytes;
@@ -70,12 +70,12 @@ static uint8_t *write_journal(struct hand *hand)
 static enum trajd_status read_journal(struct hand *hand, const uint8_t *bytes, size_t length,
                                       bool *done, size_t *used)
 {
-    struct rewrite_journal_head head;
+    struct convert_journal_head head;
     struct trajd_error error;
 
     done[0] = done[1] = false;
-    return rewrite_journal_read(bytes, length, &hand->plan, &head, done,
-                                (struct rewrite_chunk *const *const *)hand->chunks, 100, used,
+    return convert_journal_read(bytes, length, &hand->plan, &head, done,
+                                (struct convert_chunk *const *const *)hand->chunks, 100, used,
                                 &error);
 }
 

@@ -1,4 +1,4 @@
-/* convert_plan.c, convert_choose.c, convert_segments.c: which datasets, which grid, which pieces,
+/* convert_plan.c, convert_choose.c, convert_segments.c: which datasets, which grid, which segments,
  * on an index made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,13 +114,13 @@ static void set_up(struct hand *hand)
                                        .kept_count = 2};
 }
 
-static struct trajd_rewrite_options options_of(const struct trajd_index *const *indexes,
+static struct trajd_convert_options options_of(const struct trajd_index *const *indexes,
                                                int64_t num, int64_t den)
 {
-    return (struct trajd_rewrite_options){.indexes = indexes, .index_count = 1, .rate = {num, den}};
+    return (struct trajd_convert_options){.indexes = indexes, .index_count = 1, .rate = {num, den}};
 }
 
-static const struct rewrite_dataset *find(const struct rewrite_plan *plan, const char *path)
+static const struct convert_dataset *find(const struct convert_plan *plan, const char *path)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++)
         if (!strcmp(plan->datasets[d].path, path))
@@ -132,34 +132,34 @@ static void the_grid_is_what_all_streams_cover(void **state)
 {
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
-    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
-    struct rewrite_plan plan;
+    struct trajd_convert_options options = options_of(indexes, 100, 1);
+    struct convert_plan plan;
     struct trajd_error error;
 
     (void)state;
     set_up(&hand);
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 2);
     /* joints begin last, and end first: at 170 ms */
     assert_int_equal(plan.episodes[0].begin_ns, 30000000);
     assert_int_equal(plan.episodes[0].step_count, 15);
     assert_int_equal(plan.step_count, 30);
     assert_int_equal(plan.duration_ns, 2 * 140000000);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     /* 33366666.6 ns: four of them are 133.5 ms, a fifth is beyond */
     options.rate = (struct trajd_rate){30000, 1001};
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episodes[1].step_count, 5);
-    assert_int_equal(rewrite_step_ns(&plan, 3), 100100000);
-    rewrite_plan_clear(&plan);
+    assert_int_equal(convert_step_ns(&plan, 3), 100100000);
+    convert_plan_clear(&plan);
     hand.episode_clocks[0].start_ns = 170000000; /* they touch in one moment */
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episodes[0].step_count, 1);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     hand.episode_clocks[0].start_ns = 170000001;
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
     assert_int_equal(plan.left_out, 2);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -168,14 +168,14 @@ static void columns_belong_to_their_streams(void **state)
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
     const char *chosen[] = {"quat"};
-    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
-    const struct rewrite_dataset *pose, *stamps;
-    struct rewrite_plan plan;
+    struct trajd_convert_options options = options_of(indexes, 100, 1);
+    const struct convert_dataset *pose, *stamps;
+    struct convert_plan plan;
     struct trajd_error error;
 
     (void)state;
     set_up(&hand);
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.dataset_count, 3);
     pose = find(&plan, "pose");
     assert_int_equal(pose->lane_count, 3); /* 0:3, 3:7, and column 7 that no stream has */
@@ -186,15 +186,15 @@ static void columns_belong_to_their_streams(void **state)
     stamps = find(&plan, "t");
     assert_int_equal(stamps->stamps_column, 0);
     assert_int_equal(stamps->lane_count, 0);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     options.streams = chosen; /* its dataset comes whole, the other clock's do not */
     options.stream_count = 1;
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.dataset_count, 1);
     assert_int_equal(plan.stream_count, 2);
     assert_int_equal(plan.episodes[0].begin_ns, 0);
     assert_int_equal(plan.episodes[0].step_count, 21);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -202,10 +202,10 @@ static void episodes_of_other_rows_are_left_out(void **state)
 {
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
-    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
+    struct trajd_convert_options options = options_of(indexes, 100, 1);
     struct trajd_array arrays[3];
     struct trajd_episode_clock clocks[2];
-    struct rewrite_plan plan;
+    struct convert_plan plan;
     struct trajd_error error;
 
     (void)state;
@@ -215,35 +215,35 @@ static void episodes_of_other_rows_are_left_out(void **state)
     hand.episodes[1].extents = arrays;
     hand.episodes[1].clocks = clocks;
     arrays[1] = array_of(5, 9, TRAJD_F64); /* its streams are columns 0:7, which are as they were */
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 1);
     assert_int_equal(plan.left_out, 1);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     arrays[1] = array_of(5, 8, TRAJD_F32);
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.left_out, 1);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     arrays[1] = hand.arrays[1]; /* no joints, so nobody has looked at the stamps that are there */
     arrays[0].storage = TRAJD_STORAGE_ABSENT;
     clocks[1] = (struct trajd_episode_clock){0};
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 2);
     assert_int_equal(plan.episodes[1].array_count, 1);
     assert_int_equal(plan.episodes[1].begin_ns, 0);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     ((struct trajd_layout_clock *)hand.layout->clocks)[1].stamps_column = 3;
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
     assert_non_null(strstr(error.message, "column 3"));
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     ((struct trajd_layout_clock *)hand.layout->clocks)[1].stamps_column = 0;
     ((struct trajd_layout_clock *)hand.layout->clocks)[1].unit = TRAJD_UNIT_MS;
     options.rate = (struct trajd_rate){1000, 1};
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
-    rewrite_plan_clear(&plan);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
+    convert_plan_clear(&plan);
     options.rate = (struct trajd_rate){1001, 1}; /* two steps in one millisecond */
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "which repeat at 1001 Hz"));
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -252,8 +252,8 @@ static void chunks_are_as_many_as_can_be_named(void **state)
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
     const char *chosen[] = {"quat"};
-    struct trajd_rewrite_options options = options_of(indexes, TRAJD_REWRITE_RATE_MAX, 1);
-    struct rewrite_plan plan;
+    struct trajd_convert_options options = options_of(indexes, TRAJD_CONVERT_RATE_MAX, 1);
+    struct convert_plan plan;
     struct trajd_error error;
 
     (void)state;
@@ -263,51 +263,51 @@ static void chunks_are_as_many_as_can_be_named(void **state)
     hand.arrays[1].storage = TRAJD_STORAGE_CHUNKED;
     hand.arrays[1].filter_count = 1;
     hand.arrays[1].chunk_shape[0] = hand.arrays[1].chunk_shape[1] = 1;
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
-    assert_int_equal(rewrite_chunk_count(&plan.datasets[0], plan.episodes[0].step_count),
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_chunk_count(&plan.datasets[0], plan.episodes[0].step_count),
                      200001 * 8);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     hand.episode_clocks[0].rate = (struct trajd_rate){1, 100000}; /* a row a day: 4e11 steps */
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "too many compressed chunks"));
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
 static void rules_are_checked(void **state)
 {
     static const struct {
-        struct trajd_rewrite_rule rule;
+        struct trajd_convert_rule rule;
         enum trajd_status status;
         const char *word;
     } cases[] = {
         {{.stream = "pos", .kind = TRAJD_KIND_SLERP_XYZW}, TRAJD_ERR_ARGUMENT, "multiple of 4"},
         {{.stream = "quad", .kind = TRAJD_KIND_LINEAR}, TRAJD_ERR_NOT_FOUND, "did you mean quat?"},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_F64},
+        {{.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_F64},
          TRAJD_ERR_UNSUPPORTED,
          "not widened"},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_I32},
+        {{.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_I32},
          TRAJD_ERR_ARGUMENT,
          "cannot be written"},
-        {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_BF16},
+        {{.stream = NULL, .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_BF16},
          TRAJD_ERR_UNSUPPORTED,
          "bfloat16"},
-        {{.stream = "pos", .kind = TRAJD_REWRITE_NO_KIND, .dtype = TRAJD_F32}, TRAJD_OK, NULL},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 78000000},
+        {{.stream = "pos", .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_F32}, TRAJD_OK, NULL},
+        {{.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 78000000},
          TRAJD_OK,
          NULL},
-        {{.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999},
+        {{.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 77999999},
          TRAJD_OK,
          NULL},
-        {{.stream = NULL, .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 1},
+        {{.stream = NULL, .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 1},
          TRAJD_ERR_DATA,
          "no episode is left"},
         {{.stream = "quat", .kind = TRAJD_KIND_SLERP_XYZW, .layout_order = true}, TRAJD_OK, NULL},
     };
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
-    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
-    struct rewrite_plan plan;
+    struct trajd_convert_options options = options_of(indexes, 100, 1);
+    struct convert_plan plan;
     struct trajd_error error;
 
     (void)state;
@@ -315,14 +315,14 @@ static void rules_are_checked(void **state)
     options.rule_count = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         options.rules = &cases[i].rule;
-        assert_int_equal(rewrite_plan_make(&options, &plan, &error), cases[i].status);
+        assert_int_equal(convert_plan_make(&options, &plan, &error), cases[i].status);
         if (cases[i].word)
             assert_non_null(strstr(error.message, cases[i].word));
         else if (cases[i].rule.layout_order)
             assert_int_equal(plan.streams[1].kind, TRAJD_KIND_SLERP_WXYZ);
         else if (cases[i].rule.dtype) /* one dataset, one type: quat follows */
             assert_int_equal(plan.streams[1].to, TRAJD_F32);
-        rewrite_plan_clear(&plan);
+        convert_plan_clear(&plan);
     }
     trajd_layout_destroy(&hand.layout);
 }
@@ -330,38 +330,38 @@ static void rules_are_checked(void **state)
 /* joints at 30, 41, 119, 170 ms. */
 static void episodes_are_cut_at_holes(void **state)
 {
-    const struct trajd_rewrite_rule rules[] = {
-        {.stream = "joints", .kind = TRAJD_REWRITE_NO_KIND, .max_gap_ns = 77999999}};
+    const struct trajd_convert_rule rules[] = {
+        {.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 77999999}};
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
-    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
-    struct rewrite_plan plan;
+    struct trajd_convert_options options = options_of(indexes, 100, 1);
+    struct convert_plan plan;
     struct trajd_error error;
     uint64_t whole_digest;
     char *text;
 
     (void)state;
     set_up(&hand);
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     whole_digest = plan.digest;
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     hand.layout->hash++; /* whatever it is that the layout says differently */
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_true(plan.digest != whole_digest);
     hand.layout->hash--;
-    text = rewrite_part_text(&plan, &plan.episodes[1]);
+    text = convert_stretch_text(&plan, &plan.episodes[1]);
     assert_string_equal(text, "");
     free(text);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     options.rules = rules;
     options.rule_count = 1;
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 4);
     assert_int_equal(plan.cut_count, 2);
     assert_int_equal(plan.left_out, 0);
     assert_true(plan.digest != whole_digest);
     for (uint32_t e = 0; e < 4; e++) {
-        const struct rewrite_episode *made = &plan.episodes[e];
+        const struct convert_episode *made = &plan.episodes[e];
         const char *const names[] = {"demo_0", "demo_1", "demo_2", "demo_3"};
         assert_string_equal(made->id, names[e]);
         assert_int_equal(made->episode, e / 2);
@@ -374,27 +374,27 @@ static void episodes_are_cut_at_holes(void **state)
                              e % 2 && plan.datasets[made->arrays[a].dataset].clock == 1 ? 2 : 0);
     }
     assert_int_equal(plan.step_count, 16);
-    text = rewrite_part_text(&plan, &plan.episodes[3]);
+    text = convert_stretch_text(&plan, &plan.episodes[3]);
     assert_string_equal(
         text,
         "{\"episode\": \"demo_7\", \"part\": 1, \"parts\": 2, \"ns\": [119000000, 170000000], "
         "\"rows\": {\"slow\": [3, 4], \"arm\": [2, 4]}}");
     free(text);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     /* the part before the hole has one step: what is left keeps its name */
     options.rate = (struct trajd_rate){30, 1};
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 2);
     assert_string_equal(plan.episodes[1].id, "demo_7");
     assert_int_equal(plan.episodes[1].part_count, 1);
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
 static void rates_and_episodes_are_checked(void **state)
 {
     static const struct trajd_rate rates[] = {
-        {0, 1}, {-20, 1}, {20, 0}, {TRAJD_REWRITE_RATE_MAX + 1, 1}};
+        {0, 1}, {-20, 1}, {20, 0}, {TRAJD_CONVERT_RATE_MAX + 1, 1}};
     static const struct {
         const char *item;
         uint32_t episodes; /* 0: there is none such */
@@ -402,8 +402,8 @@ static void rates_and_episodes_are_checked(void **state)
                  {"demo_4", 0}, {"9..4", 0},   {"..", 0}, {"3..", 0}};
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
-    struct trajd_rewrite_options options = options_of(indexes, 100, 1);
-    struct rewrite_plan plan;
+    struct trajd_convert_options options = options_of(indexes, 100, 1);
+    struct convert_plan plan;
     struct trajd_error error;
 
     (void)state;
@@ -411,64 +411,64 @@ static void rates_and_episodes_are_checked(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         options.episodes = &cases[i].item;
         options.episode_count = 1;
-        assert_int_equal(rewrite_plan_make(&options, &plan, &error),
+        assert_int_equal(convert_plan_make(&options, &plan, &error),
                          cases[i].episodes ? TRAJD_OK : TRAJD_ERR_NOT_FOUND);
         assert_int_equal(plan.episode_count, cases[i].episodes);
-        rewrite_plan_clear(&plan);
+        convert_plan_clear(&plan);
     }
     options.episode_count = 0;
     options.filter = "train";
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 1);
     assert_string_equal(plan.episodes[0].id, "demo_7");
-    rewrite_plan_clear(&plan);
+    convert_plan_clear(&plan);
     options.filter = NULL;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         options.rate = rates[i];
-        assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
-        rewrite_plan_clear(&plan);
+        assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
+        convert_plan_clear(&plan);
     }
     trajd_layout_destroy(&hand.layout);
 }
 
 /* Every step of every dataset once, in order, whatever the cut. */
-static void pieces_cover_everything_once(void **state)
+static void segments_cover_everything_once(void **state)
 {
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
-    struct trajd_rewrite_options options = options_of(indexes, 1000000, 1);
-    struct rewrite_cursor cursor = {0};
-    struct rewrite_piece piece;
-    struct rewrite_group *groups;
-    struct rewrite_plan plan;
+    struct trajd_convert_options options = options_of(indexes, 1000000, 1);
+    struct convert_cursor cursor = {0};
+    struct convert_segment segment;
+    struct convert_group *groups;
+    struct convert_plan plan;
     struct trajd_error error;
-    uint64_t seen[2][3] = {{0}}, pieces[2] = {0};
+    uint64_t seen[2][3] = {{0}}, segments[2] = {0};
     bool done[2] = {true, false};
     uint32_t count;
 
     (void)state;
     set_up(&hand);
-    assert_int_equal(rewrite_plan_make(&options, &plan, &error), TRAJD_OK);
-    assert_int_equal(rewrite_groups_make(&plan, &groups, &count, &error), TRAJD_OK);
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(convert_groups_make(&plan, &groups, &count, &error), TRAJD_OK);
     assert_int_equal(count, 2); /* a clock each: joints with their stamps, the pose */
-    cursor = (struct rewrite_cursor){.plan = &plan, .group_count = count, .groups = groups};
-    while (rewrite_cursor_next(&cursor, &piece)) {
-        assert_int_equal(piece.step_begin, seen[piece.episode][piece.group]);
-        assert_true(piece.step_end > piece.step_begin &&
-                    piece.step_end - piece.step_begin <= 65536);
-        seen[piece.episode][piece.group] = piece.step_end;
-        pieces[piece.episode]++;
+    cursor = (struct convert_cursor){.plan = &plan, .group_count = count, .groups = groups};
+    while (convert_cursor_next(&cursor, &segment)) {
+        assert_int_equal(segment.step_begin, seen[segment.episode][segment.group]);
+        assert_true(segment.step_end > segment.step_begin &&
+                    segment.step_end - segment.step_begin <= 65536);
+        seen[segment.episode][segment.group] = segment.step_end;
+        segments[segment.episode]++;
     }
     for (uint32_t e = 0; e < 2; e++) {
-        assert_int_equal(pieces[e], rewrite_piece_count(&plan, groups, count, e));
+        assert_int_equal(segments[e], convert_segment_count(&plan, groups, count, e));
         for (uint32_t g = 0; g < count; g++)
             assert_int_equal(seen[e][g], 140001);
     }
-    cursor = (struct rewrite_cursor){
+    cursor = (struct convert_cursor){
         .plan = &plan, .group_count = count, .groups = groups, .done = done};
-    assert_true(rewrite_cursor_next(&cursor, &piece));
-    assert_int_equal(piece.episode, 1);
-    rewrite_plan_clear(&plan);
+    assert_true(convert_cursor_next(&cursor, &segment));
+    assert_int_equal(segment.episode, 1);
+    convert_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
@@ -480,17 +480,17 @@ static void rows_are_found_like_their_times(void **state)
         .row_count = 10, .start_ns = 100, .rate = {30000, 1001}};
 
     (void)state;
-    assert_int_equal(rewrite_row_at(&stamped, 4, -6), -1);
-    assert_int_equal(rewrite_row_at(&stamped, 4, -5), 0);
-    assert_int_equal(rewrite_row_at(&stamped, 4, 6999), 2);
-    assert_int_equal(rewrite_row_at(&stamped, 4, INT64_MAX), 3);
-    assert_int_equal(rewrite_row_at(&stamped, 2, INT64_MAX), 1);
-    assert_int_equal(rewrite_row_at(&regular, 10, 99), -1);
+    assert_int_equal(convert_row_at(&stamped, 4, -6), -1);
+    assert_int_equal(convert_row_at(&stamped, 4, -5), 0);
+    assert_int_equal(convert_row_at(&stamped, 4, 6999), 2);
+    assert_int_equal(convert_row_at(&stamped, 4, INT64_MAX), 3);
+    assert_int_equal(convert_row_at(&stamped, 2, INT64_MAX), 1);
+    assert_int_equal(convert_row_at(&regular, 10, 99), -1);
     for (int64_t row = 0; row < 10; row++) {
-        assert_int_equal(rewrite_row_at(&regular, 10, rewrite_row_ns(&regular, row)), row);
-        assert_int_equal(rewrite_row_at(&regular, 10, rewrite_row_ns(&regular, row) - 1), row - 1);
+        assert_int_equal(convert_row_at(&regular, 10, convert_row_ns(&regular, row)), row);
+        assert_int_equal(convert_row_at(&regular, 10, convert_row_ns(&regular, row) - 1), row - 1);
     }
-    assert_int_equal(rewrite_row_at(&regular, 10, INT64_C(1) << 40), 9);
+    assert_int_equal(convert_row_at(&regular, 10, INT64_C(1) << 40), 9);
 }
 
 int main(void)
@@ -503,7 +503,7 @@ int main(void)
         cmocka_unit_test(episodes_are_cut_at_holes),
         cmocka_unit_test(episodes_of_other_rows_are_left_out),
         cmocka_unit_test(chunks_are_as_many_as_can_be_named),
-        cmocka_unit_test(pieces_cover_everything_once),
+        cmocka_unit_test(segments_cover_everything_once),
         cmocka_unit_test(rows_are_found_like_their_times),
     };
 
