@@ -319,7 +319,7 @@ static enum trajd_status hand_out(struct trajd_client *client, struct trajd_deli
 }
 
 /* Why there will be no batch, or TRAJD_OK: there may be one. */
-static enum trajd_status judge(struct trajd_client *client, struct trajd_error *error)
+static enum trajd_status validate(struct trajd_client *client, struct trajd_error *error)
 {
     pthread_mutex_lock(&client->state);
     bool ended = client->ended;
@@ -385,7 +385,7 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
         if (take_delivery(client, &delivery))
             return hand_out(client, &delivery, batch, error);
-        enum trajd_status status = judge(client, error);
+        enum trajd_status status = validate(client, error);
         if (status)
             return status;
         const uint64_t now_ns = trajd_client_now_ns();

@@ -107,7 +107,7 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
 
 static enum trajd_status open_datasets(struct trajd_control *control, struct trajd_error *error)
 {
-    struct trajd_holdings *now = control->now;
+    struct trajd_open_config *now = control->now;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t d = 0; d < now->config->dataset_count && !status; d++) {

@@ -24,7 +24,7 @@ struct trajd_opener_request {
 };
 
 /* A configuration, and its datasets as they are open. */
-struct trajd_holdings {
+struct trajd_open_config {
     struct trajd_config *config;
     uint32_t dataset_count;
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
@@ -48,7 +48,7 @@ struct trajd_control {
     pthread_mutex_t mutex;
     pthread_cond_t asked;
     bool stop;
-    struct trajd_holdings *now;
+    struct trajd_open_config *now;
     uint32_t producer_count;
     struct trajd_producer *producers[TRAJD_CONTROL_MAX_PRODUCERS];
     /* the server said so: the opener closes it, if it still is */
@@ -93,13 +93,16 @@ struct trajd_feed_source {
 
 /* Of journals; NULL: none are kept. */
 const char *trajd_control_state_directory(const struct trajd_control *control);
-struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name);
-/* Makes a producer of what `holdings` has, whose ring takes at most rings_left_bytes; lists it
+struct trajd_dataset *trajd_open_config_find(const struct trajd_open_config *open_config,
+                                             const char *name);
+/* Makes a producer of what `open_config` has, whose ring takes at most rings_left_bytes; lists it
  * nowhere. */
-enum trajd_status
-trajd_control_make_producer(struct trajd_control *control, const struct trajd_holdings *holdings,
-                            const struct trajd_feed_source *source, uint64_t rings_left_bytes,
-                            struct trajd_producer **producer, struct trajd_error *error);
+enum trajd_status trajd_control_make_producer(struct trajd_control *control,
+                                              const struct trajd_open_config *open_config,
+                                              const struct trajd_feed_source *source,
+                                              uint64_t rings_left_bytes,
+                                              struct trajd_producer **producer,
+                                              struct trajd_error *error);
 /* Makes a producer and lists it; with a text the producer owns the spec, if it could be made. */
 enum trajd_status trajd_control_add_producer(struct trajd_control *control,
                                              const struct trajd_feed_source *source,

@@ -7,11 +7,12 @@
 #define GPU_MARK '@'      /* of productions on a GPU (trajd_feed_gpu_name) */
 #define INSTANCE_MARK '#' /* of the names of instances; no name of the configuration has one */
 
-struct trajd_dataset *trajd_holdings_find(const struct trajd_holdings *holdings, const char *name)
+struct trajd_dataset *trajd_open_config_find(const struct trajd_open_config *open_config,
+                                             const char *name)
 {
-    for (uint32_t d = 0; d < holdings->dataset_count; d++)
-        if (strcmp(holdings->datasets[d]->name, name) == 0)
-            return holdings->datasets[d];
+    for (uint32_t d = 0; d < open_config->dataset_count; d++)
+        if (strcmp(open_config->datasets[d]->name, name) == 0)
+            return open_config->datasets[d];
     return NULL;
 }
 
@@ -36,22 +37,25 @@ static uint64_t rings_left(struct trajd_control *control)
 }
 
 /* The feed of the configuration that a feed's `statistics_from:` names; NULL: none. */
-static const struct trajd_window_spec *find_statistics_spec(const struct trajd_holdings *holdings,
-                                                            const struct trajd_window_spec *spec)
+static const struct trajd_window_spec *
+find_statistics_spec(const struct trajd_open_config *open_config,
+                     const struct trajd_window_spec *spec)
 {
-    for (uint32_t f = 0; spec->statistics_from && f < holdings->config->feed_count; f++)
-        if (strcmp(holdings->config->feeds[f]->feed_name, spec->statistics_from) == 0)
-            return holdings->config->feeds[f];
+    for (uint32_t f = 0; spec->statistics_from && f < open_config->config->feed_count; f++)
+        if (strcmp(open_config->config->feeds[f]->feed_name, spec->statistics_from) == 0)
+            return open_config->config->feeds[f];
     return NULL;
 }
 
-enum trajd_status
-trajd_control_make_producer(struct trajd_control *control, const struct trajd_holdings *holdings,
-                            const struct trajd_feed_source *source, uint64_t rings_left_bytes,
-                            struct trajd_producer **producer, struct trajd_error *error)
+enum trajd_status trajd_control_make_producer(struct trajd_control *control,
+                                              const struct trajd_open_config *open_config,
+                                              const struct trajd_feed_source *source,
+                                              uint64_t rings_left_bytes,
+                                              struct trajd_producer **producer,
+                                              struct trajd_error *error)
 {
     struct trajd_window_spec *spec = source->spec;
-    const struct trajd_window_spec *statistics_spec = find_statistics_spec(holdings, spec);
+    const struct trajd_window_spec *statistics_spec = find_statistics_spec(open_config, spec);
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
     const struct trajd_producer_options options = {
         .name = source->name,
@@ -69,16 +73,16 @@ trajd_control_make_producer(struct trajd_control *control, const struct trajd_ho
         .rings_left_bytes = rings_left_bytes,
         .stats_service = control->stats_service,
         .statistics_spec = statistics_spec,
-        .statistics_dataset = statistics_spec
-                                  ? trajd_holdings_find(holdings, statistics_spec->parts[0].dataset)
-                                  : NULL,
+        .statistics_dataset =
+            statistics_spec ? trajd_open_config_find(open_config, statistics_spec->parts[0].dataset)
+                            : NULL,
         .gpu = source->gpu,
         .gpu_lost = trajd_control_on_gpu_lost,
         .context = control,
         .log = control->log};
 
     for (uint32_t p = 0; p < spec->part_count; p++)
-        if (!(datasets[p] = trajd_holdings_find(holdings, spec->parts[p].dataset)))
+        if (!(datasets[p] = trajd_open_config_find(open_config, spec->parts[p].dataset)))
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                    "feed %s: no dataset %s in this daemon's configuration",
                                    source->name, spec->parts[p].dataset);

@@ -21,7 +21,7 @@
 static enum trajd_status open_datasets(struct trajd_reload_change *change,
                                        struct trajd_error *error)
 {
-    struct trajd_holdings *next = change->next;
+    struct trajd_open_config *next = change->next;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t d = 0; d < next->dataset_count && !status; d++)
@@ -64,15 +64,15 @@ static void undo(struct trajd_reload_change *change)
 
 /* ---- the moment ---- */
 
-static void name_feeds(struct trajd_holdings *holdings)
+static void name_feeds(struct trajd_open_config *open_config)
 {
     const struct trajd_yaml_node *feeds =
-        trajd_yaml_get(trajd_yaml_root(holdings->config->yaml), "feeds");
+        trajd_yaml_get(trajd_yaml_root(open_config->config->yaml), "feeds");
     uint32_t count = 0;
 
     for (const struct trajd_yaml_node *feed = feeds ? feeds->children : NULL; feed;
          feed = feed->next)
-        holdings->feed_names[count++] = feed->key;
+        open_config->feed_names[count++] = feed->key;
 }
 
 static enum trajd_status show(const struct trajd_reload_change *change, struct trajd_error *error)
@@ -152,7 +152,7 @@ static enum trajd_status change_over(struct trajd_reload_change *change, struct 
     return status;
 }
 
-static void free_before(struct trajd_reload_change *change, struct trajd_holdings *before)
+static void free_before(struct trajd_reload_change *change, struct trajd_open_config *before)
 {
     for (uint32_t f = 0; f < change->out_count; f++)
         trajd_producer_stop(change->out[f]);
@@ -166,7 +166,7 @@ static void free_before(struct trajd_reload_change *change, struct trajd_holding
     free(before);
 }
 
-static void settle(struct trajd_reload_change *change, struct trajd_holdings *before)
+static void settle(struct trajd_reload_change *change, struct trajd_open_config *before)
 {
     struct trajd_control *control = change->control;
 
@@ -203,7 +203,7 @@ static enum trajd_status prepare(struct trajd_reload_change *change, struct traj
 enum trajd_status trajd_reload_run(struct trajd_control *control, char *message, size_t size)
 {
     struct trajd_reload_change *change = calloc(1, sizeof *change);
-    struct trajd_holdings *before = control->now;
+    struct trajd_open_config *before = control->now;
     struct trajd_error error;
     enum trajd_status status;
 

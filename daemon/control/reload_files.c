@@ -38,7 +38,7 @@ static bool is_read(const struct trajd_control *control, const char *dataset)
 void trajd_reload_look_for_files(struct trajd_reload_change *change)
 {
     const struct trajd_control *control = change->control;
-    struct trajd_holdings *next = change->next;
+    struct trajd_open_config *next = change->next;
     char layouts[PATH_MAX];
     struct trajd_error error;
 
@@ -73,7 +73,7 @@ bool trajd_reload_put_off_files(struct trajd_reload_change *change)
     static const char again[] = "there is no memory for it beside what else is new; reload again";
     static const char restart[] =
         "there is no memory for it beside the one that is open; restart the daemon";
-    struct trajd_holdings *next = change->next;
+    struct trajd_open_config *next = change->next;
     uint32_t last = UINT32_MAX, new_count = 0;
 
     for (uint32_t d = 0; d < next->dataset_count; d++) {
@@ -85,7 +85,7 @@ bool trajd_reload_put_off_files(struct trajd_reload_change *change)
         return false;
     change->is_new_dataset[last] = false;
     next->datasets[last] =
-        trajd_holdings_find(change->control->now, next->config->datasets[last].name);
+        trajd_open_config_find(change->control->now, next->config->datasets[last].name);
     change->not_taken[last] = again;
     for (uint32_t d = 0; d < next->dataset_count && new_count == 1; d++)
         if (change->not_taken[d] == again)

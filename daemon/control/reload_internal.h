@@ -17,7 +17,7 @@ enum trajd_reload_reason {
 
 struct trajd_reload_change {
     struct trajd_control *control;
-    struct trajd_holdings *next;
+    struct trajd_open_config *next;
     uint64_t cache_share_bytes; /* of each new dataset */
     /* for each that stays, where none is new */
     uint64_t cache_raise_bytes;

@@ -110,8 +110,8 @@ static bool is_same_node(const struct trajd_yaml_node *a, const struct trajd_yam
 
 static void match_datasets(struct trajd_reload_change *change)
 {
-    const struct trajd_holdings *now = change->control->now;
-    struct trajd_holdings *next = change->next;
+    const struct trajd_open_config *now = change->control->now;
+    struct trajd_open_config *next = change->next;
 
     next->dataset_count = next->config->dataset_count;
     for (uint32_t d = 0; d < next->dataset_count; d++) {
@@ -143,7 +143,7 @@ static const char *changed_dataset(const struct trajd_reload_change *change,
 {
     for (uint32_t p = 0; p < spec->part_count; p++) {
         const struct trajd_dataset *dataset =
-            trajd_holdings_find(change->control->now, spec->parts[p].dataset);
+            trajd_open_config_find(change->control->now, spec->parts[p].dataset);
         if (!dataset || !trajd_reload_stays_open(change, dataset))
             return spec->parts[p].dataset;
     }
@@ -151,8 +151,9 @@ static const char *changed_dataset(const struct trajd_reload_change *change,
 }
 
 /* What the feed's own lines and datasets say. */
-static enum trajd_reload_reason judge_feed(const struct trajd_reload_change *change,
-                                           const struct trajd_window_spec *spec, const char **cause)
+static enum trajd_reload_reason validate_feed(const struct trajd_reload_change *change,
+                                              const struct trajd_window_spec *spec,
+                                              const char **cause)
 {
     const struct trajd_yaml_node *before =
         trajd_reload_feed_node(change->control->now->config, spec->feed_name);
@@ -164,18 +165,18 @@ static enum trajd_reload_reason judge_feed(const struct trajd_reload_change *cha
     return *cause ? TRAJD_FEED_DATASET_HAS_CHANGED : TRAJD_FEED_STAYS;
 }
 
-static void judge_feeds(struct trajd_reload_change *change)
+static void validate_feeds(struct trajd_reload_change *change)
 {
     const struct trajd_config *config = change->next->config;
 
     for (uint32_t f = 0; f < config->feed_count; f++)
-        change->feed_reason[f] = judge_feed(change, config->feeds[f], &change->feed_cause[f]);
+        change->feed_reason[f] = validate_feed(change, config->feeds[f], &change->feed_cause[f]);
     for (uint32_t f = 0; f < config->feed_count; f++)
         for (uint32_t s = 0; s < config->feed_count && config->feeds[f]->statistics_from; s++) {
             const char *from = config->feeds[f]->statistics_from, *cause;
             if (strcmp(config->feeds[s]->feed_name, from) ||
                 change->feed_reason[f] != TRAJD_FEED_STAYS ||
-                judge_feed(change, config->feeds[s], &cause) == TRAJD_FEED_STAYS)
+                validate_feed(change, config->feeds[s], &cause) == TRAJD_FEED_STAYS)
                 continue;
             change->feed_reason[f] = TRAJD_FEED_STATISTICS_HAVE_CHANGED;
             change->feed_cause[f] = from;
@@ -192,7 +193,7 @@ static const char *changed_statistics(const struct trajd_reload_change *change,
 
     for (uint32_t f = 0; spec->statistics_from && f < config->feed_count; f++)
         if (strcmp(config->feeds[f]->feed_name, spec->statistics_from) == 0)
-            return judge_feed(change, config->feeds[f], &cause) == TRAJD_FEED_STAYS
+            return validate_feed(change, config->feeds[f], &cause) == TRAJD_FEED_STAYS
                        ? NULL
                        : spec->statistics_from;
     return spec->statistics_from;
@@ -200,9 +201,9 @@ static const char *changed_statistics(const struct trajd_reload_change *change,
 
 /* A producer goes by its feed of the new configuration; one that a job has sent by its datasets and
  * statistics. */
-static enum trajd_reload_reason judge_producer(const struct trajd_reload_change *change,
-                                               const struct trajd_producer *producer,
-                                               const char **cause)
+static enum trajd_reload_reason validate_producer(const struct trajd_reload_change *change,
+                                                  const struct trajd_producer *producer,
+                                                  const char **cause)
 {
     const char *name = trajd_producer_name(producer);
     const size_t length = trajd_control_base_length(name);
@@ -224,14 +225,14 @@ static enum trajd_reload_reason judge_producer(const struct trajd_reload_change 
     return TRAJD_FEED_IS_GONE;
 }
 
-static void judge_producers(struct trajd_reload_change *change)
+static void validate_producers(struct trajd_reload_change *change)
 {
     struct trajd_control *control = change->control;
 
     for (uint32_t f = 0; f < control->producer_count; f++) {
         const char *cause;
         const enum trajd_reload_reason reason =
-            judge_producer(change, control->producers[f], &cause);
+            validate_producer(change, control->producers[f], &cause);
         if (reason == TRAJD_FEED_STAYS)
             continue;
         change->out[change->out_count] = control->producers[f];
@@ -327,7 +328,7 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
 /* A cache never shrinks: datasets that stay keep what they have, new ones share the rest. */
 static enum trajd_status share_cache(struct trajd_reload_change *change, struct trajd_error *error)
 {
-    const struct trajd_holdings *next = change->next;
+    const struct trajd_open_config *next = change->next;
     const uint64_t all = next->config->cache_bytes;
     uint64_t kept_bytes = 0;
     uint32_t new_count = 0;
@@ -399,8 +400,8 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
     do {
         change->out_count = 0;
         change->cache_share_bytes = change->cache_raise_bytes = 0;
-        judge_feeds(change);
-        judge_producers(change);
+        validate_feeds(change);
+        validate_producers(change);
         if ((status = check_idle(change, error)) || (status = check_limits(change, error)) ||
             (status = share_cache(change, error)))
             return status;

@@ -22,9 +22,9 @@ void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_
                         key->section ? key->section : "", key->section ? "." : "", key->name);
 }
 
-static bool has_name(const struct trajd_holdings *holdings, const char *dataset)
+static bool has_name(const struct trajd_open_config *open_config, const char *dataset)
 {
-    return trajd_holdings_find(holdings, dataset) != NULL;
+    return trajd_open_config_find(open_config, dataset) != NULL;
 }
 
 static void append_name(struct trajd_reload_text *text, const char *before, const char *name,
@@ -61,7 +61,7 @@ static void describe_feeds(const struct trajd_reload_change *change, struct traj
 static void describe_datasets(const struct trajd_reload_change *change,
                               struct trajd_reload_text *text)
 {
-    const struct trajd_holdings *now = change->control->now, *next = change->next;
+    const struct trajd_open_config *now = change->control->now, *next = change->next;
     bool begun = false;
 
     for (uint32_t d = 0; d < next->dataset_count; d++)

@@ -186,8 +186,8 @@ static struct job *find_entry(const struct trajd_core_feed *feed, const struct s
     return job ? job : left;
 }
 
-static enum verdict judge(const struct job *job, struct session *session,
-                          const struct trajd_wire_open *open, const struct start *start)
+static enum verdict validate(const struct job *job, struct session *session,
+                             const struct trajd_wire_open *open, const struct start *start)
 {
     enum verdict verdict = VERDICT_ELSEWHERE;
 
@@ -517,7 +517,7 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
     drop_elsewhere(feed, open->job);
     trajd_job_plan(feed, open, token, &core->start);
     job = find_entry(feed, session, open->job);
-    verdict = judge(job, session, open, &core->start);
+    verdict = validate(job, session, open, &core->start);
     if (verdict == VERDICT_REFUSED)
         return TRAJD_ERR_BUSY;
     if (verdict == VERDICT_ELSEWHERE)

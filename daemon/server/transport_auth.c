@@ -130,7 +130,7 @@ static bool is_loopback(const char *address)
 }
 
 /* The user's name, or NULL: refused. */
-static const char *judge(struct trajd_transport *transport, const struct zap_request *request)
+static const char *validate(struct trajd_transport *transport, const struct zap_request *request)
 {
     if (strcmp(request->domain, TRAJD_LOCAL_DOMAIN) == 0)
         return may_enter_locally(transport, request) ? "" : NULL;
@@ -145,7 +145,7 @@ void trajd_access_answer(struct trajd_transport *transport)
 {
     struct zap_request request;
     while (receive_request(transport, &request)) {
-        const char *user = judge(transport, &request);
+        const char *user = validate(transport, &request);
         zmq_send(transport->zap, "1.0", 3, ZMQ_SNDMORE);
         zmq_send(transport->zap, request.id, request.id_size, ZMQ_SNDMORE);
         zmq_send(transport->zap, user ? "200" : "400", 3, ZMQ_SNDMORE);

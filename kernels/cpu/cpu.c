@@ -62,8 +62,8 @@ static const char *rows_of(const struct chunk *chunk, const struct trajd_stream 
 
 /* What the edge rule, the age and the hole make of a step: the mask's code, and whether a row is
  * read. */
-static uint8_t judge(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
-                     enum trajd_grid_unit unit, const struct trajd_cpu_step *step, bool *reads)
+static uint8_t validate(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
+                        enum trajd_grid_unit unit, const struct trajd_cpu_step *step, bool *reads)
 {
     switch (step->mask) {
     case TRAJD_MASK_VALID:
@@ -145,7 +145,7 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
         moves[t] = (struct trajd_cpu_move){.out = out, .row_count = 1, .code = TRAJD_MASK_MISSING};
         if (!rows)
             continue;
-        moves[t].code = judge(stream, &window, chunk->grid->unit, &steps[t], &reads);
+        moves[t].code = validate(stream, &window, chunk->grid->unit, &steps[t], &reads);
         if (!reads)
             continue;
         place_row(stream, &steps[t], rows, &moves[t]);
