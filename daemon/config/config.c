@@ -249,10 +249,10 @@ static enum trajd_status read_feed(struct trajd_config *config, const struct tra
     if (status)
         return status;
     config->feed_count++;
-    for (uint32_t i = 0; i < (*spec)->part_count && !status; i++)
+    for (uint32_t i = 0; i < (*spec)->member_count && !status; i++)
         status =
             check_dataset(config, trajd_yaml_get(node, (*spec)->is_mixture ? "mix" : "dataset"),
-                          (*spec)->parts[i].dataset, error);
+                          (*spec)->members[i].dataset, error);
     return status;
 }
 

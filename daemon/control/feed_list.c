@@ -74,18 +74,19 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .stats_service = control->stats_service,
         .statistics_spec = statistics_spec,
         .statistics_dataset =
-            statistics_spec ? trajd_open_config_find(open_config, statistics_spec->parts[0].dataset)
-                            : NULL,
+            statistics_spec
+                ? trajd_open_config_find(open_config, statistics_spec->members[0].dataset)
+                : NULL,
         .gpu = source->gpu,
         .gpu_lost = trajd_control_on_gpu_lost,
         .context = control,
         .log = control->log};
 
-    for (uint32_t p = 0; p < spec->part_count; p++)
-        if (!(datasets[p] = trajd_open_config_find(open_config, spec->parts[p].dataset)))
+    for (uint32_t p = 0; p < spec->member_count; p++)
+        if (!(datasets[p] = trajd_open_config_find(open_config, spec->members[p].dataset)))
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                    "feed %s: no dataset %s in this daemon's configuration",
-                                   source->name, spec->parts[p].dataset);
+                                   source->name, spec->members[p].dataset);
     return trajd_producer_create(&options, producer, error);
 }
 

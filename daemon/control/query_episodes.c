@@ -87,8 +87,8 @@ static uint64_t episode_count(const struct trajd_mixture_plan *plan)
 {
     uint64_t count = 0;
 
-    for (uint32_t p = 0; p < plan->part_count; p++)
-        count += plan->parts[p]->dataset->index->episode_count;
+    for (uint32_t p = 0; p < plan->member_count; p++)
+        count += plan->members[p]->dataset->index->episode_count;
     return count;
 }
 
@@ -96,11 +96,12 @@ static uint64_t episode_count(const struct trajd_mixture_plan *plan)
 static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t number,
                           const char *name, FILE *out)
 {
-    const struct trajd_window_plan *plan = mixture->parts[0];
+    const struct trajd_window_plan *plan = mixture->members[0];
     const struct trajd_index *index;
     const struct trajd_episode *episode;
 
-    for (uint32_t p = 0; number >= plan->dataset->index->episode_count; plan = mixture->parts[++p])
+    for (uint32_t p = 0; number >= plan->dataset->index->episode_count;
+         plan = mixture->members[++p])
         number -= plan->dataset->index->episode_count;
     index = plan->dataset->index;
     episode = &index->episodes[number];
@@ -127,8 +128,8 @@ static enum trajd_status check_names(const struct trajd_mixture_plan *plan, cons
 {
     enum trajd_status status = TRAJD_ERR_NOT_FOUND;
 
-    for (uint32_t p = 0; p < plan->part_count && status; p++)
-        status = check_name(plan->parts[p]->dataset->index, name, error);
+    for (uint32_t p = 0; p < plan->member_count && status; p++)
+        status = check_name(plan->members[p]->dataset->index, name, error);
     return status;
 }
 
@@ -151,11 +152,11 @@ enum trajd_status trajd_query_episodes(const struct trajd_query *query,
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\",\"datasets\":[", plan->fingerprint);
-    for (uint32_t p = 0; p < plan->part_count; p++) {
+    for (uint32_t p = 0; p < plan->member_count; p++) {
         fprintf(out, "%s{\"name\":", p ? "," : "");
-        trajd_json_text(out, plan->parts[p]->dataset->name);
+        trajd_json_text(out, plan->members[p]->dataset->name);
         fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\"}",
-                plan->parts[p]->dataset->index->fingerprint);
+                plan->members[p]->dataset->index->fingerprint);
     }
     fprintf(out, "],\"episodes\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", total,
             query->first);

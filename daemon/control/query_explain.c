@@ -57,12 +57,12 @@ static void pin_rows(struct explanation *e)
 static enum trajd_status prepare(struct explanation *e, const struct trajd_mixture_plan *feed,
                                  const struct trajd_window *window, struct trajd_error *error)
 {
-    const struct trajd_window_plan *part = feed->parts[window->dataset_index];
+    const struct trajd_window_plan *member = feed->members[window->dataset_index];
     enum trajd_status status;
 
-    e->spec = *part->spec;
+    e->spec = *member->spec;
     e->spec.global_batch = 1;
-    status = trajd_window_plan_create_again(part, &e->spec, &e->plan, error);
+    status = trajd_window_plan_create_again(member, &e->spec, &e->plan, error);
     if (status)
         return status;
     e->plan->windows[0] = *window;
@@ -349,7 +349,7 @@ enum trajd_status trajd_query_explain(const struct trajd_query *query,
                                       struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
-    uint32_t begin = 0, end = plan->parts[0]->output_count;
+    uint32_t begin = 0, end = plan->members[0]->output_count;
     struct trajd_window window;
     struct explanation e = {.plan = NULL};
     enum trajd_status status = TRAJD_OK;
@@ -359,7 +359,7 @@ enum trajd_status trajd_query_explain(const struct trajd_query *query,
                                "window %" PRIu64 " is beyond the last: there are %" PRIu64,
                                query->window, trajd_mixture_plan_number_count(plan));
     if (*query->name) {
-        status = find_output(plan->parts[0], query->name, &begin, error);
+        status = find_output(plan->members[0], query->name, &begin, error);
         end = begin + 1;
     }
     if (!status)

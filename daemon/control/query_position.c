@@ -15,7 +15,7 @@ static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, 
     struct trajd_window window;
 
     trajd_mixture_plan_run(plan, epoch, position, 1, &window);
-    dataset = plan->parts[window.dataset_index]->dataset;
+    dataset = plan->members[window.dataset_index]->dataset;
     index = dataset->index;
     episode = &index->episodes[window.episode_index];
     fprintf(out, "{\"position\":%" PRIu64 ",\"window_id\":%" PRIu64 ",\"dataset\":", position,

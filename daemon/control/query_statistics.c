@@ -82,26 +82,26 @@ static void write_norm(const struct trajd_producer *producer, const struct trajd
 static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
                                        uint64_t dataset_index, struct trajd_error *error)
 {
-    if (dataset_index < feed->part_count)
+    if (dataset_index < feed->member_count)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "dataset %" PRIu64 " is beyond the last: there are %u", dataset_index,
-                           feed->part_count);
+                           feed->member_count);
 }
 
 /* Without a name: which there are, of all datasets. */
 static enum trajd_status list_outputs(const struct trajd_producer *producer, FILE *out)
 {
     const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
-    const struct trajd_window_plan *plan = feed->parts[0];
+    const struct trajd_window_plan *plan = feed->members[0];
 
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_producer_name(producer));
     fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\",\"datasets\":[",
             trajd_mixture_plan_norm_digest(feed));
-    for (uint32_t p = 0; p < feed->part_count; p++) {
+    for (uint32_t p = 0; p < feed->member_count; p++) {
         fprintf(out, p ? "," : "");
-        trajd_json_text(out, feed->parts[p]->dataset->name);
+        trajd_json_text(out, feed->members[p]->dataset->name);
     }
     fprintf(out, "],\"outputs\":[");
     for (uint32_t o = 0; o < plan->output_count; o++) {
@@ -111,8 +111,8 @@ static enum trajd_status list_outputs(const struct trajd_producer *producer, FIL
                 trajd_statistics_output_features(plan, o),
                 trajd_statistics_is_picture(plan, o) ? "true" : "false",
                 trajd_norm_name(plan->spec->outputs[o].norm_by));
-        for (uint32_t p = 0, before = 0; p < feed->part_count; p++)
-            if (trajd_window_plan_lacks(feed->parts[p], o))
+        for (uint32_t p = 0, before = 0; p < feed->member_count; p++)
+            if (trajd_window_plan_lacks(feed->members[p], o))
                 fprintf(out, "%s%u", before++ ? "," : "", p);
         fprintf(out, "]}");
     }
@@ -126,7 +126,7 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
 {
     const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
     const struct trajd_window_plan *plan =
-        feed->parts[query->window < feed->part_count ? query->window : 0];
+        feed->members[query->window < feed->member_count ? query->window : 0];
     enum trajd_statistics_subject subject;
     struct trajd_statistics *found = NULL;
     uint32_t index, permille, first, count;

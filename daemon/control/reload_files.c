@@ -8,8 +8,8 @@
 
 static bool names(const struct trajd_window_spec *spec, const char *dataset)
 {
-    for (uint32_t p = 0; p < spec->part_count; p++)
-        if (strcmp(spec->parts[p].dataset, dataset) == 0)
+    for (uint32_t p = 0; p < spec->member_count; p++)
+        if (strcmp(spec->members[p].dataset, dataset) == 0)
             return true;
     return false;
 }

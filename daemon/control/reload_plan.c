@@ -141,11 +141,11 @@ bool trajd_reload_stays_open(const struct trajd_reload_change *change,
 static const char *changed_dataset(const struct trajd_reload_change *change,
                                    const struct trajd_window_spec *spec)
 {
-    for (uint32_t p = 0; p < spec->part_count; p++) {
+    for (uint32_t p = 0; p < spec->member_count; p++) {
         const struct trajd_dataset *dataset =
-            trajd_open_config_find(change->control->now, spec->parts[p].dataset);
+            trajd_open_config_find(change->control->now, spec->members[p].dataset);
         if (!dataset || !trajd_reload_stays_open(change, dataset))
-            return spec->parts[p].dataset;
+            return spec->members[p].dataset;
     }
     return NULL;
 }

@@ -143,9 +143,9 @@ static enum trajd_status start_thread(struct trajd_producer *producer, struct tr
     return TRAJD_OK;
 }
 
-static enum trajd_status make_parts(struct trajd_producer *producer,
-                                    const struct trajd_producer_options *options,
-                                    struct trajd_error *error)
+static enum trajd_status make_members(struct trajd_producer *producer,
+                                      const struct trajd_producer_options *options,
+                                      struct trajd_error *error)
 {
     struct trajd_device_facts facts = {.cpu_threads = trajd_pool_thread_count(producer->pool),
                                        .tuning = options->tuning};
@@ -157,19 +157,19 @@ static enum trajd_status make_parts(struct trajd_producer *producer,
         /* one that is named for the CPU is for the CPU */
         variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
     }
-    producer->parts = calloc(producer->plan->part_count, sizeof *producer->parts);
-    if (!producer->parts)
+    producer->members = calloc(producer->plan->member_count, sizeof *producer->members);
+    if (!producer->members)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
-    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
-        struct trajd_producer_member *part = &producer->parts[p];
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
+        struct trajd_producer_member *member = &producer->members[p];
         struct trajd_resample_request shape;
 
-        part->dataset = options->datasets[p];
-        part->plan = producer->plan->parts[p];
-        part->selection = &part->plan->selection;
-        shape = part->plan->request;
+        member->dataset = options->datasets[p];
+        member->plan = producer->plan->members[p];
+        member->selection = &member->plan->selection;
+        shape = member->plan->request;
         shape.window_count = producer->spec->global_batch;
-        status = trajd_plan_create(&shape, &facts, variant, &part->kernel_plan, error);
+        status = trajd_plan_create(&shape, &facts, variant, &member->kernel_plan, error);
     }
     return status;
 }
@@ -285,7 +285,7 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
         status = check_ring(producer, options, error);
     }
     if (!status)
-        status = make_parts(producer, options, error);
+        status = make_members(producer, options, error);
     if (!status && options->server)
         status = load_rows(producer, error);
     if (!status)
@@ -309,12 +309,12 @@ void trajd_producer_stop(struct trajd_producer *producer)
         trajd_feed_close(producer->feed); /* take returns; publish still may be called */
 }
 
-static void free_parts(struct trajd_producer *producer)
+static void free_members(struct trajd_producer *producer)
 {
     trajd_producer_drop_rows(producer);
-    for (uint32_t p = 0; p < producer->plan->part_count; p++)
-        trajd_plan_destroy(&producer->parts[p].kernel_plan);
-    free(producer->parts);
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        trajd_plan_destroy(&producer->members[p].kernel_plan);
+    free(producer->members);
 }
 
 void trajd_producer_destroy(struct trajd_producer **out)
@@ -329,11 +329,11 @@ void trajd_producer_destroy(struct trajd_producer **out)
         pthread_join(producer->thread, NULL);
     if (producer->feed)
         trajd_server_remove_feed(producer->server, &producer->feed);
-    for (uint32_t p = 0; producer->plan && p < producer->plan->part_count; p++)
-        trajd_stats_service_forget(producer->stats_service, producer->plan->parts[p]);
+    for (uint32_t p = 0; producer->plan && p < producer->plan->member_count; p++)
+        trajd_stats_service_forget(producer->stats_service, producer->plan->members[p]);
     trajd_producer_gpu_destroy(producer);
-    if (producer->parts)
-        free_parts(producer);
+    if (producer->members)
+        free_members(producer);
     trajd_mixture_plan_destroy(&producer->plan);
     if (producer->owns_spec)
         trajd_window_spec_destroy(&producer->spec);
@@ -345,23 +345,23 @@ void trajd_producer_destroy(struct trajd_producer **out)
 }
 
 /* Each dataset's windows and its share of them, as it is said and as it came. */
-static void describe_parts(const struct trajd_producer *producer, FILE *out)
+static void describe_members(const struct trajd_producer *producer, FILE *out)
 {
     const struct trajd_mixture *mixture = producer->plan->mixture;
 
     fprintf(out, ",\"datasets\":[");
-    for (uint32_t p = 0; p < producer->plan->part_count; p++) {
-        const struct trajd_producer_member *part = &producer->parts[p];
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        const struct trajd_producer_member *member = &producer->members[p];
         fprintf(out, "%s{\"name\":", p ? "," : "");
-        trajd_json_text(out, part->dataset->name);
+        trajd_json_text(out, member->dataset->name);
         fprintf(out,
                 ",\"weight\":%llu,\"of\":%llu,\"windows\":%llu,\"episodes\":%u,\"resident\":%s,"
                 "\"made\":%llu}",
                 mixture ? (unsigned long long)trajd_mixture_weight(mixture, p) : 1,
                 mixture ? (unsigned long long)trajd_mixture_weight_sum(mixture) : 1,
-                (unsigned long long)trajd_sampler_window_count(part->plan->sampler),
-                part->plan->episode_count, part->resident ? "true" : "false",
-                (unsigned long long)trajd_counter_read(&part->windows));
+                (unsigned long long)trajd_sampler_window_count(member->plan->sampler),
+                member->plan->episode_count, member->resident ? "true" : "false",
+                (unsigned long long)trajd_counter_read(&member->windows));
     }
     fputc(']', out);
 }
@@ -370,30 +370,30 @@ void trajd_producer_describe(const struct trajd_producer *producer, FILE *out, b
 {
     uint32_t resident_count = 0, episode_count = 0;
 
-    for (uint32_t p = 0; p < producer->plan->part_count; p++) {
-        resident_count += producer->parts[p].resident;
-        episode_count += producer->parts[p].plan->episode_count;
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        resident_count += producer->members[p].resident;
+        episode_count += producer->members[p].plan->episode_count;
     }
     if (!json) {
         trajd_window_report(producer->plan, out);
         trajd_producer_describe_norm(producer, out);
         fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", producer->slot_count,
                 (unsigned long long)producer->schema.slot_size_bytes,
-                trajd_plan_describe(producer->parts[0].kernel_plan));
+                trajd_plan_describe(producer->members[0].kernel_plan));
         return;
     }
     fprintf(out, "{\"name\":");
     trajd_json_text(out, producer->name);
     fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":",
-            resident_count == producer->plan->part_count ? "true" : "false", episode_count);
-    trajd_json_text(out, trajd_plan_describe(producer->parts[0].kernel_plan));
+            resident_count == producer->plan->member_count ? "true" : "false", episode_count);
+    trajd_json_text(out, trajd_plan_describe(producer->members[0].kernel_plan));
     if (producer->where) {
         fprintf(out, ",\"gpu\":");
         trajd_json_text(out, trajd_gpu_uuid(producer->where));
     }
     fprintf(out, ",\"norm_digest\":\"%016llx\"",
             (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));
-    describe_parts(producer, out);
+    describe_members(producer, out);
     for (int c = 0; c < TRAJD_PRODUCER_COUNTERS; c++)
         fprintf(out, ",\"%s\":%llu", producer->counters[c].name,
                 (unsigned long long)trajd_counter_read(&producer->counters[c]));

@@ -33,7 +33,7 @@ struct trajd_producer_options {
     bool is_hidden;
     /* copied: what the specification was read from, if a job sent it; else NULL */
     const char *text;
-    /* [spec->part_count], of spec->parts; must outlive the producer */
+    /* [spec->member_count], of spec->parts; must outlive the producer */
     struct trajd_dataset *const *datasets;
     const struct trajd_tuning *tuning; /* of the kernels, or NULL; must outlive the producer */
     /* shared with other producers; NULL: the producer's thread alone */

@@ -45,35 +45,36 @@ static enum trajd_status make_ring(struct trajd_producer *producer, struct trajd
 
 static const struct trajd_selection nothing;
 
-static enum trajd_status make_part(struct trajd_producer *producer, struct trajd_producer_gpu *own,
-                                   uint32_t p, struct trajd_error *error)
+static enum trajd_status make_member(struct trajd_producer *producer,
+                                     struct trajd_producer_gpu *own, uint32_t p,
+                                     struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = producer->plan->parts[p];
-    struct trajd_dataset *dataset = producer->parts[p].dataset;
-    struct trajd_gpu_part *part = &own->parts[p];
+    const struct trajd_window_plan *plan = producer->plan->members[p];
+    struct trajd_dataset *dataset = producer->members[p].dataset;
+    struct trajd_gpu_member *member = &own->members[p];
     enum trajd_status status;
 
-    if (!trajd_plan_is_cuda(producer->parts[p].kernel_plan))
+    if (!trajd_plan_is_cuda(producer->members[p].kernel_plan))
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "feed %s: %s: its batches lie in host memory", producer->name,
-                               trajd_plan_describe(producer->parts[p].kernel_plan));
-    part->rows = calloc((size_t)dataset->index->episode_count * plan->selection.array_count + 1,
-                        sizeof *part->rows);
-    part->unreadable = calloc(dataset->index->episode_count + 1, sizeof *part->unreadable);
-    part->held = calloc(plan->selection.array_count + 1, sizeof *part->held);
-    if (!part->rows || !part->unreadable || !part->held)
+                               trajd_plan_describe(producer->members[p].kernel_plan));
+    member->rows = calloc((size_t)dataset->index->episode_count * plan->selection.array_count + 1,
+                          sizeof *member->rows);
+    member->unreadable = calloc(dataset->index->episode_count + 1, sizeof *member->unreadable);
+    member->held = calloc(plan->selection.array_count + 1, sizeof *member->held);
+    if (!member->rows || !member->unreadable || !member->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
     status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_IN_FLIGHT,
-                                      &part->request, error);
+                                      &member->request, error);
     if (!status)
-        status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, part->rows,
-                                     part->unreadable, part->held, error);
-    part->holds_rows = !status;
+        status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, member->rows,
+                                     member->unreadable, member->held, error);
+    member->holds_rows = !status;
     if (!status)
-        status = trajd_gpu_streamed_create(plan, part->held, &part->streamed, error);
-    producer->parts[p].selection =
-        part->streamed ? trajd_gpu_streamed_selection(part->streamed) : &nothing;
+        status = trajd_gpu_streamed_create(plan, member->held, &member->streamed, error);
+    producer->members[p].selection =
+        member->streamed ? trajd_gpu_streamed_selection(member->streamed) : &nothing;
     return status;
 }
 
@@ -81,7 +82,7 @@ static enum trajd_status make_part(struct trajd_producer *producer, struct trajd
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
     const struct trajd_feed_tensor *first =
-        &producer->schema.tensors[2 * producer->plan->parts[0]->output_count];
+        &producer->schema.tensors[2 * producer->plan->members[0]->output_count];
     const struct trajd_feed_tensor *last =
         &producer->schema.tensors[producer->schema.tensor_count - 1];
 
@@ -89,9 +90,9 @@ static void measure(const struct trajd_producer *producer, struct trajd_producer
     own->ids_bytes = last->offset_bytes +
                      producer->spec->global_batch * trajd_dtype_size(last->dtype) -
                      first->offset_bytes;
-    for (uint32_t p = 0; p < producer->plan->part_count; p++)
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
         own->block_bytes +=
-            trajd_gpu_request_block_bytes(own->parts[p].request, producer->spec->global_batch);
+            trajd_gpu_request_block_bytes(own->members[p].request, producer->spec->global_batch);
     own->depth = producer->slot_count - 1 < TRAJD_GPU_MAX_IN_FLIGHT ? producer->slot_count - 1
                                                                     : TRAJD_GPU_MAX_IN_FLIGHT;
 }
@@ -106,8 +107,8 @@ static enum trajd_status make_room(struct trajd_producer *producer, struct trajd
                    bound_bytes = left_bytes < ROOM_BYTES ? left_bytes : ROOM_BYTES;
     enum trajd_status status;
 
-    for (uint32_t p = 0; p < producer->plan->part_count; p++)
-        if (own->parts[p].streamed)
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        if (own->members[p].streamed)
             own->room_bytes += trajd_producer_gpu_room(producer, p);
     if (!own->room_bytes)
         return TRAJD_OK;
@@ -155,7 +156,7 @@ static enum trajd_status make_batches_in_flight(struct trajd_producer *producer,
         struct trajd_gpu_in_flight *in_flight = &own->batches_in_flight[i];
         in_flight->staging = own->staging + i * staged_bytes;
         in_flight->block = (uint8_t *)own->blocks + i * own->block_bytes;
-        in_flight->requests = calloc(producer->plan->part_count, sizeof *in_flight->requests);
+        in_flight->requests = calloc(producer->plan->member_count, sizeof *in_flight->requests);
         status = in_flight->requests ? trajd_device_event_create(device, &in_flight->over, error)
                                      : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                                        "no memory for feed %s", producer->name);
@@ -169,7 +170,7 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     struct trajd_producer_gpu *own = producer->gpu = calloc(1, sizeof *own);
     enum trajd_status status = TRAJD_OK;
 
-    if (!own || !(own->parts = calloc(producer->plan->part_count, sizeof *own->parts)))
+    if (!own || !(own->members = calloc(producer->plan->member_count, sizeof *own->members)))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     own->gpu = gpu;
     pthread_mutex_init(&own->mutex, NULL);
@@ -179,8 +180,8 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
         status = trajd_device_event_create(trajd_gpu_device(gpu), &own->pulse, error);
     if (!status)
         status = make_ring(producer, own, error);
-    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
-        status = make_part(producer, own, p, error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
+        status = make_member(producer, own, p, error);
     if (status)
         return status;
     measure(producer, own);
@@ -221,22 +222,22 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
     trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
     if (own->staging)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
-    if (producer->parts)
+    if (producer->members)
         trajd_producer_drop_rows(producer); /* of the streamed rows' selection */
     if (own->room_pinned)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->room_pinned);
     if (own->room)
         trajd_gpu_return_ring(own->gpu, own->room, own->depth * own->room_bytes);
-    for (uint32_t p = 0; own->parts && p < producer->plan->part_count; p++) {
-        producer->parts[p].selection = &producer->plan->parts[p]->selection;
-        trajd_gpu_request_destroy(&own->parts[p].request);
-        trajd_gpu_streamed_destroy(&own->parts[p].streamed);
-        if (own->parts[p].holds_rows)
-            trajd_gpu_drop_rows(own->gpu, producer->parts[p].dataset,
-                                &producer->plan->parts[p]->selection, own->parts[p].held);
-        free(own->parts[p].held);
-        free(own->parts[p].rows);
-        free(own->parts[p].unreadable);
+    for (uint32_t p = 0; own->members && p < producer->plan->member_count; p++) {
+        producer->members[p].selection = &producer->plan->members[p]->selection;
+        trajd_gpu_request_destroy(&own->members[p].request);
+        trajd_gpu_streamed_destroy(&own->members[p].streamed);
+        if (own->members[p].holds_rows)
+            trajd_gpu_drop_rows(own->gpu, producer->members[p].dataset,
+                                &producer->plan->members[p]->selection, own->members[p].held);
+        free(own->members[p].held);
+        free(own->members[p].rows);
+        free(own->members[p].unreadable);
     }
     if (own->slab)
         trajd_gpu_return_ring(own->gpu, own->slab, own->slab_bytes);
@@ -244,11 +245,11 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
         trajd_device_stream_destroy(&own->copies);
     if (own->stream)
         trajd_device_stream_destroy(&own->stream);
-    if (own->parts) {
+    if (own->members) {
         pthread_cond_destroy(&own->changed);
         pthread_mutex_destroy(&own->mutex);
     }
-    free(own->parts);
+    free(own->members);
     free(own);
 }
 

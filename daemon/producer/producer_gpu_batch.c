@@ -5,35 +5,35 @@
 
 #include "kernels/dispatch/plan.h"
 
-struct rows_of_part {
-    const struct trajd_gpu_part *part;
+struct rows_of_member {
+    const struct trajd_gpu_member *member;
     const struct trajd_producer_member *host;
     uint32_t entry_count;
 };
 
 /* bad_rows: keep. */
-static bool is_unreadable(const struct trajd_gpu_part *part,
+static bool is_unreadable(const struct trajd_gpu_member *member,
                           const struct trajd_producer_member *host, uint32_t episode)
 {
-    return part->unreadable[episode] || (part->streamed && host->pinned[episode] == 2);
+    return member->unreadable[episode] || (member->streamed && host->pinned[episode] == 2);
 }
 
 /* Of what is resident. */
 static const void *const *rows_of(void *context, uint32_t episode)
 {
-    const struct rows_of_part *of = context;
+    const struct rows_of_member *of = context;
 
-    return is_unreadable(of->part, of->host, episode)
+    return is_unreadable(of->member, of->host, episode)
                ? NULL
-               : of->part->rows + (size_t)episode * of->entry_count;
+               : of->member->rows + (size_t)episode * of->entry_count;
 }
 
 /* Of the streamed rows, where they are pinned. */
 static const void *const *host_rows_of(void *context, uint32_t episode)
 {
-    const struct rows_of_part *of = context;
+    const struct rows_of_member *of = context;
 
-    return is_unreadable(of->part, of->host, episode)
+    return is_unreadable(of->member, of->host, episode)
                ? NULL
                : of->host->rows + (size_t)episode * of->host->selection->array_count;
 }
@@ -43,24 +43,24 @@ static const void *const *host_rows_of(void *context, uint32_t episode)
 static enum trajd_status check_readable(struct trajd_producer *producer, uint32_t p, uint32_t first,
                                         uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = producer->plan->parts[p];
+    const struct trajd_window_plan *plan = producer->plan->members[p];
     const void **rows;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count && !status && !producer->spec->keep_bad_rows; w++) {
         const uint32_t episode = plan->windows[w].episode_index;
-        if (!producer->gpu->parts[p].unreadable[episode])
+        if (!producer->gpu->members[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.array_count, sizeof *rows);
-        status = rows ? trajd_cache_pin(producer->parts[p].dataset->cache, &plan->selection,
+        status = rows ? trajd_cache_pin(producer->members[p].dataset->cache, &plan->selection,
                                         episode, rows, error)
                       : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory",
                                         producer->name);
         if (rows && !status) {
-            trajd_cache_unpin(producer->parts[p].dataset->cache, &plan->selection, episode);
+            trajd_cache_unpin(producer->members[p].dataset->cache, &plan->selection, episode);
             status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                      "%s: its rows could not be read when the GPU was filled",
-                                     producer->parts[p].dataset->index->episodes[episode].id);
+                                     producer->members[p].dataset->index->episodes[episode].id);
         }
         free(rows);
     }
@@ -71,13 +71,13 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
 static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
                                   uint32_t first, uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = producer->plan->parts[p];
+    const struct trajd_window_plan *plan = producer->plan->members[p];
     const struct trajd_producer_gpu *own = producer->gpu;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count; w++) {
         const uint32_t row = plan->window_rows ? plan->window_rows[w] : w;
-        if (!is_unreadable(&own->parts[p], &producer->parts[p], plan->windows[w].episode_index))
+        if (!is_unreadable(&own->members[p], &producer->members[p], plan->windows[w].episode_index))
             continue;
         for (uint32_t o = 0; o < plan->output_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
@@ -105,9 +105,9 @@ enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
     enum trajd_status status =
         own->copies ? trajd_device_stream_follow(own->stream, in_flight->copied, error) : TRAJD_OK;
 
-    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
         if (in_flight->requests[p])
-            status = trajd_plan_run_async(producer->parts[p].kernel_plan, in_flight->requests[p],
+            status = trajd_plan_run_async(producer->members[p].kernel_plan, in_flight->requests[p],
                                           own->stream, error);
         in_flight->requests[p] = NULL;
     }
@@ -150,11 +150,11 @@ static enum trajd_status empty(struct trajd_producer *producer,
  * windows at once. */
 static enum trajd_status send_streamed(struct trajd_producer *producer,
                                        struct trajd_gpu_in_flight *in_flight,
-                                       struct rows_of_part *of, uint32_t first, uint32_t count,
+                                       struct rows_of_member *of, uint32_t first, uint32_t count,
                                        struct used *used, struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
-    const uint64_t size_bytes = trajd_gpu_streamed_narrow(of->part->streamed, first, count);
+    const uint64_t size_bytes = trajd_gpu_streamed_narrow(of->member->streamed, first, count);
     enum trajd_status status = TRAJD_OK;
 
     if (size_bytes > own->room_bytes)
@@ -165,7 +165,7 @@ static enum trajd_status send_streamed(struct trajd_producer *producer,
         status = empty(producer, in_flight, used, error);
     if (status)
         return status;
-    trajd_gpu_streamed_gather(of->part->streamed, first, count, host_rows_of, of,
+    trajd_gpu_streamed_gather(of->member->streamed, first, count, host_rows_of, of,
                               in_flight->rows_staging + used->rows,
                               in_flight->rows_block + used->rows, producer->pool);
     if (size_bytes)
@@ -183,26 +183,27 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
                                      struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
-    struct trajd_window_plan *plan = producer->plan->parts[p];
-    struct rows_of_part of = {&own->parts[p], &producer->parts[p], plan->selection.array_count};
-    struct trajd_device_stream *copies = own->parts[p].streamed ? own->copies : own->stream;
+    struct trajd_window_plan *plan = producer->plan->members[p];
+    struct rows_of_member of = {&own->members[p], &producer->members[p],
+                                plan->selection.array_count};
+    struct trajd_device_stream *copies = own->members[p].streamed ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(in_flight - own->batches_in_flight);
     const struct trajd_resample_request *request;
     uint64_t size_bytes;
     enum trajd_status status = TRAJD_OK;
 
-    if (used->block + trajd_gpu_request_block_bytes(own->parts[p].request, count) >
+    if (used->block + trajd_gpu_request_block_bytes(own->members[p].request, count) >
         own->block_bytes)
         status = empty(producer, in_flight, used, error);
     trajd_window_plan_bind(plan, first, count, in_flight->fill.memory, rows_of, &of);
-    if (!status && own->parts[p].streamed)
+    if (!status && own->members[p].streamed)
         status = send_streamed(producer, in_flight, &of, first, count, used, error);
     if (!status && in_flight->requests[p]) /* another range of the same dataset */
         status = launch_first(producer, in_flight, error);
     if (status)
         return status;
     request =
-        trajd_gpu_request_gather(own->parts[p].request, frame, in_flight->staging + used->block,
+        trajd_gpu_request_gather(own->members[p].request, frame, in_flight->staging + used->block,
                                  in_flight->block + used->block, &size_bytes);
     status = trajd_device_copy_async(in_flight->block + used->block,
                                      in_flight->staging + used->block, size_bytes, copies, error);
@@ -217,16 +218,16 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
 }
 
 /* Their rows, for as long as it takes to gather them. */
-static enum trajd_status pin(struct trajd_producer *producer, struct trajd_producer_member *part,
+static enum trajd_status pin(struct trajd_producer *producer, struct trajd_producer_member *member,
                              uint32_t first, uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status;
 
-    while ((status = trajd_producer_pin_windows(producer, part, first, count, error))) {
-        trajd_producer_unpin_windows(part, first, count);
+    while ((status = trajd_producer_pin_windows(producer, member, first, count, error))) {
+        trajd_producer_unpin_windows(member, first, count);
         if (status != TRAJD_ERR_MEMORY || count > 1 ||
-            !trajd_producer_wait_for_others(producer, part,
-                                            part->plan->windows[first].episode_index, error))
+            !trajd_producer_wait_for_others(producer, member,
+                                            member->plan->windows[first].episode_index, error))
             break;
     }
     return status;
@@ -239,17 +240,17 @@ static enum trajd_status gather_windows(struct trajd_producer *producer,
                                         uint32_t first, uint32_t count, struct used *used,
                                         struct trajd_error *error)
 {
-    struct trajd_producer_member *part = &producer->parts[p];
+    struct trajd_producer_member *member = &producer->members[p];
     enum trajd_status status = check_readable(producer, p, first, count, error);
 
     if (status)
         return status;
-    if (!producer->gpu->parts[p].streamed)
+    if (!producer->gpu->members[p].streamed)
         return gather_some(producer, in_flight, p, first, count, used, error);
-    status = pin(producer, part, first, count, error);
+    status = pin(producer, member, first, count, error);
     if (!status) {
         status = gather_some(producer, in_flight, p, first, count, used, error);
-        trajd_producer_unpin_windows(part, first, count);
+        trajd_producer_unpin_windows(member, first, count);
     }
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         status = gather_windows(producer, in_flight, p, first, count / 2, used, error);
@@ -270,8 +271,8 @@ static const void *const *no_rows(void *context, uint32_t episode)
 /* The first batch of an epoch tells what batches are like. */
 uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t p)
 {
-    struct trajd_window_plan *plan = producer->plan->parts[p];
-    struct trajd_gpu_streamed_rows *streamed = producer->gpu->parts[p].streamed;
+    struct trajd_window_plan *plan = producer->plan->members[p];
+    struct trajd_gpu_streamed_rows *streamed = producer->gpu->members[p].streamed;
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
                    largest = trajd_gpu_streamed_largest(streamed);
     uint32_t first, count;
@@ -311,16 +312,16 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
     struct used used = {0, 0};
     enum trajd_status status = TRAJD_OK;
 
-    memset(in_flight->requests, 0, producer->plan->part_count * sizeof *in_flight->requests);
+    memset(in_flight->requests, 0, producer->plan->member_count * sizeof *in_flight->requests);
     if (producer->gpu->copies)
         trajd_producer_prefetch(producer, fill);
     trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
     for (uint32_t r = 0; r < fill->range_count; r++)
-        for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
+        for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(producer->plan->parts[p], fill->ranges[r].begin,
+            trajd_mixture_plan_slice(producer->plan->members[p], fill->ranges[r].begin,
                                      fill->ranges[r].count, &first, &count);
-            trajd_counter_add(&producer->parts[p].windows, count);
+            trajd_counter_add(&producer->members[p].windows, count);
             if (count)
                 status = gather_windows(producer, in_flight, p, first, count, &used, error);
         }

@@ -25,7 +25,7 @@ struct trajd_gpu_in_flight {
 };
 
 /* One dataset of the feed. */
-struct trajd_gpu_part {
+struct trajd_gpu_member {
     struct trajd_gpu_request *request;
     const void **rows; /* [index episodes][entries], on the GPU */
     bool *unreadable;  /* [index episodes] */
@@ -41,7 +41,7 @@ struct trajd_producer_gpu {
     uint64_t slab_bytes;
     uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE];
     struct trajd_feed_memory memory;
-    struct trajd_gpu_part *parts; /* [plan->part_count] */
+    struct trajd_gpu_member *members; /* [plan->member_count] */
     uint64_t block_bytes, ids_offset, ids_bytes;
     uint32_t depth;   /* of batch in flight in use */
     uint8_t *staging; /* [depth][block_bytes + ids_bytes], pinned */
@@ -67,9 +67,9 @@ struct trajd_producer_gpu {
     struct trajd_error failure;
 };
 
-/* What a part's streamed rows need of a batch in flight: enough for one window of any episode, and
- * for most batches whole. Before the thread runs. */
-uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t part);
+/* What a member's streamed rows need of a batch in flight: enough for one window of any episode,
+ * and for most batches whole. Before the thread runs. */
+uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t member);
 /* Gathers all that makes the batch in flight's batch and sends it there. Other than
  * TRAJD_ERR_DEVICE: this batch cannot be made. */
 enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,

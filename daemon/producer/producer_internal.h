@@ -46,7 +46,7 @@ struct trajd_producer {
     struct trajd_stats_service *stats_service;
     bool norm_is_known; /* statistics that the outputs go by are in force */
     struct trajd_mixture_plan *plan;
-    struct trajd_producer_member *parts; /* [plan->part_count] */
+    struct trajd_producer_member *members; /* [plan->member_count] */
     struct trajd_feed_schema schema;
     uint32_t slot_count;
     char *mask_names; /* "NAME.mask" of each output, NUL-separated */
@@ -94,14 +94,14 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
  * nothing is done where the part is resident. Whatever comes of it, what was pinned is to be
  * unpinned. TRAJD_ERR_MEMORY: the cache has no room for as many. */
 enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
-                                             struct trajd_producer_member *part, uint32_t first,
+                                             struct trajd_producer_member *member, uint32_t first,
                                              uint32_t count, struct trajd_error *error);
-void trajd_producer_unpin_windows(struct trajd_producer_member *part, uint32_t first,
+void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t first,
                                   uint32_t count);
 /* The rows of one window do not fit the cache, as *error tells: true after a pause, if others have
  * pinned what is missing. */
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
-                                    const struct trajd_producer_member *part, uint32_t episode,
+                                    const struct trajd_producer_member *member, uint32_t episode,
                                     const struct trajd_error *error);
 /* What load_rows has made, in whatever state. */
 void trajd_producer_drop_rows(struct trajd_producer *producer);

@@ -21,7 +21,7 @@ static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *out
  * specification. */
 static enum trajd_status find_source(struct trajd_producer *producer,
                                      const struct trajd_producer_options *options,
-                                     const struct trajd_window_plan *part,
+                                     const struct trajd_window_plan *member,
                                      struct trajd_window_plan **made, struct trajd_error *error)
 {
     const struct trajd_window_spec *other = options->statistics_spec;
@@ -41,12 +41,12 @@ static enum trajd_status find_source(struct trajd_producer *producer,
             producer->name, other->feed_name, other->statistics_from);
     if (!other->is_mixture)
         return trajd_window_plan_create(other, options->statistics_dataset, made, error);
-    for (uint32_t p = 0; p < other->part_count; p++)
-        if (strcmp(other->parts[p].dataset, part->dataset->name) == 0)
-            return trajd_window_plan_create(other->parts[p].spec, part->dataset, made, error);
+    for (uint32_t p = 0; p < other->member_count; p++)
+        if (strcmp(other->members[p].dataset, member->dataset->name) == 0)
+            return trajd_window_plan_create(other->members[p].spec, member->dataset, made, error);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                            "feed %s: statistics_from: feed %s does not mix dataset %s in",
-                           producer->name, other->feed_name, part->dataset->name);
+                           producer->name, other->feed_name, member->dataset->name);
 }
 
 /* The output of the same name there. */
@@ -54,7 +54,7 @@ static enum trajd_status find_output(const struct trajd_producer *producer,
                                      const struct trajd_window_plan *source, uint32_t output,
                                      uint32_t *found, struct trajd_error *error)
 {
-    const char *wanted = producer->plan->parts[0]->outputs[output].name;
+    const char *wanted = producer->plan->members[0]->outputs[output].name;
     const char *names[TRAJD_SPEC_MAX_OUTPUTS], *nearest;
 
     for (*found = 0; *found < source->output_count; (*found)++)
@@ -72,7 +72,7 @@ static enum trajd_status find_output(const struct trajd_producer *producer,
 }
 
 static enum trajd_status put_in_force(struct trajd_producer *producer,
-                                      struct trajd_window_plan *part,
+                                      struct trajd_window_plan *member,
                                       const struct trajd_window_plan *source,
                                       const uint32_t *outputs, uint32_t count, bool may_compute,
                                       struct trajd_error *error)
@@ -95,7 +95,7 @@ static enum trajd_status put_in_force(struct trajd_producer *producer,
         return trajd_error_prefix(error, "feed %s: norm", producer->name);
     for (uint32_t i = 0; i < count; i++) {
         if (!status)
-            status = trajd_window_norm_set(part, outputs[i], results[i], error);
+            status = trajd_window_norm_set(member, outputs[i], results[i], error);
         free(results[i]);
     }
     producer->norm_is_known = !status;
@@ -103,18 +103,18 @@ static enum trajd_status put_in_force(struct trajd_producer *producer,
 }
 
 /* Each dataset of a mixture goes by statistics of its own windows. */
-static enum trajd_status normalise_part(struct trajd_producer *producer,
-                                        struct trajd_window_plan *part,
-                                        const struct trajd_producer_options *options,
-                                        struct trajd_error *error)
+static enum trajd_status normalise_member(struct trajd_producer *producer,
+                                          struct trajd_window_plan *member,
+                                          const struct trajd_producer_options *options,
+                                          struct trajd_error *error)
 {
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
-    const uint32_t count = open_outputs(part, outputs);
+    const uint32_t count = open_outputs(member, outputs);
     struct trajd_window_plan *source;
-    enum trajd_status status = find_source(producer, options, part, &source, error);
+    enum trajd_status status = find_source(producer, options, member, &source, error);
 
     if (!status && count)
-        status = put_in_force(producer, part, source ? source : part, outputs, count,
+        status = put_in_force(producer, member, source ? source : member, outputs, count,
                               options->server != NULL, error);
     trajd_window_plan_destroy(&source);
     return status;
@@ -126,8 +126,8 @@ enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
 {
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
-        status = normalise_part(producer, producer->plan->parts[p], options, error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
+        status = normalise_member(producer, producer->plan->members[p], options, error);
     return status;
 }
 
@@ -139,7 +139,7 @@ const char *trajd_producer_norm_source(const struct trajd_producer *producer)
 
 void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *out)
 {
-    for (uint32_t o = 0; o < producer->plan->parts[0]->output_count; o++) {
+    for (uint32_t o = 0; o < producer->plan->members[0]->output_count; o++) {
         const struct trajd_spec_output *output = &producer->spec->outputs[o];
         if (!output->norm_by)
             continue;
@@ -177,8 +177,8 @@ const char *trajd_producer_norm_differs(const struct trajd_producer *a,
 
     if (a->spec->statistics_from || b->spec->statistics_from)
         return NULL;
-    for (uint32_t p = 0; p < a->plan->part_count && !found; p++)
-        for (uint32_t q = 0; q < b->plan->part_count && !found; q++)
-            found = differs(a->plan->parts[p], b->plan->parts[q]);
+    for (uint32_t p = 0; p < a->plan->member_count && !found; p++)
+        for (uint32_t q = 0; q < b->plan->member_count && !found; q++)
+            found = differs(a->plan->members[p], b->plan->members[q]);
     return found;
 }

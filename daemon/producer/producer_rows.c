@@ -12,56 +12,57 @@
 
 static const void *const *rows_of(void *context, uint32_t episode)
 {
-    const struct trajd_producer_member *part = context;
-    return part->pinned[episode] == 1 ? part->rows + (size_t)episode * part->selection->array_count
-                                      : NULL;
+    const struct trajd_producer_member *member = context;
+    return member->pinned[episode] == 1
+               ? member->rows + (size_t)episode * member->selection->array_count
+               : NULL;
 }
 
 static enum trajd_status pin_episode(struct trajd_producer *producer,
-                                     struct trajd_producer_member *part, uint32_t episode,
+                                     struct trajd_producer_member *member, uint32_t episode,
                                      struct trajd_error *error)
 {
-    const struct trajd_selection *selection = part->selection;
+    const struct trajd_selection *selection = member->selection;
     enum trajd_status status;
 
-    if (part->pinned[episode])
+    if (member->pinned[episode])
         return TRAJD_OK;
-    status = trajd_cache_pin(part->dataset->cache, selection, episode,
-                             part->rows + (size_t)episode * selection->array_count, error);
+    status = trajd_cache_pin(member->dataset->cache, selection, episode,
+                             member->rows + (size_t)episode * selection->array_count, error);
     trajd_heartbeat_turn();
     if (!status)
-        part->pinned[episode] = 1;
+        member->pinned[episode] = 1;
     else if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_CLOSED &&
              producer->spec->keep_bad_rows) {
-        part->pinned[episode] = 2;
+        member->pinned[episode] = 2;
         return TRAJD_OK;
     }
     return status;
 }
 
-static void unpin_episode(struct trajd_producer_member *part, uint32_t episode)
+static void unpin_episode(struct trajd_producer_member *member, uint32_t episode)
 {
-    if (part->pinned[episode] == 1)
-        trajd_cache_unpin(part->dataset->cache, part->selection, episode);
-    part->pinned[episode] = 0;
+    if (member->pinned[episode] == 1)
+        trajd_cache_unpin(member->dataset->cache, member->selection, episode);
+    member->pinned[episode] = 0;
 }
 
 enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
-                                             struct trajd_producer_member *part, uint32_t first,
+                                             struct trajd_producer_member *member, uint32_t first,
                                              uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count && !status; w++)
-        status = pin_episode(producer, part, part->plan->windows[w].episode_index, error);
+        status = pin_episode(producer, member, member->plan->windows[w].episode_index, error);
     return status;
 }
 
-void trajd_producer_unpin_windows(struct trajd_producer_member *part, uint32_t first,
+void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t first,
                                   uint32_t count)
 {
-    for (uint32_t w = first; w < first + count && !part->resident; w++)
-        unpin_episode(part, part->plan->windows[w].episode_index);
+    for (uint32_t w = first; w < first + count && !member->resident; w++)
+        unpin_episode(member, member->plan->windows[w].episode_index);
 }
 
 /* bad_rows: keep. What cannot be read is NaN where the type has one (beside the mask that says
@@ -83,25 +84,25 @@ static void fill_row_with_nan(const struct trajd_window_plan *plan, uint8_t *slo
     }
 }
 
-static void fill_windows_with_nan(const struct trajd_producer_member *part, uint8_t *slot,
+static void fill_windows_with_nan(const struct trajd_producer_member *member, uint8_t *slot,
                                   uint32_t first, uint32_t count)
 {
     for (uint32_t w = first; w < first + count; w++)
-        if (part->pinned[part->plan->windows[w].episode_index] == 2)
-            fill_row_with_nan(part->plan, slot,
-                              part->plan->window_rows ? part->plan->window_rows[w] : w);
+        if (member->pinned[member->plan->windows[w].episode_index] == 2)
+            fill_row_with_nan(member->plan, slot,
+                              member->plan->window_rows ? member->plan->window_rows[w] : w);
 }
 
 /* They give it back soon, or keep it. */
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
-                                    const struct trajd_producer_member *part, uint32_t episode,
+                                    const struct trajd_producer_member *member, uint32_t episode,
                                     const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
     trajd_heartbeat_turn();
     if (error->foreign_code == ENOMEM || __atomic_load_n(&producer->stop, __ATOMIC_RELAXED) ||
-        !trajd_cache_will_have_room(part->dataset->cache, part->selection, episode))
+        !trajd_cache_will_have_room(member->dataset->cache, member->selection, episode))
         return false;
     nanosleep(&pause, NULL);
     return true;
@@ -109,43 +110,43 @@ bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
 
 /* TRAJD_ERR_MEMORY: not all of them fit the cache together, now. */
 static enum trajd_status try_windows(struct trajd_producer *producer,
-                                     struct trajd_producer_member *part, uint8_t *slot,
+                                     struct trajd_producer_member *member, uint8_t *slot,
                                      uint32_t first, uint32_t count, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
-    enum trajd_status status = trajd_producer_pin_windows(producer, part, first, count, error);
+    enum trajd_status status = trajd_producer_pin_windows(producer, member, first, count, error);
     const int64_t loaded_ns = trajd_now_ns();
 
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_LOAD_NS],
                       (uint64_t)(loaded_ns - begin_ns));
     if (!status) {
-        trajd_window_plan_bind(part->plan, first, count, slot, rows_of, part);
-        status = trajd_plan_run(part->kernel_plan, &part->plan->request, producer->pool, error);
+        trajd_window_plan_bind(member->plan, first, count, slot, rows_of, member);
+        status = trajd_plan_run(member->kernel_plan, &member->plan->request, producer->pool, error);
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
         if (producer->spec->keep_bad_rows)
-            fill_windows_with_nan(part, slot, first, count);
+            fill_windows_with_nan(member, slot, first, count);
     }
-    trajd_producer_unpin_windows(part, first, count);
+    trajd_producer_unpin_windows(member, first, count);
     return status;
 }
 
 static enum trajd_status make_windows(struct trajd_producer *producer,
-                                      struct trajd_producer_member *part, uint8_t *slot,
+                                      struct trajd_producer_member *member, uint8_t *slot,
                                       uint32_t first, uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status;
 
     do
-        status = try_windows(producer, part, slot, first, count, error);
+        status = try_windows(producer, member, slot, first, count, error);
     while (status == TRAJD_ERR_MEMORY && count == 1 &&
-           trajd_producer_wait_for_others(producer, part, part->plan->windows[first].episode_index,
-                                          error));
+           trajd_producer_wait_for_others(producer, member,
+                                          member->plan->windows[first].episode_index, error));
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
-        status = make_windows(producer, part, slot, first, half, error);
+        status = make_windows(producer, member, slot, first, half, error);
         if (!status)
-            status = make_windows(producer, part, slot, first + half, count - half, error);
+            status = make_windows(producer, member, slot, first + half, count - half, error);
     }
     return status;
 }
@@ -156,14 +157,14 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
 {
     enum trajd_status status = TRAJD_OK;
 
-    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++) {
-        struct trajd_producer_member *part = &producer->parts[p];
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
+        struct trajd_producer_member *member = &producer->members[p];
         uint32_t first, count;
 
-        trajd_mixture_plan_slice(part->plan, rows.begin, rows.count, &first, &count);
-        trajd_counter_add(&part->windows, count);
+        trajd_mixture_plan_slice(member->plan, rows.begin, rows.count, &first, &count);
+        trajd_counter_add(&member->windows, count);
         if (count)
-            status = make_windows(producer, part, fill->memory, first, count, error);
+            status = make_windows(producer, member, fill->memory, first, count, error);
     }
     return status;
 }
@@ -184,25 +185,25 @@ static void prefetch_batch(struct trajd_producer *producer, const struct trajd_f
                    batch = producer->spec->global_batch;
 
     trajd_mixture_plan_run(producer->plan, fill->epoch, position, count, producer->next);
-    for (uint32_t p = 0; p < producer->plan->part_count; p++)
-        producer->parts[p].ahead_count = 0;
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        producer->members[p].ahead_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct trajd_producer_member *part = &producer->parts[producer->next[i].dataset_index];
+        struct trajd_producer_member *member = &producer->members[producer->next[i].dataset_index];
         if (is_read_here(fill, ((position + i) % batch + batch - fill->position % batch) % batch))
-            part->ahead[part->ahead_count++] = producer->next[i].episode_index;
+            member->ahead[member->ahead_count++] = producer->next[i].episode_index;
     }
-    for (uint32_t p = 0; p < producer->plan->part_count; p++) {
-        const struct trajd_producer_member *part = &producer->parts[p];
-        if (part->ahead_count && !part->resident)
-            trajd_cache_prefetch(part->dataset->cache, part->selection, part->ahead,
-                                 part->ahead_count, fill->epoch * length + position);
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        const struct trajd_producer_member *member = &producer->members[p];
+        if (member->ahead_count && !member->resident)
+            trajd_cache_prefetch(member->dataset->cache, member->selection, member->ahead,
+                                 member->ahead_count, fill->epoch * length + position);
     }
 }
 
 static bool is_resident(const struct trajd_producer *producer)
 {
-    for (uint32_t p = 0; p < producer->plan->part_count; p++)
-        if (!producer->parts[p].resident)
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        if (!producer->members[p].resident)
             return false;
     return true;
 }
@@ -228,75 +229,78 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
 }
 
 /* What stays pinned for feeds' lives leaves a quarter of the store to those that come and go. */
-static bool may_stay(const struct trajd_producer_member *part)
+static bool may_stay(const struct trajd_producer_member *member)
 {
     struct trajd_cache_stats stats;
 
-    trajd_cache_get_stats(part->dataset->cache, &stats);
+    trajd_cache_get_stats(member->dataset->cache, &stats);
     return stats.pinned_bytes <= stats.budget_bytes / 4 * 3;
 }
 
-static void unpin_part(struct trajd_producer_member *part)
+static void unpin_member(struct trajd_producer_member *member)
 {
-    for (uint32_t i = 0; part->pinned && i < part->plan->episode_count; i++) {
-        const uint32_t episode = part->plan->episodes[i];
-        if (part->resident && part->pinned[episode] == 1)
-            trajd_cache_release(part->dataset->cache, part->selection, episode);
-        unpin_episode(part, episode);
+    for (uint32_t i = 0; member->pinned && i < member->plan->episode_count; i++) {
+        const uint32_t episode = member->plan->episodes[i];
+        if (member->resident && member->pinned[episode] == 1)
+            trajd_cache_release(member->dataset->cache, member->selection, episode);
+        unpin_episode(member, episode);
     }
-    part->resident = false;
+    member->resident = false;
 }
 
 void trajd_producer_drop_rows(struct trajd_producer *producer)
 {
-    for (uint32_t p = 0; p < producer->plan->part_count; p++) {
-        struct trajd_producer_member *part = &producer->parts[p];
-        unpin_part(part);
-        free(part->rows);
-        free(part->pinned);
-        free(part->ahead);
-        part->rows = NULL;
-        part->pinned = NULL;
-        part->ahead = NULL;
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        struct trajd_producer_member *member = &producer->members[p];
+        unpin_member(member);
+        free(member->rows);
+        free(member->pinned);
+        free(member->ahead);
+        member->rows = NULL;
+        member->pinned = NULL;
+        member->ahead = NULL;
     }
     free(producer->next);
     producer->next = NULL;
 }
 
-static void keep_part(struct trajd_producer_member *part)
+static void keep_member(struct trajd_producer_member *member)
 {
-    for (uint32_t i = 0; i < part->plan->episode_count; i++)
-        if (part->pinned[part->plan->episodes[i]] == 1)
-            trajd_cache_retain(part->dataset->cache, part->selection, part->plan->episodes[i]);
-    part->resident = true;
+    for (uint32_t i = 0; i < member->plan->episode_count; i++)
+        if (member->pinned[member->plan->episodes[i]] == 1)
+            trajd_cache_retain(member->dataset->cache, member->selection,
+                               member->plan->episodes[i]);
+    member->resident = true;
 }
 
-static enum trajd_status load_part(struct trajd_producer *producer,
-                                   struct trajd_producer_member *part, struct trajd_error *error)
+static enum trajd_status load_member(struct trajd_producer *producer,
+                                     struct trajd_producer_member *member,
+                                     struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = part->plan;
-    const uint32_t episodes = part->dataset->index->episode_count;
+    const struct trajd_window_plan *plan = member->plan;
+    const uint32_t episodes = member->dataset->index->episode_count;
     bool complete = false;
     enum trajd_status status;
 
-    part->rows = calloc((size_t)episodes * part->selection->array_count + 1, sizeof *part->rows);
-    part->pinned = calloc(episodes, 1);
-    part->ahead = calloc(producer->spec->global_batch, sizeof *part->ahead);
-    if (!part->rows || !part->pinned || !part->ahead)
+    member->rows =
+        calloc((size_t)episodes * member->selection->array_count + 1, sizeof *member->rows);
+    member->pinned = calloc(episodes, 1);
+    member->ahead = calloc(producer->spec->global_batch, sizeof *member->ahead);
+    if (!member->rows || !member->pinned || !member->ahead)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    if (!part->selection->array_count) { /* all of them are on the GPU */
-        part->resident = true;
+    if (!member->selection->array_count) { /* all of them are on the GPU */
+        member->resident = true;
         return TRAJD_OK;
     }
-    status = trajd_cache_fill(part->dataset->cache, part->selection, plan->episodes,
+    status = trajd_cache_fill(member->dataset->cache, member->selection, plan->episodes,
                               plan->episode_count, &complete, error);
     for (uint32_t i = 0; i < plan->episode_count && complete && !status; i++)
-        status = pin_episode(producer, part, plan->episodes[i], error);
-    if (complete && !status && may_stay(part))
-        keep_part(part);
+        status = pin_episode(producer, member, plan->episodes[i], error);
+    if (complete && !status && may_stay(member))
+        keep_member(member);
     else
-        unpin_part(part);
+        unpin_member(member);
     /* others have pinned the room: rows come batch by batch */
     return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status;
 }
@@ -309,7 +313,7 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
     producer->next = calloc(producer->spec->global_batch, sizeof *producer->next);
     if (!producer->next)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
-    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
-        status = load_part(producer, &producer->parts[p], error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
+        status = load_member(producer, &producer->members[p], error);
     return status;
 }

@@ -45,7 +45,7 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
     static const char *const ids[ID_COUNT] = {"window_id", "dataset_index", "episode_index",
                                               "anchor_ns"};
     /* outputs are the same in all */
-    const struct trajd_window_plan *plan = producer->plan->parts[0];
+    const struct trajd_window_plan *plan = producer->plan->members[0];
     size_t names = 1;
     char *mask_name;
     enum trajd_status status;
@@ -65,28 +65,28 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
     if (producer->spec->tail == TRAJD_TAIL_WRAP)
         add_tensor(producer, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
     status = trajd_feed_schema_layout(&producer->schema, error);
-    for (uint32_t p = 0; p < producer->plan->part_count && !status; p++)
-        place_outputs(producer, producer->plan->parts[p]);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
+        place_outputs(producer, producer->plan->members[p]);
     return status;
 }
 
-static void write_ids(const struct trajd_producer *producer, const struct trajd_window_plan *part,
+static void write_ids(const struct trajd_producer *producer, const struct trajd_window_plan *member,
                       uint8_t *slot, uint32_t first, uint32_t count)
 {
-    const struct trajd_feed_tensor *ids = &producer->schema.tensors[2 * part->output_count];
+    const struct trajd_feed_tensor *ids = &producer->schema.tensors[2 * member->output_count];
     int64_t *columns[ID_COUNT];
 
     for (int i = 0; i < ID_COUNT; i++)
         columns[i] = (int64_t *)(slot + ids[i].offset_bytes);
     for (uint32_t w = first; w < first + count; w++) {
-        const struct trajd_window *window = &part->windows[w];
+        const struct trajd_window *window = &member->windows[w];
         const struct trajd_episode *episode =
-            &part->dataset->index->episodes[window->episode_index];
-        const uint32_t row = part->window_rows ? part->window_rows[w] : w;
+            &member->dataset->index->episodes[window->episode_index];
+        const uint32_t row = member->window_rows ? member->window_rows[w] : w;
         columns[0][row] = (int64_t)window->window_id;
         columns[1][row] = window->dataset_index;
         columns[2][row] = window->episode_index;
-        columns[3][row] = episode->origin_ns + part->anchor_ns[w];
+        columns[3][row] = episode->origin_ns + member->anchor_ns[w];
         if (producer->spec->tail == TRAJD_TAIL_WRAP)
             slot[ids[ID_COUNT].offset_bytes + row] = window->wrapped;
     }
@@ -95,10 +95,10 @@ static void write_ids(const struct trajd_producer *producer, const struct trajd_
 void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill)
 {
     for (uint32_t r = 0; r < fill->range_count; r++)
-        for (uint32_t p = 0; p < producer->plan->part_count; p++) {
+        for (uint32_t p = 0; p < producer->plan->member_count; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(producer->plan->parts[p], fill->ranges[r].begin,
+            trajd_mixture_plan_slice(producer->plan->members[p], fill->ranges[r].begin,
                                      fill->ranges[r].count, &first, &count);
-            write_ids(producer, producer->plan->parts[p], fill->memory, first, count);
+            write_ids(producer, producer->plan->members[p], fill->memory, first, count);
         }
 }

@@ -313,9 +313,9 @@ static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
     return nodes;
 }
 
-static double interpolate(double below, double above, double part)
+static double interpolate(double below, double above, double member)
 {
-    return part < 0.5 ? below + (above - below) * part : above - (above - below) * (1 - part);
+    return member < 0.5 ? below + (above - below) * member : above - (above - below) * (1 - member);
 }
 
 static void finish(struct trajd_histogram *histogram)

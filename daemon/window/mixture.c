@@ -11,7 +11,7 @@
 /* What a key is for; a sampler's purposes are below these. */
 enum { PURPOSE_SLOTS = 5, PURPOSE_SEED = 6 };
 
-struct part {
+struct member {
     const struct trajd_sampler *sampler;
     uint64_t weight;       /* c_d */
     uint64_t first_slot;   /* s_d */
@@ -20,17 +20,17 @@ struct part {
 };
 
 struct trajd_mixture {
-    uint32_t part_count;
+    uint32_t member_count;
     uint64_t weight_sum;
     uint64_t fingerprint, seed;
     uint64_t epoch_windows;
     enum trajd_tail tail;
     uint64_t global_batch;
-    struct part parts[];
+    struct member members[];
 };
 
-/* A part's positions in a pass that wait to be looked up together, and the rows that their windows
- * go to. */
+/* A member's positions in a pass that wait to be looked up together, and the rows that their
+ * windows go to. */
 struct waiting {
     uint32_t count;
     uint32_t rows[TOGETHER];
@@ -80,24 +80,24 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
 }
 
 /* Slots, numbers and sizes of the parts; the number of all windows. */
-static uint64_t place_parts(struct trajd_mixture *mixture,
-                            const struct trajd_mixture_options *options)
+static uint64_t place_members(struct trajd_mixture *mixture,
+                              const struct trajd_mixture_options *options)
 {
     uint64_t divisor = 0, windows = 0;
 
     for (uint32_t d = 0; d < options->dataset_count; d++)
         divisor = common_divisor(divisor, trajd_sampler_window_count(options->samplers[d]));
     for (uint32_t d = 0; d < options->dataset_count; d++) {
-        struct part *part = &mixture->parts[d];
-        part->sampler = options->samplers[d];
-        part->window_count = trajd_sampler_window_count(part->sampler);
-        part->weight = options->weights ? options->weights[d] : part->window_count / divisor;
-        part->first_slot = mixture->weight_sum;
-        part->first_window = windows;
-        if (part->window_count > TRAJD_MIXTURE_MAX_LENGTH - windows)
+        struct member *member = &mixture->members[d];
+        member->sampler = options->samplers[d];
+        member->window_count = trajd_sampler_window_count(member->sampler);
+        member->weight = options->weights ? options->weights[d] : member->window_count / divisor;
+        member->first_slot = mixture->weight_sum;
+        member->first_window = windows;
+        if (member->window_count > TRAJD_MIXTURE_MAX_LENGTH - windows)
             return 0;
-        mixture->weight_sum += part->weight;
-        windows += part->window_count;
+        mixture->weight_sum += member->weight;
+        windows += member->window_count;
     }
     return windows;
 }
@@ -112,15 +112,15 @@ enum trajd_status trajd_mixture_create(const struct trajd_mixture_options *optio
     *out = NULL;
     if (status)
         return status;
-    mixture = calloc(1, sizeof *mixture + options->dataset_count * sizeof mixture->parts[0]);
+    mixture = calloc(1, sizeof *mixture + options->dataset_count * sizeof mixture->members[0]);
     if (!mixture)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a mixture");
-    mixture->part_count = options->dataset_count;
+    mixture->member_count = options->dataset_count;
     mixture->fingerprint = options->fingerprint;
     mixture->seed = options->seed;
     mixture->tail = options->tail;
     mixture->global_batch = options->global_batch;
-    windows = place_parts(mixture, options);
+    windows = place_members(mixture, options);
     mixture->epoch_windows = options->epoch_windows ? options->epoch_windows : windows;
     if (!windows || mixture->epoch_windows > TRAJD_MIXTURE_MAX_LENGTH)
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "more than 2^62 windows");
@@ -166,7 +166,7 @@ uint64_t trajd_mixture_dropped_count(const struct trajd_mixture *mixture)
 
 uint64_t trajd_mixture_weight(const struct trajd_mixture *mixture, uint32_t dataset_index)
 {
-    return mixture->parts[dataset_index].weight;
+    return mixture->members[dataset_index].weight;
 }
 
 uint64_t trajd_mixture_weight_sum(const struct trajd_mixture *mixture)
@@ -177,16 +177,16 @@ uint64_t trajd_mixture_weight_sum(const struct trajd_mixture *mixture)
 /* The part that owns a slot: there are few. */
 static uint32_t owner_of(const struct trajd_mixture *mixture, uint64_t slot)
 {
-    uint32_t d = mixture->part_count - 1;
+    uint32_t d = mixture->member_count - 1;
 
-    while (slot < mixture->parts[d].first_slot)
+    while (slot < mixture->members[d].first_slot)
         d--;
     return d;
 }
 
 static void number(const struct trajd_mixture *mixture, uint32_t d, struct trajd_window *window)
 {
-    window->window_id += mixture->parts[d].first_window;
+    window->window_id += mixture->members[d].first_window;
     window->dataset_index = d;
 }
 
@@ -202,10 +202,10 @@ static void enter_round(const struct trajd_mixture *mixture, uint64_t round, str
     walk->is_ready = true;
 }
 
-static void enter_pass(const struct part *part, uint32_t d, uint64_t pass, struct walk *walk)
+static void enter_pass(const struct member *member, uint32_t d, uint64_t pass, struct walk *walk)
 {
-    trajd_sampler_order_make(part->sampler, pass, &walk->orders[d]);
-    walk->pass_begin[d] = pass * part->window_count;
+    trajd_sampler_order_make(member->sampler, pass, &walk->orders[d]);
+    walk->pass_begin[d] = pass * member->window_count;
     walk->has_order[d] = true;
 }
 
@@ -215,7 +215,7 @@ static void flush(const struct trajd_mixture *mixture, uint32_t d, struct walk *
     struct waiting *waiting = &walk->waiting[d];
     struct trajd_window windows[TOGETHER];
 
-    trajd_sampler_order_map(mixture->parts[d].sampler, &walk->orders[d], waiting->positions,
+    trajd_sampler_order_map(mixture->members[d].sampler, &walk->orders[d], waiting->positions,
                             waiting->count, windows);
     for (uint32_t i = 0; i < waiting->count; i++) {
         struct trajd_window *window = &walk->windows[waiting->rows[i]];
@@ -230,13 +230,13 @@ static void want(const struct trajd_mixture *mixture, uint64_t slot, uint32_t ro
                  struct walk *walk)
 {
     const uint32_t d = owner_of(mixture, slot);
-    const struct part *part = &mixture->parts[d];
-    const uint64_t j = walk->round * part->weight + slot - part->first_slot;
+    const struct member *member = &mixture->members[d];
+    const uint64_t j = walk->round * member->weight + slot - member->first_slot;
     struct waiting *waiting = &walk->waiting[d];
 
-    if (!walk->has_order[d] || j - walk->pass_begin[d] >= part->window_count) {
+    if (!walk->has_order[d] || j - walk->pass_begin[d] >= member->window_count) {
         flush(mixture, d, walk);
-        enter_pass(part, d, j / part->window_count, walk);
+        enter_pass(member, d, j / member->window_count, walk);
     }
     waiting->rows[waiting->count] = row;
     waiting->positions[waiting->count++] = j - walk->pass_begin[d];
@@ -274,7 +274,7 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
 
     walk.is_ready = false;
     walk.windows = windows;
-    for (uint32_t d = 0; d < mixture->part_count; d++) {
+    for (uint32_t d = 0; d < mixture->member_count; d++) {
         walk.has_order[d] = false;
         walk.waiting[d].count = 0;
     }
@@ -286,7 +286,7 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
         row += want_some(mixture, epoch * length + within, row,
                          left < count - row ? left : count - row, &walk);
     }
-    for (uint32_t d = 0; d < mixture->part_count; d++)
+    for (uint32_t d = 0; d < mixture->member_count; d++)
         flush(mixture, d, &walk);
     for (uint32_t row = 0; row < count; row++)
         windows[row].wrapped = position + row >= length;
@@ -295,11 +295,11 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
 void trajd_mixture_window(const struct trajd_mixture *mixture, uint64_t window_id,
                           struct trajd_window *window)
 {
-    uint32_t d = mixture->part_count - 1;
+    uint32_t d = mixture->member_count - 1;
 
-    while (window_id < mixture->parts[d].first_window)
+    while (window_id < mixture->members[d].first_window)
         d--;
-    trajd_sampler_window(mixture->parts[d].sampler, window_id - mixture->parts[d].first_window,
+    trajd_sampler_window(mixture->members[d].sampler, window_id - mixture->members[d].first_window,
                          window);
     number(mixture, d, window);
 }

@@ -24,12 +24,12 @@ static bool is_same(const struct trajd_plan_output *a, const struct trajd_plan_o
 static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
                                        struct trajd_error *error)
 {
-    const struct trajd_window_plan *first = plan->parts[0];
+    const struct trajd_window_plan *first = plan->members[0];
 
-    for (uint32_t p = 1; p < plan->part_count; p++)
+    for (uint32_t p = 1; p < plan->member_count; p++)
         for (uint32_t o = 0; o < first->output_count; o++) {
             const struct trajd_plan_output *a = &first->outputs[o],
-                                           *b = &plan->parts[p]->outputs[o];
+                                           *b = &plan->members[p]->outputs[o];
             char of_a[128], of_b[128];
             if (is_same(a, b))
                 continue;
@@ -40,7 +40,7 @@ static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
                                    "dataset %s: a mixture has one tensor "
                                    "for both",
                                    plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
-                                   plan->parts[p]->dataset->name);
+                                   plan->members[p]->dataset->name);
         }
     return TRAJD_OK;
 }
@@ -52,7 +52,7 @@ static enum trajd_status make_mixture(struct trajd_mixture_plan *plan, struct tr
     uint64_t weights[TRAJD_MIXTURE_MAX_DATASETS], hash[2 * TRAJD_MIXTURE_MAX_DATASETS + 2];
     struct trajd_mixture_options options = {.samplers = samplers,
                                             .weights = spec->mix_by_size ? NULL : weights,
-                                            .dataset_count = plan->part_count,
+                                            .dataset_count = plan->member_count,
                                             .seed = spec->seed,
                                             .epoch_windows = spec->epoch_windows,
                                             .tail = spec->tail,
@@ -60,32 +60,32 @@ static enum trajd_status make_mixture(struct trajd_mixture_plan *plan, struct tr
 
     hash[0] = TRAJD_MIXTURE_VERSION;
     hash[1] = spec->epoch_windows;
-    for (uint32_t p = 0; p < plan->part_count; p++) {
-        samplers[p] = plan->parts[p]->sampler;
-        hash[2 + 2 * p] = weights[p] = spec->parts[p].weight;
-        hash[3 + 2 * p] = plan->parts[p]->fingerprint;
+    for (uint32_t p = 0; p < plan->member_count; p++) {
+        samplers[p] = plan->members[p]->sampler;
+        hash[2 + 2 * p] = weights[p] = spec->members[p].weight;
+        hash[3 + 2 * p] = plan->members[p]->fingerprint;
     }
-    options.fingerprint = plan->fingerprint = trajd_mix(hash, 2 * plan->part_count + 2);
+    options.fingerprint = plan->fingerprint = trajd_mix(hash, 2 * plan->member_count + 2);
     if (trajd_mixture_create(&options, &plan->mixture, error))
         return trajd_error_prefix(error, "feed %s: mix", spec->feed_name);
     return TRAJD_OK;
 }
 
 /* A dataset alone, or each one as a part of the mixture. */
-static enum trajd_status make_parts(struct trajd_mixture_plan *plan,
-                                    struct trajd_dataset *const *datasets,
-                                    struct trajd_error *error)
+static enum trajd_status make_members(struct trajd_mixture_plan *plan,
+                                      struct trajd_dataset *const *datasets,
+                                      struct trajd_error *error)
 {
     const struct trajd_window_spec *spec = plan->spec;
     enum trajd_status status = TRAJD_OK;
 
     if (!spec->is_mixture)
-        return trajd_window_plan_create(spec, datasets[0], &plan->parts[0], error);
-    for (uint32_t p = 0; p < plan->part_count; p++)
-        plan->peers[p] = (struct trajd_plan_peer){spec->parts[p].spec, datasets[p]};
-    for (uint32_t p = 0; p < plan->part_count && !status; p++) {
-        status =
-            trajd_window_plan_create_part(plan->peers, plan->part_count, p, &plan->parts[p], error);
+        return trajd_window_plan_create(spec, datasets[0], &plan->members[0], error);
+    for (uint32_t p = 0; p < plan->member_count; p++)
+        plan->peers[p] = (struct trajd_plan_peer){spec->members[p].spec, datasets[p]};
+    for (uint32_t p = 0; p < plan->member_count && !status; p++) {
+        status = trajd_window_plan_create_member(plan->peers, plan->member_count, p,
+                                                 &plan->members[p], error);
         if (status)
             return trajd_error_prefix(error, "dataset %s", datasets[p]->name);
     }
@@ -103,23 +103,23 @@ enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec
     *out = NULL;
     if (plan) {
         plan->spec = spec;
-        plan->part_count = spec->part_count;
-        plan->parts = calloc(spec->part_count, sizeof *plan->parts);
-        plan->peers = calloc(spec->part_count, sizeof *plan->peers);
+        plan->member_count = spec->member_count;
+        plan->members = calloc(spec->member_count, sizeof *plan->members);
+        plan->peers = calloc(spec->member_count, sizeof *plan->peers);
         plan->windows = calloc(spec->global_batch, sizeof *plan->windows);
     }
-    if (!plan || !plan->parts || !plan->peers || !plan->windows) {
+    if (!plan || !plan->members || !plan->peers || !plan->windows) {
         trajd_mixture_plan_destroy(&plan);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
                                spec->feed_name);
     }
-    status = make_parts(plan, datasets, error);
+    status = make_members(plan, datasets, error);
     if (!status)
         status = check_outputs(plan, error);
     if (!status && spec->is_mixture)
         status = make_mixture(plan, error);
     else if (!status)
-        plan->fingerprint = plan->parts[0]->fingerprint;
+        plan->fingerprint = plan->members[0]->fingerprint;
     if (status)
         trajd_mixture_plan_destroy(&plan);
     *out = plan;
@@ -134,9 +134,9 @@ void trajd_mixture_plan_destroy(struct trajd_mixture_plan **out)
     if (!plan)
         return;
     trajd_mixture_destroy(&plan->mixture);
-    for (uint32_t p = 0; plan->parts && p < plan->part_count; p++)
-        trajd_window_plan_destroy(&plan->parts[p]);
-    free(plan->parts);
+    for (uint32_t p = 0; plan->members && p < plan->member_count; p++)
+        trajd_window_plan_destroy(&plan->members[p]);
+    free(plan->members);
     free(plan->peers);
     free(plan->windows);
     free(plan);
@@ -145,28 +145,28 @@ void trajd_mixture_plan_destroy(struct trajd_mixture_plan **out)
 uint64_t trajd_mixture_plan_window_count(const struct trajd_mixture_plan *plan)
 {
     return plan->mixture ? trajd_mixture_epoch_windows(plan->mixture)
-                         : trajd_sampler_window_count(plan->parts[0]->sampler);
+                         : trajd_sampler_window_count(plan->members[0]->sampler);
 }
 
 uint64_t trajd_mixture_plan_epoch_length(const struct trajd_mixture_plan *plan)
 {
     return plan->mixture ? trajd_mixture_epoch_length(plan->mixture)
-                         : trajd_sampler_epoch_length(plan->parts[0]->sampler);
+                         : trajd_sampler_epoch_length(plan->members[0]->sampler);
 }
 
 uint64_t trajd_mixture_plan_dropped_count(const struct trajd_mixture_plan *plan)
 {
     return plan->mixture ? trajd_mixture_dropped_count(plan->mixture)
-                         : trajd_sampler_dropped_count(plan->parts[0]->sampler);
+                         : trajd_sampler_dropped_count(plan->members[0]->sampler);
 }
 
 uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan)
 {
     uint64_t digests[TRAJD_MIXTURE_MAX_DATASETS], any = 0;
 
-    for (uint32_t p = 0; p < plan->part_count; p++)
-        any |= digests[p] = trajd_window_norm_digest(plan->parts[p]);
-    return plan->mixture && any ? trajd_mix(digests, plan->part_count) : digests[0];
+    for (uint32_t p = 0; p < plan->member_count; p++)
+        any |= digests[p] = trajd_window_norm_digest(plan->members[p]);
+    return plan->mixture && any ? trajd_mix(digests, plan->member_count) : digests[0];
 }
 
 void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch,
@@ -175,15 +175,15 @@ void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoc
     if (plan->mixture)
         trajd_mixture_run(plan->mixture, epoch, position, count, windows);
     else
-        trajd_sampler_run(plan->parts[0]->sampler, epoch, position, count, windows);
+        trajd_sampler_run(plan->members[0]->sampler, epoch, position, count, windows);
 }
 
 uint64_t trajd_mixture_plan_number_count(const struct trajd_mixture_plan *plan)
 {
     uint64_t total = 0;
 
-    for (uint32_t p = 0; p < plan->part_count; p++)
-        total += trajd_sampler_window_count(plan->parts[p]->sampler);
+    for (uint32_t p = 0; p < plan->member_count; p++)
+        total += trajd_sampler_window_count(plan->members[p]->sampler);
     return total;
 }
 
@@ -195,7 +195,7 @@ bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t w
     if (plan->mixture)
         trajd_mixture_window(plan->mixture, window_id, window);
     else
-        trajd_sampler_window(plan->parts[0]->sampler, window_id, window);
+        trajd_sampler_window(plan->members[0]->sampler, window_id, window);
     return true;
 }
 
@@ -203,27 +203,27 @@ void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch,
                                 uint32_t row_count)
 {
     if (!plan->mixture) {
-        trajd_window_plan_look_up(plan->parts[0], epoch, position, row_count);
+        trajd_window_plan_look_up(plan->members[0], epoch, position, row_count);
         return;
     }
     trajd_mixture_run(plan->mixture, epoch, position, row_count, plan->windows);
-    for (uint32_t p = 0; p < plan->part_count; p++)
-        trajd_window_plan_clear(plan->parts[p]);
+    for (uint32_t p = 0; p < plan->member_count; p++)
+        trajd_window_plan_clear(plan->members[p]);
     for (uint32_t row = 0; row < row_count; row++)
-        trajd_window_plan_add(plan->parts[plan->windows[row].dataset_index], &plan->windows[row],
+        trajd_window_plan_add(plan->members[plan->windows[row].dataset_index], &plan->windows[row],
                               row);
 }
 
-/* The first of a part's windows whose row is `row` or behind it. */
-static uint32_t window_at(const struct trajd_window_plan *part, uint32_t row)
+/* The first of a member's windows whose row is `row` or behind it. */
+static uint32_t window_at(const struct trajd_window_plan *member, uint32_t row)
 {
-    uint32_t low = 0, high = part->window_count;
+    uint32_t low = 0, high = member->window_count;
 
-    if (!part->window_rows)
+    if (!member->window_rows)
         return row < high ? row : high;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (part->window_rows[middle] < row)
+        if (member->window_rows[middle] < row)
             low = middle + 1;
         else
             high = middle;
@@ -231,9 +231,9 @@ static uint32_t window_at(const struct trajd_window_plan *part, uint32_t row)
     return low;
 }
 
-void trajd_mixture_plan_slice(const struct trajd_window_plan *part, uint32_t begin, uint32_t count,
-                              uint32_t *first, uint32_t *window_count)
+void trajd_mixture_plan_slice(const struct trajd_window_plan *member, uint32_t begin,
+                              uint32_t count, uint32_t *first, uint32_t *window_count)
 {
-    *first = window_at(part, begin);
-    *window_count = window_at(part, begin + count) - *first;
+    *first = window_at(member, begin);
+    *window_count = window_at(member, begin + count) - *first;
 }

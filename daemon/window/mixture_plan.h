@@ -9,18 +9,18 @@
 
 struct trajd_mixture_plan {
     const struct trajd_window_spec *spec;
-    uint32_t part_count;
-    /* [part_count], as `mix:` has them. The outputs of all are of the same names, types and shapes
-     */
-    struct trajd_window_plan **parts;
-    struct trajd_plan_peer *peers; /* [part_count] */
+    uint32_t member_count;
+    /* [member_count], as `mix:` has them. The outputs of all are of the same names, types and
+     * shapes */
+    struct trajd_window_plan **members;
+    struct trajd_plan_peer *peers; /* [member_count] */
     struct trajd_mixture *mixture; /* NULL: a feed of one dataset */
     /* of the parts in order, their weights and the epoch's length */
     uint64_t fingerprint;
     struct trajd_window *windows; /* [G]: a mixture's batch, in order of rows */
 };
 
-/* datasets[part_count] for spec->parts. Errors as trajd_window_plan_create's; TRAJD_ERR_ARGUMENT
+/* datasets[member_count] for spec->parts. Errors as trajd_window_plan_create's; TRAJD_ERR_ARGUMENT
  * where outputs differ between datasets, naming the output, the datasets and both shapes. spec and
  * datasets must outlive the plan. */
 enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec,
@@ -37,7 +37,7 @@ uint64_t trajd_mixture_plan_dropped_count(const struct trajd_mixture_plan *plan)
 /* trajd_window_norm_digest over the parts. */
 uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan);
 
-/* The windows at [position, position + count) of an epoch; dataset_index is the part's. */
+/* The windows at [position, position + count) of an epoch; dataset_index is the member's. */
 void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch,
                             uint64_t position, uint32_t count, struct trajd_window *windows);
 /* Numbers that windows have: those of all datasets. */
@@ -50,9 +50,9 @@ bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t w
  * to. */
 void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
                                 uint32_t row_count);
-/* Which of a part's windows go to the batch's rows [begin, begin + count): *window_count of them
+/* Which of a member's windows go to the batch's rows [begin, begin + count): *window_count of them
  * from *first on. */
-void trajd_mixture_plan_slice(const struct trajd_window_plan *part, uint32_t begin, uint32_t count,
-                              uint32_t *first, uint32_t *window_count);
+void trajd_mixture_plan_slice(const struct trajd_window_plan *member, uint32_t begin,
+                              uint32_t count, uint32_t *first, uint32_t *window_count);
 
 #endif

@@ -1,4 +1,4 @@
-/* `where: {KEY: VALUE or [VALUE...]}` of a feed: episodes whose texts (the layout's `meta:`) are
+/* `filter: {KEY: VALUE or [VALUE...]}` of a feed: episodes whose texts (the layout's `meta:`) are
  * one of those listed, for every key. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 static enum trajd_status read_values(struct trajd_spec_parser *p,
                                      const struct trajd_yaml_node *node,
-                                     struct trajd_spec_where *where)
+                                     struct trajd_spec_episode_filter *filter)
 {
     const struct trajd_yaml_node *value = node->kind == TRAJD_YAML_SCALAR ? node : node->children;
     const uint32_t count = node->kind == TRAJD_YAML_SCALAR ? 1 : node->child_count;
@@ -26,50 +26,50 @@ static enum trajd_status read_values(struct trajd_spec_parser *p,
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     for (uint32_t i = 0; i < count && !status; i++, value = value->next)
         status = trajd_spec_read_string(p, value, &values[i]);
-    where->values = values;
-    where->value_count = count;
+    filter->values = values;
+    filter->value_count = count;
     return status;
 }
 
-enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p,
-                                        const struct trajd_yaml_node *node)
+enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
+                                                 const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = p->spec;
-    struct trajd_spec_where *wheres;
+    struct trajd_spec_episode_filter *episode_filters;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
         node->child_count > TRAJD_LAYOUT_METAS_MAX)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "{KEY: TEXT or [TEXT...]}: texts that the layout's meta: names");
-    wheres = trajd_spec_keep(p, NULL, node->child_count * sizeof *wheres);
-    if (!wheres)
+    episode_filters = trajd_spec_keep(p, NULL, node->child_count * sizeof *episode_filters);
+    if (!episode_filters)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-    spec->wheres = wheres;
-    spec->where_count = 0;
+    spec->episode_filters = episode_filters;
+    spec->episode_filter_count = 0;
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next) {
-        struct trajd_spec_where *where = &wheres[spec->where_count];
+        struct trajd_spec_episode_filter *filter = &episode_filters[spec->episode_filter_count];
         char *key = trajd_spec_keep(p, child->key, strlen(child->key) + 1);
         if (!key)
             return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-        *where = (struct trajd_spec_where){.key = key, .line = child->line};
-        status = read_values(p, child, where);
-        spec->where_count++;
+        *filter = (struct trajd_spec_episode_filter){.key = key, .line = child->line};
+        status = read_values(p, child, filter);
+        spec->episode_filter_count++;
     }
     return status;
 }
 
-uint64_t trajd_where_digest(const struct trajd_window_spec *spec)
+uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec)
 {
     struct trajd_digest digest;
 
     trajd_digest_init(&digest);
-    for (uint32_t w = 0; w < spec->where_count; w++) {
-        trajd_digest_add_text(&digest, spec->wheres[w].key);
-        trajd_digest_add_u64(&digest, spec->wheres[w].value_count);
-        for (uint32_t v = 0; v < spec->wheres[w].value_count; v++)
-            trajd_digest_add_text(&digest, spec->wheres[w].values[v]);
+    for (uint32_t w = 0; w < spec->episode_filter_count; w++) {
+        trajd_digest_add_text(&digest, spec->episode_filters[w].key);
+        trajd_digest_add_u64(&digest, spec->episode_filters[w].value_count);
+        for (uint32_t v = 0; v < spec->episode_filters[w].value_count; v++)
+            trajd_digest_add_text(&digest, spec->episode_filters[w].values[v]);
     }
     return trajd_digest_end(&digest);
 }
@@ -83,26 +83,27 @@ static int64_t find_meta(const struct trajd_layout *layout, const char *key)
     return -1;
 }
 
-static bool is_one_of(const struct trajd_spec_where *where, const char *text)
+static bool is_one_of(const struct trajd_spec_episode_filter *filter, const char *text)
 {
-    for (uint32_t v = 0; v < where->value_count && text; v++)
-        if (strcmp(where->values[v], text) == 0)
+    for (uint32_t v = 0; v < filter->value_count && text; v++)
+        if (strcmp(filter->values[v], text) == 0)
             return true;
     return false;
 }
 
-bool trajd_where_selects(const struct trajd_window_spec *spec, const struct trajd_index *index,
-                         const struct trajd_episode *episode)
+bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
+                                  const struct trajd_index *index,
+                                  const struct trajd_episode *episode)
 {
-    for (uint32_t w = 0; w < spec->where_count; w++)
-        if (!is_one_of(&spec->wheres[w],
-                       episode->metas[find_meta(index->layout, spec->wheres[w].key)]))
+    for (uint32_t w = 0; w < spec->episode_filter_count; w++)
+        if (!is_one_of(&spec->episode_filters[w],
+                       episode->metas[find_meta(index->layout, spec->episode_filters[w].key)]))
             return false;
     return true;
 }
 
 /* Some episode has a text that is asked for; else one that there is, for the message. */
-static enum trajd_status check_values(const struct trajd_spec_where *where,
+static enum trajd_status check_values(const struct trajd_spec_episode_filter *filter,
                                       const struct trajd_index *index, int64_t meta,
                                       struct trajd_error *error)
 {
@@ -110,19 +111,20 @@ static enum trajd_status check_values(const struct trajd_spec_where *where,
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const char *text = index->episodes[e].quarantine ? NULL : index->episodes[e].metas[meta];
-        if (is_one_of(where, text))
+        if (is_one_of(filter, text))
             return TRAJD_OK;
         example = example ? example : text;
     }
     return trajd_error_set(
         error, TRAJD_ERR_NOT_FOUND, 0,
-        "line %u: where.%s: no episode has \"%.100s\"%s (%s%.100s%s)", where->line, where->key,
-        where->values[0], where->value_count > 1 ? " or another of those" : "",
+        "line %u: where.%s: no episode has \"%.100s\"%s (%s%.100s%s)", filter->line, filter->key,
+        filter->values[0], filter->value_count > 1 ? " or another of those" : "",
         example ? "the first has \"" : "none has any", example ? example : "", example ? "\"" : "");
 }
 
-enum trajd_status trajd_where_check(const struct trajd_window_spec *spec,
-                                    const struct trajd_index *index, struct trajd_error *error)
+enum trajd_status trajd_episode_filter_check(const struct trajd_window_spec *spec,
+                                             const struct trajd_index *index,
+                                             struct trajd_error *error)
 {
     const struct trajd_layout *layout = index->layout;
     const char *names[TRAJD_LAYOUT_METAS_MAX], *nearest;
@@ -130,17 +132,17 @@ enum trajd_status trajd_where_check(const struct trajd_window_spec *spec,
 
     for (uint32_t m = 0; m < layout->meta_count; m++)
         names[m] = layout->metas[m].name;
-    for (uint32_t w = 0; w < spec->where_count && !status; w++) {
-        const struct trajd_spec_where *where = &spec->wheres[w];
-        const int64_t meta = find_meta(layout, where->key);
+    for (uint32_t w = 0; w < spec->episode_filter_count && !status; w++) {
+        const struct trajd_spec_episode_filter *filter = &spec->episode_filters[w];
+        const int64_t meta = find_meta(layout, filter->key);
         if (meta >= 0) {
-            status = check_values(where, index, meta, error);
+            status = check_values(filter, index, meta, error);
             continue;
         }
-        nearest = trajd_yaml_nearest(where->key, names, layout->meta_count);
+        nearest = trajd_yaml_nearest(filter->key, names, layout->meta_count);
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "line %u: where.%s: layout %s has no such text%s%s%s", where->line,
-                               where->key, layout->name,
+                               "line %u: where.%s: layout %s has no such text%s%s%s", filter->line,
+                               filter->key, layout->name,
                                nearest              ? " (did you mean "
                                : layout->meta_count ? ""
                                                     : " (it has no meta:)",

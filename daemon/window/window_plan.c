@@ -316,7 +316,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    const uint64_t where = trajd_where_digest(spec);
+    const uint64_t filter = trajd_episode_filter_digest(spec);
     const uint64_t numbers[] = {(uint64_t)spec->rate.num,
                                 (uint64_t)spec->rate.den,
                                 (uint64_t)spec->anchor_rate.num,
@@ -334,7 +334,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     hash = hash_text(hash_text(hash, spec->filter), spec->anchor_clock);
     hash = hash_bytes(hash, &spec->split_begin, sizeof spec->split_begin);
     hash = hash_bytes(hash, &spec->split_end, sizeof spec->split_end);
-    hash = hash_bytes(hash, &where, spec->where_count ? sizeof where : 0);
+    hash = hash_bytes(hash, &filter, spec->episode_filter_count ? sizeof filter : 0);
     for (uint32_t o = 0; o < spec->output_count; o++) {
         const struct trajd_spec_output *output = &spec->outputs[o];
         const uint64_t fields[] = {output->at.in_time,
@@ -360,7 +360,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     return hash;
 }
 
-static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part,
+static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_member,
                                   struct trajd_error *error)
 {
     size_t targets = 0;
@@ -376,7 +376,7 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part,
     plan->entry_as_float32 = calloc(targets, sizeof *plan->entry_as_float32);
     plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
     plan->anchor_ns = calloc(plan->spec->global_batch, sizeof *plan->anchor_ns);
-    if (is_part &&
+    if (is_member &&
         !(plan->window_rows = calloc(plan->spec->global_batch, sizeof *plan->window_rows)))
         return no_memory(error);
     return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->entry_arrays &&
@@ -387,7 +387,7 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_part,
 
 static enum trajd_status create(const struct trajd_plan_peer *peer,
                                 const struct trajd_plan_peer *peers, uint32_t peer_count,
-                                bool is_part, struct trajd_window_plan **out,
+                                bool is_member, struct trajd_window_plan **out,
                                 struct trajd_error *error)
 {
     const struct trajd_window_spec *spec = peer->spec;
@@ -404,7 +404,7 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
     plan->peers = peers;
     plan->peer_count = peer_count;
     plan->fingerprint = trajd_mix(hashes, 2);
-    status = allocate(plan, is_part, error);
+    status = allocate(plan, is_member, error);
     if (!status)
         status = resolve_anchor(plan, error);
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
@@ -435,10 +435,10 @@ enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
     return create(&alone, NULL, 0, false, plan, error);
 }
 
-enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers,
-                                                uint32_t peer_count, uint32_t index,
-                                                struct trajd_window_plan **plan,
-                                                struct trajd_error *error)
+enum trajd_status trajd_window_plan_create_member(const struct trajd_plan_peer *peers,
+                                                  uint32_t peer_count, uint32_t index,
+                                                  struct trajd_window_plan **plan,
+                                                  struct trajd_error *error)
 {
     return create(&peers[index], peers, peer_count, true, plan, error);
 }

@@ -123,10 +123,10 @@ struct trajd_plan_peer {
 
 /* The plan of peers[index], whose windows go to rows of their own. A stream that it lacks and
  * another one has is filled where the output says `missing: zero`. peers must outlive the plan. */
-enum trajd_status trajd_window_plan_create_part(const struct trajd_plan_peer *peers,
-                                                uint32_t peer_count, uint32_t index,
-                                                struct trajd_window_plan **plan,
-                                                struct trajd_error *error);
+enum trajd_status trajd_window_plan_create_member(const struct trajd_plan_peer *peers,
+                                                  uint32_t peer_count, uint32_t index,
+                                                  struct trajd_window_plan **plan,
+                                                  struct trajd_error *error);
 void trajd_window_plan_destroy(struct trajd_window_plan **plan);
 
 /* The plan of the same dataset for another specification of the same outputs (batches of another
@@ -211,13 +211,15 @@ int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
 int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
                              const struct trajd_plan_bracket *bracket,
                              const struct trajd_episode *episode);
-/* `where:` of a feed. Checked against the layout first: TRAJD_ERR_NOT_FOUND for a text that it does
- * not name or no episode has. */
-enum trajd_status trajd_where_check(const struct trajd_window_spec *spec,
-                                    const struct trajd_index *index, struct trajd_error *error);
-bool trajd_where_selects(const struct trajd_window_spec *spec, const struct trajd_index *index,
-                         const struct trajd_episode *episode);
-uint64_t trajd_where_digest(const struct trajd_window_spec *spec);
+/* `filter:` of a feed. Checked against the layout first: TRAJD_ERR_NOT_FOUND for a text that it
+ * does not name or no episode has. */
+enum trajd_status trajd_episode_filter_check(const struct trajd_window_spec *spec,
+                                             const struct trajd_index *index,
+                                             struct trajd_error *error);
+bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
+                                  const struct trajd_index *index,
+                                  const struct trajd_episode *episode);
+uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec);
 /* The episodes' segments and the sampler. */
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
                                              struct trajd_error *error);

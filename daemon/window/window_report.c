@@ -126,29 +126,29 @@ static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
     fprintf(out,
             "feed %s: %u datasets, epochs of %llu windows, batches of %u, %llu left over, "
             "fingerprint %016llx\n",
-            plan->spec->feed_name, plan->part_count,
+            plan->spec->feed_name, plan->member_count,
             (unsigned long long)trajd_mixture_epoch_windows(plan->mixture),
             plan->spec->global_batch,
             (unsigned long long)trajd_mixture_dropped_count(plan->mixture),
             (unsigned long long)plan->fingerprint);
-    for (uint32_t p = 0; p < plan->part_count; p++) {
-        const struct trajd_window_plan *part = plan->parts[p];
-        const struct trajd_index *index = part->dataset->index;
+    for (uint32_t p = 0; p < plan->member_count; p++) {
+        const struct trajd_window_plan *member = plan->members[p];
+        const struct trajd_index *index = member->dataset->index;
         const uint64_t weight = trajd_mixture_weight(plan->mixture, p);
         fprintf(
             out,
             " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%u of %u kept)\n",
-            p, part->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
+            p, member->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
             100 * (double)weight / (double)sum,
-            (unsigned long long)trajd_sampler_window_count(part->sampler), part->episode_count,
+            (unsigned long long)trajd_sampler_window_count(member->sampler), member->episode_count,
             index->kept_count, index->episode_count);
-        report_outputs(part, out);
+        report_outputs(member, out);
     }
 }
 
 void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out)
 {
-    const struct trajd_window_plan *only = plan->parts[0];
+    const struct trajd_window_plan *only = plan->members[0];
     const struct trajd_index *index = only->dataset->index;
 
     if (plan->mixture) {

@@ -209,7 +209,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
     if (!segments || !plan->episodes)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
     if (!status)
-        status = trajd_where_check(spec, index, error);
+        status = trajd_episode_filter_check(spec, index, error);
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         int64_t begin, end;
@@ -217,7 +217,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
         bool skip;
 
         if (episode->quarantine || (spec->filter && !is_listed(episode, spec->filter)) ||
-            !trajd_where_selects(spec, index, episode))
+            !trajd_episode_filter_selects(spec, index, episode))
             continue;
         place = split_place(index, episode);
         if (place < spec->split_begin || place >= spec->split_end)

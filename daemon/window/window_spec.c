@@ -330,7 +330,7 @@ static const struct {
     {"rank_timeout", read_rank_timeout},
     {"statistics_from", read_statistics_from},
     {"fan_out", read_fan_out},
-    {"where", trajd_spec_read_where},
+    {"where", trajd_spec_read_episode_filter},
 };
 #define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
 
@@ -369,7 +369,7 @@ static enum trajd_status read_feed(struct trajd_spec_parser *p, const struct tra
     if (!spec->global_batch)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "no `global_batch:`: windows in a batch over all ranks");
-    return trajd_spec_read_parts(p, node);
+    return trajd_spec_read_members(p, node);
 }
 
 enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,

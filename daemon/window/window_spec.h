@@ -70,15 +70,15 @@ struct trajd_spec_output {
 struct trajd_window_spec;
 
 /* One dataset of a feed. */
-struct trajd_spec_part {
+struct trajd_spec_member {
     const char *dataset;
     uint64_t weight; /* 0: by size */
     /* the feed's, with what is said for this dataset alone; of a feed without `mix:` itself */
     struct trajd_window_spec *spec;
 };
 
-/* One key of `where:`. */
-struct trajd_spec_where {
+/* One key of `filter:`. */
+struct trajd_spec_episode_filter {
     const char *key;
     uint32_t line, value_count;
     const char *const *values;
@@ -91,11 +91,11 @@ struct trajd_window_spec {
     const char *statistics_from;
     bool is_mixture, mix_by_size;
     uint64_t epoch_windows; /* of a mixture; 0: as many as its datasets have */
-    uint32_t part_count;    /* >= 1 */
-    struct trajd_spec_part *parts;
-    const char *filter;   /* mask key or NULL */
-    uint32_t where_count; /* episodes by their texts (layout: meta), all keys */
-    const struct trajd_spec_where *wheres;
+    uint32_t member_count;  /* >= 1 */
+    struct trajd_spec_member *members;
+    const char *filter;            /* mask key or NULL */
+    uint32_t episode_filter_count; /* episodes by their texts (layout: meta), all keys */
+    const struct trajd_spec_episode_filter *episode_filters;
     double split_begin, split_end; /* episodes whose hash lies in [begin, end) of [0, 1) */
     uint32_t global_batch;
     struct trajd_rate rate;   /* num 0: steps are the anchor's */

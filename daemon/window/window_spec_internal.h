@@ -41,14 +41,14 @@ enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node);
 
 /* `mix:` and `epoch:` of a feed whose other keys have been read; or its one dataset. */
-enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p,
-                                        const struct trajd_yaml_node *feed);
+enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *feed);
 /* A scalar's text, kept. */
 enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p,
                                          const struct trajd_yaml_node *node, const char **out);
-/* `where:`, in window_filter.c. */
-enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p,
-                                        const struct trajd_yaml_node *node);
+/* `filter:`, in window_filter.c. */
+enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
+                                                 const struct trajd_yaml_node *node);
 /* An output's `norm:`. */
 enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
                                        const struct trajd_yaml_node *node,

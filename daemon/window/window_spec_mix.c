@@ -6,8 +6,8 @@
 
 #define MAX_WEIGHT 1000000
 
-static const char *const part_keys[] = {"weight", "streams", "filter", "where",
-                                        "split",  "anchor",  "pad",    NULL};
+static const char *const member_keys[] = {"weight", "streams", "filter", "where",
+                                          "split",  "anchor",  "pad",    NULL};
 
 /* `streams: {OUTPUT: STREAM or [STREAM...]}`: what an output is made from in this dataset. */
 static enum trajd_status read_streams(struct trajd_spec_parser *p,
@@ -30,18 +30,18 @@ static enum trajd_status read_streams(struct trajd_spec_parser *p,
     return status;
 }
 
-static enum trajd_status read_part_keys(struct trajd_spec_parser *p,
-                                        const struct trajd_yaml_node *node,
-                                        struct trajd_spec_part *part)
+static enum trajd_status read_member_keys(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node,
+                                          struct trajd_spec_member *member)
 {
-    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, part_keys, p->error);
+    enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, member_keys, p->error);
     int64_t weight;
 
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next) {
         if (strcmp(child->key, "weight") == 0) {
             status = trajd_yaml_int(p->yaml, child, 1, MAX_WEIGHT, &weight, p->error);
-            part->weight = status ? 0 : (uint64_t)weight;
+            member->weight = status ? 0 : (uint64_t)weight;
         } else {
             status = strcmp(child->key, "streams") == 0 ? read_streams(p, child)
                                                         : trajd_spec_read_key(p, child);
@@ -51,11 +51,12 @@ static enum trajd_status read_part_keys(struct trajd_spec_parser *p,
 }
 
 /* `NAME: 7`, `NAME: {weight: 7, ...}`; by size neither has a weight. */
-static enum trajd_status read_part(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
-                                   const char *name, struct trajd_spec_part *part)
+static enum trajd_status read_member(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node, const char *name,
+                                     struct trajd_spec_member *member)
 {
     struct trajd_window_spec *feed = &p->owned->spec;
-    enum trajd_status status = trajd_spec_keep_string(p, name, &part->dataset);
+    enum trajd_status status = trajd_spec_keep_string(p, name, &member->dataset);
     int64_t weight;
 
     if (status)
@@ -63,19 +64,19 @@ static enum trajd_status read_part(struct trajd_spec_parser *p, const struct tra
     p->spec = trajd_spec_keep(p, feed, sizeof *feed);
     if (!p->spec)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-    part->spec = p->spec;
-    p->spec->dataset = part->dataset;
-    p->spec->seed = trajd_mixture_seed(feed->seed, (uint32_t)(part - feed->parts));
+    member->spec = p->spec;
+    p->spec->dataset = member->dataset;
+    p->spec->seed = trajd_mixture_seed(feed->seed, (uint32_t)(member - feed->members));
     /* the mixture has the tail: no window of a dataset is left out */
     p->spec->tail = TRAJD_TAIL_SHORT;
     if (node->kind == TRAJD_YAML_MAPPING) {
-        status = read_part_keys(p, node, part);
+        status = read_member_keys(p, node, member);
     } else if (!feed->mix_by_size) {
         status = trajd_yaml_int(p->yaml, node, 1, MAX_WEIGHT, &weight, p->error);
-        part->weight = status ? 0 : (uint64_t)weight;
+        member->weight = status ? 0 : (uint64_t)weight;
     }
     p->spec = feed;
-    if (!status && !part->weight != feed->mix_by_size)
+    if (!status && !member->weight != feed->mix_by_size)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 feed->mix_by_size ? "weight: it is decided by size"
                                                   : "no `weight:`: a whole number, as in 7");
@@ -85,28 +86,28 @@ static enum trajd_status read_part(struct trajd_spec_parser *p, const struct tra
 static enum trajd_status read_list(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *feed = p->spec;
-    struct trajd_spec_part *parts;
+    struct trajd_spec_member *members;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind == TRAJD_YAML_SCALAR || !node->child_count ||
         node->child_count > TRAJD_MIXTURE_MAX_DATASETS)
         return trajd_yaml_error(p->yaml, node, p->error, "1 to %d datasets",
                                 TRAJD_MIXTURE_MAX_DATASETS);
-    feed->parts = parts = trajd_spec_keep(p, NULL, node->child_count * sizeof *parts);
-    if (!parts)
+    feed->members = members = trajd_spec_keep(p, NULL, node->child_count * sizeof *members);
+    if (!members)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-    memset(parts, 0, node->child_count * sizeof *parts);
+    memset(members, 0, node->child_count * sizeof *members);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next) {
         const char *name = child->key;
         if (!name)
             status = trajd_yaml_string(p->yaml, child, &name, p->error);
-        for (uint32_t d = 0; d < feed->part_count && !status; d++)
-            if (strcmp(parts[d].dataset, name) == 0)
+        for (uint32_t d = 0; d < feed->member_count && !status; d++)
+            if (strcmp(members[d].dataset, name) == 0)
                 status = trajd_yaml_error(p->yaml, child, p->error, "%s is there already", name);
         if (!status)
-            status = read_part(p, child, name, &parts[feed->part_count]);
-        feed->part_count++;
+            status = read_member(p, child, name, &members[feed->member_count]);
+        feed->member_count++;
     }
     return status;
 }
@@ -148,18 +149,19 @@ static enum trajd_status read_epoch(struct trajd_spec_parser *p, const struct tr
 }
 
 /* A feed of one dataset is a list of one part, which is the feed itself. */
-static enum trajd_status only_part(struct trajd_spec_parser *p)
+static enum trajd_status only_member(struct trajd_spec_parser *p)
 {
-    struct trajd_spec_part part = {.dataset = p->spec->dataset, .weight = 1, .spec = p->spec};
+    struct trajd_spec_member member = {.dataset = p->spec->dataset, .weight = 1, .spec = p->spec};
 
-    p->spec->parts = trajd_spec_keep(p, &part, sizeof part);
-    p->spec->part_count = 1;
-    return p->spec->parts ? TRAJD_OK
-                          : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    p->spec->members = trajd_spec_keep(p, &member, sizeof member);
+    p->spec->member_count = 1;
+    return p->spec->members
+               ? TRAJD_OK
+               : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
 }
 
-enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p,
-                                        const struct trajd_yaml_node *feed)
+enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *feed)
 {
     const struct trajd_yaml_node *mix = trajd_yaml_get(feed, "mix"),
                                  *epoch = trajd_yaml_get(feed, "epoch");
@@ -174,7 +176,7 @@ enum trajd_status trajd_spec_read_parts(struct trajd_spec_parser *p,
             p->yaml, epoch, p->error,
             "an epoch of one dataset is each of its windows once; a mixture has a length");
     if (!mix)
-        return only_part(p);
+        return only_member(p);
     if (mix->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(
             p->yaml, mix, p->error,

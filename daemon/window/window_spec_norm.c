@@ -178,8 +178,8 @@ enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const cha
         else
             status = trajd_statistics_read_file(
                 path, output->norm_key ? output->norm_key : output->name, &read, error);
-        for (uint32_t p = 0; p < spec->part_count; p++)
-            spec->parts[p].spec->outputs[o].norm_statistics = read;
+        for (uint32_t p = 0; p < spec->member_count; p++)
+            spec->members[p].spec->outputs[o].norm_statistics = read;
         output->norm_statistics = read;
         if (status)
             trajd_error_prefix(error, "feed %s: line %u: outputs.%s.norm.stats", spec->feed_name,

@@ -75,13 +75,13 @@ static struct trajd_feature_statistics count(enum trajd_dtype dtype,
     assert_int_equal(trajd_histogram_begin(&histogram, trajd_histogram_key_bits(dtype), &error),
                      TRAJD_OK);
     while (more) {
-        struct trajd_histogram_values part = *values;
-        part.row_count = values->row_count / 3;
-        trajd_histogram_add(&histogram, &part);
-        part.base = (const char *)values->base + part.row_count * part.row_stride_bytes;
-        part.weights = part.weights ? part.weights + part.row_count : NULL;
-        part.row_count = values->row_count - part.row_count;
-        trajd_histogram_add(&histogram, &part);
+        struct trajd_histogram_values member = *values;
+        member.row_count = values->row_count / 3;
+        trajd_histogram_add(&histogram, &member);
+        member.base = (const char *)values->base + member.row_count * member.row_stride_bytes;
+        member.weights = member.weights ? member.weights + member.row_count : NULL;
+        member.row_count = values->row_count - member.row_count;
+        trajd_histogram_add(&histogram, &member);
         assert_int_equal(trajd_histogram_next(&histogram, &more, &error), TRAJD_OK);
     }
     found = histogram.found;
@@ -106,10 +106,10 @@ static void check(const struct trajd_feature_statistics *found, double *sorted, 
     assert_true(fabsl(found->std - sqrtl(squares / n)) <= 1e-12L * sqrtl(squares / n));
     for (int q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
         const double place = trajd_histogram_quantiles[q] * (double)(n - 1),
-                     part = place - floor(place);
+                     member = place - floor(place);
         const double a = sorted[(uint64_t)place],
                      b = sorted[(uint64_t)place + 1 < n ? (uint64_t)place + 1 : n - 1];
-        const double want = part < 0.5 ? a + (b - a) * part : b - (b - a) * (1 - part);
+        const double want = member < 0.5 ? a + (b - a) * member : b - (b - a) * (1 - member);
         if (found->quantiles[q] != want)
             fail_msg("quantile %d of %llu is %.17g, not %.17g", q, (unsigned long long)n,
                      found->quantiles[q], want);

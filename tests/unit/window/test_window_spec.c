@@ -86,11 +86,11 @@ static void test_a_whole_feed_outlives_its_text(void **state)
         TRAJD_OK);
     assert_string_equal(spec->dataset, "d");
     assert_string_equal(spec->filter, "train");
-    assert_int_equal(spec->where_count, 2);
-    assert_string_equal(spec->wheres[0].key, "language");
-    assert_int_equal(spec->wheres[0].value_count, 2);
-    assert_string_equal(spec->wheres[0].values[0], "a b");
-    assert_string_equal(spec->wheres[1].values[0], "lift");
+    assert_int_equal(spec->episode_filter_count, 2);
+    assert_string_equal(spec->episode_filters[0].key, "language");
+    assert_int_equal(spec->episode_filters[0].value_count, 2);
+    assert_string_equal(spec->episode_filters[0].values[0], "a b");
+    assert_string_equal(spec->episode_filters[1].values[0], "lift");
     assert_true(spec->split_begin == 0.25 && spec->split_end == 1);
     assert_int_equal(spec->rate.num, 30000);
     assert_int_equal(spec->anchor_rate.num, 15);
@@ -153,11 +153,11 @@ static void test_a_mixture(void **state)
         fail_msg("%s", error.message);
     assert_true(spec->is_mixture && !spec->mix_by_size && !spec->dataset &&
                 spec->epoch_windows == 1000000);
-    assert_int_equal(spec->part_count, 2);
-    assert_true(spec->parts[0].weight == 7 && spec->parts[1].weight == 3);
-    assert_string_equal(spec->parts[0].dataset, "droid");
-    droid = spec->parts[0].spec;
-    lab = spec->parts[1].spec;
+    assert_int_equal(spec->member_count, 2);
+    assert_true(spec->members[0].weight == 7 && spec->members[1].weight == 3);
+    assert_string_equal(spec->members[0].dataset, "droid");
+    droid = spec->members[0].spec;
+    lab = spec->members[1].spec;
     assert_string_equal(droid->filter, "train");
     assert_string_equal(lab->filter, "valid");
     assert_int_equal(droid->pad_before, 2);
@@ -176,13 +176,13 @@ static void test_a_mixture(void **state)
                            "c}\noutputs: {x: {at: 0}}",
                            &spec, &error),
                      TRAJD_OK);
-    assert_true(spec->mix_by_size && spec->part_count == 3 && spec->parts[2].weight == 0 &&
+    assert_true(spec->mix_by_size && spec->member_count == 3 && spec->members[2].weight == 0 &&
                 spec->epoch_windows == 0);
     trajd_window_spec_destroy(&spec);
     assert_int_equal(parse("dataset: d\nglobal_batch: 8\nanchor: {clock: c}\noutputs: {x: {at: 0}}",
                            &spec, &error),
                      TRAJD_OK);
-    assert_true(!spec->is_mixture && spec->part_count == 1 && spec->parts[0].spec == spec);
+    assert_true(!spec->is_mixture && spec->member_count == 1 && spec->members[0].spec == spec);
     trajd_window_spec_destroy(&spec);
 }
 
