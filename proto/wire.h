@@ -65,7 +65,8 @@ enum trajd_wire_op {
     TRAJD_WIRE_RESAMPLED = 74,
 };
 
-enum trajd_wire_mode { TRAJD_WIRE_SHARE = 0, TRAJD_WIRE_SHARD = 1 };
+/* The word of QUEUE on the wire is "share", as in 0.1.0. */
+enum trajd_wire_mode { TRAJD_WIRE_QUEUE = 0, TRAJD_WIRE_SHARD = 1 };
 
 /* UTF-8 without NUL; data may be NULL when size is 0, which also says that the key was absent. */
 struct trajd_wire_text {

@@ -239,7 +239,7 @@ static bool read_mode(struct cursor *cursor, enum trajd_wire_mode *mode)
 
     if (!read_text(cursor, 8, &word))
         return false;
-    *mode = trajd_wire_text_equals(word, "shard") ? TRAJD_WIRE_SHARD : TRAJD_WIRE_SHARE;
+    *mode = trajd_wire_text_equals(word, "shard") ? TRAJD_WIRE_SHARD : TRAJD_WIRE_QUEUE;
     return *mode == TRAJD_WIRE_SHARD || trajd_wire_text_equals(word, "share");
 }
 
@@ -476,11 +476,11 @@ static const char *check_open(const struct trajd_wire_open *open)
         return "feed or spec, one of them";
     if (open->rank >= open->world)
         return "rank";
-    if (open->mode == TRAJD_WIRE_SHARE && open->world != 1)
+    if (open->mode == TRAJD_WIRE_QUEUE && open->world != 1)
         return "world";
-    if (open->local.count && (open->mode == TRAJD_WIRE_SHARE || !names_rank(&open->local, open)))
+    if (open->local.count && (open->mode == TRAJD_WIRE_QUEUE || !names_rank(&open->local, open)))
         return "local";
-    if (open->resume.size && open->mode != TRAJD_WIRE_SHARE)
+    if (open->resume.size && open->mode != TRAJD_WIRE_QUEUE)
         return "resume";
     return NULL;
 }

@@ -69,10 +69,10 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
     if ((options->feed != NULL && options->feed[0] != '\0') ==
         (options->spec != NULL && options->spec[0] != '\0'))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: either feed or spec");
-    if (options->mode != TRAJD_MODE_SHARE && options->mode != TRAJD_MODE_SHARD)
+    if (options->mode != TRAJD_MODE_QUEUE && options->mode != TRAJD_MODE_SHARD)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: mode %d is neither share nor shard", (int)options->mode);
-    if (options->rank >= world || (options->mode == TRAJD_MODE_SHARE && world != 1))
+    if (options->rank >= world || (options->mode == TRAJD_MODE_QUEUE && world != 1))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "open: rank %u of %u (rank below world; share has no ranks)",
                                options->rank, world);
@@ -84,7 +84,7 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
                                "among them (of shard)",
                                TRAJD_WIRE_MAX_LOCAL, world, options->rank);
     if (options->resume_size_bytes > TRAJD_WIRE_MAX_CHECKPOINT ||
-        (options->resume_size_bytes > 0 && options->mode != TRAJD_MODE_SHARE))
+        (options->resume_size_bytes > 0 && options->mode != TRAJD_MODE_QUEUE))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "open: resume: the token of a checkpoint, at most %u bytes (of share)",

@@ -89,7 +89,7 @@ static void say_open(struct trajd_client *client)
             .feed = trajd_wire_text(wanted->feed),
             .spec = trajd_wire_text(wanted->spec),
             .job = trajd_wire_text(wanted->job),
-            .mode = wanted->mode == TRAJD_MODE_SHARD ? TRAJD_WIRE_SHARD : TRAJD_WIRE_SHARE,
+            .mode = wanted->mode == TRAJD_MODE_SHARD ? TRAJD_WIRE_SHARD : TRAJD_WIRE_QUEUE,
             .rank = wanted->rank,
             .world = wanted->world,
             .credit = wanted->credit,

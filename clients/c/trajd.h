@@ -67,7 +67,12 @@ struct trajd_connect_options {
     const char *server_key; /* the daemon's public key, 40 characters; NULL: as key_file says */
 };
 
-enum trajd_mode { TRAJD_MODE_SHARE = 0, TRAJD_MODE_SHARD = 1 };
+/* How the workers of a job divide its batches. */
+enum trajd_mode {
+    TRAJD_MODE_QUEUE = 0, /* each batch goes to the next worker that is free */
+    TRAJD_MODE_SHARD = 1, /* rank r of W gets its rows of every global batch */
+    TRAJD_MODE_SHARE = 0, /* the name of TRAJD_MODE_QUEUE in 0.1.0 */
+};
 
 struct trajd_open_options {
     const char *feed; /* a name in the daemon's config; or NULL with */
@@ -196,7 +201,7 @@ enum trajd_status trajd_client_ask(struct trajd_client *client,
                                    const struct trajd_question *question, uint32_t timeout_ms,
                                    char **json, struct trajd_error *error);
 
-/* What of a share job's epoch is DONE now, as a token for trajd_open_options.resume, to be freed by
+/* What of a queue job's epoch is DONE now, as a token for trajd_open_options.resume, to be freed by
  * the caller with free(). What this worker has said counts; a batch that it still works on does
  * only after trajd_batch_done. TRAJD_ERR_ARGUMENT: no feed is open, or it is open as shard (there
  * epoch and position are all). */

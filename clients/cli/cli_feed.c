@@ -118,7 +118,7 @@ enum trajd_status cli_open(struct trajd_client *client, const struct cli_feed_ar
     const struct trajd_open_options options = {.feed = arguments->feed,
                                                .job = arguments->job,
                                                .mode = arguments->world > 0 ? TRAJD_MODE_SHARD
-                                                                            : TRAJD_MODE_SHARE,
+                                                                            : TRAJD_MODE_QUEUE,
                                                .rank = (uint32_t)arguments->rank,
                                                .world = (uint32_t)arguments->world,
                                                .credit = (uint32_t)arguments->credit,

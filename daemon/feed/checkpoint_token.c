@@ -82,7 +82,7 @@ enum trajd_status trajd_checkpoint_token_decode(const void *data, size_t size,
     if (size % 8 || count < TRAJD_CHECKPOINT_TOKEN_WORDS ||
         size > TRAJD_CHECKPOINT_TOKEN_MAX_BYTES || memcmp(bytes, "TRJTOKN", 7) != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resume: %zu bytes that are no checkpoint of a share job", size);
+                               "resume: %zu bytes that are no checkpoint of a queue job", size);
     if (get_word(bytes, 0) != CHECKPOINT_TOKEN_MAGIC)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "resume: a checkpoint of version %c, this daemon reads 1",

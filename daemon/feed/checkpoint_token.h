@@ -1,4 +1,4 @@
-/* A checkpoint of a share job as bytes that its program keeps: which epoch of which feed, and what
+/* A checkpoint of a queue job as bytes that its program keeps: which epoch of which feed, and what
  * of it was DONE. What a journal says, in a form that outlives daemon and node. It comes back from
  * outside, so it is input.
  *

@@ -250,7 +250,7 @@ void trajd_feed_reap(struct trajd_core_feed *feed);
 void trajd_job_plan(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                     const struct trajd_journal_state *token, struct start *start);
 void trajd_job_use_journal(struct job *job);
-/* What of a share job's epoch is DONE: of its journal, and of a checkpoint. */
+/* What of a queue job's epoch is DONE: of its journal, and of a checkpoint. */
 void trajd_job_record(const struct job *job, struct trajd_journal_state *state);
 
 /* jobs.c: epochs */

@@ -48,7 +48,7 @@ static enum verdict validate_join(const struct job *job, struct session *session
 {
     const struct trajd_core_feed *feed = job->feed;
 
-    if (job->mode == TRAJD_WIRE_SHARE) {
+    if (job->mode == TRAJD_WIRE_QUEUE) {
         if (open->next == 0 || open->next == job->asked || open->next == job->begin)
             return VERDICT_JOIN;
         if (is_alone)
@@ -90,8 +90,8 @@ static void refuse_other_job(const struct job *job, struct session *session,
         trajd_session_refuse(
             feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
             "mode, world: %s with world %u, but job \"%s\" runs as %s with world %u",
-            open->mode == TRAJD_WIRE_SHARD ? "shard" : "share", open->world, job->name,
-            job->mode == TRAJD_WIRE_SHARD ? "shard" : "share", job->world);
+            open->mode == TRAJD_WIRE_SHARD ? "shard" : "queue", open->world, job->name,
+            job->mode == TRAJD_WIRE_SHARD ? "shard" : "queue", job->world);
     else
         trajd_session_refuse(
             feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
@@ -148,7 +148,7 @@ static enum verdict validate_epoch(const struct job *job, struct session *sessio
         return is_alone && open->fresh ? VERDICT_BEGIN
                                        : validate_join(job, session, open, is_alone);
     if (!is_alone && open->epoch + 1 == job->epoch &&
-        (job->mode == TRAJD_WIRE_SHARE || !trajd_batches_from(job->feed, open->next)))
+        (job->mode == TRAJD_WIRE_QUEUE || !trajd_batches_from(job->feed, open->next)))
         return VERDICT_PAST;
     if (is_alone || job->phase == JOB_ENDED ||
         (open->epoch == job->epoch + 1 && is_gathered_behind(job)))
@@ -485,7 +485,7 @@ static void settle_in(struct job *job, struct session *session, const struct tra
         join(session, open);
     trajd_job_send_opened(session);
     if (is_past)
-        trajd_job_tell_end(job, session, job->mode == TRAJD_WIRE_SHARE ? past : 0);
+        trajd_job_tell_end(job, session, job->mode == TRAJD_WIRE_QUEUE ? past : 0);
     else if (job->phase == JOB_ENDED)
         trajd_job_tell_end(job, session, job->begin);
 }

@@ -272,7 +272,7 @@ bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open
         !job->claims || open->resume.size || start->todo_count ||
         start->begin % job->feed->options.global_batch)
         return false;
-    if (open->mode == TRAJD_WIRE_SHARE && start->high)
+    if (open->mode == TRAJD_WIRE_QUEUE && start->high)
         return false;
     return cursor->epoch >= open->epoch ||
            (cursor->epoch == job->epoch &&
@@ -322,7 +322,7 @@ void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const 
         trajd_job_retire(job);
     name_epoch(job, open, start);
     if (job->mode == TRAJD_WIRE_SHARD) {
-        /* of the share job whose entry this was: it may return elsewhere */
+        /* of the queue job whose entry this was: it may return elsewhere */
         trajd_journal_close(&job->journal);
         job->phase = JOB_GATHERING;
         for (uint32_t r = 0; r < job->world; r++)

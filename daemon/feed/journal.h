@@ -1,4 +1,4 @@
-/* What of a share job's epoch is DONE, in a small memory-mapped file: it survives the death of the
+/* What of a queue job's epoch is DONE, in a small memory-mapped file: it survives the death of the
  * daemon at any instruction.
  *
  * Batches of an epoch are numbered from the position where it began. They are produced in that

@@ -28,7 +28,7 @@ void trajd_lease_done(const struct place *place, struct session *session)
     place->feed->core->stats.windows_done += count;
     session->batches_done++;
     job->parts_left--;
-    if (job->journal && job->mode == TRAJD_WIRE_SHARE)
+    if (job->journal && job->mode == TRAJD_WIRE_QUEUE)
         trajd_journal_done(job->journal, (place->slot->position - job->begin) /
                                              place->feed->options.global_batch);
 }

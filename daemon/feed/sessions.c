@@ -219,9 +219,9 @@ void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_
                              "checkpoint: no epoch of a feed is open in this session");
         return;
     }
-    if (session->job->mode != TRAJD_WIRE_SHARE) {
+    if (session->job->mode != TRAJD_WIRE_QUEUE) {
         trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
-                             "checkpoint: of a share job; under shard epoch and next window are "
+                             "checkpoint: of a queue job; under shard epoch and next window are "
                              "all there is to keep");
         return;
     }

@@ -191,7 +191,7 @@ static void claim(struct trajd_core_feed *feed, struct slot *slot, bool is_new)
         if (!trajd_job_claim(job, slot->epoch, slot->position, is_new))
             continue;
         trajd_share_begin(job, slot);
-        if (job->journal && job->mode == TRAJD_WIRE_SHARE && slot->epoch == job->epoch)
+        if (job->journal && job->mode == TRAJD_WIRE_QUEUE && slot->epoch == job->epoch)
             trajd_journal_produce(job->journal,
                                   (slot->position - job->begin) / feed->options.global_batch);
     }
@@ -418,7 +418,7 @@ void trajd_slots_deliver(struct job *job)
 {
     if (job->feed->core->going_away || job->phase != JOB_RUNNING)
         return;
-    if (job->mode == TRAJD_WIRE_SHARE) {
+    if (job->mode == TRAJD_WIRE_QUEUE) {
         deliver_shared(job);
         return;
     }

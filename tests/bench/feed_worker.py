@@ -33,7 +33,7 @@ def share(values, part):
 
 
 def main():
-    feed = trajd.connect(endpoint, feed=feed_name, job="bench_python", mode="share", credit=int(credit), timeout=30,
+    feed = trajd.connect(endpoint, feed=feed_name, job="bench_python", mode="queue", credit=int(credit), timeout=30,
                          device="cpu" if what == "tensors" else None)
     keys, waits, count, windows = None, [], 0, 0
     begin = cpu = None

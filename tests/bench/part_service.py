@@ -125,7 +125,7 @@ def work(build, endpoint):
     sys.path.insert(0, str(pathlib.Path(build) / "clients/python"))
     import trajd
 
-    for batch in trajd.connect(endpoint, feed="policy", job="service", mode="share", credit=4).forever():
+    for batch in trajd.connect(endpoint, feed="policy", job="service", mode="queue", credit=4).forever():
         print(time.monotonic_ns(), flush=True)
         del batch
         time.sleep(PAUSE_S)

@@ -80,7 +80,7 @@ class Daemon:
         return (self.folder / "log").read_text()
 
     def connect(self, **options):
-        return trajd.connect(str(self.endpoint), feed="train", timeout=60, **{"device": "cuda", "zero_copy": True, "mode": "share", **options})
+        return trajd.connect(str(self.endpoint), feed="train", timeout=60, **{"device": "cuda", "zero_copy": True, "mode": "queue", **options})
 
     def _send(self, number):
         """To the daemon itself, whatever stands before it."""
@@ -223,7 +223,7 @@ WORKER = """
 import sys, time
 sys.path.insert(0, {python!r})
 import torch, trajd
-feed = trajd.connect({endpoint!r}, feed="train", device="cuda", zero_copy=True, mode="share", credit=3, timeout=60)
+feed = trajd.connect({endpoint!r}, feed="train", device="cuda", zero_copy=True, mode="queue", credit=3, timeout=60)
 epoch = feed.epoch(0)
 first = next(epoch)
 position = first.position

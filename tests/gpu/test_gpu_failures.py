@@ -116,7 +116,7 @@ def worker(*arguments, **options):
 def host_sums(one, epoch_count):
     """{(epoch, position): sums} as the CPU makes them."""
     found = {}
-    with one.connect(device="cpu", zero_copy=False, job="host", mode="share") as host:
+    with one.connect(device="cpu", zero_copy=False, job="host", mode="queue") as host:
         for epoch in range(epoch_count):
             for batch in host.epoch(epoch):
                 found[epoch, batch.position] = [batch.raw("window_id").sum().item(), batch.raw("gripper").double().sum().item(),

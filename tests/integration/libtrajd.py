@@ -8,7 +8,7 @@ import numpy as np
 LIBC = c.CDLL(None)
 LIBC.free.argtypes, LIBC.free.restype = [c.c_void_p], None
 OK, NOT_FOUND, DATA, UNSUPPORTED, TIMEOUT, CLOSED, BUSY, END_OF_EPOCH = 0, 2, 3, 4, 8, 9, 10, 13
-SHARE, SHARD = 0, 1
+QUEUE, SHARD = 0, 1
 DTYPES = {1: np.float16, 3: np.float32, 4: np.float64, 5: np.int8, 6: np.int16, 7: np.int32, 8: np.int64,
           9: np.uint8, 10: np.uint16, 11: np.uint32, 12: np.uint64, 13: np.bool_}
 
@@ -113,7 +113,7 @@ class Client:
         if status:
             raise TrajdError(self.error)
 
-    def open(self, feed=None, spec=None, job="", mode=SHARE, rank=0, world=0, credit=0, epoch=0, position=0,
+    def open(self, feed=None, spec=None, job="", mode=QUEUE, rank=0, world=0, credit=0, epoch=0, position=0,
              fingerprint=0, timeout_ms=0, local=(), resume=b"", gpu=None, gpu_ranks=()):
         options = OpenOptions(feed and feed.encode(), spec and spec.encode(), job.encode(), mode, rank, world, credit,
                               epoch, position, fingerprint, timeout_ms, (c.c_uint32 * len(local))(*local), len(local),

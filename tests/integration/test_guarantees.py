@@ -100,12 +100,12 @@ def test_jobs_at_different_speeds(daemon, demo_file):
 # ---- workers that die ----
 
 @SHARED
-@pytest.mark.parametrize("mode", ["share", "shard"])
+@pytest.mark.parametrize("mode", ["queue", "shard"])
 def test_a_death_after_done_changes_nothing(daemon, demo_file, config, mode):
     one = daemon(config(demo_file))
     order = sequence(one)
     before = one.client().status()["batches_done"]
-    if mode == "share":
+    if mode == "queue":
         first, other = Worker(one, "--pace"), Worker(one, "--pace")
         other.read("open")
     else:
@@ -113,7 +113,7 @@ def test_a_death_after_done_changes_nothing(daemon, demo_file, config, mode):
     step([first], 3)
     wait_for_done(one, before + 3)  # the last one, too: it has been given back
     first.kill()
-    again = Worker(one) if mode == "share" else Worker(one, "--rank", 0, "--world", 2, "--position", 3 * 64)
+    again = Worker(one) if mode == "queue" else Worker(one, "--rank", 0, "--world", 2, "--position", 3 * 64)
     again.read("open")
     run_out([other])
     finish(again)
@@ -290,7 +290,7 @@ def test_a_file_that_goes_bad_is_told_to_each_job(daemon, demo_file, tmp_path):
     path.write_bytes(demo_file.read_bytes())
     one = daemon(fan_out(path), store="64KiB")  # rows are read batch by batch
     clients = [one.client() for _ in range(2)]
-    for client, mode, job in zip(clients, (trajd.SHARE, trajd.SHARD), "ab"):
+    for client, mode, job in zip(clients, (trajd.QUEUE, trajd.SHARD), "ab"):
         client.open("train", mode=mode, job=job)
     for client in clients:
         take(client, 1)
@@ -310,7 +310,7 @@ def test_a_file_that_goes_bad_is_told_to_each_job(daemon, demo_file, tmp_path):
 
 
 @SHARED
-@pytest.mark.parametrize("mode", [trajd.SHARE, trajd.SHARD], ids=["share", "shard"])
+@pytest.mark.parametrize("mode", [trajd.QUEUE, trajd.SHARD], ids=["queue", "shard"])
 def test_all_leave_an_epoch_early(daemon, demo_file, config, mode):
     one = daemon(config(demo_file))
     orders = [sequence(one, epoch) for epoch in range(2)]

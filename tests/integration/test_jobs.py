@@ -114,7 +114,7 @@ def test_checkpoints_of_other_things_are_refused(daemon, demo_file):
     with pytest.raises(trajd.TrajdError, match="checksum"):
         client.open("train", resume=token[:20] + b"\1" + token[21:])
     client.open("train", mode=trajd.SHARD)
-    with pytest.raises(trajd.TrajdError, match="share job"):
+    with pytest.raises(trajd.TrajdError, match="queue job"):
         client.checkpoint()
     client.close()
     client = daemon(feed(demo_file, seed=4), folder="seed").client()

@@ -247,7 +247,7 @@ def test_a_network_that_stands_still(daemon, demo_file, keys, long):
         assert sorted(worker.ids()) == list(range(windows))
 
 
-@pytest.mark.parametrize("mode, jobs", [(trajd.SHARE, 1), (trajd.SHARD, 1), (trajd.SHARE, 2)])
+@pytest.mark.parametrize("mode, jobs", [(trajd.QUEUE, 1), (trajd.SHARD, 1), (trajd.QUEUE, 2)])
 def test_connections_that_are_cut(daemon, demo_file, keys, mode, jobs):
     one = daemon(config(demo_file, more="\n    fan_out: {jobs: 2}" if jobs == 2 else ""))
     ids, port, info = [], 0, None

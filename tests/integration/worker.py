@@ -31,7 +31,7 @@ def main():
     options = parser.parse_args()
 
     client = trajd.Client(trajd.load(options.build), options.endpoint, reconnect=True, key_file=options.key)
-    info = client.open(options.feed, mode=trajd.SHARD if options.world else trajd.SHARE, rank=options.rank,
+    info = client.open(options.feed, mode=trajd.SHARD if options.world else trajd.QUEUE, rank=options.rank,
                        world=options.world, job=options.job, epoch=options.epoch, position=options.position, credit=options.credit)
     say(event="open", length=info.epoch_length, windows=info.window_count, next=info.next, fingerprint=info.fingerprint, pid=os.getpid())
     held = []

@@ -241,7 +241,7 @@ static void check_end(struct model *model, uint32_t index, const struct trajd_wi
     worker->end_epoch = end->epoch;
     if (end->epoch != model->epoch)
         return;
-    if (model->mode == TRAJD_WIRE_SHARE ? end->batches != batch_count(model)
+    if (model->mode == TRAJD_WIRE_QUEUE ? end->batches != batch_count(model)
                                         : end->batches > batch_count(model))
         model_fail(model, "end after %llu batches of %llu", (unsigned long long)end->batches,
                    (unsigned long long)batch_count(model));

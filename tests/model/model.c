@@ -368,7 +368,7 @@ void model_checkpoint(struct model *model, uint32_t index)
 {
     const struct worker *worker = &model->workers[index];
 
-    if (model->mode != TRAJD_WIRE_SHARE || !worker->member || worker->epoch != model->epoch)
+    if (model->mode != TRAJD_WIRE_QUEUE || !worker->member || worker->epoch != model->epoch)
         return;
     model_trace(model, "worker %s%u takes a checkpoint", model->name, index);
     trajd_core_checkpoint(model->world->core, worker->session, 1000000, model->world->now_ns);

@@ -22,7 +22,7 @@ static void set_up_job(struct world *world, uint32_t index, uint64_t seed)
     model->index = index;
     model->name[0] = (char)('a' + index);
     model->seed = seed + index * 7919;
-    model->mode = world_random(world, 2) ? TRAJD_WIRE_SHARD : TRAJD_WIRE_SHARE;
+    model->mode = world_random(world, 2) ? TRAJD_WIRE_SHARD : TRAJD_WIRE_QUEUE;
     model->worker_count =
         1 + (uint32_t)world_random(world, model->mode == TRAJD_WIRE_SHARD ? MODEL_WORKERS - 1
                                                                           : MODEL_WORKERS);
@@ -74,7 +74,7 @@ static void set_up(struct world *world, uint64_t seed, const char *directory)
 /* All of the job are stopped, to begin from its checkpoint. */
 static void return_to_checkpoint(struct model *model)
 {
-    if (!model->token_size || model->mode != TRAJD_WIRE_SHARE)
+    if (!model->token_size || model->mode != TRAJD_WIRE_QUEUE)
         return;
     model_trace(model, "job %s returns to its checkpoint", model->name);
     for (uint32_t i = 0; i < model->worker_count; i++) {
@@ -305,7 +305,7 @@ static void print_failure(const struct world *world, uint64_t seed)
 {
     for (uint32_t j = 0; j < world->job_count; j++)
         fprintf(stderr, "seed %llu: job %s: %s, %u workers%s\n", (unsigned long long)seed,
-                world->jobs[j].name, world->jobs[j].mode == TRAJD_WIRE_SHARD ? "shard" : "share",
+                world->jobs[j].name, world->jobs[j].mode == TRAJD_WIRE_SHARD ? "shard" : "queue",
                 world->jobs[j].worker_count,
                 world->jobs[j].has_remote ? ", others on another node" : "");
     fprintf(stderr, "%u slots for %u jobs, G %u, %llu windows\n%s", world->options.slot_count,

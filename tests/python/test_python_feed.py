@@ -126,7 +126,7 @@ def test_workers_that_share_checkpoint_together(daemon, demo_file):
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         feed.load_state_dict(json.loads(json.dumps(state)))
         assert sorted(done + ids_of(feed.epoch(0))) == list(range(feed.info.window_count))
-        with pytest.raises(trajd.StateError, match="share"):
+        with pytest.raises(trajd.StateError, match="queue"):
             trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=20).load_state_dict(state)
 
 

@@ -58,7 +58,7 @@ static bool parse(struct worker *worker, const char *text)
     if (strncmp(text, "reconnect=", 10) == 0)
         worker->reconnect = value != 0;
     else if (strncmp(text, "shard=", 6) == 0)
-        worker->open.mode = value != 0 ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE;
+        worker->open.mode = value != 0 ? TRAJD_MODE_SHARD : TRAJD_MODE_QUEUE;
     else
         return false;
     return true;

@@ -174,7 +174,7 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
         !read_ranks(ranks, "local_ranks", local_ranks, &options.local_rank_count) ||
         !read_ranks(ranks_there, "gpu_ranks", gpu_ranks, &options.gpu_rank_count))
         return NULL;
-    options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_SHARE;
+    options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_QUEUE;
     options.rank = rank, options.world = world, options.credit = credit,
     options.timeout_ms = timeout_ms;
     options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
@@ -328,7 +328,7 @@ static PyMethodDef methods[] = {
     {"ask", (PyCFunction)(void (*)(void))client_ask, METH_VARARGS | METH_KEYWORDS,
      "A question about the open feed, answered by JSON text."},
     {"checkpoint", client_checkpoint, METH_VARARGS,
-     "What of a share job's epoch is DONE, as bytes."},
+     "What of a queue job's epoch is DONE, as bytes."},
     {"connected", client_connected, METH_NOARGS,
      "Whether a session stands now, as far as this end has heard."},
     {"close", client_close, METH_NOARGS, "Ends the session; batches that are held stay readable."},

@@ -21,17 +21,17 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None, spec:
     feed         the name of a feed in the daemon's configuration; or
     spec         a feed as a dict, or as YAML text, as it would stand there
     job          which workers belong together; "" by default
-    mode         "share": any worker takes the next batch. "shard": rank r of W gets its rows of every global batch.
-                 Default: shard if there is more than one rank, share otherwise
+    mode         "queue": each batch goes to the next worker that is free. "shard": rank r of W gets its rows of every
+                 global batch. Default: shard if there is more than one rank, queue otherwise
     rank, world_size, local_ranks
                  of shard; default as torch.distributed says if it is initialised, else torchrun's or Slurm's environment.
                  local_ranks are those that read from this daemon, where each node has its own
     gpu_ranks    with zero_copy, of shard: those that read on this one's GPU; default as torch.distributed says if it is initialised, else
                  this one alone
     credit       batches that may be held or under way, at least 2, and no more than the feed has slots; default 4, with zero_copy on
-                 a GPU 16. Workers of one job in mode "share" should each ask for their share of the slots
+                 a GPU 16. Workers of one job in mode "queue" should each ask for their share of the slots
     epoch        that iteration begins with; default 0
-    resume       in share: what checkpoint() returned in that epoch
+    resume       in mode "queue": what checkpoint() returned in that epoch
     device       None: numpy arrays. "cpu": torch tensors. "cuda", "cuda:N": torch tensors on the GPU, copied one batch ahead
     framework    "numpy" or "torch", if it is not to be what device says
     style        the names in a batch: raw, robomimic, lerobot, act, diffusion_policy, openpi (trajd.styles)

@@ -73,7 +73,7 @@ class _Run:
 
 
 class Epoch(Iterator[Batch]):
-    """The batches of one epoch from a position on. Ends when every window of it is worked on, in share by all workers."""
+    """The batches of one epoch from a position on. Ends when every window of it is worked on, in mode queue by all workers."""
 
     def __init__(self, feed: "Feed", run: _Run, epoch: int, position: int) -> None:
         self._feed, self._run = feed, run
@@ -182,7 +182,7 @@ class Feed:
         self._stand(epoch, self._resume.position if self._resume is not None and self._resume.epoch == epoch else 0)
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, as many for each rank in shard; in share those of all workers together."""
+        """Batches of a whole epoch, as many for each rank in mode shard; in mode queue those of all workers together."""
         return self.info.batches
 
     @property

@@ -19,7 +19,7 @@ class Options(TypedDict, total=False):
     """What connect, open and FeedDataset take beside the feed's name; connect's documentation says what each is."""
 
     job: str
-    mode: Optional[Literal["share", "shard"]]
+    mode: Optional[Literal["queue", "shard", "share"]]  # "share" is the name of "queue" in 0.1.0
     rank: Optional[int]
     world_size: Optional[int]
     local_ranks: Optional[Sequence[int]]
@@ -85,8 +85,8 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
          server_key: Optional[str] = None, gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
     if (feed is None) == (spec is None):
         raise ArgumentError("either feed=NAME, one that the daemon has, or spec=, one of your own")
-    if mode not in (None, "share", "shard"):
-        raise ArgumentError(f"mode {mode!r}: share or shard")
+    if mode not in (None, "queue", "shard", "share"):
+        raise ArgumentError(f"mode {mode!r}: queue or shard")
     if style not in STYLES:
         raise ArgumentError(f"style {style!r}: one of {', '.join(sorted(STYLES))}")
     if timeout is not None and not timeout > 0:

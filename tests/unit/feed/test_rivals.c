@@ -45,7 +45,7 @@ static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
     destroy(world);
 }
 
-/* A share job dies, ranks of another take its entry, and it returns on another instance, with its
+/* A queue job dies, ranks of another take its entry, and it returns on another instance, with its
  * journal. */
 static void test_a_journal_goes_where_its_job_goes(void **state)
 {

@@ -218,7 +218,7 @@ static void test_open_rules(void **state)
     assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
     assert_int_equal(request, 9); /* so that the answer finds who asked */
     open.open.rank = 0;
-    open.open.mode = TRAJD_WIRE_SHARE;
+    open.open.mode = TRAJD_WIRE_QUEUE;
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
     assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL); /* share has a world of 1 */
     open.open.world = 1;
