@@ -61,7 +61,7 @@ static enum trajd_status open_one(struct trajd_control *control, uint32_t index,
     control->gpus[control->gpu_count++] = gpu;
     pthread_mutex_unlock(&control->mutex);
     LOG(control->log, INFO, "GPU %u: %s, %s: up to %llu MiB of rows and %llu MiB of rings", index,
-        trajd_device_info(trajd_gpu_device(gpu))->name, trajd_gpu_uuid(gpu),
+        trajd_device_info(trajd_gpu_device(gpu))->name, trajd_gpu_id(gpu),
         (unsigned long long)(options.rows_bytes >> 20),
         (unsigned long long)(options.rings_bytes >> 20));
     return TRAJD_OK;
@@ -101,7 +101,7 @@ struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const ch
         return NULL;
     }
     for (uint32_t g = 0; g < control->gpu_count; g++)
-        if (strcmp(trajd_gpu_uuid(control->gpus[g]), uuid) == 0)
+        if (strcmp(trajd_gpu_id(control->gpus[g]), uuid) == 0)
             return control->gpus[g];
     trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "GPU %s: the daemon uses %s", uuid,
                     control->gpu_count
@@ -138,7 +138,7 @@ void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd
 
     if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &left, &answer))
         return; /* memory that cannot be shared, say */
-    LOG(control->log, ERROR, "GPU %s: %s", trajd_gpu_uuid(gpu), why->message);
+    LOG(control->log, ERROR, "GPU %s: %s", trajd_gpu_id(gpu), why->message);
     trajd_control_on_gpu_lost(control);
 }
 

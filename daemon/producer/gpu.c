@@ -58,7 +58,7 @@ struct trajd_device *trajd_gpu_device(const struct trajd_gpu *gpu)
     return gpu->device;
 }
 
-const char *trajd_gpu_uuid(const struct trajd_gpu *gpu)
+const char *trajd_gpu_id(const struct trajd_gpu *gpu)
 {
     return trajd_device_info(gpu->device)->uuid;
 }
@@ -75,7 +75,7 @@ enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes
     if (size_bytes > left || round_up(size_bytes) > left)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "%s: %llu bytes are over what gpu.rings leaves on %s (%llu bytes)",
-                               what, (unsigned long long)size_bytes, trajd_gpu_uuid(gpu),
+                               what, (unsigned long long)size_bytes, trajd_gpu_id(gpu),
                                (unsigned long long)left);
     status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);
     if (status) {
@@ -108,7 +108,7 @@ void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out)
     fprintf(out, "{\"name\":");
     trajd_json_text(out, trajd_device_info(gpu->device)->name);
     fprintf(out, ",\"uuid\":");
-    trajd_json_text(out, trajd_gpu_uuid(gpu));
+    trajd_json_text(out, trajd_gpu_id(gpu));
     fprintf(out,
             ",\"rows_bytes\":%llu,\"rows_budget_bytes\":%llu,\"rings_bytes\":%llu,\"rings_budget_"
             "bytes\":%llu",

@@ -36,7 +36,7 @@ enum trajd_status trajd_gpu_open(const struct trajd_gpu_options *options, struct
 void trajd_gpu_close(struct trajd_gpu **gpu);
 
 struct trajd_device *trajd_gpu_device(const struct trajd_gpu *gpu);
-const char *trajd_gpu_uuid(const struct trajd_gpu *gpu);
+const char *trajd_gpu_id(const struct trajd_gpu *gpu);
 
 /* Bytes for a ring, or for what goes to a launch (stamps, arrays, rows on their way), rounded up so
  * that a handle names them alone. `what` is said in errors: "a ring". TRAJD_ERR_MEMORY: over the

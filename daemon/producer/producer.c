@@ -389,7 +389,7 @@ void trajd_producer_describe(const struct trajd_producer *producer, FILE *out, b
     trajd_json_text(out, trajd_plan_describe(producer->members[0].kernel_plan));
     if (producer->where) {
         fprintf(out, ",\"gpu\":");
-        trajd_json_text(out, trajd_gpu_uuid(producer->where));
+        trajd_json_text(out, trajd_gpu_id(producer->where));
     }
     fprintf(out, ",\"norm_digest\":\"%016llx\"",
             (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));

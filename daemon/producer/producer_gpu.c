@@ -34,7 +34,7 @@ static enum trajd_status make_ring(struct trajd_producer *producer, struct trajd
     status = trajd_gpu_take_ring(own->gpu, own->slab_bytes, "a ring", &own->slab, error);
     if (!status)
         status = trajd_device_share(trajd_gpu_device(own->gpu), own->slab, own->handle, error);
-    own->memory = (struct trajd_feed_memory){.gpu = trajd_gpu_uuid(own->gpu),
+    own->memory = (struct trajd_feed_memory){.gpu = trajd_gpu_id(own->gpu),
                                              .memory = own->slab,
                                              .handle = own->handle,
                                              .handle_size_bytes = sizeof own->handle,
@@ -260,5 +260,5 @@ const struct trajd_feed_memory *trajd_producer_gpu_memory(const struct trajd_pro
 
 const char *trajd_producer_gpu_uuid(const struct trajd_producer *producer)
 {
-    return producer->gpu ? trajd_gpu_uuid(producer->gpu->gpu) : NULL;
+    return producer->gpu ? trajd_gpu_id(producer->gpu->gpu) : NULL;
 }

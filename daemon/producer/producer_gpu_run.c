@@ -341,7 +341,7 @@ static enum trajd_status prepare_all(struct trajd_producer *producer, struct tra
 
 static void lose(struct trajd_producer *producer, struct trajd_error *error)
 {
-    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_uuid(producer->gpu->gpu),
+    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_id(producer->gpu->gpu),
                        producer->name, trajd_plan_describe(producer->members[0].kernel_plan));
     LOG(producer->log, ERROR, "%s", error->message);
     if (producer->gpu_lost)

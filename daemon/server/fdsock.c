@@ -253,7 +253,8 @@ void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns)
 }
 
 enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session,
-                                         const struct trajd_ring *ring, struct trajd_error *error)
+                                         const struct trajd_server_ring *ring,
+                                         struct trajd_error *error)
 {
     struct connection *connection = session != 0 ? find_session(fdsock, session) : NULL;
     if (!connection)

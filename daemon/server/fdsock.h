@@ -39,7 +39,8 @@ void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns);
 
 /* TRAJD_ERR_CLOSED: the session has no connection, or does not read it. */
 enum trajd_status trajd_fdsock_send_ring(struct trajd_fdsock *fdsock, uint64_t session,
-                                         const struct trajd_ring *ring, struct trajd_error *error);
+                                         const struct trajd_server_ring *ring,
+                                         struct trajd_error *error);
 /* Ends the session's connection, if it has one. */
 void trajd_fdsock_drop(struct trajd_fdsock *fdsock, uint64_t session);
 

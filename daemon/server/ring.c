@@ -54,7 +54,8 @@ static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes
 /* Sizes never change; and where workers only read, no new mapping can write (the kernel holds that
  * against a worker that opens the memory again through /proc; one before Linux 5.1 only refuses the
  * descriptor itself). */
-static enum trajd_status seal(struct trajd_ring *ring, bool writable, struct trajd_error *error)
+static enum trajd_status seal(struct trajd_server_ring *ring, bool writable,
+                              struct trajd_error *error)
 {
     const int size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     char path[64];
@@ -73,11 +74,11 @@ static enum trajd_status seal(struct trajd_ring *ring, bool writable, struct tra
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count,
-                                    uint64_t slot_size_bytes, bool writable,
-                                    struct trajd_error *error)
+enum trajd_status trajd_server_ring_create(struct trajd_server_ring *ring, uint32_t slot_count,
+                                           uint64_t slot_size_bytes, bool writable,
+                                           struct trajd_error *error)
 {
-    *ring = (struct trajd_ring){
+    *ring = (struct trajd_server_ring){
         .fd = -1, .share_fd = -1, .slot_count = slot_count, .slot_size_bytes = slot_size_bytes};
     enum trajd_status status = ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
     if (status)
@@ -101,25 +102,25 @@ enum trajd_status trajd_ring_create(struct trajd_ring *ring, uint32_t slot_count
         goto fail;
     return TRAJD_OK;
 fail:
-    trajd_ring_destroy(ring);
+    trajd_server_ring_destroy(ring);
     return status;
 }
 
-enum trajd_status trajd_ring_adopt(struct trajd_ring *ring, uint32_t slot_count,
-                                   uint64_t slot_size_bytes, void *memory,
-                                   struct trajd_error *error)
+enum trajd_status trajd_server_ring_adopt(struct trajd_server_ring *ring, uint32_t slot_count,
+                                          uint64_t slot_size_bytes, void *memory,
+                                          struct trajd_error *error)
 {
-    *ring = (struct trajd_ring){.fd = -1,
-                                .share_fd = -1,
-                                .memory = memory,
-                                .slot_count = slot_count,
-                                .slot_size_bytes = slot_size_bytes,
-                                .is_device = true};
+    *ring = (struct trajd_server_ring){.fd = -1,
+                                       .share_fd = -1,
+                                       .memory = memory,
+                                       .slot_count = slot_count,
+                                       .slot_size_bytes = slot_size_bytes,
+                                       .is_device = true};
     return ring_size(slot_count, slot_size_bytes, &ring->size_bytes, error);
 }
 
-struct trajd_ring_header trajd_ring_number(struct trajd_ring *ring, uint32_t ring_id,
-                                           uint64_t instance_id)
+struct trajd_ring_header trajd_server_ring_number(struct trajd_server_ring *ring, uint32_t ring_id,
+                                                  uint64_t instance_id)
 {
     ring->ring_id = ring_id;
     return (struct trajd_ring_header){
@@ -132,13 +133,13 @@ struct trajd_ring_header trajd_ring_number(struct trajd_ring *ring, uint32_t rin
     };
 }
 
-void trajd_ring_name(struct trajd_ring *ring, uint32_t ring_id, uint64_t instance_id)
+void trajd_server_ring_name(struct trajd_server_ring *ring, uint32_t ring_id, uint64_t instance_id)
 {
-    const struct trajd_ring_header header = trajd_ring_number(ring, ring_id, instance_id);
+    const struct trajd_ring_header header = trajd_server_ring_number(ring, ring_id, instance_id);
     memcpy(ring->memory, &header, sizeof header);
 }
 
-void trajd_ring_destroy(struct trajd_ring *ring)
+void trajd_server_ring_destroy(struct trajd_server_ring *ring)
 {
     if (ring->memory && !ring->is_device)
         munmap(ring->memory, ring->size_bytes);
@@ -150,14 +151,14 @@ void trajd_ring_destroy(struct trajd_ring *ring)
     ring->fd = ring->share_fd = -1;
 }
 
-void *trajd_ring_slot(const struct trajd_ring *ring, uint32_t slot)
+void *trajd_server_ring_slot(const struct trajd_server_ring *ring, uint32_t slot)
 {
     return ring->memory + TRAJD_RING_ALIGNMENT + (uint64_t)slot * ring->slot_size_bytes;
 }
 
-void trajd_ring_stamp(const struct trajd_ring *ring, uint32_t slot,
-                      const struct trajd_slot_header *header)
+void trajd_server_ring_stamp(const struct trajd_server_ring *ring, uint32_t slot,
+                             const struct trajd_slot_header *header)
 {
     if (!ring->is_device) /* workers look at no header there: reading it would cost them a copy */
-        memcpy(trajd_ring_slot(ring, slot), header, sizeof *header);
+        memcpy(trajd_server_ring_slot(ring, slot), header, sizeof *header);
 }

@@ -38,7 +38,7 @@ static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
 
 /* A remote worker gets the rows that a good BATCH announces behind it. */
 static void add_part(struct trajd_server *server, const struct trajd_wire_batch *batch,
-                     struct trajd_record *record)
+                     struct trajd_outgoing_record *record)
 {
     struct trajd_feed *feed = server->feeds;
     while (feed && trajd_core_feed_id(feed->core) != batch->feed_id)
@@ -57,7 +57,7 @@ void trajd_server_send(struct trajd_server *server, const struct trajd_peer *pee
                        const struct trajd_wire_message *message)
 {
     struct trajd_outbox *outbox = &server->outbox;
-    struct trajd_record record = {.route = peer->route};
+    struct trajd_outgoing_record record = {.route = peer->route};
     struct trajd_wire_message welcome;
     size_t size;
     if (!outbox_grow(outbox, sizeof record + TRAJD_WIRE_MAX_FRAME))
@@ -82,7 +82,7 @@ void trajd_server_send(struct trajd_server *server, const struct trajd_peer *pee
 /* What was never sent: its send reference are returned. */
 static void drop_outbox(struct trajd_outbox *outbox)
 {
-    struct trajd_record record;
+    struct trajd_outgoing_record record;
     for (size_t at = 0; at < outbox->size; at += sizeof record + record.length) {
         memcpy(&record, outbox->bytes + at, sizeof record);
         if (record.slot_sends)

@@ -89,10 +89,10 @@ static enum trajd_status enter_core(struct trajd_server *server,
     pthread_mutex_lock(&server->mutex);
     enum trajd_status status = trajd_core_add_feed(server->core, &core, &feed->core, error);
     if (!status && !device)
-        trajd_ring_name(&feed->slot_sends->ring, trajd_core_feed_id(feed->core),
-                        server->options.instance_id);
+        trajd_server_ring_name(&feed->slot_sends->ring, trajd_core_feed_id(feed->core),
+                               server->options.instance_id);
     if (!status && device) {
-        const struct trajd_ring_header header = trajd_ring_number(
+        const struct trajd_ring_header header = trajd_server_ring_number(
             &feed->slot_sends->ring, trajd_core_feed_id(feed->core), server->options.instance_id);
         status = device->write_header(device->context, &header, sizeof header, error);
         if (status)
@@ -118,12 +118,12 @@ static enum trajd_status make_ring(struct trajd_feed *feed,
                                    struct trajd_error *error)
 {
     const uint64_t slot_size_bytes = options->schema->slot_size_bytes;
-    struct trajd_ring ring = {.fd = -1, .share_fd = -1};
-    enum trajd_status status = options->device
-                                   ? trajd_ring_adopt(&ring, options->slot_count, slot_size_bytes,
-                                                      options->device->memory, error)
-                                   : trajd_ring_create(&ring, options->slot_count, slot_size_bytes,
-                                                       options->job_count <= 1, error);
+    struct trajd_server_ring ring = {.fd = -1, .share_fd = -1};
+    enum trajd_status status =
+        options->device ? trajd_server_ring_adopt(&ring, options->slot_count, slot_size_bytes,
+                                                  options->device->memory, error)
+                        : trajd_server_ring_create(&ring, options->slot_count, slot_size_bytes,
+                                                   options->job_count <= 1, error);
     if (status)
         return status;
     struct trajd_wire_tensor *tensors = copy_schema(options->schema);
@@ -133,7 +133,7 @@ static enum trajd_status make_ring(struct trajd_feed *feed,
     if (feed->slot_sends)
         return TRAJD_OK;
     free(tensors);
-    trajd_ring_destroy(&ring);
+    trajd_server_ring_destroy(&ring);
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", options->name);
 }
 
@@ -325,7 +325,8 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms,
                                     .epoch = core.epoch,
                                     .position = core.position,
                                     .row_count = core.row_count,
-                                    .memory = trajd_ring_slot(&feed->slot_sends->ring, core.slot),
+                                    .memory =
+                                        trajd_server_ring_slot(&feed->slot_sends->ring, core.slot),
                                     .generation = core.generation,
                                     .range_count = core.range_count,
                                     .ranges = core.ranges};
@@ -346,7 +347,7 @@ void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
                                          .run_id = fill->run_id,
                                          .epoch = fill->epoch,
                                          .position = fill->position};
-    trajd_ring_stamp(&feed->slot_sends->ring, fill->slot, &header);
+    trajd_server_ring_stamp(&feed->slot_sends->ring, fill->slot, &header);
     pthread_mutex_lock(&server->mutex);
     trajd_core_publish(feed->core, &core, failure, now());
     trajd_server_wake_takers(server);

@@ -38,14 +38,14 @@ struct trajd_feed {
     uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
 };
 
-/* Encoded messages in the order that the core said them: each a trajd_record and its frame behind
- * it. */
+/* Encoded messages in the order that the core said them: each a trajd_outgoing_record and its frame
+ * behind it. */
 struct trajd_outbox {
     unsigned char *bytes;
     size_t size, room;
 };
 
-struct trajd_record {
+struct trajd_outgoing_record {
     uint64_t ready_ns; /* of a BATCH, else 0 */
     /* a part whose bytes follow the frame, with a send reference of its slot; NULL: none */
     struct trajd_slot_sends *slot_sends;

@@ -18,8 +18,8 @@ static void note_latency(struct trajd_server *server, uint64_t ready_ns)
     server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
 }
 
-static enum trajd_status send_record(struct trajd_server *server, const struct trajd_record *record,
-                                     const void *frame)
+static enum trajd_status send_record(struct trajd_server *server,
+                                     const struct trajd_outgoing_record *record, const void *frame)
 {
     struct trajd_payload_segment segments[TRAJD_WIRE_MAX_TENSORS];
     if (!record->slot_sends)
@@ -41,7 +41,7 @@ static bool send_outbox(struct trajd_server *server)
     const unsigned char *at = server->sending.bytes;
     const unsigned char *end = at + server->sending.size;
     while (at < end) {
-        struct trajd_record record;
+        struct trajd_outgoing_record record;
         memcpy(&record, at, sizeof record);
         at += sizeof record;
         if (send_record(server, &record, at))

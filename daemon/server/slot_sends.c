@@ -5,7 +5,7 @@
 
 #include "proto/dtype.h"
 
-struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_ring *ring,
+struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_server_ring *ring,
                                                  struct trajd_wire_tensor *tensors,
                                                  uint32_t tensor_count, int wake_fd)
 {
@@ -22,7 +22,7 @@ struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_ring *ring,
                                             .wake_fd = wake_fd,
                                             .references = 1,
                                             .sends = sends};
-    *ring = (struct trajd_ring){.fd = -1};
+    *ring = (struct trajd_server_ring){.fd = -1};
     return slot_sends;
 }
 
@@ -31,7 +31,7 @@ static void drop_reference(struct trajd_slot_sends *slot_sends)
     /* acquire and release: all other users' reads come before the unmapping */
     if (__atomic_sub_fetch(&slot_sends->references, 1, __ATOMIC_ACQ_REL) != 0)
         return;
-    trajd_ring_destroy(&slot_sends->ring);
+    trajd_server_ring_destroy(&slot_sends->ring);
     free(slot_sends->tensors);
     free(slot_sends->sends);
     free(slot_sends);
@@ -117,7 +117,7 @@ uint32_t trajd_slot_sends_payload(const struct trajd_slot_sends *slot_sends, uin
                                   uint32_t row_begin, uint32_t row_count,
                                   struct trajd_payload_segment *segments)
 {
-    unsigned char *memory = trajd_ring_slot(&slot_sends->ring, slot);
+    unsigned char *memory = trajd_server_ring_slot(&slot_sends->ring, slot);
     uint32_t count = 0;
     for (uint32_t i = 0; i < slot_sends->tensor_count; i++) {
         const uint64_t size_bytes = row_size(&slot_sends->tensors[i]);

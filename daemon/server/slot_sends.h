@@ -28,7 +28,7 @@
 #define TRAJD_PART_ALIGNMENT 64u
 
 struct trajd_slot_sends {
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     struct trajd_wire_tensor *tensors; /* texts stand behind them, in the same allocation */
     uint32_t tensor_count;
     /* an eventfd: written when a send reference came back that a taker waits for */
@@ -41,7 +41,7 @@ struct trajd_slot_sends {
 
 /* Takes over ring (whose slots are counted) and tensors on success; both are freed with the last
  * reference. wake_fd must outlive all send reference. NULL: out of memory. */
-struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_ring *ring,
+struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_server_ring *ring,
                                                  struct trajd_wire_tensor *tensors,
                                                  uint32_t tensor_count, int wake_fd);
 /* The feed's reference; clears the pointer. NULL is fine. */

@@ -39,9 +39,9 @@ struct lie {
     /* whose one-byte value is replaced by `value`: what the encoder would refuse */
     const char *key;
     uint8_t value;
-    uint32_t copies;                                      /* of that message; 0: one */
-    void (*greet)(int fd);                                /* instead of one byte of 0 */
-    void (*hand_over)(int fd, const struct trajd_ring *); /* instead of the ring */
+    uint32_t copies;                                             /* of that message; 0: one */
+    void (*greet)(int fd);                                       /* instead of one byte of 0 */
+    void (*hand_over)(int fd, const struct trajd_server_ring *); /* instead of the ring */
 };
 
 struct daemon {
@@ -51,7 +51,7 @@ struct daemon {
     enum trajd_status farewell; /* to what was open before, as an OPEN comes; OK: none */
     void *context, *router;
     int listener, connection;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     uint64_t sequence;
     bool stop; /* atomic */
     pthread_t thread;
@@ -242,12 +242,13 @@ static void daemon_start(struct daemon *daemon)
     zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof no_linger);
     snprintf(endpoint, sizeof endpoint, "ipc://%s/feed.sock", directory);
     assert_int_equal(zmq_bind(daemon->router, endpoint), 0);
-    assert_int_equal(trajd_ring_create(&daemon->ring, SLOTS, TRAJD_RING_ALIGNMENT, true, &error),
-                     TRAJD_OK);
-    trajd_ring_name(&daemon->ring, RING, INSTANCE);
+    assert_int_equal(
+        trajd_server_ring_create(&daemon->ring, SLOTS, TRAJD_RING_ALIGNMENT, true, &error),
+        TRAJD_OK);
+    trajd_server_ring_name(&daemon->ring, RING, INSTANCE);
     for (uint32_t slot = 0; slot < SLOTS; slot++)
-        trajd_ring_stamp(&daemon->ring, slot,
-                         &(struct trajd_slot_header){.generation = 1, .row_count = ROWS});
+        trajd_server_ring_stamp(&daemon->ring, slot,
+                                &(struct trajd_slot_header){.generation = 1, .row_count = ROWS});
     assert_int_equal(pthread_create(&daemon->thread, NULL, run, daemon), 0);
 }
 
@@ -260,7 +261,7 @@ static void daemon_stop(struct daemon *daemon)
     close(daemon->listener);
     if (daemon->connection >= 0)
         close(daemon->connection);
-    trajd_ring_destroy(&daemon->ring);
+    trajd_server_ring_destroy(&daemon->ring);
 }
 
 /* ---- lies ---- */
@@ -398,32 +399,32 @@ static void hand_file(int fd, int file, uint64_t size)
     close(file);
 }
 
-static void hand_unsealed(int fd, const struct trajd_ring *ring)
+static void hand_unsealed(int fd, const struct trajd_server_ring *ring)
 {
     hand_file(fd, make_memfd(ring->size_bytes, 0), ring->size_bytes);
 }
-static void hand_short(int fd, const struct trajd_ring *ring)
+static void hand_short(int fd, const struct trajd_server_ring *ring)
 {
     hand_file(fd, make_memfd(4096, F_SEAL_SHRINK | F_SEAL_GROW), ring->size_bytes);
 }
-static void hand_blank(int fd, const struct trajd_ring *ring)
+static void hand_blank(int fd, const struct trajd_server_ring *ring)
 {
     hand_file(fd, make_memfd(ring->size_bytes, F_SEAL_SHRINK | F_SEAL_GROW), ring->size_bytes);
 }
-static void hand_device(int fd, const struct trajd_ring *ring)
+static void hand_device(int fd, const struct trajd_server_ring *ring)
 {
     hand_file(fd, open("/dev/null", O_RDWR | O_CLOEXEC), ring->size_bytes);
 }
-static void hand_nothing(int fd, const struct trajd_ring *ring)
+static void hand_nothing(int fd, const struct trajd_server_ring *ring)
 {
     const uint64_t words[2] = {RING, ring->size_bytes};
     hand_over(fd, words, sizeof words, NULL, 0);
 }
-static void hand_cut(int fd, const struct trajd_ring *ring)
+static void hand_cut(int fd, const struct trajd_server_ring *ring)
 {
     hand_over(fd, "short", 5, &ring->fd, 1);
 }
-static void hand_many(int fd, const struct trajd_ring *ring)
+static void hand_many(int fd, const struct trajd_server_ring *ring)
 {
     const int fds[8] = {ring->fd, ring->fd, ring->fd, ring->fd,
                         ring->fd, ring->fd, ring->fd, ring->fd};
@@ -448,7 +449,7 @@ static struct lie batch(const char *name, void (*bend)(struct trajd_wire_message
 }
 
 static struct lie ring(const char *name, enum trajd_status status,
-                       void (*hand)(int fd, const struct trajd_ring *ring))
+                       void (*hand)(int fd, const struct trajd_server_ring *ring))
 {
     return (struct lie){name, STEP_OPEN, status, (enum trajd_wire_op)0, .hand_over = hand};
 }

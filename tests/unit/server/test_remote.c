@@ -778,16 +778,16 @@ static void test_parts_and_loans(void **state)
 {
     (void)state;
     struct trajd_error error;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     struct trajd_payload_segment segments[2];
-    assert_int_equal(trajd_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
+    assert_int_equal(trajd_server_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
     struct trajd_wire_tensor *tensors = calloc(2, sizeof *tensors);
     tensors[0] =
         (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64};
     tensors[1] = (struct trajd_wire_tensor){
         .dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128};
     struct trajd_slot_sends *slot_sends = trajd_slot_sends_create(&ring, tensors, 2, -1);
-    unsigned char *slot = trajd_ring_slot(&slot_sends->ring, 2);
+    unsigned char *slot = trajd_server_ring_slot(&slot_sends->ring, 2);
     assert_int_equal(trajd_slot_sends_payload(slot_sends, 2, 2, 3, segments), 2);
     assert_ptr_equal(segments[0].data, slot + 64 + 16);
     assert_int_equal(segments[0].size_bytes, 24);

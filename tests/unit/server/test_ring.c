@@ -23,7 +23,7 @@
 
 #define INSTANCE 42u
 
-static struct trajd_ring_terms terms_of(const struct trajd_ring *ring)
+static struct trajd_ring_terms terms_of(const struct trajd_server_ring *ring)
 {
     return (struct trajd_ring_terms){.instance_id = INSTANCE,
                                      .size_bytes = ring->size_bytes,
@@ -33,37 +33,37 @@ static struct trajd_ring_terms terms_of(const struct trajd_ring *ring)
                                      .writable = true};
 }
 
-static void make_ring(struct trajd_ring *ring)
+static void make_ring(struct trajd_server_ring *ring)
 {
     struct trajd_error error;
-    assert_int_equal(trajd_ring_create(ring, 3, 8192, true, &error), TRAJD_OK);
-    trajd_ring_name(ring, 7, INSTANCE);
+    assert_int_equal(trajd_server_ring_create(ring, 3, 8192, true, &error), TRAJD_OK);
+    trajd_server_ring_name(ring, 7, INSTANCE);
 }
 
 static void test_ring_cannot_be_resized(void **state)
 {
     (void)state;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     make_ring(&ring);
     assert_int_equal(ring.size_bytes, 4096 + 3 * 8192);
     assert_int_equal(ftruncate(ring.fd, 4096), -1);
     assert_int_equal(errno, EPERM);
     assert_int_equal(ftruncate(ring.fd, 1 << 20), -1);
     assert_int_equal(fcntl(ring.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-    trajd_ring_destroy(&ring);
-    trajd_ring_destroy(&ring); /* an empty one is fine */
+    trajd_server_ring_destroy(&ring);
+    trajd_server_ring_destroy(&ring); /* an empty one is fine */
 }
 
 static void test_ring_refuses_impossible_sizes(void **state)
 {
     (void)state;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     struct trajd_error error;
-    assert_int_equal(trajd_ring_create(&ring, 0, 4096, true, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_ring_create(&ring, 3, 4095, true, &error), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_ring_create(&ring, 480, UINT64_C(1) << 60, true, &error),
+    assert_int_equal(trajd_server_ring_create(&ring, 0, 4096, true, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_server_ring_create(&ring, 3, 4095, true, &error), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_server_ring_create(&ring, 480, UINT64_C(1) << 60, true, &error),
                      TRAJD_ERR_MEMORY);
-    assert_int_equal(trajd_ring_create(&ring, 4, UINT64_C(1) << 61, true, &error),
+    assert_int_equal(trajd_server_ring_create(&ring, 4, UINT64_C(1) << 61, true, &error),
                      TRAJD_ERR_MEMORY);
     assert_int_equal(ring.fd, -1);
 }
@@ -71,16 +71,16 @@ static void test_ring_refuses_impossible_sizes(void **state)
 static void test_mapping_sees_what_the_ring_holds(void **state)
 {
     (void)state;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     struct trajd_mapping *mapping;
     struct trajd_error error;
     make_ring(&ring);
     const struct trajd_ring_terms terms = terms_of(&ring);
     const struct trajd_slot_header header = {
         .generation = 9, .epoch = 1, .position = 16, .row_count = 8};
-    trajd_ring_stamp(&ring, 2, &header);
+    trajd_server_ring_stamp(&ring, 2, &header);
     assert_int_equal(trajd_mapping_create(ring.fd, &terms, &mapping, &error), TRAJD_OK);
-    trajd_ring_destroy(&ring); /* the worker's stays */
+    trajd_server_ring_destroy(&ring); /* the worker's stays */
     assert_memory_equal(trajd_mapping_slot(mapping, 2), &header, sizeof header);
     trajd_mapping_drop(mapping);
 }
@@ -97,7 +97,7 @@ static void assert_refused(int fd, const struct trajd_ring_terms *terms)
 static void test_mapping_refuses_other_terms(void **state)
 {
     (void)state;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     make_ring(&ring);
     struct trajd_ring_terms terms = terms_of(&ring);
     terms.instance_id++;
@@ -119,14 +119,14 @@ static void test_mapping_refuses_other_terms(void **state)
     terms = terms_of(&ring);
     terms.slot_size_bytes = UINT64_C(1) << 63;
     assert_refused(ring.fd, &terms);
-    trajd_ring_destroy(&ring);
+    trajd_server_ring_destroy(&ring);
 }
 
 /* Before anything is asked of a driver. */
 static void test_mapping_refuses_a_device_ring_between_boundaries(void **state)
 {
     (void)state;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     struct trajd_mapping *mapping = NULL;
     struct trajd_error error;
     make_ring(&ring);
@@ -137,13 +137,13 @@ static void test_mapping_refuses_a_device_ring_between_boundaries(void **state)
                      TRAJD_ERR_PROTOCOL);
     assert_null(mapping);
     assert_non_null(strstr(error.message, "4160 bytes behind its handle"));
-    trajd_ring_destroy(&ring);
+    trajd_server_ring_destroy(&ring);
 }
 
 static void test_mapping_refuses_files_that_are_no_rings(void **state)
 {
     (void)state;
-    struct trajd_ring ring;
+    struct trajd_server_ring ring;
     make_ring(&ring);
     const struct trajd_ring_terms terms = terms_of(&ring);
     int unsealed = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -158,7 +158,7 @@ static void test_mapping_refuses_files_that_are_no_rings(void **state)
     close(ends[0]);
     close(ends[1]);
     close(unsealed);
-    trajd_ring_destroy(&ring);
+    trajd_server_ring_destroy(&ring);
 }
 
 static void test_lock_names_its_holder(void **state)
