@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/dispatch/plan.h"
 #include "proto/error.h"
 
 #ifdef __cplusplus
@@ -23,6 +22,7 @@ extern "C" {
 #define TRAJD_DEVICE_UUID_SIZE 48
 #define TRAJD_DEVICE_HANDLE_SIZE 64
 
+struct trajd_tuning; /* cuda/tuning.h */
 struct trajd_device;
 struct trajd_device_stream;
 struct trajd_device_event;
@@ -37,6 +37,16 @@ struct trajd_device_info {
     uint32_t compute_capability; /* 80, 90, ... */
     uint64_t l2_size_bytes;
     uint32_t driver_version; /* 13000: CUDA 13.0 */
+};
+
+/* What a plan runs on. Filled by the caller from what is there; plain numbers, so that a choice can
+ * be tested anywhere. */
+struct trajd_device_facts {
+    uint32_t cpu_threads;        /* workers of the pool, the caller's thread counted; >= 1 */
+    uint32_t sm_count;           /* multiprocessors; 0: no GPU is to be used */
+    uint32_t compute_capability; /* 80, 90, ... */
+    uint64_t l2_size_bytes;
+    const struct trajd_tuning *tuning; /* tuning.h: measured launch shapes; NULL: by rule */
 };
 
 /* GPUs that this process can use. 0 without a driver or in a build without CUDA. */

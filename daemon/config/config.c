@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "daemon/base/memory.h"
-#include "kernels/tuning.h"
+#include "kernels/cuda/tuning.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)

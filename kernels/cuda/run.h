@@ -4,7 +4,8 @@
 #define TRAJD_KERNELS_CUDA_RUN_H
 
 #include "kernels/cuda/problem.h"
-#include "kernels/dispatch/plan.h"
+#include "kernels/device.h"
+#include "kernels/resample.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "kernels/cuda/run.h"
-#include "kernels/tuning.h"
+#include "kernels/cuda/tuning.h"
 
 #ifdef __cplusplus
 extern "C" {

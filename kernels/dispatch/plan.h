@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/device.h"
 #include "kernels/resample.h"
 
 #ifdef __cplusplus
@@ -12,18 +13,6 @@ extern "C" {
 #endif
 
 struct trajd_pool;
-struct trajd_tuning;
-struct trajd_device_stream; /* device.h */
-
-/* What a plan runs on. Filled by the caller from what is there; plain numbers, so that a choice can
- * be tested anywhere. */
-struct trajd_device_facts {
-    uint32_t cpu_threads;        /* workers of the pool, the caller's thread counted; >= 1 */
-    uint32_t sm_count;           /* multiprocessors; 0: no GPU is to be used */
-    uint32_t compute_capability; /* 80, 90, ... */
-    uint64_t l2_size_bytes;
-    const struct trajd_tuning *tuning; /* tuning.h: measured launch shapes; NULL: by rule */
-};
 
 /* The choice: opaque, made once per feed (per shape), immutable while it runs. */
 struct trajd_plan;

@@ -1,8 +1,8 @@
 // libs: trajd_kernels
 // sources: resample_bench_sets.c resample_bench_times.c
 /* bench_resample budget|grid|tune: the CUDA kernels over shapes and launch shapes, against floors
- * and ceilings of the same run. tune writes a table of the best, too (kernels/tuning.h); grid with
- * a table chooses by it, so that a table of one run is judged by another.
+ * and ceilings of the same run. tune writes a table of the best, too (kernels/cuda/tuning.h); grid
+ * with a table chooses by it, so that a table of one run is judged by another.
  *
  * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that
  * they are several times the L2. Hot: the same set each time. Both as one graph of many launches,

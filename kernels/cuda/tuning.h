@@ -14,8 +14,8 @@
  * serves GPUs of its origin's compute capability; the kind (enum trajd_kind, the costliest of
  * several) is looked at where it decides, which is path full. Immutable after loading; any thread
  * may read. */
-#ifndef TRAJD_KERNELS_TUNING_H
-#define TRAJD_KERNELS_TUNING_H
+#ifndef TRAJD_KERNELS_CUDA_TUNING_H
+#define TRAJD_KERNELS_CUDA_TUNING_H
 
 #include <stddef.h>
 #include <stdint.h>

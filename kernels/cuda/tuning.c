@@ -1,4 +1,4 @@
-#include "kernels/tuning.h"
+#include "kernels/cuda/tuning.h"
 
 #include <errno.h>
 #include <math.h>
