@@ -13,13 +13,6 @@
 #include "daemon/base/paths.h"
 #include "daemon/base/memory.h"
 
-enum { LINKS_LOGGED = 16 };
-
-static const char *cache_directory(const struct trajd_config *config)
-{
-    return config->cache ? config->cache : getenv("CACHE_DIRECTORY");
-}
-
 static void on_tell(void *context, const char *line)
 {
     struct trajd_control *control = context;
@@ -44,65 +37,6 @@ static enum trajd_status check_memory(const struct trajd_config *config, struct 
         (unsigned long long)(wanted >> 20), (unsigned long long)(config->reserve_bytes >> 20),
         memory.cgroup_bytes < memory.machine_bytes ? "the control group's limit" : "the machine",
         (unsigned long long)(trajd_memory_available(&memory) >> 20));
-}
-
-static uint32_t processor_count(void)
-{
-    const long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? (uint32_t)count : 1;
-}
-
-static void log_quarantine(const struct trajd_control *control, const struct trajd_dataset *dataset)
-{
-    const struct trajd_index *index = dataset->index;
-
-    LOG(control->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
-        dataset->name, index->file_count, index->cached_file_count, index->kept_count,
-        index->episode_count);
-    for (uint32_t n = 0; n < index->link_count && n < LINKS_LOGGED; n++)
-        LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
-    if (index->link_count > LINKS_LOGGED)
-        LOG(control->log, WARNING, "dataset %s: %u files by another name in all", dataset->name,
-            index->link_count);
-    for (uint32_t f = 0; f < index->file_count; f++)
-        if (index->files[f].refusal)
-            LOG(control->log, WARNING, "dataset %s: refused: %s", dataset->name,
-                index->files[f].refusal);
-    for (uint32_t e = 0; e < index->episode_count; e++)
-        if (index->episodes[e].quarantine)
-            LOG(control->log, WARNING, "dataset %s: quarantined: %s", dataset->name,
-                index->episodes[e].quarantine);
-}
-
-enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
-                                             const struct trajd_config *config,
-                                             const struct trajd_config_dataset *from,
-                                             uint64_t cache_bytes, struct trajd_dataset **dataset,
-                                             struct trajd_error *error)
-{
-    char helper[PATH_MAX], layouts[PATH_MAX];
-    const struct trajd_dataset_options options = {
-        .name = from->name,
-        .cache_budget_bytes = cache_bytes,
-        .reader_count = config->reader_threads,
-        .index = {.path = from->path,
-                  .layout = from->layout,
-                  .layout_directory = layouts,
-                  .cache_directory = cache_directory(config),
-                  .helper_path = helper,
-                  .child_count =
-                      config->index_children ? config->index_children : processor_count(),
-                  .file_timeout_ms = (uint32_t)(config->index_file_timeout_ns / 1000000)}};
-    enum trajd_status status;
-
-    if (!trajd_paths_helper(helper, sizeof helper) || !trajd_paths_layouts(layouts, sizeof layouts))
-        return trajd_error_set(
-            error, TRAJD_ERR_NOT_FOUND, 0,
-            "neither beside this program nor below its prefix: trajd-indexer, or the layouts");
-    status = trajd_dataset_open(&options, dataset, error);
-    if (!status)
-        log_quarantine(control, *dataset);
-    return status;
 }
 
 static enum trajd_status open_datasets(struct trajd_control *control, struct trajd_error *error)
@@ -205,11 +139,11 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
 static enum trajd_status start_query_service(struct trajd_control *control,
                                              struct trajd_error *error)
 {
-    const struct trajd_query_service_options options = {.server = control->server,
-                                                        .acquire_producer =
-                                                            trajd_control_acquire_producer,
-                                                        .give_back = trajd_control_take_back,
-                                                        .context = control};
+    const struct trajd_query_service_options options = {
+        .server = control->server,
+        .acquire_producer = trajd_control_acquire_producer,
+        .return_producer = trajd_control_return_producer,
+        .context = control};
 
     return trajd_query_service_create(&options, &control->query_service, error);
 }
@@ -248,36 +182,12 @@ static void stop_resample_service(struct trajd_control *control)
 static enum trajd_status start_stats_service(struct trajd_control *control,
                                              struct trajd_error *error)
 {
-    const struct trajd_stats_service_options options = {.pool = control->pool,
-                                                        .cache_directory =
-                                                            cache_directory(control->first_config),
-                                                        .log = control->log};
+    const struct trajd_stats_service_options options = {
+        .pool = control->pool,
+        .cache_directory = trajd_control_cache_directory(control->first_config),
+        .log = control->log};
 
     return trajd_stats_service_create(&options, &control->stats_service, error);
-}
-
-void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report)
-{
-    for (uint32_t a = 0; a < control->producer_count; a++)
-        for (uint32_t b = a + 1; b < control->producer_count; b++) {
-            const char *first = trajd_producer_name(control->producers[a]),
-                       *second = trajd_producer_name(control->producers[b]);
-            const char *output =
-                trajd_producer_norm_differs(control->producers[a], control->producers[b]);
-            if (!output)
-                continue;
-            LOG(control->log, WARNING,
-                "feeds %s and %s normalise %s by statistics of their own windows, which differ: "
-                "say statistics_from: %s in %s "
-                "for both to be alike",
-                first, second, output, first, second);
-            if (report)
-                fprintf(report,
-                        "warning: feeds %s and %s normalise %s by statistics of their own windows, "
-                        "which differ: say statistics_from: %s in "
-                        "%s for both to be alike\n",
-                        first, second, output, first, second);
-        }
 }
 
 static enum trajd_status start_feeds(struct trajd_control *control, FILE *report,
@@ -303,7 +213,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
 {
     struct trajd_control *control = calloc(1, sizeof *control);
     const uint32_t threads =
-        config->resample_threads ? config->resample_threads : processor_count();
+        config->resample_threads ? config->resample_threads : trajd_control_processor_count();
     enum trajd_status status;
 
     *out = NULL;
@@ -317,7 +227,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
         control->now->feed_names[f] = config->feeds[f]->feed_name;
     control->log = log;
     pthread_mutex_init(&control->mutex, NULL);
-    trajd_heartbeat_init_condition(&control->asked);
+    trajd_heartbeat_init_condition(&control->wake);
     status = check_memory(config, error);
     if (!status && serve)
         status = start_server(
@@ -351,7 +261,7 @@ void trajd_control_reload(struct trajd_control *control, const struct trajd_conf
     control->reload.is_running = true;
     control->reload.began_ns = trajd_now_ns();
     control->reload_from = *source;
-    pthread_cond_signal(&control->asked);
+    pthread_cond_signal(&control->wake);
     pthread_mutex_unlock(&control->mutex);
 }
 
@@ -364,7 +274,7 @@ void trajd_control_get_reload(struct trajd_control *control, struct trajd_reload
 
 void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms)
 {
-    trajd_heartbeat_cancel(&control->opening); /* what it opens nobody would read */
+    trajd_heartbeat_cancel(&control->opener.heartbeat); /* what it opens nobody would read */
     trajd_server_drain(control->server, timeout_ms);
 }
 
@@ -380,12 +290,12 @@ void trajd_control_destroy(struct trajd_control **out)
     if (control->stats_service)
         trajd_stats_service_stop(control->stats_service); /* an OPEN may be waiting for it */
     trajd_control_stop_opener(control);
-    for (uint32_t f = 0; f < control->producer_count; f++)
-        trajd_producer_stop(control->producers[f]);
-    while (control->producer_count) {
+    for (uint32_t f = 0; f < control->feeds.count; f++)
+        trajd_producer_stop(control->feeds.producers[f]);
+    while (control->feeds.count) {
         struct trajd_producer *producer;
-        pthread_mutex_lock(&control->mutex); /* the server's thread may be describing them */
-        producer = control->producers[--control->producer_count];
+        pthread_mutex_lock(&control->mutex); /* the server's thread may be describing the feeds */
+        producer = trajd_feed_list_remove_last(&control->feeds);
         pthread_mutex_unlock(&control->mutex);
         trajd_producer_destroy(&producer);
     }
@@ -398,7 +308,7 @@ void trajd_control_destroy(struct trajd_control **out)
         trajd_config_destroy(&control->now->config);
     free(control->now);
     trajd_pool_destroy(&control->pool);
-    pthread_cond_destroy(&control->asked);
+    pthread_cond_destroy(&control->wake);
     pthread_mutex_destroy(&control->mutex);
     free(control);
 }

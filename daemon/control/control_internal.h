@@ -1,5 +1,18 @@
-/* What the files of the control share: control.c starts and ends it, feed_list.c makes producers,
- * feed_opener.c answers OPEN, status.c tells what there is, reload.c changes it. */
+/* Shared by the files of daemon/control. Each file calls only files below it:
+ *
+ *   control.c        starts and stops everything
+ *   status.c         the status document, the watchdog's check, the status line
+ *   feed_opener.c    the opener thread: OPEN requests, idle feeds, old journals, reloads
+ *   reload*.c        applies a changed configuration (reload_internal.h)
+ *   feed_open.c      opens the feed of an OPEN request
+ *   feed_make.c      makes a producer and lists it
+ *   feed_list.c      the list of producers
+ *   gpu_list.c       the GPUs that the configuration names
+ *   open_config.c    a configuration and its open datasets
+ *   feed_name.c      names of feeds
+ *
+ * query.h and resample_service.h declare the two services that control.c starts and that do not
+ * know control. */
 #ifndef TRAJD_CONTROL_CONTROL_INTERNAL_H
 #define TRAJD_CONTROL_CONTROL_INTERNAL_H
 
@@ -15,156 +28,214 @@
 #define TRAJD_CONTROL_MAX_GPUS 16
 #define TRAJD_CONTROL_MAX_PRODUCERS (TRAJD_CONFIG_MAX_FEEDS + 1024)
 
-/* What the opener thread is asked: a feed for an OPEN. */
-struct trajd_opener_request {
-    uint64_t request;
-    char *name, *spec;
-    char *gpu;        /* where its batches are to lie; NULL: in host memory */
-    bool is_instance; /* another production of the feed `name` */
-};
-
-/* A configuration, and its datasets as they are open. */
+/* A configuration and its open datasets. */
 struct trajd_open_config {
     struct trajd_config *config;
     uint32_t dataset_count;
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
-    const char *feed_names[TRAJD_CONFIG_MAX_FEEDS + 1];
+    const char *feed_names[TRAJD_CONFIG_MAX_FEEDS + 1]; /* NULL-terminated */
+};
+
+/* The open feeds. */
+struct trajd_feed_list {
+    uint32_t count;
+    struct trajd_producer *producers[TRAJD_CONTROL_MAX_PRODUCERS];
+    /* The server has reported the feed as idle. The opener closes it if it is still idle. */
+    bool is_idle[TRAJD_CONTROL_MAX_PRODUCERS];
+    /* The query service uses this producer, so it must not be destroyed; NULL: none. */
+    struct trajd_producer *acquired;
+};
+
+/* An OPEN request that needs a feed made. The strings are owned by the request. */
+struct trajd_opener_request {
+    uint64_t request; /* for trajd_server_answer */
+    char *name;       /* of the feed; NULL: a job sent `spec` */
+    char *spec;       /* YAML text; NULL: none */
+    char *gpu;        /* UUID of the GPU whose memory the batches lie in; NULL: host memory */
+    bool is_instance; /* another instance of the feed `name` */
+};
+
+/* The thread that makes and closes feeds after READY. */
+struct trajd_opener {
+    pthread_t thread;
+    bool is_running;
+    bool stop;
+    uint32_t request_count;
+    struct trajd_opener_request requests[TRAJD_CONTROL_MAX_REQUESTS];
+    struct trajd_heartbeat heartbeat; /* needs no lock */
+    int64_t swept_ns; /* last sweep of old journals; 0: never. Used by the opener thread only */
 };
 
 struct trajd_control {
     const struct trajd_log *log;
-    /* the caller's: what no reload changes, and texts that are used to the end */
+    /* borrowed from the caller: values that no reload changes, and strings used to the end */
     const struct trajd_config *first_config;
     struct trajd_pool *pool;
     struct trajd_stats_service *stats_service;
     struct trajd_server *server;
+    struct trajd_query_service *query_service;
     int64_t exit_idle_ns; /* atomic */
+    bool gpu_is_lost;     /* atomic: a GPU has failed, which ends this process's use of all GPUs */
+
+    /* Guards all members below. Only the main thread (before READY) and then the opener thread
+     * change `now` and `feeds`, except for `is_idle` and `acquired`. These two threads may read
+     * what only they change without the mutex. */
+    pthread_mutex_t mutex;
+    pthread_cond_t wake; /* wakes the opener: new work, or a producer that was returned */
     uint32_t gpu_count;
     struct trajd_gpu *gpus[TRAJD_CONTROL_MAX_GPUS];
-    bool gpu_is_lost; /* atomic: one of them has failed, and with it this process's use of all */
-
-    /* guards what follows; `now` and the producers are changed by the main thread (before READY)
-     * and then the opener alone, which look at them without it */
-    pthread_mutex_t mutex;
-    pthread_cond_t asked;
-    bool stop;
     struct trajd_open_config *now;
-    uint32_t producer_count;
-    struct trajd_producer *producers[TRAJD_CONTROL_MAX_PRODUCERS];
-    /* the server said so: the opener closes it, if it still is */
-    bool is_idle[TRAJD_CONTROL_MAX_PRODUCERS];
-    uint32_t request_count;
-    struct trajd_opener_request requests[TRAJD_CONTROL_MAX_REQUESTS];
-    struct trajd_producer *lent;    /* the query service looks at it: it is not destroyed */
-    struct trajd_heartbeat opening; /* the opener's; needs no lock */
-    pthread_t opener;
-    bool opener_running;
-    int64_t swept_ns; /* the opener's own: when it last looked for old journals; 0: never */
-    struct trajd_query_service *query_service;
+    struct trajd_feed_list feeds;
+    struct trajd_opener opener;
     struct trajd_resample_service *resample_service;
-    struct trajd_reload reload; /* the last one */
+    struct trajd_reload reload; /* the last one, or the one that is running */
     struct trajd_config_source reload_from;
 
-    uint64_t windows_before; /* of the status line; the main thread's own */
+    /* of the status line; used by the main thread only */
+    uint64_t windows_before;
     int64_t windows_at_ns;
 };
 
-/* ---- control.c ---- */
+/* ---- open_config.c ---- */
 
+/* Returns the directory of index and statistics caches; NULL: no caches are kept. */
+const char *trajd_control_cache_directory(const struct trajd_config *config);
+uint32_t trajd_control_processor_count(void);
+/* Indexes and opens a dataset, and logs quarantined files and episodes. Blocks. The caller
+ * destroys the dataset. */
 enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                                              const struct trajd_config *config,
                                              const struct trajd_config_dataset *from,
                                              uint64_t cache_bytes, struct trajd_dataset **dataset,
                                              struct trajd_error *error);
-/* Tells of training and validation that are not normalised alike, a mistake that nothing else
- * shows. */
-void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
-
-/* ---- feed_list.c: by the main thread before READY, then by the opener alone ---- */
-
-/* Where a feed comes from. */
-struct trajd_feed_source {
-    const char *name, *instance_of;
-    struct trajd_window_spec *spec; /* the configuration's, or read from */
-    const char *text;               /* what a job sent */
-    bool is_hidden;                 /* the feed is to be shown later, by trajd_server_change */
-    struct trajd_gpu *gpu;          /* where it is made; NULL: in host memory */
-};
-
-/* Of journals; NULL: none are kept. */
-const char *trajd_control_state_directory(const struct trajd_control *control);
+/* Returns the open dataset of that name, or NULL. */
 struct trajd_dataset *trajd_open_config_find(const struct trajd_open_config *open_config,
                                              const char *name);
-/* Makes a producer of what `open_config` has, whose ring takes at most rings_left_bytes; lists it
- * nowhere. */
+/* Returns the specification of the configured feed of that name, or NULL. */
+struct trajd_window_spec *trajd_open_config_find_spec(const struct trajd_open_config *open_config,
+                                                      const char *name);
+
+/* ---- gpu_list.c ---- */
+
+/* Opens the GPUs that the configuration names, if any. */
+enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct trajd_error *error);
+void trajd_control_close_gpus(struct trajd_control *control);
+/* Returns the GPU with that UUID; NULL: the daemon does not use it, *error says why. */
+struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const char *uuid,
+                                         struct trajd_error *error);
+/* Returns true after a GPU has failed where gpu.fall_back allows going on in host memory. */
+bool trajd_control_goes_on_without_gpus(const struct trajd_control *control);
+/* Callback of the resample service, on its thread: returns the first GPU, or NULL where there is
+ * none or one has failed. */
+struct trajd_device *trajd_control_acquire_device(void *context);
+/* Callback of a producer or of the resample service, on its thread: its GPU has failed. */
+void trajd_control_on_gpu_lost(void *context);
+/* Checks a GPU on which a feed could not be made because of *why. Marks the GPU as lost if it does
+ * not respond any more. */
+void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd_gpu *gpu,
+                               const struct trajd_error *why);
+
+/* ---- feed_list.c: the caller holds the mutex, or is the only thread ---- */
+
+/* Returns the producer of that name, or NULL. */
+struct trajd_producer *trajd_feed_list_find(const struct trajd_feed_list *feeds, const char *name);
+/* Returns the bytes of all rings in host memory; UINT64_MAX on overflow. */
+uint64_t trajd_feed_list_ring_bytes(const struct trajd_feed_list *feeds);
+void trajd_feed_list_add(struct trajd_feed_list *feeds, struct trajd_producer *producer);
+void trajd_feed_list_mark_idle(struct trajd_feed_list *feeds, const struct trajd_feed *feed);
+/* The remove functions take one producer off the list, which the caller destroys without the mutex.
+ * They return NULL where no producer fits, and never remove the acquired one. All but
+ * remove_last close the feed, so that no OPEN can be answered with it any more. */
+/* ... the producer at the end of the list. Does not close the feed. */
+struct trajd_producer *trajd_feed_list_remove_last(struct trajd_feed_list *feeds);
+/* ... the closable producer that has been without a worker for the longest time. */
+struct trajd_producer *trajd_feed_list_remove_unread(struct trajd_feed_list *feeds);
+/* ... a closable producer that is marked idle and still is idle. */
+struct trajd_producer *trajd_feed_list_remove_idle(struct trajd_feed_list *feeds);
+/* ... a producer on a GPU. Its sessions get an error. */
+struct trajd_producer *trajd_feed_list_remove_on_gpu(struct trajd_feed_list *feeds);
+/* Removes the producers `out` and adds the producers `in`. */
+void trajd_feed_list_replace(struct trajd_feed_list *feeds, struct trajd_producer *const *out,
+                             uint32_t out_count, struct trajd_producer *const *in,
+                             uint32_t in_count);
+
+/* The next three take the mutex themselves. */
+struct trajd_producer *trajd_control_find_producer(struct trajd_control *control, const char *name);
+/* Callbacks of the query service, on its thread: a producer that was acquired is not destroyed
+ * before it is returned. NULL: there is no feed of that number. */
+struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t feed_id);
+void trajd_control_return_producer(void *context, struct trajd_producer *producer);
+
+/* ---- feed_make.c: called by the main thread before READY, then by the opener thread ---- */
+
+/* What a feed is made from. */
+struct trajd_feed_source {
+    const char *name, *instance_of;
+    struct trajd_window_spec *spec; /* the configuration's, or parsed from `text` */
+    const char *text;               /* sent by a job; NULL: the feed is configured */
+    bool is_hidden;                 /* trajd_server_change shows the feed later */
+    struct trajd_gpu *gpu;          /* NULL: batches lie in host memory */
+};
+
+/* Returns the directory of journals; NULL: no journals are kept. */
+const char *trajd_control_state_directory(const struct trajd_control *control);
+/* Returns how many bytes memory.rings leaves for new rings. */
+uint64_t trajd_control_rings_remaining_bytes(struct trajd_control *control);
+/* Makes a producer from the datasets of `open_config`; its ring takes at most
+ * rings_remaining_bytes. Does not list it. The caller destroys it. Blocks while rows load. */
 enum trajd_status trajd_control_make_producer(struct trajd_control *control,
                                               const struct trajd_open_config *open_config,
                                               const struct trajd_feed_source *source,
-                                              uint64_t rings_left_bytes,
+                                              uint64_t rings_remaining_bytes,
                                               struct trajd_producer **producer,
                                               struct trajd_error *error);
-/* Makes a producer and lists it; with a text the producer owns the spec, if it could be made. */
+/* Makes a producer and lists it. Where limits.feeds or memory.rings is reached, closes unread feeds
+ * first. A source with a text gives its spec to the producer on success. */
 enum trajd_status trajd_control_add_producer(struct trajd_control *control,
                                              const struct trajd_feed_source *source,
                                              struct trajd_producer **producer,
                                              struct trajd_error *error);
-/* The feed that a job sent as text, new or open already. */
+/* Closes and destroys the feed that has been unread for the longest time (it was only kept for
+ * feed_idle). Returns false where there is none. */
+bool trajd_control_close_unread(struct trajd_control *control);
+/* Logs feeds that normalise the same output by different statistics, for instance training and
+ * validation: no other message shows this mistake. `report` may be NULL. */
+void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
+
+/* ---- feed_open.c: on the opener's thread ---- */
+
+/* Returns the feed that a job sent as text, newly made or already open. */
 enum trajd_status trajd_control_open_spec(struct trajd_control *control, const char *text,
                                           struct trajd_producer **producer,
                                           struct trajd_error *error);
-/* Another production of the feed `family`, for a job that is elsewhere than those that read it. */
+/* Makes another instance of the feed `family`, for a job that reads another position than the jobs
+ * on the existing instances. */
 enum trajd_status trajd_control_open_instance(struct trajd_control *control, const char *family,
                                               struct trajd_producer **producer,
                                               struct trajd_error *error);
-/* The production of a feed of the configuration (name) or of a text on the GPU with that UUID, new
- * or open already. TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: its batches are to be
- * had in host memory alone, and why. */
+/* Returns the production of a configured feed (name) or of a text on the GPU with that UUID, newly
+ * made or already open. TRAJD_ERR_UNSUPPORTED, TRAJD_ERR_MEMORY, TRAJD_ERR_DEVICE: the batches are
+ * available in host memory only, *error says why. */
 enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const char *name,
                                             const char *text, const char *gpu,
                                             struct trajd_producer **producer,
                                             struct trajd_error *error);
+/* Fills *error with the names that exist. Returns TRAJD_ERR_NOT_FOUND. */
 enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control, const char *name,
                                              struct trajd_error *error);
-/* The name of a feed sent as text. Any thread. */
-void trajd_control_name_spec(const char *text, char *name, size_t size);
-/* NULL: there is none. The first with the mutex held, the second without. */
-struct trajd_producer *trajd_control_find_listed(struct trajd_control *control, const char *name);
-struct trajd_producer *trajd_control_find_producer(struct trajd_control *control, const char *name);
-/* A feed of the configuration, or another production of one; else a job has sent it. */
-bool trajd_control_is_configured(const struct trajd_producer *producer);
-/* The name without what tells instances apart: its length. */
-size_t trajd_control_family_length(const char *name);
-/* Of the name that the configuration has: productions on a GPU are other families of the same feed.
- */
-size_t trajd_control_base_length(const char *name);
-/* Feeds of the configuration stay, whoever reads them. */
-bool trajd_control_may_close(const struct trajd_producer *producer);
 
-/* ---- gpu_list.c ---- */
+/* ---- reload.c: on the opener's thread ---- */
 
-/* Those that the configuration names; none without. */
-enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct trajd_error *error);
-void trajd_control_close_gpus(struct trajd_control *control);
-/* By its UUID; NULL and why not. */
-struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const char *uuid,
-                                         struct trajd_error *error);
-/* A GPU has failed, and the configuration says to go on without (gpu.fall_back). */
-bool trajd_control_goes_on_without_gpus(const struct trajd_control *control);
-/* What the resample service calls, on its thread: the first GPU, while none has failed; NULL. */
-struct trajd_device *trajd_control_acquire_device(void *context);
-/* What a producer, or the resample service, calls on its thread: its GPU has failed. */
-void trajd_control_on_gpu_lost(void *context);
-/* A feed could not be made there, and *why says why: if the GPU answers nothing any more, it has
- * failed. */
-void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd_gpu *gpu,
-                               const struct trajd_error *why);
+/* Reads control->reload_from and applies all of it or nothing. `message` says what has changed, or
+ * why nothing has. */
+enum trajd_status trajd_reload_run(struct trajd_control *control, char *message, size_t size);
 
 /* ---- feed_opener.c ---- */
 
 enum trajd_status trajd_control_start_opener(struct trajd_control *control,
                                              struct trajd_error *error);
 void trajd_control_stop_opener(struct trajd_control *control);
-/* What the server calls, on its thread: feed/server.h. `context` is the control. */
+/* Callbacks of the server, on its thread (daemon/server/server.h). `context` is the control. */
 void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *name,
                                 const char *spec, size_t spec_length);
 void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
@@ -172,18 +243,10 @@ void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char
 void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name);
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed);
 
-/* ---- reload.c; on the opener's thread ---- */
-
-/* Reads control->reload_from and makes it so, all or nothing; `message` says what, or why not. */
-enum trajd_status trajd_reload_run(struct trajd_control *control, char *message, size_t size);
-
 /* ---- status.c ---- */
 
-/* What the server calls, on its thread: datasets and producers for the status document; returns its
- * length, 0: it did not fit. */
+/* Callback of the server, on its thread: writes datasets and producers for the status document.
+ * Returns the length; 0: the text did not fit. */
 size_t trajd_control_describe(void *context, char *json, size_t size);
-/* What the query service calls, on its thread: the producer stays until it is taken back. */
-struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t feed_id);
-void trajd_control_take_back(void *context, struct trajd_producer *producer);
 
 #endif

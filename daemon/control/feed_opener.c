@@ -5,95 +5,75 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
+#include "daemon/control/feed_name.h"
 #include "daemon/feed/journal.h"
 
-#define SWEEP_NS (86400 * INT64_C(1000000000)) /* for old journals */
+#define SWEEP_NS (86400 * INT64_C(1000000000)) /* between two sweeps of old journals */
 
-/* Takes one feed off the list whose GPU has failed, closed and doomed; NULL if there is none. With
- * the mutex held. */
-static struct trajd_producer *take_lost(struct trajd_control *control)
+static void free_request(struct trajd_opener_request *request)
 {
-    struct trajd_error why;
-
-    for (uint32_t f = 0; trajd_control_goes_on_without_gpus(control) && f < control->producer_count;
-         f++) {
-        struct trajd_producer *producer = control->producers[f];
-        if (!trajd_producer_gpu(producer) || producer == control->lent)
-            continue;
-        trajd_error_set(&why, TRAJD_ERR_DEVICE, 0,
-                        "a GPU of the daemon has failed: feed %s goes on in host memory",
-                        trajd_producer_name(producer));
-        trajd_feed_fail(trajd_producer_feed(producer), &why);
-        trajd_feed_close(trajd_producer_feed(producer));
-        control->producers[f] = control->producers[--control->producer_count];
-        control->is_idle[f] = control->is_idle[control->producer_count];
-        return producer;
-    }
-    return NULL;
+    free(request->name);
+    free(request->spec);
+    free(request->gpu);
 }
 
-/* Takes one idle feed that a job sent off the list, closed; NULL if there is none. With the mutex
- * held: no OPEN can be answered with it meanwhile. */
-static struct trajd_producer *take_idle(struct trajd_control *control)
+/* ---- what the opener does, without the mutex ---- */
+
+/* Returns a feed for the request. A feed on a GPU is only found by its feed's name and the GPU: a
+ * worker that wants host memory or uses another GPU cannot read it. */
+static enum trajd_status open_feed(struct trajd_control *control,
+                                   const struct trajd_opener_request *request,
+                                   struct trajd_producer **producer, struct trajd_error *error)
 {
-    for (uint32_t f = 0; f < control->producer_count; f++) {
-        struct trajd_producer *producer = control->producers[f];
-        if (!control->is_idle[f] || producer == control->lent)
-            continue;
-        control->is_idle[f] = false;
-        if (!trajd_control_may_close(producer) ||
-            !trajd_feed_close_if_idle(trajd_producer_feed(producer)))
-            continue;
-        control->producers[f] = control->producers[--control->producer_count];
-        control->is_idle[f] = control->is_idle[control->producer_count];
-        return producer;
-    }
-    return NULL;
+    const char *name = request->name ? request->name : "";
+
+    *producer = NULL;
+    if (request->is_instance)
+        return trajd_control_open_instance(control, name, producer, error);
+    if (request->gpu)
+        return trajd_control_open_on_gpu(control, name, request->spec, request->gpu, producer,
+                                         error);
+    if (request->spec)
+        return trajd_control_open_spec(control, request->spec, producer, error);
+    /* the request may have arrived before the feeds of the configuration were made */
+    if (request->name && !trajd_feed_name_is_on_gpu(name))
+        *producer = trajd_control_find_producer(control, name);
+    return *producer ? TRAJD_OK : trajd_control_unknown_feed(control, name, error);
 }
 
-/* What is made on a GPU is opened by its feed's name and the GPU: a worker that asked for no GPU,
- * or is elsewhere, cannot read it. */
-static bool is_of_gpu(const char *name)
+static void serve_request(struct trajd_control *control, const struct trajd_opener_request *request)
 {
-    return trajd_control_base_length(name) != trajd_control_family_length(name);
-}
-
-static void serve_request(struct trajd_control *control, struct trajd_opener_request *request)
-{
-    struct trajd_producer *producer = NULL;
+    struct trajd_producer *producer;
     struct trajd_error error;
-    enum trajd_status status;
+    const enum trajd_status status = open_feed(control, request, &producer, &error);
 
-    if (!request->spec && request->name && !request->is_instance && !request->gpu &&
-        !is_of_gpu(request->name))
-        producer = trajd_control_find_producer(
-            control, request->name); /* asked for before the feeds of the config were up */
-    status = producer ? TRAJD_OK
-             : request->is_instance
-                 ? trajd_control_open_instance(control, request->name ? request->name : "",
-                                               &producer, &error)
-             : request->gpu
-                 ? trajd_control_open_on_gpu(control, request->name ? request->name : "",
-                                             request->spec, request->gpu, &producer, &error)
-             : request->spec
-                 ? trajd_control_open_spec(control, request->spec, &producer, &error)
-                 : trajd_control_unknown_feed(control, request->name ? request->name : "", &error);
     if (request->is_instance && producer)
-        LOG(control->log, INFO, "feed %s: opened for a job of its own",
+        LOG(control->log, INFO, "feed %s: opened as another instance for one job",
             trajd_producer_name(producer));
     if (request->gpu && producer)
         LOG(control->log, INFO, "feed %s: made on a GPU", trajd_producer_name(producer));
-    /* who is told so asks again soon, or later */
+    /* BUSY and CLOSED are not logged: the client tries again */
     if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED)
         LOG(control->log, WARNING, "OPEN: %s", error.message);
     trajd_server_answer(control->server, request->request,
                         producer ? trajd_producer_feed(producer) : NULL, status ? &error : NULL);
 }
 
+static void close_producer(struct trajd_control *control, struct trajd_producer *producer)
+{
+    LOG(control->log, INFO, "feed %s: closed: %s", trajd_producer_name(producer),
+        trajd_control_goes_on_without_gpus(control) && trajd_producer_gpu(producer)
+            ? "its GPU has failed"
+            : "no worker has read it for feed_idle");
+    trajd_producer_destroy(&producer);
+}
+
 static bool is_sweep_due(const struct trajd_control *control)
 {
+    const int64_t swept_ns = control->opener.swept_ns;
+
     return trajd_control_state_directory(control) && control->now->config->journal_idle_ns &&
-           (!control->swept_ns || trajd_now_ns() - control->swept_ns >= SWEEP_NS);
+           (!swept_ns || trajd_now_ns() - swept_ns >= SWEEP_NS);
 }
 
 static void sweep(struct trajd_control *control)
@@ -102,14 +82,13 @@ static void sweep(struct trajd_control *control)
     struct trajd_error error;
     uint32_t removed;
 
-    control->swept_ns = trajd_now_ns();
+    control->opener.swept_ns = trajd_now_ns();
     trajd_heartbeat_wait();
     if (trajd_journal_sweep(trajd_control_state_directory(control), idle_ns, &removed, &error))
         LOG(control->log, WARNING, "old journals: %s", error.message);
     else if (removed)
-        LOG(control->log, INFO,
-            "%u journals removed that nobody has touched for %g days (journal_idle)", removed,
-            (double)idle_ns / 86400e9);
+        LOG(control->log, INFO, "removed %u journals that were unused for %g days (journal_idle)",
+            removed, (double)idle_ns / 86400e9);
     trajd_heartbeat_resume();
 }
 
@@ -126,87 +105,114 @@ static void run_reload(struct trajd_control *control)
     pthread_mutex_unlock(&control->mutex);
 }
 
+/* ---- the thread ---- */
+
+enum task { TASK_CLOSE, TASK_SWEEP, TASK_RELOAD, TASK_OPEN, TASK_STOP };
+
+struct work {
+    enum task task;
+    struct trajd_producer *producer;     /* of TASK_CLOSE; off the list already */
+    struct trajd_opener_request request; /* of TASK_OPEN */
+};
+
+/* Fills *work with the most urgent task; returns false where there is none. The caller holds the
+ * mutex. */
+static bool find_work(struct trajd_control *control, struct work *work)
+{
+    struct trajd_opener *opener = &control->opener;
+
+    *work = (struct work){.task = TASK_STOP};
+    if (opener->stop)
+        return true;
+    work->task = TASK_CLOSE;
+    if (trajd_control_goes_on_without_gpus(control) &&
+        (work->producer = trajd_feed_list_remove_on_gpu(&control->feeds)))
+        return true;
+    work->task = TASK_RELOAD;
+    if (control->reload.is_running)
+        return true;
+    if (opener->request_count) {
+        work->task = TASK_OPEN;
+        work->request = opener->requests[0];
+        memmove(opener->requests, opener->requests + 1,
+                --opener->request_count * sizeof work->request);
+        return true;
+    }
+    work->task = TASK_CLOSE;
+    if ((work->producer = trajd_feed_list_remove_idle(&control->feeds)))
+        return true;
+    work->task = TASK_SWEEP;
+    return is_sweep_due(control);
+}
+
+static void do_work(struct trajd_control *control, struct work *work)
+{
+    switch (work->task) {
+    case TASK_CLOSE:
+        close_producer(control, work->producer);
+        break;
+    case TASK_SWEEP:
+        sweep(control);
+        break;
+    case TASK_RELOAD:
+        run_reload(control);
+        break;
+    case TASK_OPEN:
+        serve_request(control, &work->request);
+        free_request(&work->request);
+        break;
+    case TASK_STOP:
+        break;
+    }
+}
+
 static void *run_opener(void *context)
 {
     struct trajd_control *control = context;
+    struct work work = {.task = TASK_SWEEP};
 
-    trajd_heartbeat_begin(&control->opening);
-    pthread_mutex_lock(&control->mutex);
-    for (;;) {
-        struct trajd_opener_request request;
-        struct trajd_producer *idle = NULL;
-        bool is_due = false;
-        while (!control->stop && !(idle = take_lost(control)) && !control->request_count &&
-               !control->reload.is_running && !(idle = take_idle(control)) &&
-               !(is_due = is_sweep_due(control)))
-            trajd_heartbeat_wait_for(&control->asked, &control->mutex);
-        if (control->stop && !idle)
-            break;
-        if (is_due) {
-            pthread_mutex_unlock(&control->mutex);
-            sweep(control);
-            pthread_mutex_lock(&control->mutex);
-            continue;
-        }
-        if (control->reload.is_running && !idle) {
-            pthread_mutex_unlock(&control->mutex);
-            run_reload(control);
-            pthread_mutex_lock(&control->mutex);
-            continue;
-        }
-        if (idle) {
-            pthread_mutex_unlock(&control->mutex);
-            LOG(control->log, INFO, "feed %s: closed, %s", trajd_producer_name(idle),
-                trajd_control_goes_on_without_gpus(control) && trajd_producer_gpu(idle)
-                    ? "its GPU has failed"
-                    : "nobody has read it for a while");
-            trajd_producer_destroy(&idle);
-            pthread_mutex_lock(&control->mutex);
-            continue;
-        }
-        request = control->requests[0];
-        memmove(control->requests, control->requests + 1,
-                --control->request_count * sizeof request);
-        pthread_mutex_unlock(&control->mutex);
-        serve_request(control, &request);
-        free(request.name);
-        free(request.spec);
-        free(request.gpu);
+    trajd_heartbeat_begin(&control->opener.heartbeat);
+    while (work.task != TASK_STOP) {
         pthread_mutex_lock(&control->mutex);
+        while (!find_work(control, &work))
+            trajd_heartbeat_wait_for(&control->wake, &control->mutex);
+        pthread_mutex_unlock(&control->mutex);
+        do_work(control, &work);
     }
-    pthread_mutex_unlock(&control->mutex);
     return NULL;
 }
 
-static enum trajd_status ask_opener(struct trajd_control *control,
-                                    const struct trajd_opener_request *request,
-                                    struct trajd_error *error)
+static enum trajd_status queue_request(struct trajd_control *control,
+                                       const struct trajd_opener_request *request,
+                                       struct trajd_error *error)
 {
+    struct trajd_opener *opener = &control->opener;
     enum trajd_status status = TRAJD_OK;
 
     pthread_mutex_lock(&control->mutex);
-    if (control->stop) {
+    if (opener->stop) {
         status = trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
-    } else if (control->request_count == TRAJD_CONTROL_MAX_REQUESTS) {
+    } else if (opener->request_count == TRAJD_CONTROL_MAX_REQUESTS) {
         status = trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%d feeds wait to be opened: try again",
                                  TRAJD_CONTROL_MAX_REQUESTS);
     } else {
-        control->requests[control->request_count++] = *request;
-        pthread_cond_signal(&control->asked);
+        opener->requests[opener->request_count++] = *request;
+        pthread_cond_signal(&control->wake);
     }
     pthread_mutex_unlock(&control->mutex);
     return status;
 }
 
-/* ---- what the server calls, on its thread ---- */
+/* ---- callbacks of the server, on its thread ---- */
 
-/* A feed that is open already does not wait behind one that is being loaded. */
+/* Answers with a feed that is already open, so that the request does not wait for another feed's
+ * data to load. Returns false where the feed is not open. */
 static bool answer_at_once(struct trajd_control *control, uint64_t request, const char *name)
 {
     struct trajd_producer *producer;
 
     pthread_mutex_lock(&control->mutex);
-    producer = trajd_control_find_listed(control, name);
+    producer = trajd_feed_list_find(&control->feeds, name);
     if (producer)
         trajd_server_answer(control->server, request, trajd_producer_feed(producer), NULL);
     pthread_mutex_unlock(&control->mutex);
@@ -224,14 +230,13 @@ void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *
     char spec_name[64];
 
     if (request.spec)
-        trajd_control_name_spec(request.spec, spec_name, sizeof spec_name);
+        trajd_feed_name_of_text(request.spec, spec_name, sizeof spec_name);
     if (!request.spec || !answer_at_once(control, request_id, spec_name)) {
-        if (!ask_opener(control, &request, &error))
+        if (!queue_request(control, &request, &error))
             return;
         trajd_server_answer(control->server, request_id, NULL, &error);
     }
-    free(request.name);
-    free(request.spec);
+    free_request(&request);
 }
 
 void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
@@ -245,15 +250,13 @@ void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char
     struct trajd_error error;
 
     if ((!name || request.name) && (!spec || request.spec) && request.gpu) {
-        if (!ask_opener(control, &request, &error))
+        if (!queue_request(control, &request, &error))
             return;
     } else {
         trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: out of memory");
     }
     trajd_server_answer(control->server, request_id, NULL, &error);
-    free(request.name);
-    free(request.spec);
-    free(request.gpu);
+    free_request(&request);
 }
 
 void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name)
@@ -263,10 +266,10 @@ void trajd_control_on_open_instance(void *context, uint64_t request_id, const ch
         .request = request_id, .name = strdup(name), .is_instance = true};
     struct trajd_error error;
 
-    if (!ask_opener(control, &request, &error))
+    if (!queue_request(control, &request, &error))
         return;
     trajd_server_answer(control->server, request_id, NULL, &error);
-    free(request.name);
+    free_request(&request);
 }
 
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed)
@@ -274,37 +277,37 @@ void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed)
     struct trajd_control *control = context;
 
     pthread_mutex_lock(&control->mutex);
-    for (uint32_t f = 0; f < control->producer_count; f++)
-        if (trajd_producer_feed(control->producers[f]) == feed)
-            control->is_idle[f] = true;
-    pthread_cond_signal(&control->asked);
+    trajd_feed_list_mark_idle(&control->feeds, feed);
+    pthread_cond_signal(&control->wake);
     pthread_mutex_unlock(&control->mutex);
 }
+
+/* ---- start and stop ---- */
 
 enum trajd_status trajd_control_start_opener(struct trajd_control *control,
                                              struct trajd_error *error)
 {
-    const int failed = trajd_thread_start(&control->opener, "trajd-open", run_opener, control);
+    const int failed =
+        trajd_thread_start(&control->opener.thread, "trajd-open", run_opener, control);
 
     if (failed)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "opener thread: %s",
                                strerror(failed));
-    control->opener_running = true;
+    control->opener.is_running = true;
     return TRAJD_OK;
 }
 
 void trajd_control_stop_opener(struct trajd_control *control)
 {
-    trajd_heartbeat_cancel(&control->opening);
+    struct trajd_opener *opener = &control->opener;
+
+    trajd_heartbeat_cancel(&opener->heartbeat);
     pthread_mutex_lock(&control->mutex);
-    control->stop = true;
-    pthread_cond_signal(&control->asked);
+    opener->stop = true;
+    pthread_cond_signal(&control->wake);
     pthread_mutex_unlock(&control->mutex);
-    if (control->opener_running)
-        pthread_join(control->opener, NULL);
-    for (uint32_t r = 0; r < control->request_count; r++) {
-        free(control->requests[r].name);
-        free(control->requests[r].spec);
-        free(control->requests[r].gpu);
-    }
+    if (opener->is_running)
+        pthread_join(opener->thread, NULL);
+    for (uint32_t r = 0; r < opener->request_count; r++)
+        free_request(&opener->requests[r]);
 }

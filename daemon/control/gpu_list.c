@@ -126,7 +126,7 @@ void trajd_control_on_gpu_lost(void *context)
     pthread_mutex_lock(&control->mutex);
     __atomic_store_n(&control->gpu_is_lost, true, __ATOMIC_RELAXED); /* a flag on its own */
     /* the opener closes what was made there, if that is to be */
-    pthread_cond_signal(&control->asked);
+    pthread_cond_signal(&control->wake);
     pthread_mutex_unlock(&control->mutex);
 }
 
@@ -134,9 +134,9 @@ void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd
                                const struct trajd_error *why)
 {
     struct trajd_error answer;
-    uint64_t left;
+    uint64_t free_bytes;
 
-    if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &left, &answer))
+    if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &free_bytes, &answer))
         return; /* memory that cannot be shared, say */
     LOG(control->log, ERROR, "GPU %s: %s", trajd_gpu_id(gpu), why->message);
     trajd_control_on_gpu_lost(control);

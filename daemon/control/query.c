@@ -1,6 +1,5 @@
 #include "daemon/control/query.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,6 @@
 #include "daemon/base/yaml.h"
 
 #define TAKE_TIMEOUT_MS 1000
-#define END_ROOM 512 /* of a paged document, for what follows its items */
 
 static const struct {
     const char *what;
@@ -28,22 +26,6 @@ struct trajd_query_service {
     struct trajd_heartbeat heartbeat;
     pthread_t thread;
 };
-
-bool trajd_query_fits(FILE *out, long mark)
-{
-    if (ftell(out) <= (long)TRAJD_QUERY_MAX_ANSWER - END_ROOM)
-        return true;
-    fseek(out, mark, SEEK_SET);
-    return false;
-}
-
-void trajd_query_end_page(FILE *out, uint64_t next, uint64_t total)
-{
-    if (next < total)
-        fprintf(out, "],\"next\":%" PRIu64 "}", next);
-    else
-        fprintf(out, "],\"next\":null}");
-}
 
 static enum trajd_status unknown_question(const char *what, struct trajd_error *error)
 {
@@ -80,7 +62,7 @@ static enum trajd_status answer_feed(struct trajd_query_service *query_service,
     status = answer(query, producer, out, error);
     if (status)
         trajd_error_prefix(error, "ask: feed %s: %s", trajd_producer_name(producer), query->what);
-    query_service->options.give_back(query_service->options.context, producer);
+    query_service->options.return_producer(query_service->options.context, producer);
     return status;
 }
 

@@ -119,22 +119,12 @@ static void keep_specs(const struct trajd_reload_change *change)
 static void swap_lists(struct trajd_reload_change *change)
 {
     struct trajd_control *control = change->control;
-    uint32_t count = 0;
 
     control->now = change->next;
-    for (uint32_t f = 0; f < control->producer_count; f++) {
-        if (trajd_reload_goes(change, control->producers[f]))
-            continue;
-        control->is_idle[count] = control->is_idle[f];
-        control->producers[count++] = control->producers[f];
-    }
-    for (uint32_t f = 0; f < change->in_count; f++) {
-        control->is_idle[count] = false;
-        control->producers[count++] = change->in[f];
-    }
-    control->producer_count = count;
-    while (control->lent && trajd_reload_goes(change, control->lent))
-        trajd_heartbeat_wait_for(&control->asked, &control->mutex);
+    trajd_feed_list_replace(&control->feeds, change->out, change->out_count, change->in,
+                            change->in_count);
+    while (control->feeds.acquired && trajd_reload_goes(change, control->feeds.acquired))
+        trajd_heartbeat_wait_for(&control->wake, &control->mutex);
 }
 
 /* For the server and for OPENs that are answered from the lists it is one moment. */

@@ -28,9 +28,10 @@ static bool is_of(const struct trajd_config *config, const struct trajd_window_s
 
 static bool is_read(const struct trajd_control *control, const char *dataset)
 {
-    for (uint32_t f = 0; f < control->producer_count; f++)
-        if (is_of(control->now->config, trajd_producer_spec(control->producers[f]), dataset) &&
-            !trajd_feed_is_idle(trajd_producer_feed(control->producers[f])))
+    for (uint32_t f = 0; f < control->feeds.count; f++)
+        if (is_of(control->now->config, trajd_producer_spec(control->feeds.producers[f]),
+                  dataset) &&
+            !trajd_feed_is_idle(trajd_producer_feed(control->feeds.producers[f])))
             return true;
     return false;
 }

@@ -1,3 +1,4 @@
+#include "daemon/control/feed_name.h"
 #include "daemon/control/reload_internal.h"
 
 #include <string.h>
@@ -6,81 +7,6 @@
 
 #define MIN_CACHE_BYTES (UINT64_C(1) << 16)
 #define MIB (UINT64_C(1) << 20)
-
-/* What counts from the moment of a reload on; the other keys' values are built into what runs. */
-static const char *const live_keys[] = {
-    "feed_idle",      "exit_idle",      "journal_idle",       "memory.store", "memory.rings",
-    "memory.reserve", "index.children", "index.file_timeout", "limits.feeds", NULL};
-
-/* ---- keys ---- */
-
-static bool is_live(const struct trajd_config_key *key)
-{
-    for (const char *const *name = live_keys; *name; name++) {
-        const char *rest = *name;
-        if (key->section) {
-            const size_t length = strlen(key->section);
-            if (strncmp(rest, key->section, length) != 0 || rest[length] != '.')
-                continue;
-            rest += length + 1;
-        }
-        if (strcmp(rest, key->name) == 0)
-            return true;
-    }
-    return false;
-}
-
-bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd_config *b,
-                                const struct trajd_config_key *key)
-{
-    const char *const left = (const char *)a + key->offset, *const right =
-                                                                (const char *)b + key->offset;
-    const char *left_text, *right_text;
-
-    switch (key->type) {
-    case KEY_STRING:
-        left_text = *(const char *const *)left;
-        right_text = *(const char *const *)right;
-        return left_text && right_text ? strcmp(left_text, right_text) == 0
-                                       : left_text == right_text;
-    case KEY_BOOL:
-        return *(const bool *)left == *(const bool *)right;
-    case KEY_COUNT:
-        return *(const uint32_t *)left == *(const uint32_t *)right;
-    case KEY_SIZE:
-        return *(const uint64_t *)left == *(const uint64_t *)right;
-    case KEY_DURATION:
-        return *(const int64_t *)left == *(const int64_t *)right;
-    }
-    return false;
-}
-
-/* "50%" of what was free at the start stays what it came to. */
-static void keep_shares(const struct trajd_config *now, struct trajd_config *next)
-{
-    for (size_t k = 0; k < trajd_config_key_count; k++)
-        if (trajd_config_keys[k].type == KEY_SIZE && now->texts[k] && next->texts[k] &&
-            strcmp(now->texts[k], next->texts[k]) == 0)
-            memcpy((char *)next + trajd_config_keys[k].offset,
-                   (const char *)now + trajd_config_keys[k].offset, sizeof(uint64_t));
-}
-
-static enum trajd_status check_keys(const struct trajd_reload_change *change,
-                                    struct trajd_error *error)
-{
-    char names[384] = "";
-    struct trajd_reload_text text = {names, sizeof names, 0};
-
-    for (size_t k = 0; k < trajd_config_key_count; k++)
-        if (!is_live(&trajd_config_keys[k]) &&
-            !trajd_reload_is_same_value(change->control->now->config, change->next->config,
-                                        &trajd_config_keys[k]))
-            trajd_reload_append_key(&text, &trajd_config_keys[k]);
-    if (!text.length)
-        return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                           "%s: cannot change while the daemon runs: restart it", names);
-}
 
 /* ---- what stays ---- */
 
@@ -206,10 +132,10 @@ static enum trajd_reload_reason validate_producer(const struct trajd_reload_chan
                                                   const char **cause)
 {
     const char *name = trajd_producer_name(producer);
-    const size_t length = trajd_control_base_length(name);
+    const size_t length = trajd_feed_name_base_length(name);
 
     *cause = NULL;
-    if (!trajd_control_is_configured(producer)) {
+    if (!trajd_feed_name_is_configured(name)) {
         if ((*cause = changed_dataset(change, trajd_producer_spec(producer))))
             return TRAJD_FEED_DATASET_HAS_CHANGED;
         *cause = changed_statistics(change, trajd_producer_spec(producer));
@@ -229,13 +155,13 @@ static void validate_producers(struct trajd_reload_change *change)
 {
     struct trajd_control *control = change->control;
 
-    for (uint32_t f = 0; f < control->producer_count; f++) {
+    for (uint32_t f = 0; f < control->feeds.count; f++) {
         const char *cause;
         const enum trajd_reload_reason reason =
-            validate_producer(change, control->producers[f], &cause);
+            validate_producer(change, control->feeds.producers[f], &cause);
         if (reason == TRAJD_FEED_STAYS)
             continue;
-        change->out[change->out_count] = control->producers[f];
+        change->out[change->out_count] = control->feeds.producers[f];
         change->out_cause[change->out_count] = cause;
         change->out_reason[change->out_count++] = reason;
     }
@@ -290,9 +216,9 @@ uint64_t trajd_reload_rings_of(const struct trajd_reload_change *change, bool ou
 {
     uint64_t bytes = 0;
 
-    for (uint32_t f = 0; f < change->control->producer_count; f++)
-        if (trajd_reload_goes(change, change->control->producers[f]) == out)
-            bytes += trajd_producer_ring_bytes(change->control->producers[f]);
+    for (uint32_t f = 0; f < change->control->feeds.count; f++)
+        if (trajd_reload_goes(change, change->control->feeds.producers[f]) == out)
+            bytes += trajd_producer_ring_bytes(change->control->feeds.producers[f]);
     return bytes;
 }
 
@@ -310,7 +236,7 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
 {
     const struct trajd_config *config = change->next->config;
     const uint32_t feeds =
-        change->control->producer_count - change->out_count + count_new_feeds(change);
+        change->control->feeds.count - change->out_count + count_new_feeds(change);
 
     if (feeds > config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
@@ -391,8 +317,8 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
 {
     enum trajd_status status;
 
-    keep_shares(change->control->now->config, change->next->config);
-    if ((status = check_keys(change, error)))
+    trajd_reload_keep_shares(change->control->now->config, change->next->config);
+    if ((status = trajd_reload_check_keys(change, error)))
         return status;
     match_datasets(change);
     trajd_reload_look_for_files(change);

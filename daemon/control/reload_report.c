@@ -1,26 +1,5 @@
+#include "daemon/control/feed_name.h"
 #include "daemon/control/reload_internal.h"
-
-#include <stdarg.h>
-#include <string.h>
-
-void trajd_reload_append(struct trajd_reload_text *text, const char *format, ...)
-{
-    va_list arguments;
-    int length;
-
-    va_start(arguments, format);
-    length = vsnprintf(text->at + text->length, text->size - text->length, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        text->length = text->length + (size_t)length < text->size ? text->length + (size_t)length
-                                                                  : text->size - 1;
-}
-
-void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_config_key *key)
-{
-    trajd_reload_append(text, "%s%s%s%s", text->length ? ", " : "",
-                        key->section ? key->section : "", key->section ? "." : "", key->name);
-}
 
 static bool has_name(const struct trajd_open_config *open_config, const char *dataset)
 {
@@ -54,7 +33,7 @@ static void describe_feeds(const struct trajd_reload_change *change, struct traj
     begun = false;
     for (uint32_t f = 0; f < change->out_count; f++)
         if (change->out_reason[f] == TRAJD_FEED_IS_GONE ||
-            !trajd_control_is_configured(change->out[f]))
+            !trajd_feed_name_is_configured(trajd_producer_name(change->out[f])))
             append_name(text, "feeds gone: ", trajd_producer_name(change->out[f]), &begun);
 }
 

@@ -15,10 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
-#include "kernels/pool.h"
-#include "kernels/dispatch/runner.h"
+#include "daemon/control/resample_backend.h"
 #include "proto/wire.h"
 
 #define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
@@ -28,13 +26,8 @@ enum {
     NICENESS = 10,
     EVENTS = 16,
     TURN_MS = 1000,
-    FRAME_ROOM = 2048,
-    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
-    BLOCK_UNIT = 512
+    FRAME_BYTES = 2048,
 };
-
-/* a GPU without room is asked again behind it: asking costs, and is logged */
-static const int64_t gpu_pause_ns = INT64_C(10000000000);
 
 struct trajd_resample_service {
     struct trajd_resample_service_options options;
@@ -45,11 +38,8 @@ struct trajd_resample_service {
     int connections[TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS]; /* -1: free */
     pthread_t thread;
     bool is_running;
-    struct trajd_heartbeat heartbeat;     /* of the thread */
-    struct trajd_runner *on_cpu, *on_gpu; /* made when they are needed, gone with the last client */
-    struct trajd_pool *pool;              /* of on_cpu */
-    struct trajd_device *device;          /* of on_gpu */
-    int64_t gpu_again_ns;                 /* before that it is not asked for room again */
+    struct trajd_heartbeat heartbeat;      /* of the thread */
+    struct trajd_resample_backend backend; /* released with the last client */
     /* its members atomic: counters, nothing is ordered by them */
     struct trajd_resample_service_stats stats;
 };
@@ -59,183 +49,12 @@ static void count(uint64_t *counter, uint64_t by)
     __atomic_add_fetch(counter, by, __ATOMIC_RELAXED);
 }
 
-/* ---- a segment ---- */
-
-/* Until the size, or an error: the file is memory, so nothing here waits for anybody. */
-static enum trajd_status copy(int fd, bool is_read, void *memory, uint64_t size_bytes, uint64_t at,
-                              struct trajd_error *error)
-{
-    uint8_t *next = memory;
-
-    while (size_bytes) {
-        const ssize_t done = is_read ? pread(fd, next, size_bytes, (off_t)at)
-                                     : pwrite(fd, next, size_bytes, (off_t)at);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, done < 0 ? errno : 0,
-                                   "RESAMPLE: the descriptor cannot be %s: %s",
-                                   is_read ? "read" : "written to",
-                                   done < 0 ? strerror(errno) : "it ends");
-        next += done;
-        at += (uint64_t)done;
-        size_bytes -= (uint64_t)done;
-    }
-    return TRAJD_OK;
-}
-
-static enum trajd_status refuse_holes(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                           "RESAMPLE: the file has holes: its maker must have allocated it");
-}
-
-/* Only memory files have seals, so reading it cannot block; and its pages are its maker's, not
- * taken by us when the answer is written. */
-static enum trajd_status check_file(int fd, uint64_t size_bytes, int64_t *blocks,
-                                    struct trajd_error *error)
-{
-    const int seals = fcntl(fd, F_GET_SEALS);
-    struct stat status = {0};
-
-    if (seals < 0 || (seals & SEALS) != SEALS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "RESAMPLE: the descriptor must be a memfd that is sealed "
-                               "(F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL)");
-    if (fstat(fd, &status) || status.st_size < 0 || (uint64_t)status.st_size < size_bytes ||
-        size_bytes > TRAJD_BLOCK_MAX_BYTES)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "RESAMPLE: a block of %llu bytes in a file of %lld; at most %llu",
-                               (unsigned long long)size_bytes, (long long)status.st_size,
-                               (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
-    *blocks = status.st_blocks;
-    return status.st_blocks < status.st_size / BLOCK_UNIT ? refuse_holes(error) : TRAJD_OK;
-}
-
-/* Pages beyond the end make up for holes, and holes can be made at any time: what the answer has
- * taken is given back. */
-static enum trajd_status check_pages(int fd, uint64_t size_bytes, int64_t blocks,
-                                     struct trajd_error *error)
-{
-    struct stat status;
-
-    if (!fstat(fd, &status) && status.st_blocks <= blocks)
-        return TRAJD_OK;
-    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)size_bytes);
-    return refuse_holes(error);
-}
-
-static enum trajd_status run_by(struct trajd_runner *runner, int fd, uint64_t size_bytes,
-                                struct trajd_error *error)
-{
-    uint64_t answer_at, answer_bytes;
-    void *room;
-    enum trajd_status status = trajd_runner_room(runner, size_bytes, &room, error);
-
-    if (!status)
-        status = copy(fd, true, room, size_bytes, 0, error);
-    if (!status)
-        status = trajd_runner_run(runner, size_bytes, &answer_at, &answer_bytes, error);
-    if (!status)
-        status = copy(fd, false, (uint8_t *)room + answer_at, answer_bytes, answer_at, error);
-    return status;
-}
-
-/* The GPU that segments go to now, or NULL. */
-static struct trajd_device *gpu_now(const struct trajd_resample_service *resample_service)
-{
-    return trajd_now_ns() < resample_service->gpu_again_ns
-               ? NULL
-               : resample_service->options.device(resample_service->options.context);
-}
-
-static void leave_gpu(struct trajd_resample_service *resample_service,
-                      const struct trajd_error *why)
-{
-    LOG(resample_service->options.log, WARNING, "RESAMPLE goes to the CPU: %s", why->message);
-    /* and with it what it has of the GPU's memory */
-    trajd_runner_destroy(&resample_service->on_gpu);
-    resample_service->gpu_again_ns = trajd_now_ns() + gpu_pause_ns;
-}
-
-/* The GPU's runner; NULL: there is none now, or no room on it. */
-static struct trajd_runner *find_gpu(struct trajd_resample_service *resample_service)
-{
-    struct trajd_device *device = gpu_now(resample_service);
-    struct trajd_error error;
-
-    if (resample_service->on_gpu && device != resample_service->device)
-        trajd_runner_destroy(&resample_service->on_gpu);
-    resample_service->device = device;
-    if (device && !resample_service->on_gpu &&
-        trajd_runner_create(device, NULL, &resample_service->on_gpu, &error))
-        leave_gpu(resample_service, &error);
-    return resample_service->on_gpu;
-}
-
-/* Threads that are as nice as the one that makes them. Without them it is slower, no more. */
-static enum trajd_status make_cpu(struct trajd_resample_service *resample_service,
-                                  struct trajd_error *error)
-{
-    if (trajd_pool_create(resample_service->options.thread_count, "trajd-for-cli",
-                          &resample_service->pool, error))
-        LOG(resample_service->options.log, WARNING, "RESAMPLE has one thread: %s", error->message);
-    return trajd_runner_create(NULL, resample_service->pool, &resample_service->on_cpu, error);
-}
-
-static enum trajd_status run_on_cpu(struct trajd_resample_service *resample_service, int fd,
-                                    uint64_t size_bytes, struct trajd_error *error)
-{
-    enum trajd_status status =
-        resample_service->on_cpu ? TRAJD_OK : make_cpu(resample_service, error);
-
-    return status ? status : run_by(resample_service->on_cpu, fd, size_bytes, error);
-}
-
-/* *device is NULL where the CPU has done it. */
-static enum trajd_status run_somewhere(struct trajd_resample_service *resample_service, int fd,
-                                       uint64_t size_bytes, struct trajd_device **device,
-                                       struct trajd_error *error)
-{
-    struct trajd_runner *gpu = find_gpu(resample_service);
-    enum trajd_status status;
-
-    *device = gpu ? resample_service->device : NULL;
-    if (gpu) {
-        status = run_by(gpu, fd, size_bytes, error);
-        if (status != TRAJD_ERR_MEMORY && status != TRAJD_ERR_DEVICE)
-            return status;
-        leave_gpu(resample_service, error);
-        if (status == TRAJD_ERR_DEVICE)
-            resample_service->options.device_lost(resample_service->options.context);
-    }
-    *device = NULL;
-    return run_on_cpu(resample_service, fd, size_bytes, error);
-}
-
-/* A segment is bounded, but not the time that a driver takes, or who is nice beside threads that
- * are not: that is no mistake of ours. */
-static enum trajd_status run_block(struct trajd_resample_service *resample_service, int fd,
-                                   uint64_t size_bytes, struct trajd_device **device,
-                                   struct trajd_error *error)
-{
-    int64_t blocks = 0;
-    enum trajd_status status = check_file(fd, size_bytes, &blocks, error);
-
-    if (status)
-        return status;
-    trajd_heartbeat_wait();
-    status = run_somewhere(resample_service, fd, size_bytes, device, error);
-    trajd_heartbeat_resume();
-    return status ? status : check_pages(fd, size_bytes, blocks, error);
-}
-
 /* ---- messages ---- */
 
 /* False: the peer does not read. */
 static bool answer(int connection, const struct trajd_wire_message *message)
 {
-    uint8_t frame[FRAME_ROOM];
+    uint8_t frame[FRAME_BYTES];
     size_t size;
 
     return !trajd_wire_encode(message, frame, sizeof frame, &size, NULL) &&
@@ -253,25 +72,26 @@ static bool refuse(struct trajd_resample_service *resample_service, int connecti
 }
 
 static bool handle_resample(struct trajd_resample_service *resample_service, int connection,
-                            const struct trajd_wire_resample *asked, int fd)
+                            const struct trajd_wire_resample *request, int fd)
 {
     struct trajd_device *device = NULL;
     struct trajd_wire_message message = {.op = TRAJD_WIRE_RESAMPLED,
-                                         .resampled = {.request = asked->request}};
+                                         .resampled = {.request = request->request}};
     struct trajd_error error;
     enum trajd_status status = TRAJD_OK;
 
-    if (!asked->size_bytes)
-        device = gpu_now(resample_service);
+    if (!request->size_bytes)
+        device = trajd_resample_backend_device(&resample_service->backend);
     else if (fd < 0)
         status = trajd_error_set(&error, TRAJD_ERR_ARGUMENT, 0,
                                  "RESAMPLE: no descriptor came along, or more than one");
     else
-        status = run_block(resample_service, fd, asked->size_bytes, &device, &error);
+        status = trajd_resample_backend_run(&resample_service->backend, fd, request->size_bytes,
+                                            &device, &error);
     if (status)
-        return refuse(resample_service, connection, asked->request, &error);
-    count(&resample_service->stats.segments, asked->size_bytes != 0);
-    count(&resample_service->stats.bytes, asked->size_bytes);
+        return refuse(resample_service, connection, request->request, &error);
+    count(&resample_service->stats.segments, request->size_bytes != 0);
+    count(&resample_service->stats.bytes, request->size_bytes);
     if (device)
         message.resampled.device = trajd_wire_text(trajd_device_info(device)->name);
     return answer(connection, &message);
@@ -336,7 +156,7 @@ static int take_descriptor(struct msghdr *message)
 /* One message of a connection. False: it is over. */
 static bool receive(struct trajd_resample_service *resample_service, int connection)
 {
-    uint8_t frame[FRAME_ROOM];
+    uint8_t frame[FRAME_BYTES];
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -371,7 +191,7 @@ static bool may_enter(const struct trajd_resample_service *resample_service, int
            (resample_service->options.group_access || peer.uid == 0 || peer.uid == geteuid());
 }
 
-static bool heartbeat(struct trajd_resample_service *resample_service, int fd, uint32_t index)
+static bool add_to_epoll(struct trajd_resample_service *resample_service, int fd, uint32_t index)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
 
@@ -409,18 +229,12 @@ static void accept_one(struct trajd_resample_service *resample_service)
     while (index < TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS && resample_service->connections[index] >= 0)
         index++;
     if (index == TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS || !may_enter(resample_service, connection) ||
-        !heartbeat(resample_service, connection, index)) {
+        !add_to_epoll(resample_service, connection, index)) {
         close(connection);
         return;
     }
     resample_service->connections[index] = connection;
     __atomic_add_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED); /* a counter */
-}
-
-static void drop_cpu(struct trajd_resample_service *resample_service)
-{
-    trajd_runner_destroy(&resample_service->on_cpu);
-    trajd_pool_destroy(&resample_service->pool);
 }
 
 /* With the last client go the memory of its blocks and the threads. */
@@ -430,9 +244,8 @@ static void close_connection(struct trajd_resample_service *resample_service, ui
     resample_service->connections[index] = -1;
     if (__atomic_sub_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED)) /* a counter */
         return;
-    drop_cpu(resample_service);
-    trajd_heartbeat_wait(); /* a driver */
-    trajd_runner_destroy(&resample_service->on_gpu);
+    trajd_heartbeat_wait(); /* for the driver */
+    trajd_resample_backend_release(&resample_service->backend);
     trajd_heartbeat_resume();
 }
 
@@ -520,7 +333,8 @@ trajd_resample_service_create(const struct trajd_resample_service_options *optio
     *out = NULL;
     if (!resample_service)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the resampler");
-    *resample_service = (struct trajd_resample_service){.options = *options, .listener = -1};
+    *resample_service = (struct trajd_resample_service){
+        .options = *options, .listener = -1, .backend = {.options = *options}};
     for (uint32_t i = 0; i < TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS; i++)
         resample_service->connections[i] = -1;
     snprintf(resample_service->path, sizeof resample_service->path, "%s/%s", options->directory,
@@ -532,8 +346,8 @@ trajd_resample_service_create(const struct trajd_resample_service_options *optio
         resample_service->epoll < 0 || resample_service->stop < 0 || resample_service->reserve < 0
             ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resampler: %s", strerror(errno))
             : listen_at(resample_service, error);
-    if (!status && (!heartbeat(resample_service, resample_service->listener, LISTENER) ||
-                    !heartbeat(resample_service, resample_service->stop, STOP)))
+    if (!status && (!add_to_epoll(resample_service, resample_service->listener, LISTENER) ||
+                    !add_to_epoll(resample_service, resample_service->stop, STOP)))
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "epoll_ctl: %s", strerror(errno));
     if (!status)
         status = start(resample_service, error);
@@ -567,8 +381,7 @@ void trajd_resample_service_destroy(struct trajd_resample_service **out)
         close(resample_service->stop);
     if (resample_service->reserve >= 0)
         close(resample_service->reserve);
-    drop_cpu(resample_service);
-    trajd_runner_destroy(&resample_service->on_gpu);
+    trajd_resample_backend_release(&resample_service->backend);
     free(resample_service);
 }
 

@@ -87,13 +87,13 @@ static void describe_all(struct trajd_control *control, FILE *out, size_t size)
         has_room = fits(out, mark, size);
     }
     fputs("],\"producers\":[", out);
-    for (; shown < control->producer_count && has_room; shown += has_room) {
+    for (; shown < control->feeds.count && has_room; shown += has_room) {
         const long mark = ftell(out);
         fputs(shown ? "," : "", out);
-        trajd_producer_describe(control->producers[shown], out, true);
+        trajd_producer_describe(control->feeds.producers[shown], out, true);
         has_room = fits(out, mark, size);
     }
-    fprintf(out, "],\"producers_not_shown\":%u", control->producer_count - shown);
+    fprintf(out, "],\"producers_not_shown\":%u", control->feeds.count - shown);
 }
 
 size_t trajd_control_describe(void *context, char *json, size_t size)
@@ -117,31 +117,6 @@ size_t trajd_control_describe(void *context, char *json, size_t size)
     return length;
 }
 
-/* ---- what the query service calls, on its thread ---- */
-
-struct trajd_producer *trajd_control_acquire_producer(void *context, uint32_t feed_id)
-{
-    struct trajd_control *control = context;
-
-    pthread_mutex_lock(&control->mutex);
-    for (uint32_t f = 0; f < control->producer_count; f++)
-        if (trajd_feed_id(trajd_producer_feed(control->producers[f])) == feed_id)
-            control->lent = control->producers[f];
-    pthread_mutex_unlock(&control->mutex);
-    return control->lent; /* nobody else sets it */
-}
-
-void trajd_control_take_back(void *context, struct trajd_producer *producer)
-{
-    struct trajd_control *control = context;
-
-    (void)producer;
-    pthread_mutex_lock(&control->mutex);
-    control->lent = NULL;
-    pthread_cond_signal(&control->asked); /* the opener may close it now */
-    pthread_mutex_unlock(&control->mutex);
-}
-
 /* ---- the main thread's view ---- */
 
 bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, char *stuck,
@@ -153,7 +128,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         const struct trajd_heartbeat *heartbeat;
         const char *name;
     } threads[] = {
-        {&control->opening, "the opener"},
+        {&control->opener.heartbeat, "the opener"},
         {trajd_query_service_heartbeat(control->query_service), "the asker"},
         {trajd_stats_service_heartbeat(control->stats_service), "the thread of statistics"},
         {trajd_resample_service_heartbeat(control->resample_service), "the resampler"}};
@@ -172,15 +147,16 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
             return false;
         }
     pthread_mutex_lock(&control->mutex);
-    for (uint32_t f = 0; f < control->producer_count && alive; f++) {
-        alive = (gpu_is_lost &&
-                 trajd_producer_gpu(
-                     control->producers
-                         [f])) || /* its thread has ended: the opener closes it when it can */
-                !trajd_heartbeat_is_stuck(trajd_producer_heartbeat(control->producers[f]), now_ns,
-                                          limit_ns);
+    for (uint32_t f = 0; f < control->feeds.count && alive; f++) {
+        alive =
+            (gpu_is_lost &&
+             trajd_producer_gpu(
+                 control->feeds
+                     .producers[f])) || /* its thread has ended: the opener closes it when it can */
+            !trajd_heartbeat_is_stuck(trajd_producer_heartbeat(control->feeds.producers[f]), now_ns,
+                                      limit_ns);
         if (!alive)
-            snprintf(stuck, size, "feed %s", trajd_producer_name(control->producers[f]));
+            snprintf(stuck, size, "feed %s", trajd_producer_name(control->feeds.producers[f]));
     }
     pthread_mutex_unlock(&control->mutex);
     return alive;
@@ -215,7 +191,7 @@ void trajd_control_status_line(struct trajd_control *control, char *line, size_t
     control->windows_before = stats.windows_done;
     control->windows_at_ns = now_ns;
     pthread_mutex_lock(&control->mutex);
-    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", control->producer_count,
+    snprintf(line, size, "%u feeds, %u workers, %.0f windows/s", control->feeds.count,
              stats.sessions, rate);
     pthread_mutex_unlock(&control->mutex);
 }

@@ -191,13 +191,13 @@ static enum trajd_status check_ring(const struct trajd_producer *producer,
                                     const struct trajd_producer_options *options,
                                     struct trajd_error *error)
 {
-    if (trajd_producer_ring_bytes(producer) > options->rings_left_bytes)
+    if (trajd_producer_ring_bytes(producer) > options->rings_remaining_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: a ring of %u slots of %llu bytes is over what "
                                "memory.rings leaves (%llu bytes)",
                                producer->name, producer->slot_count,
                                (unsigned long long)producer->schema.slot_size_bytes,
-                               (unsigned long long)options->rings_left_bytes);
+                               (unsigned long long)options->rings_remaining_bytes);
     return TRAJD_OK;
 }
 
@@ -270,7 +270,7 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     producer->server = options->server;
     producer->log = options->log;
     producer->where = options->gpu;
-    producer->rings_left_bytes = options->rings_left_bytes;
+    producer->rings_remaining_bytes = options->rings_remaining_bytes;
     producer->gpu_lost = options->gpu_lost;
     producer->lost_context = options->context;
     producer->stats_service = options->stats_service;

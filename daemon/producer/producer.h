@@ -42,7 +42,7 @@ struct trajd_producer_options {
     struct trajd_server *server;
     const char *journal_directory; /* or NULL */
     uint32_t max_credit;
-    uint64_t rings_left_bytes;                 /* of host memory, which its ring must fit */
+    uint64_t rings_remaining_bytes;            /* of host memory, which its ring must fit */
     struct trajd_stats_service *stats_service; /* must outlive the producer */
     /* of the feed that spec->statistics_from names, and its dataset; NULL: there is none */
     const struct trajd_window_spec *statistics_spec;

@@ -103,7 +103,7 @@ static enum trajd_status make_room(struct trajd_producer *producer, struct trajd
                                    struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
-    const uint64_t left_bytes = producer->rings_left_bytes,
+    const uint64_t left_bytes = producer->rings_remaining_bytes,
                    bound_bytes = left_bytes < ROOM_BYTES ? left_bytes : ROOM_BYTES;
     enum trajd_status status;
 

@@ -60,7 +60,7 @@ struct trajd_producer {
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
     struct trajd_gpu *where;        /* NULL: host memory */
     struct trajd_producer_gpu *gpu; /* producer_gpu.c; NULL likewise */
-    uint64_t rings_left_bytes;      /* of memory.rings, when it was made */
+    uint64_t rings_remaining_bytes; /* of memory.rings, when it was made */
     /* what a production on a GPU has of them: on their way there, rows that are not resident */
     uint64_t pinned_bytes;
     void (*gpu_lost)(void *context);

@@ -434,6 +434,6 @@ def test_journals_of_jobs_that_do_not_come_back_go(daemon, demo_file):
         os.utime(path, (time.time() - 31 * 86400,) * 2)
     one.start()
     wait_for(lambda: journals() == ["new"])
-    wait_for(lambda: "1 journals removed that nobody has touched for 30 days (journal_idle)" in one.text())
+    wait_for(lambda: "removed 1 journals that were unused for 30 days (journal_idle)" in one.text())
     work("old")
     assert journals() == ["new", "old"]

@@ -300,8 +300,8 @@ def test_validation_goes_by_what_training_does(daemon, demo_file):
     one.stop()
 
     one = daemon(TWO_FEEDS.format(path=demo_file, other=""))
-    assert "feeds train and valid normalise actions by statistics of their own windows, which differ" in one.text()
-    assert "statistics_from: train in valid" in one.run("--check").stdout
+    assert "feeds train and valid normalise output actions by the statistics of different windows" in one.text()
+    assert "`statistics_from: train` in feed valid" in one.run("--check").stdout
     client = one.client()
     spec = "{dataset: demo, filter: valid, global_batch: 4, anchor: {clock: actions}, statistics_from: %s, outputs: {%s: {from: actions, at: 0, norm: mean_std}}}"
     client.open(spec=spec % ("train", "actions"))
