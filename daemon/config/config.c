@@ -1,145 +1,28 @@
 #include "daemon/config/config_keys.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/memory.h"
 #include "kernels/cuda/tuning.h"
 
-#define MIB (UINT64_C(1) << 20)
-#define SECOND INT64_C(1000000000)
-#define DAY (86400 * SECOND)
-
-const struct trajd_config_key trajd_config_keys[] = {
-    {NULL, "runtime", KEY_STRING, offsetof(struct trajd_config, runtime), 0, 0, 0},
-    {NULL, "cache", KEY_STRING, offsetof(struct trajd_config, cache), 0, 0, 0},
-    {NULL, "state", KEY_STRING, offsetof(struct trajd_config, state), 0, 0, 0},
-    {NULL, "tuning", KEY_STRING, offsetof(struct trajd_config, tuning), 0, 0, 0},
-    {NULL, "group_access", KEY_BOOL, offsetof(struct trajd_config, group_access), 0, 0, false},
-    {NULL, "feed_idle", KEY_DURATION, offsetof(struct trajd_config, feed_idle_ns), SECOND / 10,
-     86400 * SECOND, 60 * SECOND},
-    {NULL, "exit_idle", KEY_DURATION, offsetof(struct trajd_config, exit_idle_ns), 0,
-     86400 * SECOND, 0},
-    {NULL, "journal_idle", KEY_DURATION, offsetof(struct trajd_config, journal_idle_ns), 0,
-     36500 * DAY, 90 * DAY},
-    {"memory", "store", KEY_SIZE, offsetof(struct trajd_config, cache_bytes), 1 << 16,
-     INT64_C(1) << 50, 1024 * MIB},
-    {"memory", "rings", KEY_SIZE, offsetof(struct trajd_config, rings_bytes), 1 << 16,
-     INT64_C(1) << 50, 1024 * MIB},
-    {"memory", "reserve", KEY_SIZE, offsetof(struct trajd_config, reserve_bytes), 0,
-     INT64_C(1) << 50, 256 * MIB},
-    {"gpu", "devices", KEY_STRING, offsetof(struct trajd_config, gpu_devices), 0, 0, 0},
-    {"gpu", "rows", KEY_SIZE, offsetof(struct trajd_config, gpu_rows_bytes), 1 << 16,
-     INT64_C(1) << 50, 4096 * MIB},
-    {"gpu", "rings", KEY_SIZE, offsetof(struct trajd_config, gpu_rings_bytes), 1 << 16,
-     INT64_C(1) << 50, 512 * MIB},
-    {"gpu", "fall_back", KEY_BOOL, offsetof(struct trajd_config, gpu_fall_back), 0, 0, false},
-    {"threads", "readers", KEY_COUNT, offsetof(struct trajd_config, reader_threads), 1, 256, 2},
-    {"threads", "resample", KEY_COUNT, offsetof(struct trajd_config, resample_threads), 0, 1024, 0},
-    {"index", "children", KEY_COUNT, offsetof(struct trajd_config, index_children), 0, 256, 0},
-    {"index", "file_timeout", KEY_DURATION, offsetof(struct trajd_config, index_file_timeout_ns),
-     SECOND, 3600 * SECOND, 60 * SECOND},
-    {"listen", "tcp", KEY_STRING, offsetof(struct trajd_config, listen_tcp), 0, 0, 0},
-    {"listen", "keys", KEY_STRING, offsetof(struct trajd_config, listen_keys), 0, 0, 0},
-    {"listen", "worker_timeout", KEY_DURATION, offsetof(struct trajd_config, worker_timeout_ns),
-     SECOND, 3600 * SECOND, 10 * SECOND},
-    {"listen", "insecure_loopback", KEY_BOOL, offsetof(struct trajd_config, insecure_loopback), 0,
-     0, false},
-    {"limits", "sessions", KEY_COUNT, offsetof(struct trajd_config, max_sessions), 1, 65536, 256},
-    {"limits", "feeds", KEY_COUNT, offsetof(struct trajd_config, max_feeds), 1, 1024, 16},
-    {"limits", "credit", KEY_COUNT, offsetof(struct trajd_config, max_credit), 2, 1024, 16},
-};
-#define CONFIG_KEY_COUNT (sizeof trajd_config_keys / sizeof trajd_config_keys[0])
-const size_t trajd_config_key_count = CONFIG_KEY_COUNT;
-static_assert(CONFIG_KEY_COUNT <= TRAJD_CONFIG_MAX_KEYS,
-              "struct trajd_config has room for the texts of all keys");
 static const char *const sections[] = {"memory", "gpu",    "threads", "index",
                                        "listen", "limits", NULL};
-
-/* "64MiB", or "50%" of the memory that is free when the daemon starts. */
-static enum trajd_status read_size(const struct trajd_yaml *yaml,
-                                   const struct trajd_yaml_node *node, uint64_t *bytes,
-                                   struct trajd_error *error)
-{
-    struct trajd_memory memory;
-    unsigned percent;
-    int length = 0;
-
-    if (node->kind != TRAJD_YAML_SCALAR || sscanf(node->value, "%3u%%%n", &percent, &length) != 1 ||
-        !length || node->value[length])
-        return trajd_yaml_size(yaml, node, bytes, error);
-    if (percent < 1 || percent > 100)
-        return trajd_yaml_error(
-            yaml, node, error, "%s: between 1%% and 100%% of the memory that is free", node->value);
-    trajd_memory_read(&memory);
-    *bytes = trajd_memory_available(&memory) / 100 * percent;
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_key(struct trajd_config *config, const struct trajd_config_key *key,
-                                  const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
-                                  struct trajd_error *error)
-{
-    void *field = (char *)config + key->offset;
-    enum trajd_status status = TRAJD_OK;
-    int64_t number;
-
-    config->texts[key - trajd_config_keys] = node->value;
-    switch (key->type) {
-    case KEY_STRING:
-        return trajd_yaml_string(yaml, node, field, error);
-    case KEY_BOOL:
-        return trajd_yaml_bool(yaml, node, field, error);
-    case KEY_COUNT:
-        status = trajd_yaml_int(yaml, node, key->low, key->high, &number, error);
-        if (!status)
-            *(uint32_t *)field = (uint32_t)number;
-        return status;
-    case KEY_SIZE:
-        status = read_size(yaml, node, field, error);
-        if (!status &&
-            (*(uint64_t *)field < (uint64_t)key->low || *(uint64_t *)field > (uint64_t)key->high))
-            return trajd_yaml_error(yaml, node, error, "%s: between %lld and %lld bytes",
-                                    node->value, (long long)key->low, (long long)key->high);
-        return status;
-    case KEY_DURATION:
-        status = trajd_yaml_duration(yaml, node, field, error);
-        if (!status && (*(int64_t *)field < key->low || *(int64_t *)field > key->high))
-            return trajd_yaml_error(yaml, node, error, "%s: between %g s and %g s", node->value,
-                                    (double)key->low / SECOND, (double)key->high / SECOND);
-        return status;
-    }
-    return status;
-}
-
-static void set_preset(struct trajd_config *config, const struct trajd_config_key *key)
-{
-    void *field = (char *)config + key->offset;
-
-    if (key->type == KEY_COUNT)
-        *(uint32_t *)field = (uint32_t)key->preset;
-    else if (key->type == KEY_SIZE)
-        *(uint64_t *)field = (uint64_t)key->preset;
-    else if (key->type == KEY_DURATION)
-        *(int64_t *)field = key->preset;
-}
 
 /* The keys of one section (NULL: the top level, whose other keys are the sections, datasets and
  * feeds). */
 static enum trajd_status read_section(struct trajd_config *config, const char *section,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
-    const char *allowed[CONFIG_KEY_COUNT + sizeof sections / sizeof sections[0] + 4] = {NULL};
+    const char *allowed[TRAJD_CONFIG_MAX_KEYS + sizeof sections / sizeof sections[0] + 4] = {NULL};
     size_t count = 0;
     enum trajd_status status;
 
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
-    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++)
+    for (size_t k = 0; k < trajd_config_key_count; k++)
         if (trajd_config_keys[k].section == section ||
             (section && trajd_config_keys[k].section &&
              strcmp(trajd_config_keys[k].section, section) == 0))
@@ -153,14 +36,14 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     }
     if ((status = trajd_yaml_check_keys(config->yaml, node, allowed, error)))
         return status;
-    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
+    for (size_t k = 0; k < trajd_config_key_count; k++) {
         const struct trajd_config_key *key = &trajd_config_keys[k];
         const struct trajd_yaml_node *child;
         if (key->section != section &&
             !(section && key->section && strcmp(key->section, section) == 0))
             continue;
         child = trajd_yaml_get(node, key->name);
-        if (child && (status = read_key(config, key, config->yaml, child, error)))
+        if (child && (status = trajd_config_read_key(config, key, config->yaml, child, error)))
             return status;
     }
     return TRAJD_OK;
@@ -279,8 +162,8 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
     enum trajd_status status;
     int64_t version;
 
-    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++)
-        set_preset(config, &trajd_config_keys[k]);
+    for (size_t k = 0; k < trajd_config_key_count; k++)
+        trajd_config_set_default(config, &trajd_config_keys[k]);
     if ((status = read_section(config, NULL, root, error)))
         return status;
     node = trajd_yaml_get(root, "version");
@@ -311,16 +194,16 @@ static bool is_named(const struct trajd_config_key *key, const char *name)
 
 static enum trajd_status unknown_key(const char *name, struct trajd_error *error)
 {
-    char texts[CONFIG_KEY_COUNT][64];
-    const char *names[CONFIG_KEY_COUNT], *nearest;
+    char texts[TRAJD_CONFIG_MAX_KEYS][64];
+    const char *names[TRAJD_CONFIG_MAX_KEYS], *nearest;
 
-    for (size_t k = 0; k < CONFIG_KEY_COUNT; k++) {
+    for (size_t k = 0; k < trajd_config_key_count; k++) {
         const struct trajd_config_key *key = &trajd_config_keys[k];
         snprintf(texts[k], sizeof texts[k], "%s%s%s", key->section ? key->section : "",
                  key->section ? "." : "", key->name);
         names[k] = texts[k];
     }
-    nearest = trajd_yaml_nearest(name, names, CONFIG_KEY_COUNT);
+    nearest = trajd_yaml_nearest(name, names, trajd_config_key_count);
     return trajd_error_set(
         error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: no such key (%s%s)", name,
         nearest ? "did you mean " : "they are SECTION.NAME as in the file, such as memory.store",
@@ -352,13 +235,13 @@ static enum trajd_status apply_value(struct trajd_config *config, const struct t
     memcpy(name, value->text, length);
     name[length] = 0;
     node.path = name;
-    while (k < CONFIG_KEY_COUNT && !is_named(&trajd_config_keys[k], name))
+    while (k < trajd_config_key_count && !is_named(&trajd_config_keys[k], name))
         k++;
-    if (k == CONFIG_KEY_COUNT)
+    if (k == trajd_config_key_count)
         return unknown_key(name, error);
     if (value->is_preset && is_given(config, &trajd_config_keys[k]))
         return TRAJD_OK;
-    return read_key(config, &trajd_config_keys[k], yaml, &node, error);
+    return trajd_config_read_key(config, &trajd_config_keys[k], yaml, &node, error);
 }
 
 static enum trajd_status apply_values(struct trajd_config *config,

@@ -15,7 +15,7 @@ enum trajd_status trajd_gpu_open(const struct trajd_gpu_options *options, struct
                                  struct trajd_error *error)
 {
     struct trajd_gpu *gpu = calloc(1, sizeof *gpu);
-    uint64_t left = 0;
+    uint64_t remaining = 0;
     enum trajd_status status;
 
     *out = NULL;
@@ -25,15 +25,15 @@ enum trajd_status trajd_gpu_open(const struct trajd_gpu_options *options, struct
     pthread_mutex_init(&gpu->mutex, NULL);
     status = trajd_device_open(options->index, &gpu->device, error);
     if (!status)
-        status = trajd_device_free_bytes(gpu->device, &left, error);
+        status = trajd_device_free_bytes(gpu->device, &remaining, error);
     if (!status &&
-        (options->rows_bytes > left || options->rings_bytes > left - options->rows_bytes))
+        (options->rows_bytes > remaining || options->rings_bytes > remaining - options->rows_bytes))
         status = trajd_error_set(
             error, TRAJD_ERR_MEMORY, 0,
             "GPU %u: gpu.rows and gpu.rings are %llu MiB together, and %llu MiB are free there",
             options->index,
             (unsigned long long)((options->rows_bytes + options->rings_bytes) >> 20),
-            (unsigned long long)(left >> 20));
+            (unsigned long long)(remaining >> 20));
     if (status)
         trajd_gpu_close(&gpu);
     *out = gpu;
@@ -68,15 +68,15 @@ const char *trajd_gpu_id(const struct trajd_gpu *gpu)
 enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, const char *what,
                                       void **memory, struct trajd_error *error)
 {
-    const uint64_t left = gpu->options.rings_bytes - gpu->rings_used_bytes;
+    const uint64_t remaining = gpu->options.rings_bytes - gpu->rings_used_bytes;
     enum trajd_status status;
 
     *memory = NULL;
-    if (size_bytes > left || round_up(size_bytes) > left)
+    if (size_bytes > remaining || round_up(size_bytes) > remaining)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "%s: %llu bytes are over what gpu.rings leaves on %s (%llu bytes)",
                                what, (unsigned long long)size_bytes, trajd_gpu_id(gpu),
-                               (unsigned long long)left);
+                               (unsigned long long)remaining);
     status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);
     if (status) {
         trajd_error_prefix(error, "%s", what);
@@ -117,11 +117,11 @@ void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out)
             (unsigned long long)gpu->options.rings_bytes);
     fprintf(out, ",\"filled_bytes\":%llu,\"fill_seconds\":%.6f,\"resident\":[",
             (unsigned long long)gpu->filled_bytes, gpu->fill_seconds);
-    for (const struct trajd_gpu_resident *r = gpu->residents; r; r = r->next) {
+    for (const struct trajd_gpu_array *r = gpu->arrays; r; r = r->next) {
         fprintf(out, "%s{\"dataset\":", comma);
         trajd_json_text(out, r->dataset->name);
         fprintf(out, ",\"path\":");
-        trajd_json_text(out, r->dataset->index->arrays[r->dataset_index].path);
+        trajd_json_text(out, r->dataset->index->arrays[r->array_index].path);
         fprintf(out, ",\"bytes\":%llu,\"place\":\"%s\",\"feeds\":%u}",
                 (unsigned long long)r->size_bytes, r->is_streamed ? "host" : "gpu", r->holders);
         comma = ",";

@@ -20,14 +20,14 @@
 #define GPU_TIMEOUT_NS INT64_C(30000000000) /* for a buffer */
 
 struct entry {           /* rows of an episode */
-    uint64_t begin, end; /* in the resident */
+    uint64_t begin, end; /* in the array */
     const void *rows;
     uint32_t episode;
 };
 
 struct buffer {
-    uint8_t *bytes;                  /* pinned */
-    struct trajd_device_event *over; /* the copy out of it */
+    uint8_t *bytes;                    /* pinned */
+    struct trajd_device_event *copied; /* the copy out of it */
     bool used;
 };
 
@@ -42,9 +42,9 @@ struct filling {
     uint32_t entry_count;
     bool prefetches;     /* the cache does not hold all rows: readers are told what comes */
     uint32_t prefetched; /* episodes before it are */
-    struct trajd_gpu_resident *resident;
-    struct trajd_selection selection; /* the resident's rows alone */
-    uint64_t at, end;                 /* bytes of the resident that are gathered */
+    struct trajd_gpu_array *array;
+    struct trajd_selection selection; /* the array's rows alone */
+    uint64_t at, end;                 /* bytes of the array that are gathered */
     int64_t copy_ns;
 };
 
@@ -97,7 +97,7 @@ static enum trajd_status wait_for_buffer(const struct filling *filling, struct t
     enum trajd_status status = TRAJD_OK;
 
     while (!status && !passed) {
-        status = trajd_device_event_poll(buffer->over, &passed, error);
+        status = trajd_device_event_poll(buffer->copied, &passed, error);
         if (!status && !passed)
             status = trajd_heartbeat_check(error);
         if (!status && !passed && trajd_now_ns() - begin_ns > GPU_TIMEOUT_NS)
@@ -124,10 +124,10 @@ static enum trajd_status send_buffer(struct filling *filling, struct trajd_error
         pause_for(PAUSE_NS);
     trajd_pool_run(filling->gpu->options.pool,
                    (uint32_t)((size_bytes + SLICE_BYTES - 1) / SLICE_BYTES), gather, filling);
-    status = trajd_device_copy_async((uint8_t *)filling->resident->memory + filling->at,
-                                     buffer->bytes, size_bytes, filling->stream, error);
+    status = trajd_device_copy_async((uint8_t *)filling->array->memory + filling->at, buffer->bytes,
+                                     size_bytes, filling->stream, error);
     if (!status)
-        status = trajd_device_event_record(buffer->over, filling->stream, error);
+        status = trajd_device_event_record(buffer->copied, filling->stream, error);
     buffer->used = true;
     filling->current ^= 1;
     return status;
@@ -175,8 +175,8 @@ static bool wait_for_room(const struct filling *filling, uint32_t episode, int64
 /* An episode more. TRAJD_ERR_MEMORY: there is no room for it beside those that are pinned. */
 static enum trajd_status pin(struct filling *filling, uint32_t episode, struct trajd_error *error)
 {
-    struct trajd_gpu_resident *resident = filling->resident;
-    const uint64_t begin = resident->offsets[episode],
+    struct trajd_gpu_array *array = filling->array;
+    const uint64_t begin = array->offsets[episode],
                    size = trajd_cache_entry_bytes(filling->dataset->cache, &filling->selection, 0,
                                                   episode);
     const int64_t begin_ns = trajd_now_ns();
@@ -192,7 +192,7 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
             return status;
     }
     if (is_of_rows(status))
-        resident->offsets[episode] = TRAJD_GPU_NO_ROWS;
+        array->offsets[episode] = TRAJD_GPU_NO_ROWS;
     else if (!status)
         filling->entries[filling->entry_count++] =
             (struct entry){begin, begin + size, rows, episode};
@@ -202,7 +202,7 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
 /* What will be pinned from this episode on, which has rows: a buffer of it is read meanwhile. */
 static void prefetch(struct filling *filling, uint32_t episode)
 {
-    const uint64_t *offsets = filling->resident->offsets;
+    const uint64_t *offsets = filling->array->offsets;
     uint32_t e = filling->prefetched > episode ? filling->prefetched : episode;
 
     for (;
@@ -224,7 +224,7 @@ static bool is_apart(const struct filling *filling, uint32_t episode)
         return false;
     last = filling->entries + filling->entry_count - 1;
     return last->end - filling->entries->begin >= filling->buffer_bytes ||
-           filling->resident->offsets[episode] - last->end > HOLE_BYTES;
+           filling->array->offsets[episode] - last->end > HOLE_BYTES;
 }
 
 /* Episodes from *episode on, of a buffer's bytes together or all that the cache has room for. */
@@ -236,7 +236,7 @@ static enum trajd_status pin_some(struct filling *filling, uint32_t *episode,
 
     filling->entry_count = 0;
     for (; *episode < index->episode_count; ++*episode) {
-        if (filling->resident->offsets[*episode] == TRAJD_GPU_NO_ROWS)
+        if (filling->array->offsets[*episode] == TRAJD_GPU_NO_ROWS)
             continue;
         if (is_apart(filling, *episode))
             break;
@@ -281,7 +281,7 @@ static void close_filling(struct filling *filling)
     if (filling->stream)
         trajd_device_stream_wait(filling->stream, &ignored);
     for (uint32_t i = 0; i < 2; i++) {
-        trajd_device_event_destroy(&filling->buffers[i].over);
+        trajd_device_event_destroy(&filling->buffers[i].copied);
         if (filling->buffers[i].bytes)
             trajd_device_host_free(filling->gpu->device, filling->buffers[i].bytes);
     }
@@ -305,7 +305,7 @@ static enum trajd_status open_filling(struct filling *filling, uint64_t size_byt
         status = trajd_device_host_alloc(device, filling->buffer_bytes,
                                          (void **)&filling->buffers[i].bytes, error);
         if (!status)
-            status = trajd_device_event_create(device, &filling->buffers[i].over, error);
+            status = trajd_device_event_create(device, &filling->buffers[i].copied, error);
     }
     return status;
 }
@@ -323,8 +323,7 @@ static enum trajd_status wait_for_all(struct filling *filling, struct trajd_erro
 
 enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
                                  const struct trajd_selection *selection,
-                                 struct trajd_gpu_resident *const *residents,
-                                 struct trajd_error *error)
+                                 struct trajd_gpu_array *const *arrays, struct trajd_error *error)
 {
     struct filling filling = {.gpu = gpu, .dataset = dataset};
     uint64_t size_bytes = 0;
@@ -336,10 +335,10 @@ enum trajd_status trajd_gpu_fill(struct trajd_gpu *gpu, struct trajd_dataset *da
         return status;
     filling.prefetches = !complete;
     for (uint32_t k = 0; k < selection->array_count; k++)
-        size_bytes += residents[k]->size_bytes;
+        size_bytes += arrays[k]->size_bytes;
     status = open_filling(&filling, size_bytes, error);
     for (uint32_t k = 0; k < selection->array_count && !status; k++) {
-        filling.resident = residents[k];
+        filling.array = arrays[k];
         filling.prefetched = 0;
         filling.selection =
             (struct trajd_selection){&selection->array_indexes[k], 1, &selection->as_float32[k]};

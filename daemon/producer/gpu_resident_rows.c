@@ -1,4 +1,4 @@
-/* Which streams are resident on a GPU, and where their rows lie there. gpu_fill.c brings them. */
+/* Which streams are array on a GPU, and where their rows lie there. gpu_fill.c brings them. */
 #include "daemon/producer/gpu_internal.h"
 
 #include <stdlib.h>
@@ -6,46 +6,46 @@
 
 #define ROW_ALIGNMENT 256
 
-static struct trajd_gpu_resident *find(const struct trajd_gpu *gpu,
-                                       const struct trajd_dataset *dataset,
-                                       const struct trajd_selection *selection, uint32_t k,
-                                       bool is_streamed)
+static struct trajd_gpu_array *find(const struct trajd_gpu *gpu,
+                                    const struct trajd_dataset *dataset,
+                                    const struct trajd_selection *selection, uint32_t k,
+                                    bool is_streamed)
 {
     const bool as_float32 = selection->as_float32 && selection->as_float32[k];
 
-    for (struct trajd_gpu_resident *r = gpu->residents; r; r = r->next)
-        if (r->dataset == dataset && r->dataset_index == selection->array_indexes[k] &&
+    for (struct trajd_gpu_array *r = gpu->arrays; r; r = r->next)
+        if (r->dataset == dataset && r->array_index == selection->array_indexes[k] &&
             r->as_float32 == as_float32 && r->is_streamed == is_streamed)
             return r;
     return NULL;
 }
 
-/* Where each episode's rows come to lie; the resident's size. */
-static void lay_out(struct trajd_gpu_resident *resident, const struct trajd_selection *selection,
+/* Where each episode's rows come to lie; the array's size. */
+static void lay_out(struct trajd_gpu_array *array, const struct trajd_selection *selection,
                     uint32_t k)
 {
-    const struct trajd_index *index = resident->dataset->index;
+    const struct trajd_index *index = array->dataset->index;
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
-        const uint64_t size = trajd_cache_entry_bytes(resident->dataset->cache, selection, k, e);
-        resident->offsets[e] =
-            index->episodes[e].quarantine || !size ? TRAJD_GPU_NO_ROWS : resident->size_bytes;
-        resident->size_bytes += (size + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
+        const uint64_t size = trajd_cache_entry_bytes(array->dataset->cache, selection, k, e);
+        array->offsets[e] =
+            index->episodes[e].quarantine || !size ? TRAJD_GPU_NO_ROWS : array->size_bytes;
+        array->size_bytes += (size + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
     }
 }
 
-static void destroy(struct trajd_gpu *gpu, struct trajd_gpu_resident *resident)
+static void destroy(struct trajd_gpu *gpu, struct trajd_gpu_array *array)
 {
-    if (resident->memory)
-        trajd_device_free(gpu->device, resident->memory);
-    free(resident->offsets);
-    free(resident);
+    if (array->memory)
+        trajd_device_free(gpu->device, array->memory);
+    free(array->offsets);
+    free(array);
 }
 
-static struct trajd_gpu_resident *create(const struct trajd_dataset *dataset,
-                                         const struct trajd_selection *selection, uint32_t k)
+static struct trajd_gpu_array *create(const struct trajd_dataset *dataset,
+                                      const struct trajd_selection *selection, uint32_t k)
 {
-    struct trajd_gpu_resident *made = calloc(1, sizeof *made);
+    struct trajd_gpu_array *made = calloc(1, sizeof *made);
 
     if (made)
         made->offsets = calloc(dataset->index->episode_count, sizeof *made->offsets);
@@ -54,15 +54,14 @@ static struct trajd_gpu_resident *create(const struct trajd_dataset *dataset,
         return NULL;
     }
     made->dataset = dataset;
-    made->dataset_index = selection->array_indexes[k];
+    made->array_index = selection->array_indexes[k];
     made->as_float32 = selection->as_float32 && selection->as_float32[k];
     lay_out(made, selection, k);
     return made;
 }
 
 /* The smallest of those that are not decided yet; dataset_count: there is none. */
-static uint32_t smallest(struct trajd_gpu_resident *const *fresh, const bool *decided,
-                         uint32_t count)
+static uint32_t smallest(struct trajd_gpu_array *const *fresh, const bool *decided, uint32_t count)
 {
     uint32_t found = count;
 
@@ -74,18 +73,18 @@ static uint32_t smallest(struct trajd_gpu_resident *const *fresh, const bool *de
 }
 
 /* Memory for what fits, and those numbers; the rest are streamed rows. */
-static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident **fresh,
-                               bool *decided, uint32_t count, struct trajd_error *error)
+static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_array **fresh, bool *decided,
+                               uint32_t count, struct trajd_error *error)
 {
-    uint64_t left = gpu->options.rows_bytes - gpu->rows_used_bytes;
+    uint64_t remaining = gpu->options.rows_bytes - gpu->rows_used_bytes;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t k; !status && (k = smallest(fresh, decided, count)) < count;) {
         decided[k] = true;
-        fresh[k]->is_streamed = fresh[k]->size_bytes > left;
+        fresh[k]->is_streamed = fresh[k]->size_bytes > remaining;
         if (fresh[k]->is_streamed || !fresh[k]->size_bytes)
             continue;
-        left -= fresh[k]->size_bytes;
+        remaining -= fresh[k]->size_bytes;
         status = trajd_device_alloc(gpu->device, fresh[k]->size_bytes, &fresh[k]->memory, error);
         if (status)
             trajd_error_prefix(error, "rows of dataset %s", fresh[k]->dataset->name);
@@ -96,13 +95,12 @@ static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_resident 
 /* Those of the selection that are to be filled, in its order. */
 static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
                                     const struct trajd_selection *selection,
-                                    struct trajd_gpu_resident *const *fresh,
-                                    struct trajd_error *error)
+                                    struct trajd_gpu_array *const *fresh, struct trajd_error *error)
 {
     const uint32_t count = selection->array_count;
     uint32_t *indexes = calloc(count + 1, sizeof *indexes);
     bool *as_float32 = calloc(count + 1, sizeof *as_float32);
-    struct trajd_gpu_resident **chosen = calloc(count + 1, sizeof *chosen);
+    struct trajd_gpu_array **chosen = calloc(count + 1, sizeof *chosen);
     struct trajd_selection some = {indexes, 0, as_float32};
     enum trajd_status status = TRAJD_OK;
 
@@ -126,7 +124,7 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
 /* All that is not there yet, or nothing. */
 static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
                                        const struct trajd_selection *selection,
-                                       struct trajd_gpu_resident **fresh, bool *decided,
+                                       struct trajd_gpu_array **fresh, bool *decided,
                                        struct trajd_error *error)
 {
     enum trajd_status status;
@@ -143,23 +141,22 @@ static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_datas
     return status ? status : fill_fresh(gpu, dataset, selection, fresh, error);
 }
 
-static void enlist(struct trajd_gpu *gpu, struct trajd_gpu_resident *resident)
+static void enlist(struct trajd_gpu *gpu, struct trajd_gpu_array *array)
 {
-    resident->next = gpu->residents;
-    gpu->residents = resident;
-    if (resident->is_streamed)
+    array->next = gpu->arrays;
+    gpu->arrays = array;
+    if (array->is_streamed)
         return;
-    gpu->rows_used_bytes += resident->size_bytes;
-    gpu->filled_bytes += resident->size_bytes;
+    gpu->rows_used_bytes += array->size_bytes;
+    gpu->filled_bytes += array->size_bytes;
 }
 
 /* Holds what is fresh; a streamed source that is one of another feed already is held there. */
-static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
-                                       const struct trajd_selection *selection, uint32_t k,
-                                       struct trajd_gpu_resident *fresh)
+static struct trajd_gpu_array *take(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
+                                    const struct trajd_selection *selection, uint32_t k,
+                                    struct trajd_gpu_array *fresh)
 {
-    struct trajd_gpu_resident *known =
-        find(gpu, dataset, selection, k, fresh && fresh->is_streamed);
+    struct trajd_gpu_array *known = find(gpu, dataset, selection, k, fresh && fresh->is_streamed);
 
     if (known && fresh)
         destroy(gpu, fresh);
@@ -170,18 +167,18 @@ static struct trajd_gpu_resident *take(struct trajd_gpu *gpu, const struct trajd
     return known;
 }
 
-static void point_at_rows(const struct trajd_gpu_resident *resident, uint32_t entry_count,
-                          uint32_t k, const void **rows, bool *unreadable,
+static void point_at_rows(const struct trajd_gpu_array *array, uint32_t entry_count, uint32_t k,
+                          const void **rows, bool *unreadable,
                           const struct trajd_selection *selection)
 {
-    const struct trajd_index *index = resident->dataset->index;
+    const struct trajd_index *index = array->dataset->index;
 
     for (uint32_t e = 0; e < index->episode_count; e++) {
-        const bool has = resident->offsets[e] != TRAJD_GPU_NO_ROWS;
+        const bool has = array->offsets[e] != TRAJD_GPU_NO_ROWS;
         rows[(size_t)e * entry_count + k] =
-            has ? (const uint8_t *)resident->memory + resident->offsets[e] : NULL;
+            has ? (const uint8_t *)array->memory + array->offsets[e] : NULL;
         if (!has && !index->episodes[e].quarantine &&
-            trajd_cache_entry_bytes(resident->dataset->cache, selection, k, e))
+            trajd_cache_entry_bytes(array->dataset->cache, selection, k, e))
             unreadable[e] = true;
     }
 }
@@ -191,7 +188,7 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
                                       bool *unreadable, bool *held, struct trajd_error *error)
 {
     const uint32_t count = selection->array_count;
-    struct trajd_gpu_resident **fresh = calloc(count + 1, sizeof *fresh);
+    struct trajd_gpu_array **fresh = calloc(count + 1, sizeof *fresh);
     enum trajd_status status = TRAJD_ERR_MEMORY;
 
     memset(held, 0, count * sizeof *held); /* until all is there: decided */
@@ -205,7 +202,7 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
             destroy(gpu, fresh[k]);
     for (uint32_t k = 0; !status && k < count; k++) {
         pthread_mutex_lock(&gpu->mutex);
-        const struct trajd_gpu_resident *taken = take(gpu, dataset, selection, k, fresh[k]);
+        const struct trajd_gpu_array *taken = take(gpu, dataset, selection, k, fresh[k]);
         pthread_mutex_unlock(&gpu->mutex);
         held[k] = !taken->is_streamed;
         if (held[k])
@@ -219,18 +216,18 @@ void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *data
                          const struct trajd_selection *selection, const bool *held)
 {
     for (uint32_t k = 0; k < selection->array_count; k++) {
-        struct trajd_gpu_resident *resident = find(gpu, dataset, selection, k, !held[k]),
-                                  **link = &gpu->residents;
+        struct trajd_gpu_array *array = find(gpu, dataset, selection, k, !held[k]),
+                               **link = &gpu->arrays;
         pthread_mutex_lock(&gpu->mutex);
-        const bool over = --resident->holders == 0;
-        while (over && *link != resident)
+        const bool is_unused = --array->holders == 0;
+        while (is_unused && *link != array)
             link = &(*link)->next;
-        if (over) {
-            *link = resident->next;
-            gpu->rows_used_bytes -= resident->is_streamed ? 0 : resident->size_bytes;
+        if (is_unused) {
+            *link = array->next;
+            gpu->rows_used_bytes -= array->is_streamed ? 0 : array->size_bytes;
         }
         pthread_mutex_unlock(&gpu->mutex);
-        if (over)
-            destroy(gpu, resident);
+        if (is_unused)
+            destroy(gpu, array);
     }
 }

@@ -12,13 +12,13 @@
 
 /* A entry seen through a bracket. */
 struct source {
-    uint32_t bracket_index, entry; /* of the streamed rows' selection */
+    uint32_t bracket_index, entry; /* of the streamed_rows rows' selection */
     uint64_t stride_bytes;         /* of a row */
     uint64_t *places;              /* [G]: in the block */
 };
 
 struct narrowing {
-    bool wanted;     /* some streamed source is seen through it */
+    bool wanted;     /* some streamed_rows source is seen through it */
     int64_t width;   /* of means: ns, or rows on a grid of rows */
     int64_t quantum; /* of a regular clock: row quantum * n stands at a whole ns for every n */
     int64_t *low;    /* [G]: the first row that the window touches */
@@ -27,9 +27,9 @@ struct narrowing {
 struct trajd_gpu_streamed_rows {
     const struct trajd_window_plan *plan;
     struct trajd_selection selection;
-    uint32_t *dataset_indexes;
+    uint32_t *array_indexes;
     bool *as_float32;
-    struct source *streamed; /* [source_count] */
+    struct source *sources; /* [source_count] */
     uint32_t source_count;
     uint32_t *source_of;        /* [plan->target_count], or RESIDENT */
     struct narrowing *brackets; /* [plan->bracket_count] */
@@ -46,9 +46,9 @@ static int64_t quantum_of(struct trajd_rate rate)
         return 1;
     b = (uint64_t)(1000000000 % rate.num) * (uint64_t)(rate.den % rate.num) % a;
     while (b) {
-        const uint64_t rest = a % b;
+        const uint64_t remainder = a % b;
         a = b;
-        b = rest;
+        b = remainder;
     }
     return rate.num / (int64_t)a;
 }
@@ -64,59 +64,60 @@ static uint32_t count_entries(const bool *held, uint32_t entry)
 }
 
 /* They keep their order. */
-static void select_entries(struct trajd_gpu_streamed_rows *streamed, const bool *held)
+static void select_entries(struct trajd_gpu_streamed_rows *streamed_rows, const bool *held)
 {
-    const struct trajd_selection *all = &streamed->plan->selection;
+    const struct trajd_selection *all = &streamed_rows->plan->selection;
 
     for (uint32_t k = 0; k < all->array_count; k++) {
-        const uint32_t number = streamed->selection.array_count;
+        const uint32_t number = streamed_rows->selection.array_count;
         if (held[k])
             continue;
-        streamed->dataset_indexes[number] = all->array_indexes[k];
-        streamed->as_float32[number] = all->as_float32 && all->as_float32[k];
-        streamed->selection =
-            (struct trajd_selection){streamed->dataset_indexes, number + 1, streamed->as_float32};
+        streamed_rows->array_indexes[number] = all->array_indexes[k];
+        streamed_rows->as_float32[number] = all->as_float32 && all->as_float32[k];
+        streamed_rows->selection = (struct trajd_selection){streamed_rows->array_indexes,
+                                                            number + 1, streamed_rows->as_float32};
     }
 }
 
-static uint32_t find_source(const struct trajd_gpu_streamed_rows *streamed, uint32_t bracket_index,
-                            uint32_t entry)
+static uint32_t find_source(const struct trajd_gpu_streamed_rows *streamed_rows,
+                            uint32_t bracket_index, uint32_t entry)
 {
     uint32_t g = 0;
 
-    while (g < streamed->source_count && (streamed->streamed[g].bracket_index != bracket_index ||
-                                          streamed->streamed[g].entry != entry))
+    while (g < streamed_rows->source_count &&
+           (streamed_rows->sources[g].bracket_index != bracket_index ||
+            streamed_rows->sources[g].entry != entry))
         g++;
     return g;
 }
 
-static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed, const bool *held,
+static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_rows, const bool *held,
                                     uint32_t t, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = streamed->plan;
+    const struct trajd_window_plan *plan = streamed_rows->plan;
     const struct trajd_plan_target *target = &plan->targets[t];
     const struct trajd_stream *stream = &plan->request_streams[t];
-    struct narrowing *narrowing = &streamed->brackets[target->bracket_index];
+    struct narrowing *narrowing = &streamed_rows->brackets[target->bracket_index];
     const uint64_t batch = plan->spec->global_batch;
     uint32_t entry, g;
 
-    streamed->source_of[t] = RESIDENT;
+    streamed_rows->source_of[t] = RESIDENT;
     narrowing->width =
         stream->mean_width > narrowing->width ? stream->mean_width : narrowing->width;
     if (target->entry == TRAJD_PLAN_ABSENT || held[target->entry])
         return TRAJD_OK;
     entry = count_entries(held, target->entry);
-    g = streamed->source_of[t] = find_source(streamed, target->bracket_index, entry);
-    if (g < streamed->source_count)
+    g = streamed_rows->source_of[t] = find_source(streamed_rows, target->bracket_index, entry);
+    if (g < streamed_rows->source_count)
         return TRAJD_OK;
-    streamed->streamed[streamed->source_count++] = (struct source){
+    streamed_rows->sources[streamed_rows->source_count++] = (struct source){
         target->bracket_index, entry, stream->row_stride_bytes, calloc(batch, sizeof(uint64_t))};
     if (!narrowing->low)
         narrowing->low = calloc(batch, sizeof *narrowing->low);
     narrowing->wanted = true;
     narrowing->quantum =
         quantum_of(plan->request_clocks[plan->brackets[target->bracket_index].clock_index].rate);
-    return streamed->streamed[g].places && narrowing->low
+    return streamed_rows->sources[g].places && narrowing->low
                ? TRAJD_OK
                : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
 }
@@ -127,84 +128,86 @@ static uint64_t round_up(uint64_t size_bytes)
 }
 
 /* A window touches an episode's rows at most, once through each bracket. */
-static void find_largest(struct trajd_gpu_streamed_rows *streamed)
+static void find_largest(struct trajd_gpu_streamed_rows *streamed_rows)
 {
-    const struct trajd_window_plan *plan = streamed->plan;
+    const struct trajd_window_plan *plan = streamed_rows->plan;
 
     for (uint32_t i = 0; i < plan->episode_count; i++) {
         uint64_t bytes = 0;
-        for (uint32_t g = 0; g < streamed->source_count; g++)
+        for (uint32_t g = 0; g < streamed_rows->source_count; g++)
             bytes += round_up((uint64_t)trajd_plan_row_count(
-                                  plan, &plan->brackets[streamed->streamed[g].bracket_index],
+                                  plan, &plan->brackets[streamed_rows->sources[g].bracket_index],
                                   &plan->dataset->index->episodes[plan->episodes[i]]) *
-                              streamed->streamed[g].stride_bytes);
-        streamed->largest_bytes = bytes > streamed->largest_bytes ? bytes : streamed->largest_bytes;
+                              streamed_rows->sources[g].stride_bytes);
+        streamed_rows->largest_bytes =
+            bytes > streamed_rows->largest_bytes ? bytes : streamed_rows->largest_bytes;
     }
 }
 
-enum trajd_status trajd_gpu_streamed_create(const struct trajd_window_plan *plan, const bool *held,
-                                            struct trajd_gpu_streamed_rows **out,
-                                            struct trajd_error *error)
+enum trajd_status trajd_gpu_streamed_rows_create(const struct trajd_window_plan *plan,
+                                                 const bool *held,
+                                                 struct trajd_gpu_streamed_rows **out,
+                                                 struct trajd_error *error)
 {
     const uint32_t count = count_entries(held, plan->selection.array_count);
-    struct trajd_gpu_streamed_rows *streamed;
+    struct trajd_gpu_streamed_rows *streamed_rows;
     enum trajd_status status = TRAJD_OK;
 
     *out = NULL;
     if (!count)
         return TRAJD_OK;
-    streamed = calloc(1, sizeof *streamed);
-    if (!streamed)
+    streamed_rows = calloc(1, sizeof *streamed_rows);
+    if (!streamed_rows)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
-    streamed->plan = plan;
-    streamed->dataset_indexes = calloc(count, sizeof *streamed->dataset_indexes);
-    streamed->as_float32 = calloc(count, sizeof *streamed->as_float32);
-    streamed->streamed = calloc(plan->target_count, sizeof *streamed->streamed);
-    streamed->source_of = calloc(plan->target_count, sizeof *streamed->source_of);
-    streamed->brackets = calloc(plan->bracket_count, sizeof *streamed->brackets);
-    if (!streamed->dataset_indexes || !streamed->as_float32 || !streamed->streamed ||
-        !streamed->source_of || !streamed->brackets)
+    streamed_rows->plan = plan;
+    streamed_rows->array_indexes = calloc(count, sizeof *streamed_rows->array_indexes);
+    streamed_rows->as_float32 = calloc(count, sizeof *streamed_rows->as_float32);
+    streamed_rows->sources = calloc(plan->target_count, sizeof *streamed_rows->sources);
+    streamed_rows->source_of = calloc(plan->target_count, sizeof *streamed_rows->source_of);
+    streamed_rows->brackets = calloc(plan->bracket_count, sizeof *streamed_rows->brackets);
+    if (!streamed_rows->array_indexes || !streamed_rows->as_float32 || !streamed_rows->sources ||
+        !streamed_rows->source_of || !streamed_rows->brackets)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
     else
-        select_entries(streamed, held);
+        select_entries(streamed_rows, held);
     for (uint32_t t = 0; t < plan->target_count && !status; t++)
-        status = add_target(streamed, held, t, error);
+        status = add_target(streamed_rows, held, t, error);
     if (status)
-        trajd_gpu_streamed_destroy(&streamed);
+        trajd_gpu_streamed_rows_destroy(&streamed_rows);
     else
-        find_largest(streamed);
-    *out = streamed;
+        find_largest(streamed_rows);
+    *out = streamed_rows;
     return status;
 }
 
-void trajd_gpu_streamed_destroy(struct trajd_gpu_streamed_rows **out)
+void trajd_gpu_streamed_rows_destroy(struct trajd_gpu_streamed_rows **out)
 {
-    struct trajd_gpu_streamed_rows *streamed = *out;
+    struct trajd_gpu_streamed_rows *streamed_rows = *out;
 
     *out = NULL;
-    if (!streamed)
+    if (!streamed_rows)
         return;
-    for (uint32_t g = 0; g < streamed->source_count; g++)
-        free(streamed->streamed[g].places);
-    for (uint32_t b = 0; streamed->brackets && b < streamed->plan->bracket_count; b++)
-        free(streamed->brackets[b].low);
-    free(streamed->dataset_indexes);
-    free(streamed->as_float32);
-    free(streamed->streamed);
-    free(streamed->source_of);
-    free(streamed->brackets);
-    free(streamed);
+    for (uint32_t g = 0; g < streamed_rows->source_count; g++)
+        free(streamed_rows->sources[g].places);
+    for (uint32_t b = 0; streamed_rows->brackets && b < streamed_rows->plan->bracket_count; b++)
+        free(streamed_rows->brackets[b].low);
+    free(streamed_rows->array_indexes);
+    free(streamed_rows->as_float32);
+    free(streamed_rows->sources);
+    free(streamed_rows->source_of);
+    free(streamed_rows->brackets);
+    free(streamed_rows);
 }
 
 const struct trajd_selection *
-trajd_gpu_streamed_selection(const struct trajd_gpu_streamed_rows *streamed)
+trajd_gpu_streamed_rows_selection(const struct trajd_gpu_streamed_rows *streamed_rows)
 {
-    return &streamed->selection;
+    return &streamed_rows->selection;
 }
 
-uint64_t trajd_gpu_streamed_largest(const struct trajd_gpu_streamed_rows *streamed)
+uint64_t trajd_gpu_streamed_rows_largest(const struct trajd_gpu_streamed_rows *streamed_rows)
 {
-    return streamed->largest_bytes;
+    return streamed_rows->largest_bytes;
 }
 
 /* ---- a batch ---- */
@@ -236,15 +239,15 @@ static int64_t between(int64_t value, int64_t low, int64_t high)
 }
 
 /* [*low, *high) of the `rows` that the window may see. */
-static void find_rows(const struct trajd_gpu_streamed_rows *streamed, uint32_t b, uint32_t w,
+static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint32_t b, uint32_t w,
                       uint32_t window, int64_t rows, int64_t *low, int64_t *high)
 {
-    const struct trajd_window_plan *plan = streamed->plan;
+    const struct trajd_window_plan *plan = streamed_rows->plan;
     const struct trajd_plan_grid *grid = &plan->grids[plan->brackets[b].grid_index];
     const struct trajd_episode *episode =
         &plan->dataset->index->episodes[plan->windows[window].episode_index];
     const struct trajd_episode_clock *clock = &episode->clocks[plan->brackets[b].clock_index];
-    const int64_t width = streamed->brackets[b].width;
+    const int64_t width = streamed_rows->brackets[b].width;
     int64_t from, to;
 
     *low = *high = 0;
@@ -261,15 +264,15 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed, uint32_t b
         *high = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + to)) + NEIGHBOURS;
     }
     *low = between(*low, 0, rows - 1); /* one at least: what the edge holds */
-    *low -= *low % streamed->brackets[b].quantum;
+    *low -= *low % streamed_rows->brackets[b].quantum;
     *high = between(*high, *low + 1, rows);
 }
 
 /* From now on the window's first row is `low`. */
-static void move_bracket(const struct trajd_gpu_streamed_rows *streamed, uint32_t b, uint32_t w,
-                         int64_t low, int64_t high)
+static void move_bracket(const struct trajd_gpu_streamed_rows *streamed_rows, uint32_t b,
+                         uint32_t w, int64_t low, int64_t high)
 {
-    const struct trajd_window_plan *plan = streamed->plan;
+    const struct trajd_window_plan *plan = streamed_rows->plan;
     const struct trajd_plan_bracket *bracket = &plan->brackets[b];
     const struct trajd_clock *clock = &plan->request_clocks[bracket->clock_index];
 
@@ -281,47 +284,47 @@ static void move_bracket(const struct trajd_gpu_streamed_rows *streamed, uint32_
         bracket->anchor[w] -= trajd_rate_row_ns(clock->rate, low);
 }
 
-static void narrow_bracket(struct trajd_gpu_streamed_rows *streamed, uint32_t b, uint32_t first,
-                           uint32_t count)
+static void narrow_bracket(struct trajd_gpu_streamed_rows *streamed_rows, uint32_t b,
+                           uint32_t first, uint32_t count)
 {
-    const struct trajd_window_plan *plan = streamed->plan;
+    const struct trajd_window_plan *plan = streamed_rows->plan;
 
     for (uint32_t w = 0; w < count; w++) {
         int64_t low, high;
-        find_rows(streamed, b, w, first + w, plan->brackets[b].row_count[w], &low, &high);
-        move_bracket(streamed, b, w, low, high);
-        streamed->brackets[b].low[w] = low;
+        find_rows(streamed_rows, b, w, first + w, plan->brackets[b].row_count[w], &low, &high);
+        move_bracket(streamed_rows, b, w, low, high);
+        streamed_rows->brackets[b].low[w] = low;
     }
 }
 
-static void move_residents(const struct trajd_gpu_streamed_rows *streamed, uint32_t t,
+static void move_residents(const struct trajd_gpu_streamed_rows *streamed_rows, uint32_t t,
                            uint32_t count)
 {
-    const struct trajd_plan_target *target = &streamed->plan->targets[t];
-    const uint64_t stride_bytes = streamed->plan->request_streams[t].row_stride_bytes;
+    const struct trajd_plan_target *target = &streamed_rows->plan->targets[t];
+    const uint64_t stride_bytes = streamed_rows->plan->request_streams[t].row_stride_bytes;
 
     for (uint32_t w = 0; w < count; w++)
         if (target->bases[w])
             target->bases[w] =
                 (const uint8_t *)target->bases[w] +
-                (uint64_t)streamed->brackets[target->bracket_index].low[w] * stride_bytes;
+                (uint64_t)streamed_rows->brackets[target->bracket_index].low[w] * stride_bytes;
 }
 
-uint64_t trajd_gpu_streamed_narrow(struct trajd_gpu_streamed_rows *streamed, uint32_t first,
-                                   uint32_t count)
+uint64_t trajd_gpu_streamed_rows_narrow(struct trajd_gpu_streamed_rows *streamed_rows,
+                                        uint32_t first, uint32_t count)
 {
-    const struct trajd_window_plan *plan = streamed->plan;
+    const struct trajd_window_plan *plan = streamed_rows->plan;
     uint64_t size_bytes = 0;
 
     for (uint32_t b = 0; b < plan->bracket_count; b++)
-        if (streamed->brackets[b].wanted)
-            narrow_bracket(streamed, b, first, count);
+        if (streamed_rows->brackets[b].wanted)
+            narrow_bracket(streamed_rows, b, first, count);
     for (uint32_t t = 0; t < plan->target_count; t++)
-        if (streamed->source_of[t] == RESIDENT &&
-            streamed->brackets[plan->targets[t].bracket_index].wanted)
-            move_residents(streamed, t, count);
-    for (uint32_t g = 0; g < streamed->source_count; g++) {
-        struct source *source = &streamed->streamed[g];
+        if (streamed_rows->source_of[t] == RESIDENT &&
+            streamed_rows->brackets[plan->targets[t].bracket_index].wanted)
+            move_residents(streamed_rows, t, count);
+    for (uint32_t g = 0; g < streamed_rows->source_count; g++) {
+        struct source *source = &streamed_rows->sources[g];
         for (uint32_t w = 0; w < count; w++) {
             source->places[w] = size_bytes;
             size_bytes += round_up((uint64_t)plan->brackets[source->bracket_index].row_count[w] *
@@ -332,7 +335,7 @@ uint64_t trajd_gpu_streamed_narrow(struct trajd_gpu_streamed_rows *streamed, uin
 }
 
 struct gathering {
-    const struct trajd_gpu_streamed_rows *streamed;
+    const struct trajd_gpu_streamed_rows *streamed_rows;
     uint32_t first;
     trajd_episode_rows host_rows;
     void *context;
@@ -342,14 +345,14 @@ struct gathering {
 static void gather_window(void *context, uint32_t w)
 {
     const struct gathering *gathering = context;
-    const struct trajd_gpu_streamed_rows *streamed = gathering->streamed;
-    const struct trajd_window_plan *plan = streamed->plan;
+    const struct trajd_gpu_streamed_rows *streamed_rows = gathering->streamed_rows;
+    const struct trajd_window_plan *plan = streamed_rows->plan;
     const void *const *rows =
         gathering->host_rows(gathering->context, plan->windows[gathering->first + w].episode_index);
 
-    for (uint32_t g = 0; rows && g < streamed->source_count; g++) {
-        const struct source *source = &streamed->streamed[g];
-        const int64_t low = streamed->brackets[source->bracket_index].low[w];
+    for (uint32_t g = 0; rows && g < streamed_rows->source_count; g++) {
+        const struct source *source = &streamed_rows->sources[g];
+        const int64_t low = streamed_rows->brackets[source->bracket_index].low[w];
         if (rows[source->entry])
             memcpy(gathering->block + source->places[w],
                    (const uint8_t *)rows[source->entry] + (uint64_t)low * source->stride_bytes,
@@ -357,21 +360,21 @@ static void gather_window(void *context, uint32_t w)
                        source->stride_bytes);
     }
     for (uint32_t t = 0; t < plan->target_count; t++) {
-        const uint32_t g = streamed->source_of[t];
+        const uint32_t g = streamed_rows->source_of[t];
         if (g != RESIDENT)
             plan->targets[t].bases[w] =
-                rows && rows[streamed->streamed[g].entry]
-                    ? gathering->device_block + streamed->streamed[g].places[w]
+                rows && rows[streamed_rows->sources[g].entry]
+                    ? gathering->device_block + streamed_rows->sources[g].places[w]
                     : NULL;
     }
 }
 
-void trajd_gpu_streamed_gather(struct trajd_gpu_streamed_rows *streamed, uint32_t first,
-                               uint32_t count, trajd_episode_rows host_rows, void *context,
-                               uint8_t *block, uint8_t *device_block, struct trajd_pool *pool)
+void trajd_gpu_streamed_rows_gather(struct trajd_gpu_streamed_rows *streamed_rows, uint32_t first,
+                                    uint32_t count, trajd_episode_rows host_rows, void *context,
+                                    uint8_t *block, uint8_t *device_block, struct trajd_pool *pool)
 {
-    struct gathering gathering = {streamed, first, host_rows, context, block, device_block};
-    const struct source *last = &streamed->streamed[streamed->source_count - 1];
+    struct gathering gathering = {streamed_rows, first, host_rows, context, block, device_block};
+    const struct source *last = &streamed_rows->sources[streamed_rows->source_count - 1];
 
     trajd_pool_run(last->places[count - 1] >= POOL_BYTES ? pool : NULL, count, gather_window,
                    &gathering);

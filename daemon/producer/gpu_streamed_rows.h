@@ -12,29 +12,30 @@
 
 struct trajd_gpu_streamed_rows;
 
-/* Of the entries of the plan's selection that are not `held`. The plan must outlive it. *streamed
+/* Of the entries of the plan's selection that are not `held`. The plan must outlive it. *streamed_rows
  * rows NULL: there are none. */
-enum trajd_status trajd_gpu_streamed_create(const struct trajd_window_plan *plan, const bool *held,
-                                            struct trajd_gpu_streamed_rows **streamed,
-                                            struct trajd_error *error);
-void trajd_gpu_streamed_destroy(struct trajd_gpu_streamed_rows **streamed);
+enum trajd_status trajd_gpu_streamed_rows_create(const struct trajd_window_plan *plan,
+                                                 const bool *held,
+                                                 struct trajd_gpu_streamed_rows **streamed_rows,
+                                                 struct trajd_error *error);
+void trajd_gpu_streamed_rows_destroy(struct trajd_gpu_streamed_rows **streamed_rows);
 
 /* Those entries, as the cache is asked for them. */
 const struct trajd_selection *
-trajd_gpu_streamed_selection(const struct trajd_gpu_streamed_rows *streamed);
+trajd_gpu_streamed_rows_selection(const struct trajd_gpu_streamed_rows *streamed_rows);
 /* No window's rows are more bytes than this. */
-uint64_t trajd_gpu_streamed_largest(const struct trajd_gpu_streamed_rows *streamed);
+uint64_t trajd_gpu_streamed_rows_largest(const struct trajd_gpu_streamed_rows *streamed_rows);
 
 /* Of the windows [first, first + count), right after they were bound: their brackets are narrowed
  * to the rows that they touch, and the bases of resident rows follow. The bytes of the block. */
-uint64_t trajd_gpu_streamed_narrow(struct trajd_gpu_streamed_rows *streamed, uint32_t first,
-                                   uint32_t count);
+uint64_t trajd_gpu_streamed_rows_narrow(struct trajd_gpu_streamed_rows *streamed_rows,
+                                        uint32_t first, uint32_t count);
 
 /* Copies what was narrowed to `block`, which will lie at device_block on the GPU, and sets the
  * bases. host_rows: the entries of the selection in host memory, as trajd_cache_pin gives them;
  * NULL result: they cannot be read, and are masked MISSING. pool: NULL for this thread alone. */
-void trajd_gpu_streamed_gather(struct trajd_gpu_streamed_rows *streamed, uint32_t first,
-                               uint32_t count, trajd_episode_rows host_rows, void *context,
-                               uint8_t *block, uint8_t *device_block, struct trajd_pool *pool);
+void trajd_gpu_streamed_rows_gather(struct trajd_gpu_streamed_rows *streamed_rows, uint32_t first,
+                                    uint32_t count, trajd_episode_rows host_rows, void *context,
+                                    uint8_t *block, uint8_t *device_block, struct trajd_pool *pool);
 
 #endif

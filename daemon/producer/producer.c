@@ -66,7 +66,7 @@ uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
 {
     uint64_t bytes;
 
-    if (producer->where)
+    if (producer->gpu)
         return producer->pinned_bytes;
     if (__builtin_mul_overflow(producer->schema.slot_size_bytes, producer->slot_count, &bytes) ||
         __builtin_add_overflow(bytes, TRAJD_RING_ALIGNMENT, &bytes))
@@ -76,7 +76,7 @@ uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
 
 struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer)
 {
-    return producer->where;
+    return producer->gpu;
 }
 
 const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer)
@@ -115,7 +115,7 @@ static void *produce(void *context)
     enum trajd_status status;
 
     trajd_heartbeat_begin(&producer->heartbeat);
-    if (producer->gpu) {
+    if (producer->on_gpu) {
         trajd_producer_gpu_produce(producer);
         return NULL;
     }
@@ -152,8 +152,8 @@ static enum trajd_status make_members(struct trajd_producer *producer,
     const char *variant = producer->spec->variant;
     enum trajd_status status = TRAJD_OK;
 
-    if (producer->where) {
-        trajd_device_facts(trajd_gpu_device(producer->where), &facts);
+    if (producer->gpu) {
+        trajd_device_facts(trajd_gpu_device(producer->gpu), &facts);
         /* one that is named for the CPU is for the CPU */
         variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
     }
@@ -182,7 +182,7 @@ static uint32_t choose_slot_count(const struct trajd_producer *producer)
 
     if (producer->spec->slot_count)
         return producer->spec->slot_count;
-    if (!producer->where || fitting < SLOTS)
+    if (!producer->gpu || fitting < SLOTS)
         return SLOTS;
     return fitting < GPU_SLOTS ? (uint32_t)fitting : GPU_SLOTS;
 }
@@ -223,7 +223,7 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .job_count = producer->spec->job_count,
         .slow_leaves = producer->spec->slow_leaves,
         .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
-        .device = producer->gpu ? trajd_producer_gpu_memory(producer) : NULL};
+        .device = producer->on_gpu ? trajd_producer_gpu_memory(producer) : NULL};
 
     enum trajd_status status;
 
@@ -239,14 +239,14 @@ static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd
 {
     enum trajd_status status;
 
-    if (!producer->where)
+    if (!producer->gpu)
         return trajd_producer_load_rows(producer, error);
     trajd_heartbeat_wait(); /* for the driver */
-    status = trajd_producer_gpu_create(producer, producer->where, error);
+    status = trajd_producer_gpu_create(producer, producer->gpu, error);
     if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {
         trajd_producer_gpu_destroy(producer);
         producer->slot_count = SLOTS;
-        status = trajd_producer_gpu_create(producer, producer->where, error);
+        status = trajd_producer_gpu_create(producer, producer->gpu, error);
     }
     trajd_heartbeat_resume();
     return status;
@@ -269,7 +269,7 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     producer->pool = options->pool;
     producer->server = options->server;
     producer->log = options->log;
-    producer->where = options->gpu;
+    producer->gpu = options->gpu;
     producer->rings_remaining_bytes = options->rings_remaining_bytes;
     producer->gpu_lost = options->gpu_lost;
     producer->lost_context = options->context;
@@ -387,9 +387,9 @@ void trajd_producer_describe(const struct trajd_producer *producer, FILE *out, b
     fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":",
             resident_count == producer->plan->member_count ? "true" : "false", episode_count);
     trajd_json_text(out, trajd_plan_describe(producer->members[0].kernel_plan));
-    if (producer->where) {
+    if (producer->gpu) {
         fprintf(out, ",\"gpu\":");
-        trajd_json_text(out, trajd_gpu_id(producer->where));
+        trajd_json_text(out, trajd_gpu_id(producer->gpu));
     }
     fprintf(out, ",\"norm_digest\":\"%016llx\"",
             (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));

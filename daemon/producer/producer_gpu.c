@@ -7,7 +7,7 @@
 #include "proto/ring_layout.h"
 
 /* of pinned memory for rows that are not resident, unless two batches need more */
-#define ROOM_BYTES ((uint64_t)256 << 20)
+#define ROWS_BYTES ((uint64_t)256 << 20)
 
 static enum trajd_status write_header(void *context, const void *header, size_t size_bytes,
                                       struct trajd_error *error)
@@ -65,16 +65,16 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     if (!member->rows || !member->unreadable || !member->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_IN_FLIGHT,
+    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_BATCHES,
                                       &member->request, error);
     if (!status)
         status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, member->rows,
                                      member->unreadable, member->held, error);
     member->holds_rows = !status;
     if (!status)
-        status = trajd_gpu_streamed_create(plan, member->held, &member->streamed, error);
+        status = trajd_gpu_streamed_rows_create(plan, member->held, &member->streamed_rows, error);
     producer->members[p].selection =
-        member->streamed ? trajd_gpu_streamed_selection(member->streamed) : &nothing;
+        member->streamed_rows ? trajd_gpu_streamed_rows_selection(member->streamed_rows) : &nothing;
     return status;
 }
 
@@ -93,54 +93,53 @@ static void measure(const struct trajd_producer *producer, struct trajd_producer
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
         own->block_bytes +=
             trajd_gpu_request_block_bytes(own->members[p].request, producer->spec->global_batch);
-    own->depth = producer->slot_count - 1 < TRAJD_GPU_MAX_IN_FLIGHT ? producer->slot_count - 1
-                                                                    : TRAJD_GPU_MAX_IN_FLIGHT;
+    own->depth = producer->slot_count - 1 < TRAJD_GPU_MAX_BATCHES ? producer->slot_count - 1
+                                                                  : TRAJD_GPU_MAX_BATCHES;
 }
 
-/* Rows that are not resident come from the cache as for the CPU, through room of their own in each
+/* Rows that are not resident come from the cache as for the CPU, through rows_memory of their own in each
  * batch in flight. */
-static enum trajd_status make_room(struct trajd_producer *producer, struct trajd_producer_gpu *own,
-                                   struct trajd_error *error)
+static enum trajd_status make_rows_memory(struct trajd_producer *producer,
+                                          struct trajd_producer_gpu *own, struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
-    const uint64_t left_bytes = producer->rings_remaining_bytes,
-                   bound_bytes = left_bytes < ROOM_BYTES ? left_bytes : ROOM_BYTES;
+    const uint64_t remaining_bytes = producer->rings_remaining_bytes,
+                   bound_bytes = remaining_bytes < ROWS_BYTES ? remaining_bytes : ROWS_BYTES;
     enum trajd_status status;
 
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
-        if (own->members[p].streamed)
-            own->room_bytes += trajd_producer_gpu_room(producer, p);
-    if (!own->room_bytes)
+        if (own->members[p].streamed_rows)
+            own->rows_bytes += trajd_producer_gpu_rows_bytes(producer, p);
+    if (!own->rows_bytes)
         return TRAJD_OK;
-    while (own->depth > 2 && own->depth * own->room_bytes > bound_bytes)
+    while (own->depth > 2 && own->depth * own->rows_bytes > bound_bytes)
         own->depth--;
-    producer->pinned_bytes = own->depth * own->room_bytes;
-    if (producer->pinned_bytes > left_bytes)
+    producer->pinned_bytes = own->depth * own->rows_bytes;
+    if (producer->pinned_bytes > remaining_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: %llu bytes of pinned memory for rows that come along are "
                                "over what memory.rings leaves (%llu bytes)",
                                producer->name, (unsigned long long)producer->pinned_bytes,
-                               (unsigned long long)left_bytes);
-    status = trajd_gpu_take_ring(own->gpu, own->depth * own->room_bytes,
-                                 "room for rows that come along", &own->room, error);
+                               (unsigned long long)remaining_bytes);
+    status = trajd_gpu_take_ring(own->gpu, own->depth * own->rows_bytes,
+                                 "room for rows that come along", &own->rows_memory, error);
     if (!status)
         status = trajd_producer_load_rows(producer, error);
     if (!status)
         status = trajd_device_stream_create(device, &own->copies, error);
     if (!status)
-        status = trajd_device_host_alloc(device, own->depth * own->room_bytes,
-                                         (void **)&own->room_pinned, error);
+        status = trajd_device_host_alloc(device, own->depth * own->rows_bytes,
+                                         (void **)&own->rows_pinned, error);
     for (uint32_t i = 0; i < own->depth && !status; i++) {
-        own->batches_in_flight[i].rows_staging = own->room_pinned + i * own->room_bytes;
-        own->batches_in_flight[i].rows_block = (uint8_t *)own->room + i * own->room_bytes;
-        status = trajd_device_event_create(device, &own->batches_in_flight[i].copied, error);
+        own->batches[i].rows_staging = own->rows_pinned + i * own->rows_bytes;
+        own->batches[i].rows_block = (uint8_t *)own->rows_memory + i * own->rows_bytes;
+        status = trajd_device_event_create(device, &own->batches[i].copied, error);
     }
     return status;
 }
 
-static enum trajd_status make_batches_in_flight(struct trajd_producer *producer,
-                                                struct trajd_producer_gpu *own,
-                                                struct trajd_error *error)
+static enum trajd_status make_batches(struct trajd_producer *producer,
+                                      struct trajd_producer_gpu *own, struct trajd_error *error)
 {
     struct trajd_device *device = trajd_gpu_device(own->gpu);
     const uint64_t staged_bytes = own->block_bytes + own->ids_bytes;
@@ -153,13 +152,14 @@ static enum trajd_status make_batches_in_flight(struct trajd_producer *producer,
                                      "room for batches under way", &own->blocks, error);
     }
     for (uint32_t i = 0; i < own->depth && !status; i++) {
-        struct trajd_gpu_in_flight *in_flight = &own->batches_in_flight[i];
-        in_flight->staging = own->staging + i * staged_bytes;
-        in_flight->block = (uint8_t *)own->blocks + i * own->block_bytes;
-        in_flight->requests = calloc(producer->plan->member_count, sizeof *in_flight->requests);
-        status = in_flight->requests ? trajd_device_event_create(device, &in_flight->over, error)
-                                     : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                                       "no memory for feed %s", producer->name);
+        struct trajd_gpu_batch *gpu_batch = &own->batches[i];
+        gpu_batch->staging = own->staging + i * staged_bytes;
+        gpu_batch->block = (uint8_t *)own->blocks + i * own->block_bytes;
+        gpu_batch->requests = calloc(producer->plan->member_count, sizeof *gpu_batch->requests);
+        status = gpu_batch->requests
+                     ? trajd_device_event_create(device, &gpu_batch->finished, error)
+                     : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
+                                       producer->name);
     }
     return status;
 }
@@ -167,7 +167,7 @@ static enum trajd_status make_batches_in_flight(struct trajd_producer *producer,
 enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, struct trajd_gpu *gpu,
                                             struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu = calloc(1, sizeof *own);
+    struct trajd_producer_gpu *own = producer->on_gpu = calloc(1, sizeof *own);
     enum trajd_status status = TRAJD_OK;
 
     if (!own || !(own->members = calloc(producer->plan->member_count, sizeof *own->members)))
@@ -177,7 +177,7 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     trajd_heartbeat_init_condition(&own->changed);
     status = trajd_device_stream_create(trajd_gpu_device(gpu), &own->stream, error);
     if (!status)
-        status = trajd_device_event_create(trajd_gpu_device(gpu), &own->pulse, error);
+        status = trajd_device_event_create(trajd_gpu_device(gpu), &own->probe, error);
     if (!status)
         status = make_ring(producer, own, error);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
@@ -185,14 +185,14 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     if (status)
         return status;
     measure(producer, own);
-    status = make_room(producer, own, error);
+    status = make_rows_memory(producer, own, error);
     if (!status)
-        status = make_batches_in_flight(producer, own, error);
+        status = make_batches(producer, own, error);
     return status ? status : trajd_producer_gpu_start(producer, error);
 }
 
 /* Copies of what was prepared and never launched may still read what is freed. */
-static void settle(struct trajd_producer_gpu *own)
+static void wait_for_copies(struct trajd_producer_gpu *own)
 {
     struct trajd_error error; /* lost: then nothing is under way any more */
 
@@ -204,34 +204,34 @@ static void settle(struct trajd_producer_gpu *own)
 
 void trajd_producer_gpu_destroy(struct trajd_producer *producer)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
 
     if (own)
         trajd_producer_gpu_stop(own);
-    producer->gpu = NULL;
+    producer->on_gpu = NULL;
     producer->pinned_bytes = 0;
     if (!own)
         return;
-    settle(own);
+    wait_for_copies(own);
     for (uint32_t i = 0; i < own->depth; i++) {
-        trajd_device_event_destroy(&own->batches_in_flight[i].over);
-        trajd_device_event_destroy(&own->batches_in_flight[i].copied);
-        free(own->batches_in_flight[i].requests);
+        trajd_device_event_destroy(&own->batches[i].finished);
+        trajd_device_event_destroy(&own->batches[i].copied);
+        free(own->batches[i].requests);
     }
-    trajd_device_event_destroy(&own->pulse);
+    trajd_device_event_destroy(&own->probe);
     trajd_gpu_return_ring(own->gpu, own->blocks, own->depth * own->block_bytes);
     if (own->staging)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
     if (producer->members)
-        trajd_producer_drop_rows(producer); /* of the streamed rows' selection */
-    if (own->room_pinned)
-        trajd_device_host_free(trajd_gpu_device(own->gpu), own->room_pinned);
-    if (own->room)
-        trajd_gpu_return_ring(own->gpu, own->room, own->depth * own->room_bytes);
+        trajd_producer_drop_rows(producer); /* of the streamed_rows rows' selection */
+    if (own->rows_pinned)
+        trajd_device_host_free(trajd_gpu_device(own->gpu), own->rows_pinned);
+    if (own->rows_memory)
+        trajd_gpu_return_ring(own->gpu, own->rows_memory, own->depth * own->rows_bytes);
     for (uint32_t p = 0; own->members && p < producer->plan->member_count; p++) {
         producer->members[p].selection = &producer->plan->members[p]->selection;
         trajd_gpu_request_destroy(&own->members[p].request);
-        trajd_gpu_streamed_destroy(&own->members[p].streamed);
+        trajd_gpu_streamed_rows_destroy(&own->members[p].streamed_rows);
         if (own->members[p].holds_rows)
             trajd_gpu_drop_rows(own->gpu, producer->members[p].dataset,
                                 &producer->plan->members[p]->selection, own->members[p].held);
@@ -255,10 +255,10 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
 
 const struct trajd_feed_memory *trajd_producer_gpu_memory(const struct trajd_producer *producer)
 {
-    return &producer->gpu->memory;
+    return &producer->on_gpu->memory;
 }
 
 const char *trajd_producer_gpu_uuid(const struct trajd_producer *producer)
 {
-    return producer->gpu ? trajd_gpu_id(producer->gpu->gpu) : NULL;
+    return producer->on_gpu ? trajd_gpu_id(producer->on_gpu->gpu) : NULL;
 }

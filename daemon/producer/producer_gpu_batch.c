@@ -15,11 +15,11 @@ struct rows_of_member {
 static bool is_unreadable(const struct trajd_gpu_member *member,
                           const struct trajd_producer_member *host, uint32_t episode)
 {
-    return member->unreadable[episode] || (member->streamed && host->pinned[episode] == 2);
+    return member->unreadable[episode] || (member->streamed_rows && host->pinned[episode] == 2);
 }
 
 /* Of what is resident. */
-static const void *const *rows_of(void *context, uint32_t episode)
+static const void *const *resident_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_member *of = context;
 
@@ -28,7 +28,7 @@ static const void *const *rows_of(void *context, uint32_t episode)
                : of->member->rows + (size_t)episode * of->entry_count;
 }
 
-/* Of the streamed rows, where they are pinned. */
+/* Of the streamed_rows rows, where they are pinned. */
 static const void *const *host_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_member *of = context;
@@ -49,7 +49,7 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
 
     for (uint32_t w = first; w < first + count && !status && !producer->spec->keep_bad_rows; w++) {
         const uint32_t episode = plan->windows[w].episode_index;
-        if (!producer->gpu->members[p].unreadable[episode])
+        if (!producer->on_gpu->members[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.array_count, sizeof *rows);
         status = rows ? trajd_cache_pin(producer->members[p].dataset->cache, &plan->selection,
@@ -72,7 +72,7 @@ static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_
                                   uint32_t first, uint32_t count, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = producer->plan->members[p];
-    const struct trajd_producer_gpu *own = producer->gpu;
+    const struct trajd_producer_gpu *own = producer->on_gpu;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count; w++) {
@@ -98,47 +98,45 @@ struct used {
 };
 
 enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
-                                            struct trajd_gpu_in_flight *in_flight,
+                                            struct trajd_gpu_batch *gpu_batch,
                                             struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     enum trajd_status status =
-        own->copies ? trajd_device_stream_follow(own->stream, in_flight->copied, error) : TRAJD_OK;
+        own->copies ? trajd_device_stream_follow(own->stream, gpu_batch->copied, error) : TRAJD_OK;
 
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
-        if (in_flight->requests[p])
-            status = trajd_plan_run_async(producer->members[p].kernel_plan, in_flight->requests[p],
+        if (gpu_batch->requests[p])
+            status = trajd_plan_run_async(producer->members[p].kernel_plan, gpu_batch->requests[p],
                                           own->stream, error);
-        in_flight->requests[p] = NULL;
+        gpu_batch->requests[p] = NULL;
     }
     return status;
 }
 
 static enum trajd_status mark_copied(const struct trajd_producer_gpu *own,
-                                     const struct trajd_gpu_in_flight *in_flight,
+                                     const struct trajd_gpu_batch *gpu_batch,
                                      struct trajd_error *error)
 {
-    return own->copies ? trajd_device_event_record(in_flight->copied, own->copies, error)
+    return own->copies ? trajd_device_event_record(gpu_batch->copied, own->copies, error)
                        : TRAJD_OK;
 }
 
 /* Before all of the batch is prepared. */
 static enum trajd_status launch_first(struct trajd_producer *producer,
-                                      struct trajd_gpu_in_flight *in_flight,
-                                      struct trajd_error *error)
+                                      struct trajd_gpu_batch *gpu_batch, struct trajd_error *error)
 {
-    const enum trajd_status status = mark_copied(producer->gpu, in_flight, error);
+    const enum trajd_status status = mark_copied(producer->on_gpu, gpu_batch, error);
 
-    return status ? status : trajd_producer_gpu_launch(producer, in_flight, error);
+    return status ? status : trajd_producer_gpu_launch(producer, gpu_batch, error);
 }
 
 /* Many ranges of few rows: what was gathered is read first. */
-static enum trajd_status empty(struct trajd_producer *producer,
-                               struct trajd_gpu_in_flight *in_flight, struct used *used,
-                               struct trajd_error *error)
+static enum trajd_status flush(struct trajd_producer *producer, struct trajd_gpu_batch *gpu_batch,
+                               struct used *used, struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
-    enum trajd_status status = launch_first(producer, in_flight, error);
+    struct trajd_producer_gpu *own = producer->on_gpu;
+    enum trajd_status status = launch_first(producer, gpu_batch, error);
 
     if (!status && own->copies)
         status = trajd_device_stream_wait(own->copies, error);
@@ -148,29 +146,31 @@ static enum trajd_status empty(struct trajd_producer *producer,
 
 /* Rows of streams that are not resident, gathered and on their way. TRAJD_ERR_MEMORY: too many
  * windows at once. */
-static enum trajd_status send_streamed(struct trajd_producer *producer,
-                                       struct trajd_gpu_in_flight *in_flight,
-                                       struct rows_of_member *of, uint32_t first, uint32_t count,
-                                       struct used *used, struct trajd_error *error)
+static enum trajd_status send_streamed_rows(struct trajd_producer *producer,
+                                            struct trajd_gpu_batch *gpu_batch,
+                                            struct rows_of_member *of, uint32_t first,
+                                            uint32_t count, struct used *used,
+                                            struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
-    const uint64_t size_bytes = trajd_gpu_streamed_narrow(of->member->streamed, first, count);
+    struct trajd_producer_gpu *own = producer->on_gpu;
+    const uint64_t size_bytes =
+        trajd_gpu_streamed_rows_narrow(of->member->streamed_rows, first, count);
     enum trajd_status status = TRAJD_OK;
 
-    if (size_bytes > own->room_bytes)
+    if (size_bytes > own->rows_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "feed %s: %u windows at once need %llu bytes of rows",
                                producer->name, count, (unsigned long long)size_bytes);
-    if (size_bytes > own->room_bytes - used->rows)
-        status = empty(producer, in_flight, used, error);
+    if (size_bytes > own->rows_bytes - used->rows)
+        status = flush(producer, gpu_batch, used, error);
     if (status)
         return status;
-    trajd_gpu_streamed_gather(of->member->streamed, first, count, host_rows_of, of,
-                              in_flight->rows_staging + used->rows,
-                              in_flight->rows_block + used->rows, producer->pool);
+    trajd_gpu_streamed_rows_gather(of->member->streamed_rows, first, count, host_rows_of, of,
+                                   gpu_batch->rows_staging + used->rows,
+                                   gpu_batch->rows_block + used->rows, producer->pool);
     if (size_bytes)
-        status = trajd_device_copy_async(in_flight->rows_block + used->rows,
-                                         in_flight->rows_staging + used->rows, size_bytes,
+        status = trajd_device_copy_async(gpu_batch->rows_block + used->rows,
+                                         gpu_batch->rows_staging + used->rows, size_bytes,
                                          own->copies, error);
     used->rows += size_bytes;
     return status;
@@ -178,41 +178,40 @@ static enum trajd_status send_streamed(struct trajd_producer *producer,
 
 /* The arrays of these windows on their way, and their launch, for when all are. */
 static enum trajd_status gather_some(struct trajd_producer *producer,
-                                     struct trajd_gpu_in_flight *in_flight, uint32_t p,
-                                     uint32_t first, uint32_t count, struct used *used,
-                                     struct trajd_error *error)
+                                     struct trajd_gpu_batch *gpu_batch, uint32_t p, uint32_t first,
+                                     uint32_t count, struct used *used, struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     struct trajd_window_plan *plan = producer->plan->members[p];
     struct rows_of_member of = {&own->members[p], &producer->members[p],
                                 plan->selection.array_count};
-    struct trajd_device_stream *copies = own->members[p].streamed ? own->copies : own->stream;
-    const uint32_t frame = (uint32_t)(in_flight - own->batches_in_flight);
+    struct trajd_device_stream *copies = own->members[p].streamed_rows ? own->copies : own->stream;
+    const uint32_t frame = (uint32_t)(gpu_batch - own->batches);
     const struct trajd_resample_request *request;
     uint64_t size_bytes;
     enum trajd_status status = TRAJD_OK;
 
     if (used->block + trajd_gpu_request_block_bytes(own->members[p].request, count) >
         own->block_bytes)
-        status = empty(producer, in_flight, used, error);
-    trajd_window_plan_bind(plan, first, count, in_flight->fill.memory, rows_of, &of);
-    if (!status && own->members[p].streamed)
-        status = send_streamed(producer, in_flight, &of, first, count, used, error);
-    if (!status && in_flight->requests[p]) /* another range of the same dataset */
-        status = launch_first(producer, in_flight, error);
+        status = flush(producer, gpu_batch, used, error);
+    trajd_window_plan_bind(plan, first, count, gpu_batch->fill.memory, resident_rows_of, &of);
+    if (!status && own->members[p].streamed_rows)
+        status = send_streamed_rows(producer, gpu_batch, &of, first, count, used, error);
+    if (!status && gpu_batch->requests[p]) /* another range of the same dataset */
+        status = launch_first(producer, gpu_batch, error);
     if (status)
         return status;
     request =
-        trajd_gpu_request_gather(own->members[p].request, frame, in_flight->staging + used->block,
-                                 in_flight->block + used->block, &size_bytes);
-    status = trajd_device_copy_async(in_flight->block + used->block,
-                                     in_flight->staging + used->block, size_bytes, copies, error);
-    in_flight->requests[p] = request;
+        trajd_gpu_request_gather(own->members[p].request, frame, gpu_batch->staging + used->block,
+                                 gpu_batch->block + used->block, &size_bytes);
+    status = trajd_device_copy_async(gpu_batch->block + used->block,
+                                     gpu_batch->staging + used->block, size_bytes, copies, error);
+    gpu_batch->requests[p] = request;
     used->block += size_bytes;
     if (!status && producer->spec->keep_bad_rows) {
-        status = launch_first(producer, in_flight, error);
+        status = launch_first(producer, gpu_batch, error);
         if (!status)
-            status = fill_nan(producer, p, in_flight->fill.memory, first, count, error);
+            status = fill_nan(producer, p, gpu_batch->fill.memory, first, count, error);
     }
     return status;
 }
@@ -236,7 +235,7 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
 /* Where these windows need more rows at once than cache or batch in flight hold: half of them, then
  * the rest. */
 static enum trajd_status gather_windows(struct trajd_producer *producer,
-                                        struct trajd_gpu_in_flight *in_flight, uint32_t p,
+                                        struct trajd_gpu_batch *gpu_batch, uint32_t p,
                                         uint32_t first, uint32_t count, struct used *used,
                                         struct trajd_error *error)
 {
@@ -245,17 +244,17 @@ static enum trajd_status gather_windows(struct trajd_producer *producer,
 
     if (status)
         return status;
-    if (!producer->gpu->members[p].streamed)
-        return gather_some(producer, in_flight, p, first, count, used, error);
+    if (!producer->on_gpu->members[p].streamed_rows)
+        return gather_some(producer, gpu_batch, p, first, count, used, error);
     status = pin(producer, member, first, count, error);
     if (!status) {
-        status = gather_some(producer, in_flight, p, first, count, used, error);
+        status = gather_some(producer, gpu_batch, p, first, count, used, error);
         trajd_producer_unpin_windows(member, first, count);
     }
     if (status == TRAJD_ERR_MEMORY && count > 1) {
-        status = gather_windows(producer, in_flight, p, first, count / 2, used, error);
+        status = gather_windows(producer, gpu_batch, p, first, count / 2, used, error);
         if (!status)
-            status = gather_windows(producer, in_flight, p, first + count / 2, count - count / 2,
+            status = gather_windows(producer, gpu_batch, p, first + count / 2, count - count / 2,
                                     used, error);
     }
     return status;
@@ -269,12 +268,12 @@ static const void *const *no_rows(void *context, uint32_t episode)
 }
 
 /* The first batch of an epoch tells what batches are like. */
-uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t p)
+uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t p)
 {
     struct trajd_window_plan *plan = producer->plan->members[p];
-    struct trajd_gpu_streamed_rows *streamed = producer->gpu->members[p].streamed;
+    struct trajd_gpu_streamed_rows *streamed_rows = producer->on_gpu->members[p].streamed_rows;
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
-                   largest = trajd_gpu_streamed_largest(streamed);
+                   largest = trajd_gpu_streamed_rows_largest(streamed_rows);
     uint32_t first, count;
     uint64_t size_bytes = 0;
 
@@ -283,37 +282,37 @@ uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t p)
         length < producer->spec->global_batch ? (uint32_t)length : producer->spec->global_batch);
     trajd_mixture_plan_slice(plan, 0, producer->spec->global_batch, &first, &count);
     if (count) {
-        trajd_window_plan_bind(plan, first, count, producer->gpu->slab, no_rows, NULL);
-        size_bytes = trajd_gpu_streamed_narrow(streamed, first, count);
+        trajd_window_plan_bind(plan, first, count, producer->on_gpu->slab, no_rows, NULL);
+        size_bytes = trajd_gpu_streamed_rows_narrow(streamed_rows, first, count);
         size_bytes += size_bytes / 4;
     }
     return size_bytes > largest ? size_bytes : largest;
 }
 
 static enum trajd_status send_ids(struct trajd_producer *producer,
-                                  struct trajd_gpu_in_flight *in_flight, struct trajd_error *error)
+                                  struct trajd_gpu_batch *gpu_batch, struct trajd_error *error)
 {
-    const struct trajd_producer_gpu *own = producer->gpu;
-    uint8_t *staged = in_flight->staging + own->block_bytes;
-    struct trajd_fill ids = in_flight->fill;
+    const struct trajd_producer_gpu *own = producer->on_gpu;
+    uint8_t *staged = gpu_batch->staging + own->block_bytes;
+    struct trajd_fill ids = gpu_batch->fill;
 
     /* a slot of which only the ids are there */
     ids.memory = (void *)((uintptr_t)staged - own->ids_offset);
     trajd_producer_write_ids(producer, &ids);
-    return trajd_device_copy_async((uint8_t *)in_flight->fill.memory + own->ids_offset, staged,
+    return trajd_device_copy_async((uint8_t *)gpu_batch->fill.memory + own->ids_offset, staged,
                                    own->ids_bytes, own->stream, error);
 }
 
 enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
-                                             struct trajd_gpu_in_flight *in_flight,
+                                             struct trajd_gpu_batch *gpu_batch,
                                              struct trajd_error *error)
 {
-    const struct trajd_fill *fill = &in_flight->fill;
+    const struct trajd_fill *fill = &gpu_batch->fill;
     struct used used = {0, 0};
     enum trajd_status status = TRAJD_OK;
 
-    memset(in_flight->requests, 0, producer->plan->member_count * sizeof *in_flight->requests);
-    if (producer->gpu->copies)
+    memset(gpu_batch->requests, 0, producer->plan->member_count * sizeof *gpu_batch->requests);
+    if (producer->on_gpu->copies)
         trajd_producer_prefetch(producer, fill);
     trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
     for (uint32_t r = 0; r < fill->range_count; r++)
@@ -323,9 +322,9 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
                                      fill->ranges[r].count, &first, &count);
             trajd_counter_add(&producer->members[p].windows, count);
             if (count)
-                status = gather_windows(producer, in_flight, p, first, count, &used, error);
+                status = gather_windows(producer, gpu_batch, p, first, count, &used, error);
         }
     if (!status)
-        status = send_ids(producer, in_flight, error);
-    return status ? status : mark_copied(producer->gpu, in_flight, error);
+        status = send_ids(producer, gpu_batch, error);
+    return status ? status : mark_copied(producer->on_gpu, gpu_batch, error);
 }

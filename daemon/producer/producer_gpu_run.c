@@ -16,9 +16,9 @@
 
 /* ---- launching and publishing ---- */
 
-static void publish(struct trajd_producer *producer, const struct trajd_gpu_in_flight *in_flight)
+static void publish(struct trajd_producer *producer, const struct trajd_gpu_batch *gpu_batch)
 {
-    const struct trajd_error *failure = in_flight->error.status ? &in_flight->error : NULL;
+    const struct trajd_error *failure = gpu_batch->error.status ? &gpu_batch->error : NULL;
 
     if (failure && failure->status == TRAJD_ERR_CLOSED &&
         __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
@@ -26,23 +26,23 @@ static void publish(struct trajd_producer *producer, const struct trajd_gpu_in_f
     if (failure) {
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
         LOG(producer->log, WARNING, "feed %s: epoch %llu, position %llu: %s", producer->name,
-            (unsigned long long)in_flight->fill.epoch, (unsigned long long)in_flight->fill.position,
+            (unsigned long long)gpu_batch->fill.epoch, (unsigned long long)gpu_batch->fill.position,
             failure->message);
     }
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_BATCHES], 1);
-    for (uint32_t r = 0; r < in_flight->fill.range_count; r++)
+    for (uint32_t r = 0; r < gpu_batch->fill.range_count; r++)
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WINDOWS],
-                          in_flight->fill.ranges[r].count);
-    trajd_feed_publish(producer->feed, &in_flight->fill, failure);
+                          gpu_batch->fill.ranges[r].count);
+    trajd_feed_publish(producer->feed, &gpu_batch->fill, failure);
 }
 
 /* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU
  * has failed. */
-static enum trajd_status note(struct trajd_gpu_in_flight *in_flight, enum trajd_status status,
-                              const struct trajd_error *error)
+static enum trajd_status record_failure(struct trajd_gpu_batch *gpu_batch, enum trajd_status status,
+                                        const struct trajd_error *error)
 {
-    if (status && !in_flight->error.status)
-        in_flight->error = *error;
+    if (status && !gpu_batch->error.status)
+        gpu_batch->error = *error;
     return status == TRAJD_ERR_DEVICE ? status : TRAJD_OK;
 }
 
@@ -50,16 +50,17 @@ static enum trajd_status note(struct trajd_gpu_in_flight *in_flight, enum trajd_
 static enum trajd_status launch(struct trajd_producer *producer, uint64_t prepared,
                                 struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = TRAJD_OK;
 
     for (; own->launched < prepared && !status; own->launched++) {
-        struct trajd_gpu_in_flight *in_flight = &own->batches_in_flight[own->launched % own->depth];
-        if (!in_flight->error.status)
-            status = note(in_flight, trajd_producer_gpu_launch(producer, in_flight, error), error);
+        struct trajd_gpu_batch *gpu_batch = &own->batches[own->launched % own->depth];
+        if (!gpu_batch->error.status)
+            status = record_failure(gpu_batch,
+                                    trajd_producer_gpu_launch(producer, gpu_batch, error), error);
         if (!status)
-            status = trajd_device_event_record(in_flight->over, own->stream, error);
+            status = trajd_device_event_record(gpu_batch->finished, own->stream, error);
     }
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
@@ -84,18 +85,18 @@ static void pause_since(struct trajd_producer_gpu *own, uint64_t prepared, int64
         return;
     }
     pthread_mutex_lock(&own->mutex);
-    if (own->prepared == prepared && !own->over)
+    if (own->prepared == prepared && !own->is_ending)
         pthread_cond_timedwait(&own->changed, &own->mutex, &until);
     pthread_mutex_unlock(&own->mutex);
 }
 
 /* Waits until something is prepared or under way; false: nothing will be any more. */
-static bool await_work(struct trajd_producer_gpu *own, uint64_t *prepared)
+static bool wait_for_work(struct trajd_producer_gpu *own, uint64_t *prepared)
 {
     bool found;
 
     pthread_mutex_lock(&own->mutex);
-    while (own->published == own->prepared && !own->over)
+    while (own->published == own->prepared && !own->is_ending)
         pthread_cond_wait(&own->changed, &own->mutex);
     *prepared = own->prepared;
     found = own->published < own->prepared;
@@ -113,21 +114,20 @@ static void count_published(struct trajd_producer_gpu *own)
 
 static enum trajd_status run_all(struct trajd_producer *producer, struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
     int64_t since_ns = trajd_now_ns();
     uint64_t prepared;
 
-    while (!status && await_work(own, &prepared)) {
-        const struct trajd_gpu_in_flight *oldest =
-            &own->batches_in_flight[own->published % own->depth];
+    while (!status && wait_for_work(own, &prepared)) {
+        const struct trajd_gpu_batch *oldest = &own->batches[own->published % own->depth];
         bool passed = false;
         if (own->launched < prepared) {
             status = launch(producer, prepared, error);
             since_ns = trajd_now_ns();
         }
         if (!status)
-            status = trajd_device_event_poll(oldest->over, &passed, error);
+            status = trajd_device_event_poll(oldest->finished, &passed, error);
         if (!status && passed) {
             publish(producer, oldest);
             count_published(own);
@@ -144,7 +144,7 @@ static enum trajd_status run_all(struct trajd_producer *producer, struct trajd_e
 static void *run_gpu(void *context)
 {
     struct trajd_producer *producer = context;
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     struct trajd_error error;
 
     if (!run_all(producer, &error))
@@ -157,11 +157,11 @@ static void *run_gpu(void *context)
     return NULL;
 }
 
-static void hand_over(struct trajd_producer_gpu *own, uint32_t prepared, bool over)
+static void hand_over(struct trajd_producer_gpu *own, uint32_t prepared, bool is_ending)
 {
     pthread_mutex_lock(&own->mutex);
     own->prepared += prepared;
-    own->over = over;
+    own->is_ending = is_ending;
     pthread_cond_broadcast(&own->changed);
     pthread_mutex_unlock(&own->mutex);
 }
@@ -169,60 +169,60 @@ static void hand_over(struct trajd_producer_gpu *own, uint32_t prepared, bool ov
 enum trajd_status trajd_producer_gpu_start(struct trajd_producer *producer,
                                            struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
-    const int code = trajd_thread_start(&own->runner, "trajd-gpu", run_gpu, producer);
+    struct trajd_producer_gpu *own = producer->on_gpu;
+    const int code = trajd_thread_start(&own->launcher, "trajd-gpu", run_gpu, producer);
 
     if (code)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code,
                                "feed %s: its thread that launches: %s", producer->name,
                                strerror(code));
-    own->runs = true;
+    own->launcher_runs = true;
     return TRAJD_OK;
 }
 
 void trajd_producer_gpu_stop(struct trajd_producer_gpu *own)
 {
-    if (!own->runs)
+    if (!own->launcher_runs)
         return;
     hand_over(own, 0, true);
-    pthread_join(own->runner, NULL);
-    own->runs = false;
+    pthread_join(own->launcher, NULL);
+    own->launcher_runs = false;
 }
 
 /* ---- preparing ---- */
 
 /* The batch in flight behind those that are handed over and `more`; NULL: none is free, or the GPU
  * has failed. The mutex is held. */
-static struct trajd_gpu_in_flight *free_in_flight(struct trajd_producer_gpu *own, uint32_t more)
+static struct trajd_gpu_batch *free_batch(struct trajd_producer_gpu *own, uint32_t more)
 {
     const bool is_free = !own->failed && own->prepared + more - own->published < own->depth;
 
-    return is_free ? &own->batches_in_flight[(own->prepared + more) % own->depth] : NULL;
+    return is_free ? &own->batches[(own->prepared + more) % own->depth] : NULL;
 }
 
 /* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is
  * no turn of the thread to wait here, unless something has been published meanwhile. */
-static struct trajd_gpu_in_flight *await_in_flight(struct trajd_producer_gpu *own)
+static struct trajd_gpu_batch *wait_for_free_batch(struct trajd_producer_gpu *own)
 {
     const struct timespec deadline = at(trajd_now_ns() + TURN_MS * INT64_C(1000000));
-    struct trajd_gpu_in_flight *in_flight;
+    struct trajd_gpu_batch *gpu_batch;
 
     pthread_mutex_lock(&own->mutex);
-    while (!(in_flight = free_in_flight(own, 0)) && !own->failed &&
+    while (!(gpu_batch = free_batch(own, 0)) && !own->failed &&
            pthread_cond_timedwait(&own->changed, &own->mutex, &deadline) == 0)
         ;
     pthread_mutex_unlock(&own->mutex);
-    return in_flight;
+    return gpu_batch;
 }
 
-static struct trajd_gpu_in_flight *another_in_flight(struct trajd_producer_gpu *own, uint32_t more)
+static struct trajd_gpu_batch *next_free_batch(struct trajd_producer_gpu *own, uint32_t more)
 {
-    struct trajd_gpu_in_flight *in_flight;
+    struct trajd_gpu_batch *gpu_batch;
 
     pthread_mutex_lock(&own->mutex);
-    in_flight = free_in_flight(own, more);
+    gpu_batch = free_batch(own, more);
     pthread_mutex_unlock(&own->mutex);
-    return in_flight;
+    return gpu_batch;
 }
 
 static bool has_failed(struct trajd_producer_gpu *own)
@@ -237,44 +237,45 @@ static bool has_failed(struct trajd_producer_gpu *own)
 
 /* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A
  * turn later it has answered, or hangs. */
-static enum trajd_status feel_pulse(struct trajd_producer_gpu *own, struct trajd_error *error)
+static enum trajd_status probe_gpu(struct trajd_producer_gpu *own, struct trajd_error *error)
 {
     bool passed = false;
     enum trajd_status status;
 
-    if (own->pulse_is_asked) {
-        status = trajd_device_event_poll(own->pulse, &passed, error);
-        own->pulse_is_asked = !passed;
+    if (own->probe_is_pending) {
+        status = trajd_device_event_poll(own->probe, &passed, error);
+        own->probe_is_pending = !passed;
     } else {
-        status = trajd_device_event_record(own->pulse, own->stream, error);
-        own->pulse_is_asked = true;
+        status = trajd_device_event_record(own->probe, own->stream, error);
+        own->probe_is_pending = true;
     }
     return status;
 }
 
-/* Nothing is under way and the pulse has been felt, or something was published since it was asked
+/* Nothing is under way and the probe has been felt, or something was published since it was asked
  * last. */
-static bool has_gone_on(struct trajd_producer_gpu *own, uint64_t *published)
+static bool has_progressed(struct trajd_producer_gpu *own, uint64_t *published)
 {
     bool has;
 
     pthread_mutex_lock(&own->mutex);
-    has = (own->published == own->prepared && !own->pulse_is_asked) || own->published != *published;
+    has =
+        (own->published == own->prepared && !own->probe_is_pending) || own->published != *published;
     *published = own->published;
     pthread_mutex_unlock(&own->mutex);
     return has;
 }
 
-static enum trajd_status prepare(struct trajd_producer *producer,
-                                 struct trajd_gpu_in_flight *in_flight,
+static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_gpu_batch *gpu_batch,
                                  const struct trajd_fill *fill, struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
 
-    in_flight->fill = *fill;
-    in_flight->error.status = TRAJD_OK;
-    status = note(in_flight, trajd_producer_gpu_prepare(producer, in_flight, error), error);
+    gpu_batch->fill = *fill;
+    gpu_batch->error.status = TRAJD_OK;
+    status =
+        record_failure(gpu_batch, trajd_producer_gpu_prepare(producer, gpu_batch, error), error);
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
     return status;
@@ -285,10 +286,10 @@ static enum trajd_status prepare(struct trajd_producer *producer,
  * others use in time slices, for each kernel waits for the copies between. Rows that come along may
  * be long in coming: such batches go one by one. `*count` says how many. */
 static enum trajd_status prepare_burst(struct trajd_producer *producer,
-                                       struct trajd_gpu_in_flight *in_flight, int64_t begin_ns,
+                                       struct trajd_gpu_batch *gpu_batch, int64_t begin_ns,
                                        uint32_t *count, struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     struct trajd_fill fill;
     enum trajd_status status = trajd_feed_take(producer->feed, 0, &fill);
     const bool waits = status == TRAJD_ERR_TIMEOUT, is_burst = waits && !own->copies;
@@ -298,12 +299,12 @@ static enum trajd_status prepare_burst(struct trajd_producer *producer,
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
                       (uint64_t)(trajd_now_ns() - begin_ns));
     for (*count = 0; !status;) {
-        status = prepare(producer, in_flight, &fill, error);
+        status = prepare(producer, gpu_batch, &fill, error);
         if (status)
             return status;
         ++*count;
-        in_flight = is_burst ? another_in_flight(own, *count) : NULL;
-        if (!in_flight)
+        gpu_batch = is_burst ? next_free_batch(own, *count) : NULL;
+        if (!gpu_batch)
             return TRAJD_OK;
         status = trajd_feed_take(producer->feed, 0, &fill);
     }
@@ -312,36 +313,36 @@ static enum trajd_status prepare_burst(struct trajd_producer *producer,
 
 static enum trajd_status prepare_all(struct trajd_producer *producer, struct trajd_error *error)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     enum trajd_status status = trajd_device_enter(trajd_gpu_device(own->gpu), error);
     uint64_t published = 0;
 
     while (!status && !has_failed(own)) {
         uint32_t count;
         const int64_t begin_ns = trajd_now_ns();
-        struct trajd_gpu_in_flight *in_flight = await_in_flight(own);
-        if (!in_flight) {
+        struct trajd_gpu_batch *gpu_batch = wait_for_free_batch(own);
+        if (!gpu_batch) {
             trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WAIT_NS],
                               (uint64_t)(trajd_now_ns() - begin_ns));
             continue;
         }
-        if (has_gone_on(own, &published))
+        if (has_progressed(own, &published))
             trajd_heartbeat_turn();
-        status = prepare_burst(producer, in_flight, begin_ns, &count, error);
+        status = prepare_burst(producer, gpu_batch, begin_ns, &count, error);
         /* closed: copies are under way that only events tell the end of */
         if ((!status || status == TRAJD_ERR_CLOSED) && count)
             hand_over(own, count, false);
         if (status == TRAJD_ERR_CLOSED)
             return TRAJD_OK;
         if (status == TRAJD_ERR_TIMEOUT)
-            status = feel_pulse(own, error);
+            status = probe_gpu(own, error);
     }
     return status;
 }
 
-static void lose(struct trajd_producer *producer, struct trajd_error *error)
+static void report_lost_gpu(struct trajd_producer *producer, struct trajd_error *error)
 {
-    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_id(producer->gpu->gpu),
+    trajd_error_prefix(error, "GPU %s: feed %s: %s", trajd_gpu_id(producer->on_gpu->gpu),
                        producer->name, trajd_plan_describe(producer->members[0].kernel_plan));
     LOG(producer->log, ERROR, "%s", error->message);
     if (producer->gpu_lost)
@@ -350,17 +351,18 @@ static void lose(struct trajd_producer *producer, struct trajd_error *error)
 
 void trajd_producer_gpu_produce(struct trajd_producer *producer)
 {
-    struct trajd_producer_gpu *own = producer->gpu;
+    struct trajd_producer_gpu *own = producer->on_gpu;
     struct trajd_error error;
     enum trajd_status status = prepare_all(producer, &error);
 
     if (status)
-        lose(producer,
-             /* first: the other thread may be in a call of the driver that does not come back */
-             &error);
+        report_lost_gpu(
+            producer,
+            /* first: the other thread may be in a call of the driver that does not come back */
+            &error);
     trajd_producer_gpu_stop(own);
     if (!status && own->failed) {
         error = own->failure;
-        lose(producer, &error);
+        report_lost_gpu(producer, &error);
     }
 }

@@ -58,9 +58,9 @@ struct trajd_producer {
     struct trajd_window *next;        /* [G]: windows prefetched */
     uint64_t prefetched_run_id, prefetched_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
-    struct trajd_gpu *where;        /* NULL: host memory */
-    struct trajd_producer_gpu *gpu; /* producer_gpu.c; NULL likewise */
-    uint64_t rings_remaining_bytes; /* of memory.rings, when it was made */
+    struct trajd_gpu *gpu;             /* NULL: host memory */
+    struct trajd_producer_gpu *on_gpu; /* producer_gpu.c; NULL likewise */
+    uint64_t rings_remaining_bytes;    /* of memory.rings, when it was made */
     /* what a production on a GPU has of them: on their way there, rows that are not resident */
     uint64_t pinned_bytes;
     void (*gpu_lost)(void *context);

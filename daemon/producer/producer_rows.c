@@ -222,7 +222,8 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
         producer->prefetched_until = begin;
     }
     for (end = end < length ? end : length; producer->prefetched_until < end;) {
-        const uint64_t left = end - producer->prefetched_until, count = left < batch ? left : batch;
+        const uint64_t remaining = end - producer->prefetched_until,
+                       count = remaining < batch ? remaining : batch;
         prefetch_batch(producer, fill, producer->prefetched_until, (uint32_t)count);
         producer->prefetched_until += count;
     }
