@@ -4,7 +4,7 @@
 
 #include "daemon/base/json.h"
 
-#define RING_UNIT_BYTES (UINT64_C(2) << 20) /* what the driver gives out whole */
+#define RING_UNIT_BYTES (UINT64_C(2) << 20) /* the driver's unit of allocation */
 
 static uint64_t round_up(uint64_t size_bytes)
 {
@@ -98,7 +98,7 @@ void trajd_gpu_return_ring(struct trajd_gpu *gpu, void *memory, uint64_t size_by
     pthread_mutex_unlock(&gpu->mutex);
 }
 
-/* ---- what is shown ---- */
+/* ---- description ---- */
 
 void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out)
 {

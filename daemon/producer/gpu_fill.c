@@ -1,6 +1,6 @@
-/* Rows on their way to the GPU, once. A stream's rows lie end to end there: they go by the buffer,
- * however short its episodes are. All threads of the pool gather them into one of two pinned
- * buffers, while the other is on its way. */
+/* Copies rows to the GPU, once. An array's rows lie end to end there, so they are copied by the
+ * full buffer, however short the episodes are. All threads of the pool gather rows into one of two
+ * pinned buffers while the other one is copied. */
 #include "daemon/producer/gpu_internal.h"
 
 #include <errno.h>
@@ -13,13 +13,14 @@
 
 #define BUFFER_BYTES ((uint64_t)32 << 20)
 #define SLICE_BYTES ((uint64_t)1 << 20)
-#define HOLE_BYTES ((uint64_t)1 << 20) /* of rows that cannot be read: what is longer is not sent */
+#define HOLE_BYTES ((uint64_t)1 << 20) /* longer runs of unreadable rows are not copied */
 #define PAUSE_NS 50000
 #define ROOM_PAUSE_NS 1000000
 #define TIMEOUT_NS INT64_C(10000000000)     /* for room in the cache */
-#define GPU_TIMEOUT_NS INT64_C(30000000000) /* for a buffer */
+#define GPU_TIMEOUT_NS INT64_C(30000000000) /* for the copy of a buffer */
 
-struct entry {           /* rows of an episode */
+/* The pinned rows of an episode. */
+struct entry {
     uint64_t begin, end; /* in the array */
     const void *rows;
     uint32_t episode;
@@ -38,17 +39,17 @@ struct filling {
     uint64_t buffer_bytes;
     struct buffer buffers[2];
     uint32_t current;
-    struct entry *entries; /* [index episodes]: those that are pinned */
+    struct entry *entries; /* [index episodes]: the first entry_count are pinned */
     uint32_t entry_count;
-    bool prefetches;     /* the cache does not hold all rows: readers are told what comes */
-    uint32_t prefetched; /* episodes before it are */
+    bool prefetches;     /* the cache does not hold all rows, so they are prefetched */
+    uint32_t prefetched; /* episodes before this one are prefetched */
     struct trajd_gpu_array *array;
     struct trajd_selection selection; /* the array's rows alone */
     uint64_t at, end;                 /* bytes of the array that are gathered */
     int64_t copy_ns;
 };
 
-/* ---- a slice of a buffer, by any thread of the pool ---- */
+/* ---- a slice of a buffer: on any thread of the pool ---- */
 
 static const struct entry *first_entry_behind(const struct filling *filling, uint64_t begin)
 {
@@ -64,7 +65,8 @@ static const struct entry *first_entry_behind(const struct filling *filling, uin
     return filling->entries + low;
 }
 
-/* Between entries lies what nobody reads. */
+/* Gathers slice `index` of the buffer. Bytes between entries are not written: no kernel reads
+ * them. */
 static void gather(void *context, uint32_t index)
 {
     const struct filling *filling = context;
@@ -80,7 +82,7 @@ static void gather(void *context, uint32_t index)
     }
 }
 
-/* ---- buffers, by the thread that opens feeds ---- */
+/* ---- buffers: on the thread that makes feeds ---- */
 
 static void pause_for(int64_t ns)
 {
@@ -133,7 +135,7 @@ static enum trajd_status send_buffer(struct filling *filling, struct trajd_error
     return status;
 }
 
-/* All that is pinned. */
+/* Copies all pinned entries. */
 static enum trajd_status send_entries(struct filling *filling, struct trajd_error *error)
 {
     const uint64_t end = filling->entries[filling->entry_count - 1].end;
@@ -153,14 +155,16 @@ static enum trajd_status send_entries(struct filling *filling, struct trajd_erro
 
 /* ---- episodes ---- */
 
-/* Rows that cannot be read are no end of it: who wants them is told, batch by batch. */
+/* Returns true where an episode's rows cannot be read. Filling goes on; batches that need these
+ * rows fail. */
 static bool is_of_rows(enum trajd_status status)
 {
     return status == TRAJD_ERR_DATA || status == TRAJD_ERR_IO || status == TRAJD_ERR_NOT_FOUND ||
            status == TRAJD_ERR_UNSUPPORTED;
 }
 
-/* Others that have pinned all of the cache's budget give it back soon. */
+/* Pauses where other feeds have pinned the cache's budget and will soon release it. Returns false
+ * where waiting is useless. */
 static bool wait_for_room(const struct filling *filling, uint32_t episode, int64_t begin_ns,
                           const struct trajd_error *error)
 {
@@ -172,7 +176,7 @@ static bool wait_for_room(const struct filling *filling, uint32_t episode, int64
     return true;
 }
 
-/* An episode more. TRAJD_ERR_MEMORY: there is no room for it beside those that are pinned. */
+/* Pins one more episode. TRAJD_ERR_MEMORY: the cache has no room for it beside the pinned ones. */
 static enum trajd_status pin(struct filling *filling, uint32_t episode, struct trajd_error *error)
 {
     struct trajd_gpu_array *array = filling->array;
@@ -199,7 +203,7 @@ static enum trajd_status pin(struct filling *filling, uint32_t episode, struct t
     return is_of_rows(status) ? TRAJD_OK : status;
 }
 
-/* What will be pinned from this episode on, which has rows: a buffer of it is read meanwhile. */
+/* Prefetches one buffer of rows from this episode on, which has rows. */
 static void prefetch(struct filling *filling, uint32_t episode)
 {
     const uint64_t *offsets = filling->array->offsets;
@@ -214,8 +218,8 @@ static void prefetch(struct filling *filling, uint32_t episode)
     filling->prefetched = e;
 }
 
-/* Whether the episode's rows are sent apart from those that are pinned: these are enough, or rows
- * between that cannot be read are many. */
+/* Returns true where the episode's rows are copied apart from the pinned ones: the pinned ones fill
+ * a buffer, or many unreadable rows lie between. */
 static bool is_apart(const struct filling *filling, uint32_t episode)
 {
     const struct entry *last;
@@ -227,7 +231,7 @@ static bool is_apart(const struct filling *filling, uint32_t episode)
            filling->array->offsets[episode] - last->end > HOLE_BYTES;
 }
 
-/* Episodes from *episode on, of a buffer's bytes together or all that the cache has room for. */
+/* Pins episodes from *episode on: one buffer of rows, or as many as the cache has room for. */
 static enum trajd_status pin_some(struct filling *filling, uint32_t *episode,
                                   struct trajd_error *error)
 {
@@ -271,11 +275,11 @@ static enum trajd_status fill_resident(struct filling *filling, struct trajd_err
     return status;
 }
 
-/* ---- life ---- */
+/* ---- the filling of arrays ---- */
 
 static void close_filling(struct filling *filling)
 {
-    /* copies that are under way after a failure still read the buffers */
+    /* after a failure, copies that are under way still read the buffers */
     struct trajd_error ignored;
 
     if (filling->stream)

@@ -5,7 +5,7 @@
 
 #define ARRAY_ALIGNMENT 16
 
-/* What is gathered for one launch. */
+/* The arrays of one gathered request. */
 struct frame {
     struct trajd_grid *grids;
     struct trajd_bracket *brackets;
@@ -19,7 +19,7 @@ struct trajd_gpu_request {
     void *constants; /* on the GPU */
     uint64_t constants_bytes;
     struct trajd_clock *clocks;
-    struct frame *frames; /* [frame_count]; the constants of the first are copied to the others */
+    struct frame *frames; /* [frame_count]; all have the constants of the first */
     uint32_t frame_count;
 };
 
@@ -28,7 +28,7 @@ static uint64_t align(uint64_t size_bytes)
     return (size_bytes + ARRAY_ALIGNMENT - 1) / ARRAY_ALIGNMENT * ARRAY_ALIGNMENT;
 }
 
-/* Bytes that are gathered: into `block`, or (NULL) only counted. */
+/* Gathers arrays into `block`. Where `block` is NULL it only counts the bytes. */
 struct gathering {
     uint8_t *block, *device_block;
     uint64_t used;
@@ -43,7 +43,7 @@ static const void *put(struct gathering *gathering, const void *array, uint64_t 
     if (gathering->block)
         memcpy(gathering->block + at, array, size_bytes);
     gathering->used += align(size_bytes);
-    /* of an address that is not this process's to follow */
+    /* an address on the GPU, which the host must not dereference */
     return (const void *)((uintptr_t)gathering->device_block + at);
 }
 
@@ -124,7 +124,7 @@ static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
         frame->brackets = calloc(shape->bracket_count + 1, sizeof *frame->brackets);
         frame->streams = calloc(shape->stream_count + 1, sizeof *frame->streams);
         if (!frame->grids || !frame->brackets || !frame->streams) {
-            request->frame_count++; /* what is there of it is freed, too */
+            request->frame_count++; /* so that destroy frees this frame, too */
             return false;
         }
     }

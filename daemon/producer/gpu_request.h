@@ -1,6 +1,7 @@
-/* The request of a window plan as a GPU is asked it: what does not change from batch to batch lies
- * there already, the rest (which rows, around which anchors, of which episodes) is gathered into
- * one block that goes there in one copy before the launch. */
+/* A window plan's resampling request with its arrays in GPU memory. What is the same for every
+ * batch (stamps, offsets, scales) is copied once. What differs (which rows, around which anchors,
+ * of which episodes) is gathered into one block, which is copied to the GPU in one piece before the
+ * launch. */
 #ifndef TRAJD_PRODUCER_GPU_REQUEST_H
 #define TRAJD_PRODUCER_GPU_REQUEST_H
 
@@ -9,8 +10,9 @@
 
 struct trajd_gpu_request;
 
-/* Copies stamps, offsets, scales of the plan there, as they are now; as many launches as it has
- * frames can wait at a time. The plan must outlive it. Blocks. */
+/* Copies the plan's stamps, offsets and scales to the GPU, as they are now. A frame holds the
+ * arrays of one gathered request, so frame_count requests can wait for their launch at the same
+ * time. The plan must outlive the request. The caller destroys. Blocks for the copy. */
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
                                            const struct trajd_window_plan *plan,
@@ -18,13 +20,13 @@ enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_error *error);
 void trajd_gpu_request_destroy(struct trajd_gpu_request **request);
 
-/* Bytes of a block for window_count windows, at most. */
+/* Returns the largest size of a block for window_count windows. */
 uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
                                        uint32_t window_count);
 
-/* The plan's request as it was bound last, outputs, masks and bases being the GPU's: its arrays are
- * written to `block`, which will lie at `device_block` on the GPU; *used is how many bytes of it.
- * The result lives until the next call for that frame. */
+/* Returns the plan's request as it was bound last; its outputs, masks and bases must be addresses
+ * on the GPU. Writes its arrays to `block`, which the caller copies to `device_block` on the GPU,
+ * and the number of bytes to *used. The result is valid until the next call for that frame. */
 const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,
                                                               uint32_t frame, uint8_t *block,
                                                               uint8_t *device_block,

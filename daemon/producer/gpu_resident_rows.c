@@ -1,4 +1,4 @@
-/* Which streams are array on a GPU, and where their rows lie there. gpu_fill.c brings them. */
+/* Decides which arrays are resident on a GPU and where their rows lie. gpu_fill.c copies them. */
 #include "daemon/producer/gpu_internal.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static struct trajd_gpu_array *find(const struct trajd_gpu *gpu,
     return NULL;
 }
 
-/* Where each episode's rows come to lie; the array's size. */
+/* Sets the offset of each episode's rows, and the array's size. */
 static void lay_out(struct trajd_gpu_array *array, const struct trajd_selection *selection,
                     uint32_t k)
 {
@@ -60,7 +60,7 @@ static struct trajd_gpu_array *create(const struct trajd_dataset *dataset,
     return made;
 }
 
-/* The smallest of those that are not decided yet; dataset_count: there is none. */
+/* Returns the index of the smallest array that is not decided yet; `count`: there is none. */
 static uint32_t smallest(struct trajd_gpu_array *const *fresh, const bool *decided, uint32_t count)
 {
     uint32_t found = count;
@@ -72,7 +72,7 @@ static uint32_t smallest(struct trajd_gpu_array *const *fresh, const bool *decid
     return found;
 }
 
-/* Memory for what fits, and those numbers; the rest are streamed rows. */
+/* Allocates memory for the arrays that fit the budget, smallest first. The others are streamed. */
 static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_array **fresh, bool *decided,
                                uint32_t count, struct trajd_error *error)
 {
@@ -92,7 +92,7 @@ static enum trajd_status place(struct trajd_gpu *gpu, struct trajd_gpu_array **f
     return status;
 }
 
-/* Those of the selection that are to be filled, in its order. */
+/* Fills the fresh arrays that have memory, in the selection's order. */
 static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
                                     const struct trajd_selection *selection,
                                     struct trajd_gpu_array *const *fresh, struct trajd_error *error)
@@ -121,7 +121,8 @@ static enum trajd_status fill_fresh(struct trajd_gpu *gpu, struct trajd_dataset 
     return status;
 }
 
-/* All that is not there yet, or nothing. */
+/* Makes all arrays of the selection that are not resident yet. After an error the caller destroys
+ * them all. */
 static enum trajd_status make_resident(struct trajd_gpu *gpu, struct trajd_dataset *dataset,
                                        const struct trajd_selection *selection,
                                        struct trajd_gpu_array **fresh, bool *decided,
@@ -151,7 +152,8 @@ static void enlist(struct trajd_gpu *gpu, struct trajd_gpu_array *array)
     gpu->filled_bytes += array->size_bytes;
 }
 
-/* Holds what is fresh; a streamed source that is one of another feed already is held there. */
+/* Holds array k of the selection: the fresh one, or the same array that another feed holds already.
+ * The caller holds the mutex. */
 static struct trajd_gpu_array *take(struct trajd_gpu *gpu, const struct trajd_dataset *dataset,
                                     const struct trajd_selection *selection, uint32_t k,
                                     struct trajd_gpu_array *fresh)
@@ -191,7 +193,7 @@ enum trajd_status trajd_gpu_hold_rows(struct trajd_gpu *gpu, struct trajd_datase
     struct trajd_gpu_array **fresh = calloc(count + 1, sizeof *fresh);
     enum trajd_status status = TRAJD_ERR_MEMORY;
 
-    memset(held, 0, count * sizeof *held); /* until all is there: decided */
+    memset(held, 0, count * sizeof *held); /* make_resident uses it for `decided` */
     if (fresh)
         status = make_resident(gpu, dataset, selection, fresh, held, error);
     else

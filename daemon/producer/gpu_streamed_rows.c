@@ -3,25 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_ALIGNMENT 256 /* as episodes that are resident have it */
-/* rows on either side of a target: the two that blend, and one more for slopes and gaps */
+#define CHUNK_ALIGNMENT 256 /* the same as for resident episodes */
+/* rows on each side of a target: the row that is blended, and one more for slopes and gaps */
 #define NEIGHBOURS 2
 #define FAR_NS (INT64_C(1) << 61)
-#define POOL_BYTES ((uint64_t)1 << 20) /* less is copied before a thread of the pool is awake */
+#define POOL_BYTES ((uint64_t)1 << 20) /* fewer bytes are copied faster than the pool wakes up */
 #define RESIDENT UINT32_MAX
 
-/* A entry seen through a bracket. */
+/* A streamed array as seen through one bracket. */
 struct source {
-    uint32_t bracket_index, entry; /* of the streamed_rows rows' selection */
+    uint32_t bracket_index, entry; /* `entry` counts in the streamed rows' selection */
     uint64_t stride_bytes;         /* of a row */
-    uint64_t *places;              /* [G]: in the block */
+    uint64_t *places;              /* [G]: offset of the window's rows in the block */
 };
 
 struct narrowing {
-    bool wanted;     /* some streamed_rows source is seen through it */
-    int64_t width;   /* of means: ns, or rows on a grid of rows */
-    int64_t quantum; /* of a regular clock: row quantum * n stands at a whole ns for every n */
-    int64_t *low;    /* [G]: the first row that the window touches */
+    bool wanted;   /* a streamed source uses this bracket */
+    int64_t width; /* largest width of a mean, in ns, or in rows on a grid of rows */
+    int64_t
+        quantum;  /* of a regular clock: row n * quantum is at a whole number of ns for every n */
+    int64_t *low; /* [G]: the first row that the window touches */
 };
 
 struct trajd_gpu_streamed_rows {
@@ -31,7 +32,7 @@ struct trajd_gpu_streamed_rows {
     bool *as_float32;
     struct source *sources; /* [source_count] */
     uint32_t source_count;
-    uint32_t *source_of;        /* [plan->target_count], or RESIDENT */
+    uint32_t *source_of;        /* [plan->target_count]: index of its source, or RESIDENT */
     struct narrowing *brackets; /* [plan->bracket_count] */
     uint64_t largest_bytes;
 };
@@ -53,7 +54,7 @@ static int64_t quantum_of(struct trajd_rate rate)
     return rate.num / (int64_t)a;
 }
 
-/* Those that are not held among the first `entry` of the plan's entries. */
+/* Returns how many of the first `entry` arrays of the plan's selection are not held. */
 static uint32_t count_entries(const bool *held, uint32_t entry)
 {
     uint32_t number = 0;
@@ -63,7 +64,7 @@ static uint32_t count_entries(const bool *held, uint32_t entry)
     return number;
 }
 
-/* They keep their order. */
+/* Selects the arrays that are not held, in the plan's order. */
 static void select_entries(struct trajd_gpu_streamed_rows *streamed_rows, const bool *held)
 {
     const struct trajd_selection *all = &streamed_rows->plan->selection;
@@ -127,7 +128,8 @@ static uint64_t round_up(uint64_t size_bytes)
     return (size_bytes + CHUNK_ALIGNMENT - 1) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
 }
 
-/* A window touches an episode's rows at most, once through each bracket. */
+/* Computes the largest bytes of a window: it touches at most all rows of its episode, once for each
+ * source. */
 static void find_largest(struct trajd_gpu_streamed_rows *streamed_rows)
 {
     const struct trajd_window_plan *plan = streamed_rows->plan;
@@ -212,7 +214,8 @@ uint64_t trajd_gpu_streamed_rows_largest(const struct trajd_gpu_streamed_rows *s
 
 /* ---- a batch ---- */
 
-/* The smallest and the largest offset of a window's targets; 0 and 0 where it has none. */
+/* Sets *from and *to to the smallest and the largest offset of a window's targets; both 0 where it
+ * has none. */
 static void find_reach(const struct trajd_plan_grid *grid, uint32_t w, int64_t *from, int64_t *to)
 {
     const int64_t *offsets = grid->offsets + (grid->per_window ? (size_t)w * grid->step_count : 0);
@@ -238,7 +241,7 @@ static int64_t between(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* [*low, *high) of the `rows` that the window may see. */
+/* Sets [*low, *high) to the rows that the window touches, of the `rows` that it may see. */
 static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint32_t b, uint32_t w,
                       uint32_t window, int64_t rows, int64_t *low, int64_t *high)
 {
@@ -263,12 +266,12 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
         *low = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + from - width)) - NEIGHBOURS;
         *high = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + to)) + NEIGHBOURS;
     }
-    *low = between(*low, 0, rows - 1); /* one at least: what the edge holds */
+    *low = between(*low, 0, rows - 1); /* at least one row, which an edge repeats */
     *low -= *low % streamed_rows->brackets[b].quantum;
     *high = between(*high, *low + 1, rows);
 }
 
-/* From now on the window's first row is `low`. */
+/* Makes row `low` the first row of the window's bracket. */
 static void move_bracket(const struct trajd_gpu_streamed_rows *streamed_rows, uint32_t b,
                          uint32_t w, int64_t low, int64_t high)
 {

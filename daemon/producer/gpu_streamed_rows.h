@@ -1,9 +1,12 @@
-/* Streams of a window plan whose rows stay in host memory, as the GPU has no room for them: of each
- * window the rows that its targets can touch are gathered into one block, and the batch's request
- * is made to see them as all that there is. What comes out is what resident rows give, bit for bit.
+/* Rows of arrays that stay in host memory because the GPU has no room for them. For each window,
+ * the rows that its targets can touch are gathered into one block, which is copied to the GPU with
+ * the batch. The batch's request is changed to see only these rows. The result equals that of
+ * resident rows bit for bit.
  *
- *   bind -> narrow: which rows, how many bytes -> gather: into the block, bases at where it will
- *     lie on the GPU -> the request is gathered */
+ *   trajd_window_plan_bind
+ *     -> narrow: which rows each window touches, and how many bytes they are
+ *     -> gather: copies the rows to the block and sets the bases to their addresses on the GPU
+ *     -> trajd_gpu_request_gather */
 #ifndef TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
 #define TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
 
@@ -12,28 +15,30 @@
 
 struct trajd_gpu_streamed_rows;
 
-/* Of the entries of the plan's selection that are not `held`. The plan must outlive it. *streamed_rows
- * rows NULL: there are none. */
+/* Prepares streaming of the arrays of the plan's selection that are not `held`. *streamed_rows is
+ * NULL where all are held. The plan must outlive it. The caller destroys. */
 enum trajd_status trajd_gpu_streamed_rows_create(const struct trajd_window_plan *plan,
                                                  const bool *held,
                                                  struct trajd_gpu_streamed_rows **streamed_rows,
                                                  struct trajd_error *error);
 void trajd_gpu_streamed_rows_destroy(struct trajd_gpu_streamed_rows **streamed_rows);
 
-/* Those entries, as the cache is asked for them. */
+/* Returns the streamed arrays as a selection for the cache. Borrowed. */
 const struct trajd_selection *
 trajd_gpu_streamed_rows_selection(const struct trajd_gpu_streamed_rows *streamed_rows);
-/* No window's rows are more bytes than this. */
+/* Returns the largest number of bytes that the rows of one window can take. */
 uint64_t trajd_gpu_streamed_rows_largest(const struct trajd_gpu_streamed_rows *streamed_rows);
 
-/* Of the windows [first, first + count), right after they were bound: their brackets are narrowed
- * to the rows that they touch, and the bases of resident rows follow. The bytes of the block. */
+/* Narrows the brackets of the windows [first, first + count), which were just bound, to the rows
+ * that they touch, and moves the bases of resident rows accordingly. Returns the bytes of the
+ * block. */
 uint64_t trajd_gpu_streamed_rows_narrow(struct trajd_gpu_streamed_rows *streamed_rows,
                                         uint32_t first, uint32_t count);
 
-/* Copies what was narrowed to `block`, which will lie at device_block on the GPU, and sets the
- * bases. host_rows: the entries of the selection in host memory, as trajd_cache_pin gives them;
- * NULL result: they cannot be read, and are masked MISSING. pool: NULL for this thread alone. */
+/* Copies the rows of the narrowed windows to `block`, which the caller copies to `device_block` on
+ * the GPU, and sets the bases. host_rows returns an episode's arrays of the selection in host
+ * memory, as trajd_cache_pin gives them; NULL: they cannot be read and are masked MISSING. `pool`
+ * shares the copies; NULL: the calling thread copies alone. */
 void trajd_gpu_streamed_rows_gather(struct trajd_gpu_streamed_rows *streamed_rows, uint32_t first,
                                     uint32_t count, trajd_episode_rows host_rows, void *context,
                                     uint8_t *block, uint8_t *device_block, struct trajd_pool *pool);

@@ -96,7 +96,7 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
         status = trajd_producer_make_rows(producer, fill, fill->ranges[r], &error);
     if (status == TRAJD_ERR_CLOSED && __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
-        return; /* it is being destroyed: nobody waits for the slot */
+        return; /* the producer is being destroyed: no worker waits for the slot */
     trajd_producer_write_ids(producer, fill);
     if (status) {
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
@@ -154,7 +154,7 @@ static enum trajd_status make_members(struct trajd_producer *producer,
 
     if (producer->gpu) {
         trajd_device_facts(trajd_gpu_device(producer->gpu), &facts);
-        /* one that is named for the CPU is for the CPU */
+        /* a kernel that is named for the CPU does not apply on a GPU */
         variant = variant && strncmp(variant, "cuda", 4) == 0 ? variant : NULL;
     }
     producer->members = calloc(producer->plan->member_count, sizeof *producer->members);
@@ -174,8 +174,8 @@ static enum trajd_status make_members(struct trajd_producer *producer,
     return status;
 }
 
-/* On a GPU a worker gives slots back in burst, half of what it may hold: small ones cost nothing
- * there. */
+/* Returns the number of slots. On a GPU a worker returns half of its slots at once, so more slots
+ * help, and small ones cost little memory. */
 static uint32_t choose_slot_count(const struct trajd_producer *producer)
 {
     const uint64_t fitting = GPU_RING_BYTES / producer->schema.slot_size_bytes;
@@ -229,7 +229,7 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
 
     if (!options->server)
         return TRAJD_OK;
-    trajd_heartbeat_wait(); /* for the pages of its ring */
+    trajd_heartbeat_wait(); /* for the pages of the ring */
     status = trajd_server_add_feed(options->server, &feed, &producer->feed, error);
     trajd_heartbeat_resume();
     return status;
@@ -302,11 +302,11 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
 
 void trajd_producer_stop(struct trajd_producer *producer)
 {
-    /* a flag on its own: the join orders the rest */
+    /* relaxed: a flag that orders nothing; the join orders the rest */
     __atomic_store_n(&producer->stop, true, __ATOMIC_RELAXED);
     trajd_heartbeat_cancel(&producer->heartbeat);
     if (producer->feed)
-        trajd_feed_close(producer->feed); /* take returns; publish still may be called */
+        trajd_feed_close(producer->feed); /* ends a waiting take; publish may still be called */
 }
 
 static void free_members(struct trajd_producer *producer)
@@ -344,7 +344,7 @@ void trajd_producer_destroy(struct trajd_producer **out)
     free(producer);
 }
 
-/* Each dataset's windows and its share of them, as it is said and as it came. */
+/* Writes each dataset's windows and its share of a mixture, as configured and as made. */
 static void describe_members(const struct trajd_producer *producer, FILE *out)
 {
     const struct trajd_mixture *mixture = producer->plan->mixture;

@@ -1,4 +1,4 @@
-/* One feed's production: a thread that takes free slots in order of positions, has them filled,
+/* Produces one feed's batches. A thread takes free slots in the order of positions, fills them and
  * publishes them.
  *
  *   take (slot, epoch, position) -> sampler -> cache: rows pinned -> request -> kernels -> slot ->
@@ -24,72 +24,72 @@ struct trajd_mixture_plan;
 
 struct trajd_producer_options {
     const char *name; /* of the feed, as OPEN names it */
-    /* or NULL: of the feed that it is another production of, with a ring of its own */
+    /* the feed that this is another instance of, with a ring of its own; NULL: none */
     const char *instance_of;
-    /* owned by the producer from a successful create on, if owns_spec */
+    /* owned by the producer after a successful create where owns_spec, else borrowed */
     struct trajd_window_spec *spec;
     bool owns_spec;
-    /* its feed is found by nobody until trajd_server_change shows it */
+    /* no OPEN finds the feed until trajd_server_change shows it */
     bool is_hidden;
-    /* copied: what the specification was read from, if a job sent it; else NULL */
+    /* the text that a job sent and that `spec` was read from, copied; NULL: none */
     const char *text;
-    /* [spec->member_count], of spec->parts; must outlive the producer */
+    /* [spec->member_count], of spec->members; must outlive the producer */
     struct trajd_dataset *const *datasets;
     const struct trajd_tuning *tuning; /* of the kernels, or NULL; must outlive the producer */
     /* shared with other producers; NULL: the producer's thread alone */
     struct trajd_pool *pool;
-    /* NULL: nothing is served, the plan is only made (--check) */
+    /* NULL: only plans, and serves nothing (--check) */
     struct trajd_server *server;
     const char *journal_directory; /* or NULL */
     uint32_t max_credit;
     uint64_t rings_remaining_bytes;            /* of host memory, which its ring must fit */
     struct trajd_stats_service *stats_service; /* must outlive the producer */
-    /* of the feed that spec->statistics_from names, and its dataset; NULL: there is none */
+    /* of the feed that spec->statistics_from names; NULL: there is none */
     const struct trajd_window_spec *statistics_spec;
-    struct trajd_dataset *statistics_dataset; /* its first one */
-    /* NULL: batches are made on the CPU, in host memory; else there, and it outlives the producer
-     */
+    struct trajd_dataset *statistics_dataset; /* the first one of that feed */
+    /* makes the batches, in its memory; must outlive the producer. NULL: the CPU, in host memory */
     struct trajd_gpu *gpu;
-    /* the GPU has failed; on the producer's thread, which ends */
+    /* called on the producer's thread, which then ends, when the GPU has failed */
     void (*gpu_lost)(void *context);
     void *context;
     const struct trajd_log *log;
 };
 
-/* Plans, sizes and adds the feed, computes statistics that it normalises by (not for --check),
- * fills the cache as far as it fits, starts the thread. Blocks for as long as that takes. */
+/* Plans the feed, computes the statistics that it normalises by (not for --check), fills the cache
+ * as far as the rows fit, adds the feed to the server and starts the thread. The caller destroys.
+ * Blocks while statistics and rows are loaded. */
 enum trajd_status trajd_producer_create(const struct trajd_producer_options *options,
                                         struct trajd_producer **producer,
                                         struct trajd_error *error);
-/* Asks the thread to end, without waiting: for stopping several at once. */
+/* Asks the thread to end and does not wait, so that several producers can end at once. */
 void trajd_producer_stop(struct trajd_producer *producer);
-/* Stops and joins the thread, removes the feed, frees all. Before the server is destroyed. NULL is
- * fine. */
+/* Stops and joins the thread, removes the feed and frees everything. Call it before the server is
+ * destroyed. NULL is fine. */
 void trajd_producer_destroy(struct trajd_producer **producer);
 
 struct trajd_feed *trajd_producer_feed(const struct trajd_producer *producer);
-/* What does not change while the producer lives: datasets, specification, samplers, targets; for
- * questions about the feed. */
+/* Returns the plan, for queries about the feed: its datasets, specification, samplers and targets
+ * do not change while the producer lives. Borrowed. */
 const struct trajd_mixture_plan *trajd_producer_plan(const struct trajd_producer *producer);
 struct trajd_stats_service *trajd_producer_stats_service(const struct trajd_producer *producer);
-/* The feed whose windows its statistics for `norm:` are of. */
+/* Returns the name of the feed whose windows give the statistics for `norm:`. */
 const char *trajd_producer_norm_source(const struct trajd_producer *producer);
-/* An output that both normalise by statistics of their own windows of one dataset, which are not
- * the same windows; else NULL. */
+/* Returns an output of the same name that both feeds normalise by statistics of their own windows
+ * of one dataset, where these windows differ; NULL: there is none. */
 const char *trajd_producer_norm_differs(const struct trajd_producer *a,
                                         const struct trajd_producer *b);
 const char *trajd_producer_name(const struct trajd_producer *producer);
 struct trajd_window_spec *trajd_producer_spec(const struct trajd_producer *producer);
 const char *trajd_producer_text(const struct trajd_producer *producer);
-/* Of host memory, as memory.rings counts: where the ring lies on a GPU, the pinned room for rows
- * that come along batch by batch. */
+/* Returns the bytes of host memory that count towards memory.rings: the ring, or, where the ring
+ * lies on a GPU, the pinned buffers of streamed rows. UINT64_MAX on overflow. */
 uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer);
 struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer);
-/* The thread's. */
+/* Returns the heartbeat of the producer's thread. */
 const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer);
 
-/* The feed in words: windows, outputs with source, clock, kind, grid, type, shape. One line each,
- * to `out` (with `json`: one object). */
+/* Writes the feed to `out`: in words, one line for windows and for each output with its source,
+ * clock, kind, grid, type and shape; with `json`, one object with counters. */
 void trajd_producer_describe(const struct trajd_producer *producer, FILE *out, bool json);
 
 #endif

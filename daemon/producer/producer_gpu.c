@@ -6,7 +6,7 @@
 #include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 
-/* of pinned memory for rows that are not resident, unless two batches need more */
+/* limit of pinned memory for streamed rows, unless two batches need more */
 #define ROWS_BYTES ((uint64_t)256 << 20)
 
 static enum trajd_status write_header(void *context, const void *header, size_t size_bytes,
@@ -78,7 +78,7 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     return status;
 }
 
-/* The ids are the last tensors of a slot, one behind the other. */
+/* Sets sizes and depth. The ids are the last tensors of a slot, side by side. */
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
     const struct trajd_feed_tensor *first =
@@ -97,8 +97,7 @@ static void measure(const struct trajd_producer *producer, struct trajd_producer
                                                                   : TRAJD_GPU_MAX_BATCHES;
 }
 
-/* Rows that are not resident come from the cache as for the CPU, through rows_memory of their own in each
- * batch in flight. */
+/* Allocates the buffers of streamed rows, pinned and on the GPU: one of each for every batch. */
 static enum trajd_status make_rows_memory(struct trajd_producer *producer,
                                           struct trajd_producer_gpu *own, struct trajd_error *error)
 {
@@ -191,10 +190,11 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     return status ? status : trajd_producer_gpu_start(producer, error);
 }
 
-/* Copies of what was prepared and never launched may still read what is freed. */
+/* Waits for copies of batches that were prepared and never launched: they read memory that is freed
+ * next. */
 static void wait_for_copies(struct trajd_producer_gpu *own)
 {
-    struct trajd_error error; /* lost: then nothing is under way any more */
+    struct trajd_error error; /* ignored: on a lost GPU nothing is under way any more */
 
     if (own->copies)
         trajd_device_stream_wait(own->copies, &error);
@@ -223,7 +223,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
     if (own->staging)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->staging);
     if (producer->members)
-        trajd_producer_drop_rows(producer); /* of the streamed_rows rows' selection */
+        trajd_producer_drop_rows(producer); /* pinned by the streamed rows' selection */
     if (own->rows_pinned)
         trajd_device_host_free(trajd_gpu_device(own->gpu), own->rows_pinned);
     if (own->rows_memory)

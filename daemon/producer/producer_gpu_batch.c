@@ -11,14 +11,14 @@ struct rows_of_member {
     uint32_t entry_count;
 };
 
-/* bad_rows: keep. */
+/* Returns true where the episode's rows cannot be read (bad_rows: keep). */
 static bool is_unreadable(const struct trajd_gpu_member *member,
                           const struct trajd_producer_member *host, uint32_t episode)
 {
     return member->unreadable[episode] || (member->streamed_rows && host->pinned[episode] == 2);
 }
 
-/* Of what is resident. */
+/* Returns the episode's resident rows. */
 static const void *const *resident_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_member *of = context;
@@ -28,7 +28,7 @@ static const void *const *resident_rows_of(void *context, uint32_t episode)
                : of->member->rows + (size_t)episode * of->entry_count;
 }
 
-/* Of the streamed_rows rows, where they are pinned. */
+/* Returns the episode's rows of streamed arrays in host memory, where they are pinned. */
 static const void *const *host_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_member *of = context;
@@ -38,8 +38,8 @@ static const void *const *host_rows_of(void *context, uint32_t episode)
                : of->host->rows + (size_t)episode * of->host->selection->array_count;
 }
 
-/* The first episode of these windows whose rows cannot be read, told as whoever reads it from the
- * cache is told. */
+/* Fills *error for the first of these windows whose rows cannot be read, with the same text as when
+ * the rows are read from the cache. */
 static enum trajd_status check_readable(struct trajd_producer *producer, uint32_t p, uint32_t first,
                                         uint32_t count, struct trajd_error *error)
 {
@@ -67,7 +67,8 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
     return status;
 }
 
-/* bad_rows: keep. NaN in every floating-point type is all ones. */
+/* Fills the unreadable windows with NaN (bad_rows: keep). All ones is a NaN in every floating-point
+ * type. */
 static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
                                   uint32_t first, uint32_t count, struct trajd_error *error)
 {
@@ -92,7 +93,7 @@ static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_
     return status;
 }
 
-/* How far a batch in flight's blocks are used. */
+/* How many bytes of a batch's blocks are used. */
 struct used {
     uint64_t block, rows;
 };
@@ -122,7 +123,7 @@ static enum trajd_status mark_copied(const struct trajd_producer_gpu *own,
                        : TRAJD_OK;
 }
 
-/* Before all of the batch is prepared. */
+/* Launches what is gathered so far, before the whole batch is prepared. */
 static enum trajd_status launch_first(struct trajd_producer *producer,
                                       struct trajd_gpu_batch *gpu_batch, struct trajd_error *error)
 {
@@ -131,7 +132,8 @@ static enum trajd_status launch_first(struct trajd_producer *producer,
     return status ? status : trajd_producer_gpu_launch(producer, gpu_batch, error);
 }
 
-/* Many ranges of few rows: what was gathered is read first. */
+/* Launches what is gathered and waits for it, so that the blocks can be used again. This happens
+ * where a batch has many ranges of few rows. */
 static enum trajd_status flush(struct trajd_producer *producer, struct trajd_gpu_batch *gpu_batch,
                                struct used *used, struct trajd_error *error)
 {
@@ -144,7 +146,7 @@ static enum trajd_status flush(struct trajd_producer *producer, struct trajd_gpu
     return status ? status : trajd_device_stream_wait(own->stream, error);
 }
 
-/* Rows of streams that are not resident, gathered and on their way. TRAJD_ERR_MEMORY: too many
+/* Gathers the streamed rows of these windows and starts their copy. TRAJD_ERR_MEMORY: too many
  * windows at once. */
 static enum trajd_status send_streamed_rows(struct trajd_producer *producer,
                                             struct trajd_gpu_batch *gpu_batch,
@@ -176,7 +178,7 @@ static enum trajd_status send_streamed_rows(struct trajd_producer *producer,
     return status;
 }
 
-/* The arrays of these windows on their way, and their launch, for when all are. */
+/* Starts the copies of these windows' arrays and leaves their request to be launched. */
 static enum trajd_status gather_some(struct trajd_producer *producer,
                                      struct trajd_gpu_batch *gpu_batch, uint32_t p, uint32_t first,
                                      uint32_t count, struct used *used, struct trajd_error *error)
@@ -197,7 +199,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     trajd_window_plan_bind(plan, first, count, gpu_batch->fill.memory, resident_rows_of, &of);
     if (!status && own->members[p].streamed_rows)
         status = send_streamed_rows(producer, gpu_batch, &of, first, count, used, error);
-    if (!status && gpu_batch->requests[p]) /* another range of the same dataset */
+    if (!status && gpu_batch->requests[p]) /* of another range of the same dataset */
         status = launch_first(producer, gpu_batch, error);
     if (status)
         return status;
@@ -216,7 +218,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     return status;
 }
 
-/* Their rows, for as long as it takes to gather them. */
+/* Pins the rows of these windows while they are gathered. */
 static enum trajd_status pin(struct trajd_producer *producer, struct trajd_producer_member *member,
                              uint32_t first, uint32_t count, struct trajd_error *error)
 {
@@ -232,8 +234,8 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
     return status;
 }
 
-/* Where these windows need more rows at once than cache or batch in flight hold: half of them, then
- * the rest. */
+/* Gathers these windows. Where they need more rows at once than the cache or the batch's buffers
+ * hold, gathers each half of them on its own. */
 static enum trajd_status gather_windows(struct trajd_producer *producer,
                                         struct trajd_gpu_batch *gpu_batch, uint32_t p,
                                         uint32_t first, uint32_t count, struct used *used,
@@ -267,7 +269,7 @@ static const void *const *no_rows(void *context, uint32_t episode)
     return NULL;
 }
 
-/* The first batch of an epoch tells what batches are like. */
+/* Measures the first batch of an epoch as an example of all batches, and adds a quarter. */
 uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t p)
 {
     struct trajd_window_plan *plan = producer->plan->members[p];
@@ -296,7 +298,7 @@ static enum trajd_status send_ids(struct trajd_producer *producer,
     uint8_t *staged = gpu_batch->staging + own->block_bytes;
     struct trajd_fill ids = gpu_batch->fill;
 
-    /* a slot of which only the ids are there */
+    /* a slot of which only the ids exist */
     ids.memory = (void *)((uintptr_t)staged - own->ids_offset);
     trajd_producer_write_ids(producer, &ids);
     return trajd_device_copy_async((uint8_t *)gpu_batch->fill.memory + own->ids_offset, staged,

@@ -1,5 +1,6 @@
-/* Between a GPU producer's files: its life (producer_gpu.c), its threads (producer_gpu_run.c), a
- * batch's rows, requests and launches (producer_gpu_batch.c). */
+/* Shared by the files of production on a GPU: producer_gpu.c (create and destroy),
+ * producer_gpu_run.c (the two threads), producer_gpu_batch.c (rows, requests and launches of one
+ * batch). */
 #ifndef TRAJD_PRODUCER_PRODUCER_GPU_INTERNAL_H
 #define TRAJD_PRODUCER_PRODUCER_GPU_INTERNAL_H
 
@@ -10,28 +11,28 @@
 
 #define TRAJD_GPU_MAX_BATCHES 8
 
-/* A batch between its launch and its end. */
+/* A batch that is being prepared, launched or executed. */
 struct trajd_gpu_batch {
     struct trajd_fill fill;
-    struct trajd_error error; /* of a batch that could not be made; OK: none */
-    uint8_t *staging;         /* pinned: the block of arrays, and the ids behind it */
+    struct trajd_error error; /* why the batch could not be made; TRAJD_OK: it could */
+    uint8_t *staging;         /* pinned: the block of arrays, followed by the ids */
     uint8_t *block;           /* the block on the GPU */
-    /* [parts]: prepared, not launched yet; NULL: none */
+    /* [members]: prepared and not launched yet; NULL: none */
     const struct trajd_resample_request **requests;
     struct trajd_device_event *finished;
-    /* rows of streams that are not resident: pinned, and on the GPU */
+    /* streamed rows: in pinned memory, and on the GPU */
     uint8_t *rows_staging, *rows_block;
-    struct trajd_device_event *copied; /* both blocks are there */
+    struct trajd_device_event *copied; /* both blocks are on the GPU */
 };
 
 /* One dataset of the feed. */
 struct trajd_gpu_member {
     struct trajd_gpu_request *request;
-    const void **rows; /* [index episodes][entries], on the GPU */
+    const void **rows; /* [index episodes][arrays]: addresses on the GPU */
     bool *unreadable;  /* [index episodes] */
     bool holds_rows;
-    bool *held;                                    /* [entries]: resident */
-    struct trajd_gpu_streamed_rows *streamed_rows; /* the others; NULL: none */
+    bool *held;                                    /* [arrays]: resident */
+    struct trajd_gpu_streamed_rows *streamed_rows; /* of the other arrays; NULL: none */
 };
 
 struct trajd_producer_gpu {
@@ -43,47 +44,45 @@ struct trajd_producer_gpu {
     struct trajd_feed_memory memory;
     struct trajd_gpu_member *members; /* [plan->member_count] */
     uint64_t block_bytes, ids_offset, ids_bytes;
-    uint32_t depth;   /* of batch in flight in use */
+    uint32_t depth;   /* how many of `batches` are used */
     uint8_t *staging; /* [depth][block_bytes + ids_bytes], pinned */
     void *blocks;     /* [depth][block_bytes], on the GPU */
-    /* for rows that come batch by batch; 0 and NULL: all are resident */
-    /* blocks go there beside the launches of the batch before */
-    struct trajd_device_stream *copies;
-    uint64_t rows_bytes;  /* of a batch in flight */
-    uint8_t *rows_pinned; /* [depth][rows_bytes] */
-    void *rows_memory;    /* likewise, on the GPU */
+    /* for streamed rows; 0 and NULL where all rows are resident */
+    struct trajd_device_stream *copies; /* copies blocks while an earlier batch is executed */
+    uint64_t rows_bytes;                /* of one batch */
+    uint8_t *rows_pinned;               /* [depth][rows_bytes], in pinned host memory */
+    void *rows_memory;                  /* [depth][rows_bytes], on the GPU */
     struct trajd_gpu_batch batches[TRAJD_GPU_MAX_BATCHES];
-    struct trajd_device_event *probe; /* of an idle GPU; the preparing thread's */
+    struct trajd_device_event *probe; /* checks an idle GPU; used by the preparing thread only */
     bool probe_is_pending;            /* recorded, and not known to have passed */
-    /* between the thread that prepares and the one that launches and publishes */
     pthread_t launcher;
-    bool launcher_runs;    /* it is there */
-    uint64_t launched;     /* its own; batch in flight n is batch in flight[n % depth] */
-    pthread_mutex_t mutex; /* of the rest */
+    bool launcher_runs;    /* the thread was started */
+    uint64_t launched;     /* used by the launcher only; batch n is batches[n % depth] */
+    pthread_mutex_t mutex; /* guards all members below */
     pthread_cond_t changed;
-    uint64_t prepared, published;
-    bool is_ending; /* no more will be prepared */
-    bool failed;    /* the GPU has, and `failure` says how */
+    uint64_t prepared, published; /* numbers of batches */
+    bool is_ending;               /* no more batches will be prepared */
+    bool failed;                  /* the GPU has failed, as `failure` says */
     struct trajd_error failure;
 };
 
-/* What a member's streamed_rows rows need of a batch in flight: enough for one window of any episode,
- * and for most batches whole. Before the thread launcher_runs. */
+/* Returns how many bytes a batch needs for a member's streamed rows: enough for one window of any
+ * episode, and for the whole of most batches. Call it before the threads start. */
 uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t member);
-/* Gathers all that makes the batch in flight's batch and sends it there. Other than
- * TRAJD_ERR_DEVICE: this batch cannot be made. */
+/* Gathers everything that the batch needs and starts its copies to the GPU. TRAJD_ERR_DEVICE: the
+ * GPU has failed. Other errors: this batch cannot be made. */
 enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
                                              struct trajd_gpu_batch *gpu_batch,
                                              struct trajd_error *error);
-/* Launches what was prepared and is not launched yet. */
+/* Launches the requests of the batch that are not launched yet. Does not block. */
 enum trajd_status trajd_producer_gpu_launch(struct trajd_producer *producer,
                                             struct trajd_gpu_batch *gpu_batch,
                                             struct trajd_error *error);
 
-/* The thread that launches and publishes. */
+/* Starts the thread that launches and publishes. */
 enum trajd_status trajd_producer_gpu_start(struct trajd_producer *producer,
                                            struct trajd_error *error);
-/* What was prepared is published first. */
+/* Stops and joins that thread, which first publishes the batches that are prepared. */
 void trajd_producer_gpu_stop(struct trajd_producer_gpu *own);
 
 #endif

@@ -1,5 +1,5 @@
-/* The two threads of a GPU's production: one prepares batches, the other launches them and
- * publishes what the GPU has done. */
+/* The two threads of production on a GPU: the producer's thread prepares batches, the launcher
+ * launches them and publishes those that the GPU has finished. */
 #include "daemon/producer/producer_gpu_internal.h"
 
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include "daemon/base/thread.h"
 #include "kernels/dispatch/plan.h"
 
-#define SPIN_NS 50000 /* a batch of low-dimensional windows is over before that */
+#define SPIN_NS 50000 /* a batch of low-dimensional windows is finished before that */
 #define LONGEST_PAUSE_NS 200000
 #define TURN_MS 500
 
@@ -22,7 +22,7 @@ static void publish(struct trajd_producer *producer, const struct trajd_gpu_batc
 
     if (failure && failure->status == TRAJD_ERR_CLOSED &&
         __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
-        return; /* it is being destroyed: nobody waits for the slot */
+        return; /* the producer is being destroyed: no worker waits for the slot */
     if (failure) {
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
         LOG(producer->log, WARNING, "feed %s: epoch %llu, position %llu: %s", producer->name,
@@ -36,8 +36,8 @@ static void publish(struct trajd_producer *producer, const struct trajd_gpu_batc
     trajd_feed_publish(producer->feed, &gpu_batch->fill, failure);
 }
 
-/* A batch that cannot be made is told to its worker when its turn comes. TRAJD_ERR_DEVICE: the GPU
- * has failed. */
+/* Stores why the batch cannot be made; its worker gets the error when the batch is published.
+ * Returns TRAJD_ERR_DEVICE where the GPU has failed, else TRAJD_OK. */
 static enum trajd_status record_failure(struct trajd_gpu_batch *gpu_batch, enum trajd_status status,
                                         const struct trajd_error *error)
 {
@@ -46,7 +46,7 @@ static enum trajd_status record_failure(struct trajd_gpu_batch *gpu_batch, enum 
     return status == TRAJD_ERR_DEVICE ? status : TRAJD_OK;
 }
 
-/* All that is prepared, one behind the other. */
+/* Launches all prepared batches, one after the other. */
 static enum trajd_status launch(struct trajd_producer *producer, uint64_t prepared,
                                 struct trajd_error *error)
 {
@@ -72,8 +72,8 @@ static struct timespec at(int64_t time_ns)
     return (struct timespec){.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
 }
 
-/* Until more is prepared, or what is under way may be over. A batch that takes long is not over
- * sooner for being asked about. */
+/* Pauses until more is prepared, or until the oldest batch may be finished. The longer a batch
+ * takes, the more rarely it is polled. */
 static void pause_since(struct trajd_producer_gpu *own, uint64_t prepared, int64_t since_ns)
 {
     const int64_t now_ns = trajd_now_ns(), waited_ns = now_ns - since_ns;
@@ -90,7 +90,7 @@ static void pause_since(struct trajd_producer_gpu *own, uint64_t prepared, int64
     pthread_mutex_unlock(&own->mutex);
 }
 
-/* Waits until something is prepared or under way; false: nothing will be any more. */
+/* Waits until a batch is prepared or under way. Returns false where none will come any more. */
 static bool wait_for_work(struct trajd_producer_gpu *own, uint64_t *prepared)
 {
     bool found;
@@ -139,8 +139,8 @@ static enum trajd_status run_all(struct trajd_producer *producer, struct trajd_e
     return status;
 }
 
-/* When the GPU fails, what is under way is published neither as a batch nor as one that failed:
- * workers get it from whoever goes on. */
+/* Runs the launcher. When the GPU fails, batches under way are published neither as finished nor as
+ * failed: workers get them from the production that goes on. */
 static void *run_gpu(void *context)
 {
     struct trajd_producer *producer = context;
@@ -191,8 +191,8 @@ void trajd_producer_gpu_stop(struct trajd_producer_gpu *own)
 
 /* ---- preparing ---- */
 
-/* The batch in flight behind those that are handed over and `more`; NULL: none is free, or the GPU
- * has failed. The mutex is held. */
+/* Returns the batch that follows those that are handed over and `more` others; NULL: it is not
+ * free, or the GPU has failed. The caller holds the mutex. */
 static struct trajd_gpu_batch *free_batch(struct trajd_producer_gpu *own, uint32_t more)
 {
     const bool is_free = !own->failed && own->prepared + more - own->published < own->depth;
@@ -200,8 +200,9 @@ static struct trajd_gpu_batch *free_batch(struct trajd_producer_gpu *own, uint32
     return is_free ? &own->batches[(own->prepared + more) % own->depth] : NULL;
 }
 
-/* NULL after TURN_MS, or when the GPU has failed. A GPU that hangs is found by the watchdog: it is
- * no turn of the thread to wait here, unless something has been published meanwhile. */
+/* Waits for a free batch. Returns NULL after TURN_MS, or when the GPU has failed. The caller
+ * reports a turn to the heartbeat only where a batch was published meanwhile, so the watchdog finds
+ * a GPU that hangs. */
 static struct trajd_gpu_batch *wait_for_free_batch(struct trajd_producer_gpu *own)
 {
     const struct timespec deadline = at(trajd_now_ns() + TURN_MS * INT64_C(1000000));
@@ -235,8 +236,8 @@ static bool has_failed(struct trajd_producer_gpu *own)
     return failed;
 }
 
-/* An idle GPU is asked, too: whoever comes next must not be given memory of one that is lost. A
- * turn later it has answered, or hangs. */
+/* Checks an idle GPU with an event, so that a lost GPU is found before the next worker gets memory
+ * of it. One turn later the event has passed, or the GPU hangs. */
 static enum trajd_status probe_gpu(struct trajd_producer_gpu *own, struct trajd_error *error)
 {
     bool passed = false;
@@ -252,8 +253,8 @@ static enum trajd_status probe_gpu(struct trajd_producer_gpu *own, struct trajd_
     return status;
 }
 
-/* Nothing is under way and the probe has been felt, or something was published since it was asked
- * last. */
+/* Returns true where the GPU has made progress since the last call: a batch was published, or
+ * nothing is under way and the probe has passed. */
 static bool has_progressed(struct trajd_producer_gpu *own, uint64_t *published)
 {
     bool has;
@@ -281,10 +282,11 @@ static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_g
     return status;
 }
 
-/* Prepares a batch, and where a slot had to be waited for all that there are slots for: workers
- * give parts back in burst then. One after the other they would take as many turns on a GPU that
- * others use in time slices, for each kernel waits for the copies between. Rows that come along may
- * be long in coming: such batches go one by one. `*count` says how many. */
+/* Prepares one batch, or a burst; *count says how many. A burst follows a wait for a slot, because
+ * workers then return several slots at once, and fills all free slots. One by one these batches
+ * would take as many time slices on a GPU that other processes use, since each kernel waits for the
+ * copies before it. Batches with streamed rows go one by one, because their rows may take long to
+ * load. */
 static enum trajd_status prepare_burst(struct trajd_producer *producer,
                                        struct trajd_gpu_batch *gpu_batch, int64_t begin_ns,
                                        uint32_t *count, struct trajd_error *error)
@@ -329,7 +331,7 @@ static enum trajd_status prepare_all(struct trajd_producer *producer, struct tra
         if (has_progressed(own, &published))
             trajd_heartbeat_turn();
         status = prepare_burst(producer, gpu_batch, begin_ns, &count, error);
-        /* closed: copies are under way that only events tell the end of */
+        /* also when closed: only events show when the copies under way have ended */
         if ((!status || status == TRAJD_ERR_CLOSED) && count)
             hand_over(own, count, false);
         if (status == TRAJD_ERR_CLOSED)

@@ -1,6 +1,7 @@
-/* Between a producer's files: its life and thread (producer.c), the tensors of its slots
- * (producer_schema.c), rows and windows (producer_rows.c). The thread that owns a fill calls what
- * takes one; the rest is called before that thread runs, or after. */
+/* Shared by a producer's files: producer.c (create, destroy, thread), producer_norm.c
+ * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows).
+ * Functions that take a fill are called by the producer's thread; all others before that thread
+ * starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 #define TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 
@@ -25,13 +26,13 @@ struct trajd_producer_member {
     struct trajd_dataset *dataset;
     struct trajd_window_plan *plan; /* the mixture plan's */
     struct trajd_plan *kernel_plan;
-    /* what batches read from the cache: the plan's, or what of it is not on the GPU */
+    /* the arrays that batches read from the cache: the plan's, without those on the GPU */
     const struct trajd_selection *selection;
-    /* every entry stays in the cache while the feed lives: nothing is pinned per batch */
+    /* every cache entry stays pinned while the feed lives, and nothing is pinned per batch */
     bool resident;
-    const void **rows; /* [index episodes][entries], of the episodes pinned now */
+    const void **rows; /* [index episodes][arrays], of the episodes pinned now */
     uint8_t *pinned;   /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
-    uint32_t *ahead;   /* [G]: episodes prefetched */
+    uint32_t *ahead;   /* [G]: episodes to prefetch for one batch */
     uint32_t ahead_count;
     struct trajd_counter windows;
 };
@@ -44,7 +45,7 @@ struct trajd_producer {
     struct trajd_server *server;
     const struct trajd_log *log;
     struct trajd_stats_service *stats_service;
-    bool norm_is_known; /* statistics that the outputs go by are in force */
+    bool norm_is_known; /* the statistics that outputs are normalised by are set */
     struct trajd_mixture_plan *plan;
     struct trajd_producer_member *members; /* [plan->member_count] */
     struct trajd_feed_schema schema;
@@ -53,15 +54,15 @@ struct trajd_producer {
     struct trajd_feed *feed;
     pthread_t thread;
     bool running;
-    bool stop;                        /* atomic: the thread is to end */
-    struct trajd_heartbeat heartbeat; /* the thread's */
-    struct trajd_window *next;        /* [G]: windows prefetched */
+    bool stop;                        /* atomic: asks the thread to end */
+    struct trajd_heartbeat heartbeat; /* of the thread */
+    struct trajd_window *next;        /* [G]: windows of a batch that is prefetched */
     uint64_t prefetched_run_id, prefetched_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
-    struct trajd_gpu *gpu;             /* NULL: host memory */
-    struct trajd_producer_gpu *on_gpu; /* producer_gpu.c; NULL likewise */
-    uint64_t rings_remaining_bytes;    /* of memory.rings, when it was made */
-    /* what a production on a GPU has of them: on their way there, rows that are not resident */
+    struct trajd_gpu *gpu;             /* NULL: batches are made on the CPU */
+    struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
+    uint64_t rings_remaining_bytes;    /* of memory.rings, when the producer was made */
+    /* of memory.rings: pinned buffers for the streamed rows of production on a GPU */
     uint64_t pinned_bytes;
     void (*gpu_lost)(void *context);
     void *lost_context;
@@ -69,46 +70,48 @@ struct trajd_producer {
 
 /* ---- producer_norm.c ---- */
 
-/* Puts the statistics in force that the outputs go by. Without a server only if they are known. */
+/* Sets the statistics that the outputs are normalised by. Computes them where they are unknown,
+ * unless there is no server (--check). Blocks while they are computed. */
 enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
                                            const struct trajd_producer_options *options,
                                            struct trajd_error *error);
-/* A line an output that is normalised. */
+/* Writes one line for each normalised output. */
 void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *out);
 
 /* ---- producer_schema.c ---- */
 
-/* Tensors: output and mask in turn, then the ids; tells the plan where its outputs lie in a slot.
- */
+/* Lays out a slot: each output followed by its mask, then the ids. Sets the outputs' offsets in the
+ * plans. */
 enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
                                              struct trajd_error *error);
-/* Writes the ids of the windows looked up last into the slot. */
+/* Writes the ids of the windows that were looked up last to the slot. */
 void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill);
 
 /* ---- producer_rows.c ---- */
 
-/* Loads what fits; where all of it does and leaves room, pins it for the feed's life. Blocks. */
+/* Loads rows into the cache as far as they fit. Where all of a member's rows fit and leave room for
+ * other feeds, pins them for the feed's life. Blocks. */
 enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
                                            struct trajd_error *error);
-/* Rows of the windows [first, first + count) of those looked up last, until they are unpinned;
- * nothing is done where the part is resident. Whatever comes of it, what was pinned is to be
- * unpinned. TRAJD_ERR_MEMORY: the cache has no room for as many. */
+/* Pins the rows of the windows [first, first + count) of those looked up last. Does nothing where
+ * the member is resident. The caller unpins also after an error. TRAJD_ERR_MEMORY: the cache has no
+ * room for all of them at once. */
 enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
                                              struct trajd_producer_member *member, uint32_t first,
                                              uint32_t count, struct trajd_error *error);
 void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t first,
                                   uint32_t count);
-/* The rows of one window do not fit the cache, as *error tells: true after a pause, if others have
- * pinned what is missing. */
+/* Called when the rows of one window do not fit the cache (*error). Returns true after a pause
+ * where other feeds have pinned the room, so that the caller tries again. */
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
                                     const struct trajd_producer_member *member, uint32_t episode,
                                     const struct trajd_error *error);
-/* What load_rows has made, in whatever state. */
+/* Frees what load_rows has made, also after it failed. */
 void trajd_producer_drop_rows(struct trajd_producer *producer);
-/* Tells the cache which episodes the batches behind this one will want, each batch once. */
+/* Prefetches the episodes of the batches after this one, each batch once. Does not block. */
 void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd_fill *fill);
-/* Makes the windows looked up last that go to these rows, dataset by dataset. Where they need more
- * rows at once than a cache may hold: half of them, then the rest. */
+/* Makes the windows looked up last that belong to these rows of the batch, dataset by dataset.
+ * Where they need more rows at once than the cache can hold, makes each half of them on its own. */
 enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
                                            const struct trajd_fill *fill, struct trajd_rows rows,
                                            struct trajd_error *error);

@@ -1,12 +1,13 @@
-/* A feed's normalisation: whose statistics its outputs go by, and putting them in force before the
- * first batch. */
+/* Normalisation of a feed: finds the windows whose statistics its outputs are normalised by, and
+ * sets these statistics before the first batch. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/stats/stats.h"
 #include "daemon/producer/producer_internal.h"
 
-/* What a dataset of a mixture lacks has no statistics and nothing to be scaled. */
+/* Lists the outputs that still need statistics; returns how many. An output that a dataset of a
+ * mixture lacks needs none. */
 static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *outputs)
 {
     uint32_t count = 0;
@@ -17,8 +18,8 @@ static uint32_t open_outputs(const struct trajd_window_plan *plan, uint32_t *out
     return count;
 }
 
-/* The plan whose windows are looked at: the feed's own, or one made for another feed's
- * specification. */
+/* Sets *made to a plan of the feed that statistics_from names, which the caller destroys, or to
+ * NULL where the feed uses its own windows. */
 static enum trajd_status find_source(struct trajd_producer *producer,
                                      const struct trajd_producer_options *options,
                                      const struct trajd_window_plan *member,
@@ -49,7 +50,7 @@ static enum trajd_status find_source(struct trajd_producer *producer,
                            producer->name, other->feed_name, member->dataset->name);
 }
 
-/* The output of the same name there. */
+/* Finds the output of the same name in the source. */
 static enum trajd_status find_output(const struct trajd_producer *producer,
                                      const struct trajd_window_plan *source, uint32_t output,
                                      uint32_t *found, struct trajd_error *error)
@@ -102,7 +103,8 @@ static enum trajd_status put_in_force(struct trajd_producer *producer,
     return status;
 }
 
-/* Each dataset of a mixture goes by statistics of its own windows. */
+/* Normalises one dataset of the feed. Each dataset of a mixture uses the statistics of its own
+ * windows. */
 static enum trajd_status normalise_member(struct trajd_producer *producer,
                                           struct trajd_window_plan *member,
                                           const struct trajd_producer_options *options,

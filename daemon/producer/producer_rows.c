@@ -65,8 +65,8 @@ void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t
         unpin_episode(member, member->plan->windows[w].episode_index);
 }
 
-/* bad_rows: keep. What cannot be read is NaN where the type has one (beside the mask that says
- * MISSING), whatever pads the edges. */
+/* Fills one row of the batch with NaN, in outputs whose type has one (bad_rows: keep). Rows that
+ * cannot be read become NaN and masked MISSING, whatever pads the edges. */
 static void fill_row_with_nan(const struct trajd_window_plan *plan, uint8_t *slot, uint32_t row)
 {
     for (uint32_t o = 0; o < plan->output_count; o++) {
@@ -80,7 +80,7 @@ static void fill_row_with_nan(const struct trajd_window_plan *plan, uint8_t *slo
                              : output->dtype == TRAJD_BF16 ? 0x7fc0
                                                            : 0;
         for (uint64_t i = 0; i < count && nan; i++)
-            memcpy(at + i * size, &nan, size); /* little endian: the low bytes are the element */
+            memcpy(at + i * size, &nan, size); /* little-endian: the low bytes are the element */
     }
 }
 
@@ -93,7 +93,6 @@ static void fill_windows_with_nan(const struct trajd_producer_member *member, ui
                               member->plan->window_rows ? member->plan->window_rows[w] : w);
 }
 
-/* They give it back soon, or keep it. */
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
                                     const struct trajd_producer_member *member, uint32_t episode,
                                     const struct trajd_error *error)
@@ -108,7 +107,7 @@ bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
     return true;
 }
 
-/* TRAJD_ERR_MEMORY: not all of them fit the cache together, now. */
+/* Makes these windows. TRAJD_ERR_MEMORY: their rows do not fit the cache together at present. */
 static enum trajd_status try_windows(struct trajd_producer *producer,
                                      struct trajd_producer_member *member, uint8_t *slot,
                                      uint32_t first, uint32_t count, struct trajd_error *error)
@@ -169,7 +168,8 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
     return status;
 }
 
-/* Batches behind this one have the same rows for the same readers. */
+/* Returns true where workers of this node read that row of the batch. Later batches have the same
+ * rows for the same workers. */
 static bool is_read_here(const struct trajd_fill *fill, uint64_t row)
 {
     for (uint32_t r = 0; r < fill->range_count; r++)
@@ -229,7 +229,8 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
     }
 }
 
-/* What stays pinned for feeds' lives leaves a quarter of the store to those that come and go. */
+/* Returns true where the member's rows may stay pinned for the feed's life: a quarter of the row
+ * cache must remain for rows that come and go. */
 static bool may_stay(const struct trajd_producer_member *member)
 {
     struct trajd_cache_stats stats;
@@ -290,7 +291,7 @@ static enum trajd_status load_member(struct trajd_producer *producer,
     if (!member->rows || !member->pinned || !member->ahead)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    if (!member->selection->array_count) { /* all of them are on the GPU */
+    if (!member->selection->array_count) { /* all arrays are on the GPU */
         member->resident = true;
         return TRAJD_OK;
     }
@@ -302,7 +303,7 @@ static enum trajd_status load_member(struct trajd_producer *producer,
         keep_member(member);
     else
         unpin_member(member);
-    /* others have pinned the room: rows come batch by batch */
+    /* where other feeds have pinned the room, rows are loaded batch by batch */
     return status == TRAJD_ERR_MEMORY ? TRAJD_OK : status;
 }
 

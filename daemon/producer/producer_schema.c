@@ -44,7 +44,7 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
 {
     static const char *const ids[ID_COUNT] = {"window_id", "dataset_index", "episode_index",
                                               "anchor_ns"};
-    /* outputs are the same in all */
+    /* all members have the same outputs */
     const struct trajd_window_plan *plan = producer->plan->members[0];
     size_t names = 1;
     char *mask_name;
