@@ -45,17 +45,18 @@ static const char usage[] =
     "\n"
     "  --config FILE    the configuration (trajd.yaml); configs/trajd.yaml shows every key\n"
     "  --check          open and plan everything, print the feeds, serve nothing\n"
-    "  --print-config   print every key with the value in force, with --json as one JSON document\n"
-    "  --set KEY=VALUE  in place of what the file says: --set memory.store=50% (of the memory that "
-    "is free)\n"
-    "  --preset KEY=VALUE  where the file says nothing\n"
-    "  --ready-fd N     write a line to this descriptor, and close it, when workers can be served\n"
+    "  --print-config   print every key with the value in force; with --json as one JSON document\n"
+    "  --set KEY=VALUE  override a key of the file, e.g. --set memory.store=50% (of the free "
+    "memory)\n"
+    "  --preset KEY=VALUE  set a key that the file does not contain\n"
+    "  --ready-fd N     when workers can be served, write a line to descriptor N and close it\n"
+    "  --log-level LEVEL  error, warning, info (the default) or debug\n"
     "  --version        print the version\n";
 
 static int add_value(struct command_line *line, const char *text, bool is_preset)
 {
     if (line->value_count == MAX_VALUES) {
-        fprintf(stderr, "trajd: --set and --preset: %d at most\n", MAX_VALUES);
+        fprintf(stderr, "trajd: at most %d --set and --preset options are allowed\n", MAX_VALUES);
         return 1;
     }
     line->values[line->value_count++] = (struct trajd_config_value){text, is_preset};
@@ -69,7 +70,7 @@ static int take_descriptor(struct command_line *line, const char *text)
     const long fd = strtol(text, &end, 10);
 
     if (*end || end == text || fd < 3 || fd > INT_MAX || fcntl((int)fd, F_SETFD, FD_CLOEXEC)) {
-        fprintf(stderr, "trajd: --ready-fd %s: no open descriptor above 2\n", text);
+        fprintf(stderr, "trajd: --ready-fd %s: must be an open descriptor above 2\n", text);
         return 1;
     }
     line->ready_fd = (int)fd;
@@ -122,7 +123,8 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
                  level++)
                 ;
             if (!trajd_log_levels[level]) {
-                fprintf(stderr, "trajd: --log-level %s: error, warning, info or debug\n", optarg);
+                fprintf(stderr, "trajd: --log-level %s: must be error, warning, info or debug\n",
+                        optarg);
                 return 1;
             }
             line->level = (enum trajd_log_level)level;
@@ -156,7 +158,8 @@ static int exit_status(enum trajd_status status)
 }
 
 /* True when no worker has been here for exit_idle, counted from READY at the earliest. */
-static bool is_left(const struct trajd_control *control, int64_t exit_idle_ns, int64_t ready_ns)
+static bool is_idle_for_too_long(const struct trajd_control *control, int64_t exit_idle_ns,
+                                 int64_t ready_ns)
 {
     const int64_t empty_ns = trajd_control_empty_since_ns(control);
 
@@ -170,7 +173,7 @@ struct reloading {
     bool is_wanted, is_running;
 };
 
-static void turn_reloading(struct reloading *reloading, struct trajd_control *control,
+static void advance_reload(struct reloading *reloading, struct trajd_control *control,
                            const struct trajd_config_source *source,
                            const struct trajd_notify *notify, const struct trajd_log *log)
 {
@@ -182,8 +185,7 @@ static void turn_reloading(struct reloading *reloading, struct trajd_control *co
             return;
         reloading->is_running = false;
         if (reload.status)
-            LOG(log, ERROR, "reload refused, the configuration stays as it was: %s",
-                reload.message);
+            LOG(log, ERROR, "reload refused, nothing has changed: %s", reload.message);
         else
             LOG(log, INFO, "reloaded: %s", reload.message);
         trajd_notify_send(notify, NULL, "READY=1");
@@ -217,7 +219,7 @@ static void wait_for_end(struct trajd_control *control, const struct trajd_confi
     const struct timespec turn = {turn_ns / 1000000000, turn_ns % 1000000000},
                           short_turn = {0, RELOAD_TURN_MS * 1000000};
     struct reloading reloading = {0};
-    bool told = false;
+    bool is_reported = false;
 
     for (;;) {
         const int signal = sigtimedwait(signals, NULL, reloading.is_running ? &short_turn : &turn);
@@ -227,22 +229,22 @@ static void wait_for_end(struct trajd_control *control, const struct trajd_confi
             return;
         if (signal == SIGHUP)
             reloading.is_wanted = true;
-        turn_reloading(&reloading, control, source, notify, log);
+        advance_reload(&reloading, control, source, notify, log);
         /* first: one that hung before has kept a feed from turning */
         if (trajd_control_gpu_is_lost(control)) {
             *lost = true;
             return;
         }
         if (!trajd_control_is_alive(control, stuck_ns, line, sizeof line)) {
-            if (!told)
-                LOG(log, ERROR, "%s has not turned for %lld s: the watchdog is not fed", line,
-                    (long long)(stuck_ns / 1000000000));
-            told = true;
+            if (!is_reported)
+                LOG(log, ERROR, "%s has made no progress for %lld s: the watchdog is not notified",
+                    line, (long long)(stuck_ns / 1000000000));
+            is_reported = true;
             continue;
         }
-        told = false;
-        if (is_left(control, trajd_control_exit_idle_ns(control), ready_ns)) {
-            LOG(log, INFO, "no worker for %g s (exit_idle)",
+        is_reported = false;
+        if (is_idle_for_too_long(control, trajd_control_exit_idle_ns(control), ready_ns)) {
+            LOG(log, INFO, "no worker for %g s (exit_idle): ending",
                 (double)trajd_control_exit_idle_ns(control) / 1e9);
             return;
         }
@@ -252,7 +254,7 @@ static void wait_for_end(struct trajd_control *control, const struct trajd_confi
     }
 }
 
-static void tell_ready(const struct trajd_log *log, int fd)
+static void write_ready(const struct trajd_log *log, int fd)
 {
     if (fd < 0)
         return;
@@ -267,7 +269,7 @@ static void tell_ready(const struct trajd_log *log, int fd)
 static void on_late_end(int signal)
 {
     static const char line[] =
-        "trajd: a thread waits for storage or a GPU that does not answer: ended without it\n";
+        "trajd: a thread waits for storage or a GPU that does not respond: ended without it\n";
 
     (void)signal;
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
@@ -277,13 +279,13 @@ static void on_late_end(int signal)
 static void on_late_loss(int signal)
 {
     static const char line[] =
-        "trajd: a thread waits for a GPU that does not answer: ended without it\n";
+        "trajd: a thread waits for a GPU that does not respond: ended without it\n";
 
     (void)signal;
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EX_UNAVAILABLE);
 }
 
-static void end_pipeline(struct trajd_control **control, bool lost)
+static void end_control(struct trajd_control **control, bool lost)
 {
     const struct sigaction action = {.sa_handler = lost ? on_late_loss : on_late_end};
 
@@ -323,15 +325,16 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     if (!status) {
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
         trajd_notify_send(&notify, NULL, "READY=1");
-        tell_ready(log, line->ready_fd);
+        write_ready(log, line->ready_fd);
         wait_for_end(control, &source, &notify, log, &signals, &lost);
         LOG(log, INFO, "stopping");
         trajd_notify_send(&notify, NULL, "STOPPING=1");
         /* leases are not waited for: who holds a batch may wait for the next, which never comes */
         if (lost)
-            status = trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
-                                     "a GPU has failed: ending, to be started again");
-        end_pipeline(&control, lost);
+            status =
+                trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
+                                "a GPU has failed: ending, so that the daemon can be restarted");
+        end_control(&control, lost);
     }
     trajd_notify_close(&notify);
     return status;

@@ -21,7 +21,7 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     enum trajd_status status;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
+        return trajd_yaml_error(config->yaml, node, error, "must be a mapping of keys");
     for (size_t k = 0; k < trajd_config_key_count; k++)
         if (trajd_config_keys[k].section == section ||
             (section && trajd_config_keys[k].section &&
@@ -75,13 +75,15 @@ static enum trajd_status read_dataset(struct trajd_config *config,
     if ((status = check_name(config, node, error)))
         return status;
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "{path: FILE OR FOLDER, layout: NAME}");
+        return trajd_yaml_error(config->yaml, node, error,
+                                "must be {path: FILE OR FOLDER, layout: NAME}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
         return status;
     path = trajd_yaml_get(node, "path");
     layout = trajd_yaml_get(node, "layout");
     if (!path || !layout)
-        return trajd_yaml_error(config->yaml, node, error, "no `%s:`", path ? "layout" : "path");
+        return trajd_yaml_error(config->yaml, node, error, "`%s:` is missing",
+                                path ? "layout" : "path");
     dataset->name = node->key;
     config->dataset_count++;
     status = trajd_yaml_string(config->yaml, path, &dataset->path, error);
@@ -97,7 +99,8 @@ static enum trajd_status read_datasets(struct trajd_config *config,
     if (!node || node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
         node->child_count > TRAJD_CONFIG_MAX_DATASETS)
         return trajd_yaml_error(config->yaml, node ? node : trajd_yaml_root(config->yaml), error,
-                                "`datasets:` names 1 to %d datasets", TRAJD_CONFIG_MAX_DATASETS);
+                                "`datasets:` must name 1 to %d datasets",
+                                TRAJD_CONFIG_MAX_DATASETS);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
         status = read_dataset(config, child, error);
@@ -116,7 +119,7 @@ static enum trajd_status check_dataset(const struct trajd_config *config,
             return TRAJD_OK;
     }
     nearest = trajd_yaml_nearest(name, names, config->dataset_count);
-    return trajd_yaml_error(config->yaml, node, error, "no dataset %s%s%s%s", name,
+    return trajd_yaml_error(config->yaml, node, error, "there is no dataset %s%s%s%s", name,
                             nearest ? " (did you mean " : "", nearest ? nearest : "",
                             nearest ? "?)" : "");
 }
@@ -149,7 +152,8 @@ static enum trajd_status read_feeds(struct trajd_config *config, const struct tr
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count > config->max_feeds ||
         node->child_count > TRAJD_CONFIG_MAX_FEEDS)
         return trajd_yaml_error(config->yaml, node, error,
-                                "a mapping of at most %u feeds (limits.feeds)", config->max_feeds);
+                                "must be a mapping of at most %u feeds (limits.feeds)",
+                                config->max_feeds);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
         status = read_feed(config, child, error);
@@ -168,7 +172,7 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
         return status;
     node = trajd_yaml_get(root, "version");
     if (!node)
-        return trajd_yaml_error(config->yaml, root, error, "no `version: 1`");
+        return trajd_yaml_error(config->yaml, root, error, "`version: 1` is missing");
     if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)))
         return status;
     for (size_t s = 0; sections[s]; s++)
@@ -181,16 +185,6 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
 }
 
 /* ---- what the command line says ---- */
-
-static bool is_named(const struct trajd_config_key *key, const char *name)
-{
-    const size_t length = key->section ? strlen(key->section) : 0;
-
-    if (!key->section)
-        return strcmp(name, key->name) == 0;
-    return strncmp(name, key->section, length) == 0 && name[length] == '.' &&
-           strcmp(name + length + 1, key->name) == 0;
-}
 
 static enum trajd_status unknown_key(const char *name, struct trajd_error *error)
 {
@@ -206,7 +200,7 @@ static enum trajd_status unknown_key(const char *name, struct trajd_error *error
     nearest = trajd_yaml_nearest(name, names, trajd_config_key_count);
     return trajd_error_set(
         error, TRAJD_ERR_ARGUMENT, 0, "command line: %.64s: no such key (%s%s)", name,
-        nearest ? "did you mean " : "they are SECTION.NAME as in the file, such as memory.store",
+        nearest ? "did you mean " : "keys are SECTION.NAME as in the file, such as memory.store",
         nearest ? nearest : "");
 }
 
@@ -231,11 +225,11 @@ static enum trajd_status apply_value(struct trajd_config *config, const struct t
 
     if (!value->text[length] || length >= sizeof name)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "command line: %.64s: not of the form KEY=VALUE", value->text);
+                               "command line: %.64s: must have the form KEY=VALUE", value->text);
     memcpy(name, value->text, length);
     name[length] = 0;
     node.path = name;
-    while (k < trajd_config_key_count && !is_named(&trajd_config_keys[k], name))
+    while (k < trajd_config_key_count && !trajd_config_key_is_named(&trajd_config_keys[k], name))
         k++;
     if (k == trajd_config_key_count)
         return unknown_key(name, error);

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/base/memory.h"
 
@@ -67,7 +68,7 @@ static enum trajd_status read_size(const struct trajd_yaml *yaml,
         return trajd_yaml_size(yaml, node, bytes, error);
     if (percent < 1 || percent > 100)
         return trajd_yaml_error(
-            yaml, node, error, "%s: between 1%% and 100%% of the memory that is free", node->value);
+            yaml, node, error, "%s: must be between 1%% and 100%% of the free memory", node->value);
     trajd_memory_read(&memory);
     *bytes = trajd_memory_available(&memory) / 100 * percent;
     return TRAJD_OK;
@@ -98,14 +99,15 @@ enum trajd_status trajd_config_read_key(struct trajd_config *config,
         status = read_size(yaml, node, field, error);
         if (!status &&
             (*(uint64_t *)field < (uint64_t)key->low || *(uint64_t *)field > (uint64_t)key->high))
-            return trajd_yaml_error(yaml, node, error, "%s: between %lld and %lld bytes",
+            return trajd_yaml_error(yaml, node, error, "%s: must be between %lld and %lld bytes",
                                     node->value, (long long)key->low, (long long)key->high);
         return status;
     case KEY_DURATION:
         status = trajd_yaml_duration(yaml, node, field, error);
         if (!status && (*(int64_t *)field < key->low || *(int64_t *)field > key->high))
-            return trajd_yaml_error(yaml, node, error, "%s: between %g s and %g s", node->value,
-                                    (double)key->low / SECOND, (double)key->high / SECOND);
+            return trajd_yaml_error(yaml, node, error, "%s: must be between %g s and %g s",
+                                    node->value, (double)key->low / SECOND,
+                                    (double)key->high / SECOND);
         return status;
     }
     return status;
@@ -121,4 +123,14 @@ void trajd_config_set_default(struct trajd_config *config, const struct trajd_co
         *(uint64_t *)field = (uint64_t)key->initial;
     else if (key->type == KEY_DURATION)
         *(int64_t *)field = key->initial;
+}
+
+bool trajd_config_key_is_named(const struct trajd_config_key *key, const char *name)
+{
+    const size_t length = key->section ? strlen(key->section) : 0;
+
+    if (!key->section)
+        return strcmp(name, key->name) == 0;
+    return strncmp(name, key->section, length) == 0 && name[length] == '.' &&
+           strcmp(name + length + 1, key->name) == 0;
 }

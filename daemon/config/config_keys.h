@@ -21,6 +21,8 @@ struct trajd_config_key {
 extern const struct trajd_config_key trajd_config_keys[];
 extern const size_t trajd_config_key_count;
 
+/* Returns true where `name` is "SECTION.NAME" (or "NAME" at the top level) of the key. */
+bool trajd_config_key_is_named(const struct trajd_config_key *key, const char *name);
 /* Sets a number to its default. Strings and booleans are 0 by default: the structure is zeroed. */
 void trajd_config_set_default(struct trajd_config *config, const struct trajd_config_key *key);
 /* Reads the value of a key and checks its type and range. TRAJD_ERR_ARGUMENT names file, line and

@@ -13,7 +13,7 @@
 #include "daemon/base/paths.h"
 #include "daemon/base/memory.h"
 
-static void on_tell(void *context, const char *line)
+static void log_server_warning(void *context, const char *line)
 {
     struct trajd_control *control = context;
 
@@ -32,8 +32,8 @@ static enum trajd_status check_memory(const struct trajd_config *config, struct 
         return TRAJD_OK;
     return trajd_error_set(
         error, TRAJD_ERR_MEMORY, 0,
-        "memory.store and memory.rings are %llu MiB together, reserve %llu MiB, but %s leaves %llu "
-        "MiB",
+        "memory.store and memory.rings need %llu MiB and memory.reserve %llu MiB, but %s has only "
+        "%llu MiB free",
         (unsigned long long)(wanted >> 20), (unsigned long long)(config->reserve_bytes >> 20),
         memory.cgroup_bytes < memory.machine_bytes ? "the control group's limit" : "the machine",
         (unsigned long long)(trajd_memory_available(&memory) >> 20));
@@ -115,7 +115,7 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
                    .keys = config->listen_keys,
                    .insecure_loopback = config->insecure_loopback,
                    .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
-                   .tell = on_tell}};
+                   .tell = log_server_warning}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
     sigset_t before;
 
@@ -123,7 +123,8 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
         return status;
     if (getrandom(&options.instance_id, sizeof options.instance_id, 0) !=
         sizeof options.instance_id)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "no random number for the instance");
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0,
+                               "getrandom: no random number for the daemon's instance number");
     block_signals(&before);
     status = trajd_server_create(&options, &control->server, error);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -219,7 +220,8 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     *out = NULL;
     if (!control || !(control->now = calloc(1, sizeof *control->now))) {
         free(control);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the pipeline");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "no memory for the daemon's control structures");
     }
     control->first_config = control->now->config = config;
     control->exit_idle_ns = config->exit_idle_ns;

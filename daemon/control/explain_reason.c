@@ -35,7 +35,7 @@ static void write_before(const struct trajd_reason_facts *facts, char *text)
     char time[64];
 
     if (facts->row_count < 1)
-        snprintf(text, TRAJD_REASON_SIZE, "before start: there is no row%s",
+        snprintf(text, TRAJD_REASON_SIZE, "before start: the episode has no row%s",
                  facts->clipped ? " up to the anchor" : "");
     else if (facts->in_rows)
         snprintf(text, TRAJD_REASON_SIZE, "before start: row %" PRId64, facts->step->x);
@@ -52,7 +52,7 @@ static void write_after(const struct trajd_reason_facts *facts, char *text)
 
     if (facts->in_rows)
         snprintf(text, TRAJD_REASON_SIZE,
-                 "after end: %" PRId64 " rows behind the last (row %" PRId64 ")",
+                 "after end: %" PRId64 " rows after the last (row %" PRId64 ")",
                  facts->step->x - (facts->row_count - 1), last);
     else
         snprintf(text, TRAJD_REASON_SIZE, "%s after end (row %" PRId64 "%s)",
@@ -107,8 +107,9 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
                  duration((uint64_t)facts->stream->max_gap_ns, limit, sizeof limit));
         return;
     case TRAJD_MASK_BAD_STAMP:
-        snprintf(text, TRAJD_REASON_SIZE, "row %" PRId64 " is not stamped after row %" PRId64,
-                 behind, before);
+        snprintf(text, TRAJD_REASON_SIZE,
+                 "the stamp of row %" PRId64 " is not later than that of row %" PRId64, behind,
+                 before);
         return;
     case TRAJD_MASK_NAN:
         write_nan(facts, text);

@@ -95,7 +95,7 @@ struct trajd_producer *trajd_feed_list_remove_on_gpu(struct trajd_feed_list *fee
         if (!trajd_producer_gpu(producer) || producer == feeds->acquired)
             continue;
         trajd_error_set(&why, TRAJD_ERR_DEVICE, 0,
-                        "a GPU of the daemon has failed: feed %s goes on in host memory",
+                        "a GPU of the daemon has failed: feed %s continues in host memory",
                         trajd_producer_name(producer));
         trajd_feed_fail(trajd_producer_feed(producer), &why);
         trajd_feed_close(trajd_producer_feed(producer));

@@ -94,31 +94,32 @@ enum trajd_status trajd_control_open_instance(struct trajd_control *control, con
 {
     char name[160];
     const struct trajd_producer *model;
-    uint64_t remaining, wanted;
+    uint64_t remaining_bytes, wanted_bytes;
     struct trajd_feed_source source = {.name = name, .instance_of = family};
 
     do {
         model = find_family(control, family, name, sizeof name);
-        remaining = trajd_control_rings_remaining_bytes(control);
-        wanted = model ? trajd_producer_ring_bytes(model) : 0;
-    } while ((wanted > remaining || control->feeds.count >= control->now->config->max_feeds) &&
+        remaining_bytes = trajd_control_rings_remaining_bytes(control);
+        wanted_bytes = model ? trajd_producer_ring_bytes(model) : 0;
+    } while ((wanted_bytes > remaining_bytes ||
+              control->feeds.count >= control->now->config->max_feeds) &&
              trajd_control_close_unread(control));
     if (!model)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "feed %s: it has just been closed: try again", family);
-    if (wanted > remaining)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s: has just been closed: try again",
+                               family);
+    if (wanted_bytes > remaining_bytes)
         return trajd_error_set(
             error, TRAJD_ERR_BUSY, 0,
-            "feed %s: other jobs read it and are elsewhere in it; a ring of its own for this one "
-            "is %llu bytes, "
-            "and memory.rings leaves %llu: raise memory.rings, or wait for the others",
-            family, (unsigned long long)wanted, (unsigned long long)remaining);
+            "feed %s: other jobs read it at another position; another ring for this job needs %llu "
+            "bytes, but memory.rings has only %llu left: raise memory.rings, or wait until the "
+            "other jobs end",
+            family, (unsigned long long)wanted_bytes, (unsigned long long)remaining_bytes);
     if (control->feeds.count >= control->now->config->max_feeds)
         return trajd_error_set(
             error, TRAJD_ERR_BUSY, 0,
-            "feed %s: other jobs read it and are elsewhere in it; another production for this one "
-            "would be "
-            "feed %u, and limits.feeds is %u: raise limits.feeds, or wait for the others",
+            "feed %s: other jobs read it at another position; another instance for this job would "
+            "be feed %u, but limits.feeds is %u: raise limits.feeds, or wait until the other jobs "
+            "end",
             family, control->feeds.count + 1, control->now->config->max_feeds);
     source.gpu = trajd_producer_gpu(model);
     source.text = trajd_producer_text(model);
@@ -146,6 +147,6 @@ enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control
     for (uint32_t f = 0; control->now->feed_names[f] && used < sizeof names; f++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", f ? ", " : "",
                                  control->now->feed_names[f]);
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no feed %s here (there are: %s)", name,
-                           used ? names : "none; send a specification");
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no feed %s (feeds: %s)", name,
+                           used ? names : "none configured; send a specification instead");
 }

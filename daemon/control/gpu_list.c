@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* The driver's or the build's own word for it. */
-static enum trajd_status tell_none(struct trajd_error *error)
+static enum trajd_status no_device(struct trajd_error *error)
 {
     struct trajd_device *device;
     struct trajd_error why = {0};
@@ -12,7 +12,7 @@ static enum trajd_status tell_none(struct trajd_error *error)
     if (!trajd_device_open(0, &device, &why))
         trajd_device_close(&device);
     return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
-                           "gpu.devices: all, and there is none that this process can use%s%s",
+                           "gpu.devices: all: this process finds no GPU that it can use%s%s",
                            why.status ? ": " : "", why.message);
 }
 
@@ -25,20 +25,21 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
     *wanted = 0;
     if (strcmp(text, "all") == 0) {
         *wanted = count ? (uint32_t)((UINT64_C(1) << count) - 1) : 0;
-        return count ? TRAJD_OK : tell_none(error);
+        return count ? TRAJD_OK : no_device(error);
     }
     while (*at) {
         char *end;
         const unsigned long index = strtoul(at, &end, 10);
         if (end == at || *at < '0' || *at > '9' || (*end && (*end != ',' || !end[1])) ||
             index >= TRAJD_CONTROL_MAX_GPUS)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "gpu.devices: %s: `all`, or numbers below %d such as \"0,2\"",
-                                   text, TRAJD_CONTROL_MAX_GPUS);
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "gpu.devices: %s: must be `all`, or numbers below %d such as \"0,2\"", text,
+                TRAJD_CONTROL_MAX_GPUS);
         if (index >= count)
             return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
-                                   "gpu.devices: %s: there are %u GPUs that this process can use",
-                                   text, count);
+                                   "gpu.devices: %s: this process can use only %u GPUs", text,
+                                   count);
         *wanted |= 1u << index;
         at = *end ? end + 1 : end;
     }
@@ -81,9 +82,8 @@ enum trajd_status trajd_control_open_gpus(struct trajd_control *control, struct 
     if (!status || status == TRAJD_ERR_ARGUMENT || !control->first_config->gpu_fall_back)
         return status;
     LOG(control->log, WARNING, "%s: %s (gpu.fall_back)", error->message,
-        control->gpu_count
-            ? "batches come in host memory where it and those behind it are asked for"
-            : "batches come in host memory");
+        control->gpu_count ? "batches for this GPU and those after it lie in host memory"
+                           : "batches lie in host memory");
     return TRAJD_OK;
 }
 
@@ -105,8 +105,8 @@ struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const ch
             return control->gpus[g];
     trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "GPU %s: the daemon uses %s", uuid,
                     control->gpu_count
-                        ? "others (gpu.devices of its configuration, or another container's)"
-                        : "none (gpu.devices of its configuration)");
+                        ? "other GPUs (see gpu.devices in its configuration, or its container)"
+                        : "no GPU (see gpu.devices in its configuration)");
     return NULL;
 }
 
@@ -133,10 +133,10 @@ void trajd_control_on_gpu_lost(void *context)
 void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd_gpu *gpu,
                                const struct trajd_error *why)
 {
-    struct trajd_error answer;
+    struct trajd_error failure;
     uint64_t free_bytes;
 
-    if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &free_bytes, &answer))
+    if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &free_bytes, &failure))
         return; /* memory that cannot be shared, say */
     LOG(control->log, ERROR, "GPU %s: %s", trajd_gpu_id(gpu), why->message);
     trajd_control_on_gpu_lost(control);

@@ -30,7 +30,8 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
     for (uint32_t n = 0; n < index->link_count && n < LINKS_LOGGED; n++)
         LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
     if (index->link_count > LINKS_LOGGED)
-        LOG(control->log, WARNING, "dataset %s: %u files by another name in all", dataset->name,
+        LOG(control->log, WARNING,
+            "dataset %s: %u files in all are links to files that are already read", dataset->name,
             index->link_count);
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
@@ -66,7 +67,8 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
     if (!trajd_paths_helper(helper, sizeof helper) || !trajd_paths_layouts(layouts, sizeof layouts))
         return trajd_error_set(
             error, TRAJD_ERR_NOT_FOUND, 0,
-            "neither beside this program nor below its prefix: trajd-indexer, or the layouts");
+            "cannot find trajd-indexer or the layouts, neither beside this program nor below its "
+            "prefix: install trajd completely");
     status = trajd_dataset_open(&options, dataset, error);
     if (!status)
         log_quarantine(control, *dataset);

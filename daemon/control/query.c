@@ -39,8 +39,8 @@ static enum trajd_status unknown_question(const char *what, struct trajd_error *
     }
     nearest = trajd_yaml_nearest(what, names, ANSWER_COUNT);
     return trajd_error_set(
-        error, TRAJD_ERR_ARGUMENT, 0, "ask: no question is called \"%s\" (%s%s%sthere are: %s)",
-        what, nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
+        error, TRAJD_ERR_ARGUMENT, 0, "ask: unknown question \"%s\" (%s%s%squestions: %s)", what,
+        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
 }
 
 static enum trajd_status answer_feed(struct trajd_query_service *query_service,
@@ -51,14 +51,14 @@ static enum trajd_status answer_feed(struct trajd_query_service *query_service,
     enum trajd_status status;
 
     if (!query->feed_id)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "ask: %s: of which feed? (feed_id is missing)", query->what);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: %s: feed_id is missing",
+                               query->what);
     producer =
         query_service->options.acquire_producer(query_service->options.context, query->feed_id);
     if (!producer)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "ask: %s: no feed has the number %u, or not any more", query->what,
-                               query->feed_id);
+                               "ask: %s: there is no feed with the number %u (any more)",
+                               query->what, query->feed_id);
     status = answer(query, producer, out, error);
     if (status)
         trajd_error_prefix(error, "ask: feed %s: %s", trajd_producer_name(producer), query->what);
@@ -93,7 +93,7 @@ static void answer_query(struct trajd_query_service *query_service, const struct
     }
     if (!status && length > TRAJD_QUERY_MAX_ANSWER)
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0,
-                                 "ask: %s: the answer would be %zu bytes, and %u is the limit",
+                                 "ask: %s: the answer has %zu bytes, more than the limit of %u",
                                  query->what, length, TRAJD_QUERY_MAX_ANSWER);
     trajd_server_answer_query(query_service->options.server, query->id, status ? NULL : json,
                               length, &error);
@@ -125,13 +125,13 @@ enum trajd_status trajd_query_service_create(const struct trajd_query_service_op
 
     *out = NULL;
     if (!query_service)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the asker");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the query service");
     query_service->options = *options;
     failed =
         trajd_thread_start(&query_service->thread, "trajd-ask", run_query_service, query_service);
     if (failed) {
         free(query_service);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "asker thread: %s",
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "query service thread: %s",
                                strerror(failed));
     }
     *out = query_service;

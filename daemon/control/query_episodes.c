@@ -78,9 +78,8 @@ static enum trajd_status check_name(const struct trajd_index *index, const char 
     }
     if (!*name)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "layout %s has no meta %s (there are: %s)", index->layout->name, name,
-                           used ? names : "none");
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "layout %s has no meta %s (metas: %s)",
+                           index->layout->name, name, used ? names : "none");
 }
 
 static uint64_t episode_count(const struct trajd_mixture_plan *plan)
@@ -147,7 +146,8 @@ enum trajd_status trajd_query_episodes(const struct trajd_query *query,
         return status;
     if (query->first >= total)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "episode %" PRIu64 " is beyond the last: there are %" PRIu64,
+                               "episode %" PRIu64 " does not exist: the feed has %" PRIu64
+                               " episodes",
                                query->first, total);
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_producer_name(producer));

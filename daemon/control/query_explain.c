@@ -70,7 +70,7 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
     e->plan->anchor_ns[0] = trajd_plan_anchor_ns(e->plan, e->episode, window->anchor);
     e->rows = calloc(e->plan->selection.array_count + 1, sizeof *e->rows);
     if (!e->rows)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of a window");
     pin_rows(e);
     /* outputs are not written */
     trajd_window_plan_bind(e->plan, 0, 1, (uint8_t *)e->rows, rows_of, e);
@@ -310,7 +310,7 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
         total += e->plan->outputs[o].step_count;
     if (query->first >= total)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "step %" PRIu64 " is beyond the last: there are %" PRIu64,
+                               "step %" PRIu64 " does not exist: there are %" PRIu64 " steps",
                                query->first, total);
     fprintf(out, ",\"steps\":%" PRIu64 ",\"first\":%" PRIu64 ",\"outputs\":[", total, query->first);
     for (uint32_t o = begin; o < end && !full && next < last;
@@ -339,7 +339,7 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
     }
     if (next == query->first)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "step %" PRIu64 " alone is too long for an answer", next);
+                               "step %" PRIu64 " alone is longer than an answer may be", next);
     trajd_query_end_page(out, next, total);
     return TRAJD_OK;
 }
@@ -356,7 +356,7 @@ enum trajd_status trajd_query_explain(const struct trajd_query *query,
 
     if (!trajd_mixture_plan_window(plan, query->window, &window))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "window %" PRIu64 " is beyond the last: there are %" PRIu64,
+                               "window %" PRIu64 " does not exist: there are %" PRIu64 " windows",
                                query->window, trajd_mixture_plan_number_count(plan));
     if (*query->name) {
         status = find_output(plan->members[0], query->name, &begin, error);

@@ -40,7 +40,8 @@ enum trajd_status trajd_query_position(const struct trajd_query *query,
 
     if (query->first >= length)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                               "position %" PRIu64 " is beyond the epoch's end: it has %" PRIu64,
+                               "position %" PRIu64 " does not exist: an epoch has %" PRIu64
+                               " positions",
                                query->first, length);
     fprintf(out, "{\"feed\":");
     trajd_json_text(out, trajd_producer_name(producer));

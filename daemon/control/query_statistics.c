@@ -49,12 +49,12 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
             names[count] = plan->outputs[count].name;
     }
     nearest = trajd_yaml_nearest(name, names, count);
-    return trajd_error_set(
-        error, TRAJD_ERR_NOT_FOUND, 0,
-        "no %s %s (%s%s%sthere are %u, the first is %s; stream:NAME asks for recorded rows)",
-        *subject == TRAJD_SUBJECT_STREAM ? "stream" : "output", name,
-        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", count,
-        names[0]);
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "there is no %s %s (%s%s%sthere are %u, the first is %s; stream:NAME "
+                           "selects recorded rows)",
+                           *subject == TRAJD_SUBJECT_STREAM ? "stream" : "output", name,
+                           nearest ? "did you mean " : "", nearest ? nearest : "",
+                           nearest ? "? " : "", count, names[0]);
 }
 
 static void write_norm(const struct trajd_producer *producer, const struct trajd_window_plan *plan,
@@ -85,8 +85,8 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
     if (dataset_index < feed->member_count)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "dataset %" PRIu64 " is beyond the last: there are %u", dataset_index,
-                           feed->member_count);
+                           "dataset %" PRIu64 " does not exist: the feed has %u datasets",
+                           dataset_index, feed->member_count);
 }
 
 /* Without a name: which there are, of all datasets. */
@@ -141,7 +141,7 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
                                              index, &found, &permille, error);
     if (!status && found && query->first >= found->feature_count)
         status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                                 "feature %" PRIu64 " is beyond the last: there are %u",
+                                 "feature %" PRIu64 " does not exist: there are %u features",
                                  query->first, found->feature_count);
     if (status) {
         free(found);

@@ -6,7 +6,7 @@
 #include "daemon/base/paths.h"
 #include "daemon/control/reload_internal.h"
 
-static bool names(const struct trajd_window_spec *spec, const char *dataset)
+static bool lists_dataset(const struct trajd_window_spec *spec, const char *dataset)
 {
     for (uint32_t p = 0; p < spec->member_count; p++)
         if (strcmp(spec->members[p].dataset, dataset) == 0)
@@ -15,22 +15,22 @@ static bool names(const struct trajd_window_spec *spec, const char *dataset)
 }
 
 /* A feed is of its datasets, and of those of the feed that its statistics are of. */
-static bool is_of(const struct trajd_config *config, const struct trajd_window_spec *spec,
-                  const char *dataset)
+static bool uses_dataset(const struct trajd_config *config, const struct trajd_window_spec *spec,
+                         const char *dataset)
 {
-    if (names(spec, dataset))
+    if (lists_dataset(spec, dataset))
         return true;
     for (uint32_t f = 0; spec->statistics_from && f < config->feed_count; f++)
         if (config->feeds[f] && strcmp(config->feeds[f]->feed_name, spec->statistics_from) == 0)
-            return names(config->feeds[f], dataset);
+            return lists_dataset(config->feeds[f], dataset);
     return false;
 }
 
 static bool is_read(const struct trajd_control *control, const char *dataset)
 {
     for (uint32_t f = 0; f < control->feeds.count; f++)
-        if (is_of(control->now->config, trajd_producer_spec(control->feeds.producers[f]),
-                  dataset) &&
+        if (uses_dataset(control->now->config, trajd_producer_spec(control->feeds.producers[f]),
+                         dataset) &&
             !trajd_feed_is_idle(trajd_producer_feed(control->feeds.producers[f])))
             return true;
     return false;
@@ -53,15 +53,15 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
         if (change->is_new_dataset[d])
             continue;
         if (trajd_index_look_again(&options, next->datasets[d]->index, file_changes, &error)) {
-            LOG(control->log, WARNING, "dataset %s: new files are not looked for: %s", from->name,
+            LOG(control->log, WARNING, "dataset %s: cannot look for new files: %s", from->name,
                 error.message);
             continue;
         }
         if (!trajd_file_changes_any(file_changes))
             continue;
         if (is_read(control, from->name)) {
-            change->not_taken[d] = "workers read it; reload when they have ended, or give the path "
-                                   "another name as well";
+            change->not_taken[d] = "workers read the dataset; reload after they have ended, or "
+                                   "configure the path under another name, too";
             continue;
         }
         change->is_new_dataset[d] = true;
@@ -71,7 +71,8 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
 
 bool trajd_reload_put_off_files(struct trajd_reload_change *change)
 {
-    static const char again[] = "there is no memory for it beside what else is new; reload again";
+    static const char again[] =
+        "there is no memory for it beside the other new datasets; reload again";
     static const char restart[] =
         "there is no memory for it beside the one that is open; restart the daemon";
     struct trajd_open_config *next = change->next;

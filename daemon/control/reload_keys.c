@@ -9,41 +9,32 @@ static const char *const live_keys[] = {
 
 static bool is_live(const struct trajd_config_key *key)
 {
-    for (const char *const *name = live_keys; *name; name++) {
-        const char *rest = *name;
-        if (key->section) {
-            const size_t length = strlen(key->section);
-            if (strncmp(rest, key->section, length) != 0 || rest[length] != '.')
-                continue;
-            rest += length + 1;
-        }
-        if (strcmp(rest, key->name) == 0)
+    for (const char *const *name = live_keys; *name; name++)
+        if (trajd_config_key_is_named(key, *name))
             return true;
-    }
     return false;
 }
 
 bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd_config *b,
                                 const struct trajd_config_key *key)
 {
-    const char *const left = (const char *)a + key->offset, *const right =
-                                                                (const char *)b + key->offset;
-    const char *left_text, *right_text;
+    const char *const value_a = (const char *)a + key->offset;
+    const char *const value_b = (const char *)b + key->offset;
+    const char *text_a, *text_b;
 
     switch (key->type) {
     case KEY_STRING:
-        left_text = *(const char *const *)left;
-        right_text = *(const char *const *)right;
-        return left_text && right_text ? strcmp(left_text, right_text) == 0
-                                       : left_text == right_text;
+        text_a = *(const char *const *)value_a;
+        text_b = *(const char *const *)value_b;
+        return text_a && text_b ? strcmp(text_a, text_b) == 0 : text_a == text_b;
     case KEY_BOOL:
-        return *(const bool *)left == *(const bool *)right;
+        return *(const bool *)value_a == *(const bool *)value_b;
     case KEY_COUNT:
-        return *(const uint32_t *)left == *(const uint32_t *)right;
+        return *(const uint32_t *)value_a == *(const uint32_t *)value_b;
     case KEY_SIZE:
-        return *(const uint64_t *)left == *(const uint64_t *)right;
+        return *(const uint64_t *)value_a == *(const uint64_t *)value_b;
     case KEY_DURATION:
-        return *(const int64_t *)left == *(const int64_t *)right;
+        return *(const int64_t *)value_a == *(const int64_t *)value_b;
     }
     return false;
 }
@@ -72,5 +63,5 @@ enum trajd_status trajd_reload_check_keys(const struct trajd_reload_change *chan
     if (!text.length)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                           "%s: cannot change while the daemon runs: restart it", names);
+                           "%s: cannot change while the daemon runs: restart the daemon", names);
 }

@@ -182,24 +182,24 @@ enum trajd_status trajd_reload_refuse_busy(const struct trajd_reload_change *cha
                                            struct trajd_error *error)
 {
     const char *name = trajd_producer_name(change->out[index]), *cause = change->out_cause[index];
-    const char *const advice = "and workers read it; a running feed is never changed: let them "
-                               "end, or give what is new another name";
+    const char *const advice = "and workers read it; a running feed is never changed: wait until "
+                               "they end, or use another name for the new one";
 
     switch (change->out_reason[index]) {
     case TRAJD_FEED_IS_GONE:
-        return trajd_error_set(
-            error, TRAJD_ERR_BUSY, 0,
-            "feeds.%s: is not there any more, and workers read it: let them end first", name);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "feeds.%s: was removed, but workers read it: wait until they end",
+                               name);
     case TRAJD_FEED_DATASET_HAS_CHANGED:
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "datasets.%s: has changed or is gone, feed %s is of it, %s", cause,
+                               "datasets.%s: was changed or removed, feed %s uses it, %s", cause,
                                name, advice);
     case TRAJD_FEED_STATISTICS_HAVE_CHANGED:
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "feeds.%s: has changed, feed %s takes its statistics from it, %s",
+                               "feeds.%s: was changed, feed %s takes its statistics from it, %s",
                                cause, name, advice);
     default:
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feeds.%s: has changed, %s", name, advice);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feeds.%s: was changed, %s", name, advice);
     }
 }
 
@@ -240,12 +240,12 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
 
     if (feeds > config->max_feeds)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "limits.feeds: %u, and there would be %u, those of jobs and of "
-                               "other instances included",
+                               "limits.feeds: %u, but there would be %u feeds, including those of "
+                               "jobs and further instances",
                                config->max_feeds, feeds);
     if (trajd_reload_rings_of(change, false) > config->rings_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "memory.rings: %llu bytes, and the feeds that stay have %llu",
+                               "memory.rings: %llu bytes, but the feeds that stay need %llu",
                                (unsigned long long)config->rings_bytes,
                                (unsigned long long)trajd_reload_rings_of(change, false));
     return TRAJD_OK;
@@ -272,16 +272,15 @@ static enum trajd_status share_cache(struct trajd_reload_change *change, struct 
     }
     if (kept_bytes > all)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "memory.store: %llu MiB, and the datasets that stay have %llu: it "
-                               "cannot shrink while the "
-                               "daemon runs",
+                               "memory.store: %llu MiB, but the datasets that stay have %llu MiB: "
+                               "it cannot shrink while the daemon runs",
                                (unsigned long long)(all / MIB),
                                (unsigned long long)(kept_bytes / MIB));
     if (new_count && (all - kept_bytes) / new_count < MIN_CACHE_BYTES)
         return trajd_error_set(
             error, TRAJD_ERR_MEMORY, 0,
-            "memory.store: the datasets that stay have all of its %llu MiB: raise it by what "
-            "datasets.%s is to have",
+            "memory.store: the datasets that stay have all of its %llu MiB: raise it to make room "
+            "for datasets.%s",
             (unsigned long long)(all / MIB), name);
     if (new_count)
         change->cache_share_bytes = (all - kept_bytes) / new_count;
@@ -307,8 +306,8 @@ static enum trajd_status check_memory(const struct trajd_reload_change *change,
     if (!wanted || wanted + next->reserve_bytes <= trajd_memory_available(&memory))
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                           "memory.store and memory.rings would take %llu MiB more, and %llu MiB "
-                           "less memory.reserve are free",
+                           "memory.store and memory.rings need %llu MiB more, but only %llu MiB "
+                           "are free, of which memory.reserve must stay free",
                            (unsigned long long)(wanted / MIB),
                            (unsigned long long)(trajd_memory_available(&memory) / MIB));
 }

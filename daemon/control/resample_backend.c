@@ -41,7 +41,7 @@ static enum trajd_status copy(int fd, bool is_read, void *memory, uint64_t size_
 static enum trajd_status refuse_holes(struct trajd_error *error)
 {
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                           "RESAMPLE: the file has holes: its maker must have allocated it");
+                           "RESAMPLE: the file has holes: the client must allocate all of it");
 }
 
 /* Checks that the file is memory (only memory files have seals, so reading cannot block) and that its
@@ -58,10 +58,11 @@ static enum trajd_status check_file(int fd, uint64_t size_bytes, int64_t *blocks
                                "(F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL)");
     if (fstat(fd, &status) || status.st_size < 0 || (uint64_t)status.st_size < size_bytes ||
         size_bytes > TRAJD_BLOCK_MAX_BYTES)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "RESAMPLE: a block of %llu bytes in a file of %lld; at most %llu",
-                               (unsigned long long)size_bytes, (long long)status.st_size,
-                               (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "RESAMPLE: a block of %llu bytes in a file of %lld bytes; the limit is %llu",
+            (unsigned long long)size_bytes, (long long)status.st_size,
+            (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
     *blocks = status.st_blocks;
     return status.st_blocks < status.st_size / BLOCK_UNIT ? refuse_holes(error) : TRAJD_OK;
 }
@@ -105,7 +106,7 @@ struct trajd_device *trajd_resample_backend_device(const struct trajd_resample_b
 
 static void pause_gpu(struct trajd_resample_backend *backend, const struct trajd_error *why)
 {
-    LOG(backend->options.log, WARNING, "RESAMPLE goes to the CPU: %s", why->message);
+    LOG(backend->options.log, WARNING, "RESAMPLE uses the CPU: %s", why->message);
     /* frees the GPU's memory, too */
     trajd_runner_destroy(&backend->on_gpu);
     backend->gpu_again_ns = trajd_now_ns() + gpu_pause_ns;
@@ -129,7 +130,7 @@ static struct trajd_runner *find_gpu(struct trajd_resample_backend *backend)
 static enum trajd_status make_cpu(struct trajd_resample_backend *backend, struct trajd_error *error)
 {
     if (trajd_pool_create(backend->options.thread_count, "trajd-for-cli", &backend->pool, error))
-        LOG(backend->options.log, WARNING, "RESAMPLE has one thread: %s", error->message);
+        LOG(backend->options.log, WARNING, "RESAMPLE uses one thread: %s", error->message);
     return trajd_runner_create(NULL, backend->pool, &backend->on_cpu, error);
 }
 

@@ -84,7 +84,7 @@ static bool handle_resample(struct trajd_resample_service *resample_service, int
         device = trajd_resample_backend_device(&resample_service->backend);
     else if (fd < 0)
         status = trajd_error_set(&error, TRAJD_ERR_ARGUMENT, 0,
-                                 "RESAMPLE: no descriptor came along, or more than one");
+                                 "RESAMPLE: the message must carry exactly one descriptor");
     else
         status = trajd_resample_backend_run(&resample_service->backend, fd, request->size_bytes,
                                             &device, &error);
@@ -113,7 +113,7 @@ static bool handle(struct trajd_resample_service *resample_service, int connecti
         return refuse(resample_service, connection, request, &error);
     if (message.op == TRAJD_WIRE_RESAMPLE)
         return handle_resample(resample_service, connection, &message.resample, fd);
-    trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d: %s takes RESAMPLE alone",
+    trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d: %s accepts only RESAMPLE",
                     (int)message.op, TRAJD_RESAMPLE_SERVICE_SOCKET);
     return refuse(resample_service, connection, 0, &error);
 }
@@ -317,7 +317,7 @@ static enum trajd_status start(struct trajd_resample_service *resample_service,
                                           run_resample_service, resample_service);
 
     if (failed)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "resampler thread: %s",
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "resample service thread: %s",
                                strerror(failed));
     resample_service->is_running = true;
     return TRAJD_OK;
@@ -332,7 +332,7 @@ trajd_resample_service_create(const struct trajd_resample_service_options *optio
 
     *out = NULL;
     if (!resample_service)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the resampler");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the resample service");
     *resample_service = (struct trajd_resample_service){
         .options = *options, .listener = -1, .backend = {.options = *options}};
     for (uint32_t i = 0; i < TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS; i++)
@@ -344,7 +344,8 @@ trajd_resample_service_create(const struct trajd_resample_service_options *optio
     resample_service->reserve = open_reserve();
     status =
         resample_service->epoll < 0 || resample_service->stop < 0 || resample_service->reserve < 0
-            ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resampler: %s", strerror(errno))
+            ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resample service: %s",
+                              strerror(errno))
             : listen_at(resample_service, error);
     if (!status && (!add_to_epoll(resample_service, resample_service->listener, LISTENER) ||
                     !add_to_epoll(resample_service, resample_service->stop, STOP)))

@@ -30,7 +30,7 @@ enum trajd_status trajd_gpu_open(const struct trajd_gpu_options *options, struct
         (options->rows_bytes > remaining || options->rings_bytes > remaining - options->rows_bytes))
         status = trajd_error_set(
             error, TRAJD_ERR_MEMORY, 0,
-            "GPU %u: gpu.rows and gpu.rings are %llu MiB together, and %llu MiB are free there",
+            "GPU %u: gpu.rows and gpu.rings need %llu MiB, but only %llu MiB are free",
             options->index,
             (unsigned long long)((options->rows_bytes + options->rings_bytes) >> 20),
             (unsigned long long)(remaining >> 20));
@@ -74,7 +74,7 @@ enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes
     *memory = NULL;
     if (size_bytes > remaining || round_up(size_bytes) > remaining)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "%s: %llu bytes are over what gpu.rings leaves on %s (%llu bytes)",
+                               "%s: needs %llu bytes, but gpu.rings on %s has only %llu bytes left",
                                what, (unsigned long long)size_bytes, trajd_gpu_id(gpu),
                                (unsigned long long)remaining);
     status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);

@@ -120,7 +120,8 @@ static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_row
         quantum_of(plan->request_clocks[plan->brackets[target->bracket_index].clock_index].rate);
     return streamed_rows->sources[g].places && narrowing->low
                ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
+               : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                 "no memory for the rows that are streamed to a GPU");
 }
 
 static uint64_t round_up(uint64_t size_bytes)
@@ -160,7 +161,8 @@ enum trajd_status trajd_gpu_streamed_rows_create(const struct trajd_window_plan 
         return TRAJD_OK;
     streamed_rows = calloc(1, sizeof *streamed_rows);
     if (!streamed_rows)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "no memory for the rows that are streamed to a GPU");
     streamed_rows->plan = plan;
     streamed_rows->array_indexes = calloc(count, sizeof *streamed_rows->array_indexes);
     streamed_rows->as_float32 = calloc(count, sizeof *streamed_rows->as_float32);
@@ -169,7 +171,8 @@ enum trajd_status trajd_gpu_streamed_rows_create(const struct trajd_window_plan 
     streamed_rows->brackets = calloc(plan->bracket_count, sizeof *streamed_rows->brackets);
     if (!streamed_rows->array_indexes || !streamed_rows->as_float32 || !streamed_rows->sources ||
         !streamed_rows->source_of || !streamed_rows->brackets)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's guests");
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                 "no memory for the rows that are streamed to a GPU");
     else
         select_entries(streamed_rows, held);
     for (uint32_t t = 0; t < plan->target_count && !status; t++)

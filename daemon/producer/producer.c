@@ -25,11 +25,12 @@ static const struct trajd_counter counters_at_start[TRAJD_PRODUCER_COUNTERS] = {
                                "batches", TRAJD_COUNTER_TOTAL, 0},
     [TRAJD_PRODUCER_WAIT_NS] = {"wait_ns", "Time without a free slot or a job", "ns",
                                 TRAJD_COUNTER_TOTAL, 0},
-    [TRAJD_PRODUCER_LOAD_NS] = {"load_ns", "Time waiting for rows from the store", "ns",
+    [TRAJD_PRODUCER_LOAD_NS] = {"load_ns", "Time waiting for rows from the row cache", "ns",
                                 TRAJD_COUNTER_TOTAL, 0},
     [TRAJD_PRODUCER_RESAMPLE_NS] =
-        {"resample_ns", "Time in the kernels; on a GPU of preparing and launching, by two threads",
-         "ns", TRAJD_COUNTER_TOTAL, 0},
+        {"resample_ns",
+         "Time in the kernels; on a GPU, time of two threads that prepare and launch", "ns",
+         TRAJD_COUNTER_TOTAL, 0},
 };
 
 struct trajd_feed *trajd_producer_feed(const struct trajd_producer *producer)
@@ -193,8 +194,8 @@ static enum trajd_status check_ring(const struct trajd_producer *producer,
 {
     if (trajd_producer_ring_bytes(producer) > options->rings_remaining_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: a ring of %u slots of %llu bytes is over what "
-                               "memory.rings leaves (%llu bytes)",
+                               "feed %s: a ring of %u slots of %llu bytes does not fit: "
+                               "memory.rings has only %llu bytes left",
                                producer->name, producer->slot_count,
                                (unsigned long long)producer->schema.slot_size_bytes,
                                (unsigned long long)options->rings_remaining_bytes);

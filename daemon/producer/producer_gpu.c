@@ -29,8 +29,8 @@ static enum trajd_status make_ring(struct trajd_producer *producer, struct trajd
     if (__builtin_mul_overflow(producer->schema.slot_size_bytes, producer->slot_count,
                                &own->slab_bytes) ||
         __builtin_add_overflow(own->slab_bytes, TRAJD_RING_ALIGNMENT, &own->slab_bytes))
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: a ring that no memory holds",
-                               producer->name);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "feed %s: the size of the ring overflows", producer->name);
     status = trajd_gpu_take_ring(own->gpu, own->slab_bytes, "a ring", &own->slab, error);
     if (!status)
         status = trajd_device_share(trajd_gpu_device(own->gpu), own->slab, own->handle, error);
@@ -56,7 +56,8 @@ static enum trajd_status make_member(struct trajd_producer *producer,
 
     if (!trajd_plan_is_cuda(producer->members[p].kernel_plan))
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "feed %s: %s: its batches lie in host memory", producer->name,
+                               "feed %s: kernel %s runs on the CPU, so batches lie in host memory",
+                               producer->name,
                                trajd_plan_describe(producer->members[p].kernel_plan));
     member->rows = calloc((size_t)dataset->index->episode_count * plan->selection.array_count + 1,
                           sizeof *member->rows);
@@ -116,12 +117,12 @@ static enum trajd_status make_rows_memory(struct trajd_producer *producer,
     producer->pinned_bytes = own->depth * own->rows_bytes;
     if (producer->pinned_bytes > remaining_bytes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: %llu bytes of pinned memory for rows that come along are "
-                               "over what memory.rings leaves (%llu bytes)",
+                               "feed %s: pinned memory for streamed rows needs %llu bytes, but "
+                               "memory.rings has only %llu bytes left",
                                producer->name, (unsigned long long)producer->pinned_bytes,
                                (unsigned long long)remaining_bytes);
-    status = trajd_gpu_take_ring(own->gpu, own->depth * own->rows_bytes,
-                                 "room for rows that come along", &own->rows_memory, error);
+    status = trajd_gpu_take_ring(own->gpu, own->depth * own->rows_bytes, "memory for streamed rows",
+                                 &own->rows_memory, error);
     if (!status)
         status = trajd_producer_load_rows(producer, error);
     if (!status)
@@ -148,7 +149,7 @@ static enum trajd_status make_batches(struct trajd_producer *producer,
     if (!status) {
         memset(own->staging, 0, own->depth * staged_bytes);
         status = trajd_gpu_take_ring(own->gpu, own->depth * own->block_bytes,
-                                     "room for batches under way", &own->blocks, error);
+                                     "memory for batches under way", &own->blocks, error);
     }
     for (uint32_t i = 0; i < own->depth && !status; i++) {
         struct trajd_gpu_batch *gpu_batch = &own->batches[i];
@@ -256,9 +257,4 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
 const struct trajd_feed_memory *trajd_producer_gpu_memory(const struct trajd_producer *producer)
 {
     return &producer->on_gpu->memory;
-}
-
-const char *trajd_producer_gpu_uuid(const struct trajd_producer *producer)
-{
-    return producer->on_gpu ? trajd_gpu_id(producer->on_gpu->gpu) : NULL;
 }

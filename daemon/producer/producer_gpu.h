@@ -26,8 +26,6 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
 void trajd_producer_gpu_destroy(struct trajd_producer *producer);
 /* Returns the ring's memory for trajd_server_add_feed. Borrowed. */
 const struct trajd_feed_memory *trajd_producer_gpu_memory(const struct trajd_producer *producer);
-/* Returns the UUID of the GPU that holds the batches; NULL: they lie in host memory. */
-const char *trajd_producer_gpu_uuid(const struct trajd_producer *producer);
 /* Runs the producer's thread until the feed is closed or the GPU fails. After a failure it calls
  * `gpu_lost` of the options. */
 void trajd_producer_gpu_produce(struct trajd_producer *producer);

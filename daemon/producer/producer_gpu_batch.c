@@ -59,7 +59,7 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
         if (rows && !status) {
             trajd_cache_unpin(producer->members[p].dataset->cache, &plan->selection, episode);
             status = trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                     "%s: its rows could not be read when the GPU was filled",
+                                     "%s: rows could not be read when they were copied to the GPU",
                                      producer->members[p].dataset->index->episodes[episode].id);
         }
         free(rows);
@@ -160,9 +160,10 @@ static enum trajd_status send_streamed_rows(struct trajd_producer *producer,
     enum trajd_status status = TRAJD_OK;
 
     if (size_bytes > own->rows_bytes)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "feed %s: %u windows at once need %llu bytes of rows",
-                               producer->name, count, (unsigned long long)size_bytes);
+        return trajd_error_set(
+            error, TRAJD_ERR_MEMORY, 0,
+            "feed %s: %u windows at once need %llu bytes of rows, more than a batch has",
+            producer->name, count, (unsigned long long)size_bytes);
     if (size_bytes > own->rows_bytes - used->rows)
         status = flush(producer, gpu_batch, used, error);
     if (status)

@@ -173,9 +173,8 @@ enum trajd_status trajd_producer_gpu_start(struct trajd_producer *producer,
     const int code = trajd_thread_start(&own->launcher, "trajd-gpu", run_gpu, producer);
 
     if (code)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code,
-                               "feed %s: its thread that launches: %s", producer->name,
-                               strerror(code));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "feed %s: launching thread: %s",
+                               producer->name, strerror(code));
     own->launcher_runs = true;
     return TRAJD_OK;
 }

@@ -343,12 +343,12 @@ def test_no_memory_at_the_start():
             try:
                 one = t.Daemon(folder)
             except AssertionError as told:
-                assert "gpu.rows and gpu.rings are 2304 MiB together" in str(told), told
+                assert "gpu.rows and gpu.rings need 2304 MiB" in str(told), told
             else:
                 one.kill()
                 raise AssertionError("it has started")
         with t.daemon(fall_back="true") as one:
-            assert "batches come in host memory (gpu.fall_back)" in one.text()
+            assert "batches lie in host memory (gpu.fall_back)" in one.text()
             with one.connect() as feed:
                 assert feed.info.batches > 20 and "the daemon uses none" in feed._client.gpu_refusal
 

@@ -81,7 +81,7 @@ def test_texts_of_episodes(daemon, tmp_path):
     items, _ = pages(client, "episodes")
     assert [item["meta"] for item in items] == [{"language": "pick up the \u00fcber-bowl"}] * 3
     assert pages(client, "episodes", name="language")[0] == items
-    with pytest.raises(trajd.TrajdError, match=r"layout robomimic has no meta task \(there are: language\)"):
+    with pytest.raises(trajd.TrajdError, match=r"layout robomimic has no meta task \(metas: language\)"):
         client.ask("episodes", name="task")
     client.close()
     one.stop()
@@ -193,15 +193,15 @@ def test_bad_questions(daemon, demo_file):
     client = daemon(FEED.format(path=demo_file)).client()
     with pytest.raises(trajd.TrajdError, match="open a feed first"):
         client.ask("episodes")
-    with pytest.raises(trajd.TrajdError, match="no feed has the number 4711"):
+    with pytest.raises(trajd.TrajdError, match="there is no feed with the number 4711"):
         client.ask("episodes", feed_id=4711)
     client.open("policy")
-    with pytest.raises(trajd.TrajdError, match=r'no question is called "episode" \(did you mean episodes\? there are: .*episodes'):
+    with pytest.raises(trajd.TrajdError, match=r'unknown question "episode" \(did you mean episodes\? questions: .*episodes'):
         client.ask("episode")
-    with pytest.raises(trajd.TrajdError, match="episode 24 is beyond the last: there are 24") as caught:
+    with pytest.raises(trajd.TrajdError, match="episode 24 does not exist: the feed has 24 episodes") as caught:
         client.ask("episodes", first=24)
     assert caught.value.status == trajd.NOT_FOUND
-    with pytest.raises(trajd.TrajdError, match="beyond the last"):
+    with pytest.raises(trajd.TrajdError, match="does not exist"):
         client.ask("episodes", first=2**64 - 1)
     client.close()
 

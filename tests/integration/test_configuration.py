@@ -39,7 +39,7 @@ MISTAKES = [
     ("{at: -1..0}", "{at: -100ms..0ms @ zero}", r"no rate in Hz"),
     ("{at: -1..0}", "{at: -1..0, kind: cubic}", r"trajd.yaml:15: .*cubic"),
     ("{at: -1..0}", "{at: -1..0, norm: {scale: [1, 2]}}", r"norm: 2 numbers for 3 features"),
-    ("dataset: demo", "dataset: demos", r"trajd.yaml:10: feeds.train.dataset: no dataset demos \(did you mean demo\?\)"),
+    ("dataset: demo", "dataset: demos", r"trajd.yaml:10: feeds.train.dataset: there is no dataset demos \(did you mean demo\?\)"),
     ("layout: demo", "layout: dmo", r"layout dmo|dmo"),
     ("global_batch: 8", "global_batch: 8\n    filter: nobody", r"filter: no mask nobody"),
     ("global_batch: 8", "global_batch: 8\n    split: 0.5..0.1", r"split: "),
@@ -89,7 +89,7 @@ def test_memory_that_is_not_there_is_refused(tmp_path, demo_file):
     one = Daemon(tmp_path, GOOD.format(path=demo_file))
     one.config.write_text(one.config.read_text().replace("store: 64MiB", "store: 100000GiB"))
     done = one.run("--check")
-    assert done.returncode == 1 and "memory.store and memory.rings are" in done.stderr, done.stderr
+    assert done.returncode == 1 and "memory.store and memory.rings need" in done.stderr, done.stderr
 
 
 def test_a_socket_path_that_is_too_long(tmp_path, demo_file):
@@ -142,7 +142,7 @@ def test_values_of_the_command_line(tmp_path, demo_file):
     assert memory("--set", "memory.store=50%")["store"] > memory("--set", "memory.store=1%")["store"] > 1 << 20
     document = json.loads(one.run("--print-config", "--json", "--preset", "exit_idle=2s", "--set", "runtime=/else").stdout)
     assert document["exit_idle"] == "2000000000ns" and document["runtime"] == "/else"
-    for value, message in (("memory.stor=1MiB", "did you mean memory.store"), ("memory.store", "not of the form KEY=VALUE"),
+    for value, message in (("memory.stor=1MiB", "did you mean memory.store"), ("memory.store", "must have the form KEY=VALUE"),
                            ("memory.store=101%", "between 1% and 100%"), ("exit_idle=5", "command line:1: exit_idle: "),
                            ("feeds=1", "no such key")):
         done = one.run("--print-config", "--set", value)

@@ -237,7 +237,7 @@ def test_trajctl(daemon, tmp_path):
     assert [step["step"] for step in page["outputs"][0]["items"]] == [1, 2]
     for arguments, code, message in ((("grid",), 2, "which window"), (("grid", "--window", "1", "--position", "1"), 2, "which window"),
                                      (("other", "--window", "1"), 1, "no feed other is open.*grid"), (("--window", "1"), 2, "which feed"),
-                                     (("grid", "--window", "99999"), 1, "beyond the last"), (("grid", "--window", "x"), 2, "whole number"),
+                                     (("grid", "--window", "99999"), 1, "does not exist"), (("grid", "--window", "x"), 2, "whole number"),
                                      (("grid", "--window", "1", "--output", "see"), 1, "did you mean seen")):
         status, text = trajctl(*arguments)
         assert status == code and re.search(message, text), text
@@ -251,13 +251,13 @@ def test_bad_questions(daemon, demo_file):
     """
     client = daemon(config).client()
     info = client.open("policy")
-    for question, message in (({"window": info.window_count}, f"window {info.window_count} is beyond the last"),
-                              ({"window": 2**64 - 1}, "is beyond the last"), ({"first": 2}, "step 2 is beyond the last: there are 2"),
+    for question, message in (({"window": info.window_count}, f"window {info.window_count} does not exist"),
+                              ({"window": 2**64 - 1}, "does not exist"), ({"first": 2}, "step 2 does not exist: there are 2 steps"),
                               ({"name": "action"}, r"no output action \(did you mean actions\?\)")):
         with pytest.raises(trajd.TrajdError, match=message) as caught:
             client.ask("explain", **question)
         assert caught.value.status == trajd.NOT_FOUND
-    with pytest.raises(trajd.TrajdError, match="beyond the epoch's end"):
+    with pytest.raises(trajd.TrajdError, match="does not exist: an epoch has"):
         client.ask("position", first=info.epoch_length)
     items = client.ask("position", window=7, first=info.epoch_length - 2)["items"]
     assert [item["position"] for item in items] == [info.epoch_length - 2, info.epoch_length - 1]

@@ -244,7 +244,7 @@ def test_second_daemon_is_refused(daemon, demo_file, tmp_path):
 
 def test_unknown_feed_names_those_there_are(daemon, demo_file):
     client = daemon(FEED.format(path=demo_file)).client()
-    with pytest.raises(trajd.TrajdError, match="no feed trian here .*train"):
+    with pytest.raises(trajd.TrajdError, match="there is no feed trian .*train"):
         client.open("trian")
     client.close()
 

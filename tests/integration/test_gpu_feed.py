@@ -564,7 +564,7 @@ def test_a_gpu_that_this_process_does_not_see(make, monkeypatch):
 def test_one_of_two_gpus_does_not_open(make, tmp_path, data):
     daemon = make(fake="gpus=2,bad=1", gpu=", fall_back: true")
     client = daemon.client()
-    assert "busy or unavailable: batches come in host memory where it and those behind it are asked for (gpu.fall_back)" in daemon.text()
+    assert "busy or unavailable: batches for this GPU and those after it lie in host memory (gpu.fall_back)" in daemon.text()
     assert client.open("train", gpu=UUID).gpu is not None
     info = client.open("train", gpu=SECOND, epoch=1)
     assert info.gpu is None and b"the daemon uses others" in info.gpu_refusal
@@ -898,7 +898,7 @@ def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
     daemon = GpuDaemon(tmp_path / "none", CONFIG.format(data=data, gpu="", slots=4), program=FAKE)
     daemon.fake = "none"
     found = daemon.run()
-    assert found.returncode == 69 and "gpu.devices: all, and there is none that this process can use: GPU 0: there are 0" in found.stderr
+    assert found.returncode == 69 and "gpu.devices: all: this process finds no GPU that it can use: GPU 0: there are 0" in found.stderr
 
 
 @pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "there are 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
@@ -957,7 +957,7 @@ def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make, fake):
         except trajd.TrajdError as error:
             assert error.status == trajd.TIMEOUT, error  # what was under way is not told as a batch that failed
     assert daemon.process.returncode == 69
-    assert ("a GPU that does not answer: ended without it" in daemon.text()) == ("deaf" in fake)
+    assert ("a GPU that does not respond: ended without it" in daemon.text()) == ("deaf" in fake)
     assert "unspecified launch failure" in daemon.text() and "feed train" in daemon.text() and "cuda" in daemon.text()
     daemon.fake = ""
     daemon.start()

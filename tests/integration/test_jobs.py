@@ -361,7 +361,7 @@ def test_a_job_without_room_of_its_own_waits(daemon, demo_file, limit, raises):
         one = daemon(feed(demo_file, batch=2000).replace("slots: 6", "slots: 80"))  # over half of the 64 MiB
     first, second = one.client(), one.client()
     first.open("train", job="first")
-    with pytest.raises(trajd.TrajdError, match=f"other jobs read it and are elsewhere .*{raises}") as raised:
+    with pytest.raises(trajd.TrajdError, match=f"other jobs read it at another position.*{raises}") as raised:
         second.open("train", job="second", timeout_ms=300)
     assert raised.value.status == trajd.BUSY
     first.close()

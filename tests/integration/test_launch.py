@@ -204,7 +204,7 @@ def test_mistakes_come_with_file_line_and_key_and_all_waiting_ranks_hear_them(no
     node.write()
     node.config.write_text(node.config.read_text().replace("store: 64MiB", "store: 100000GiB"))
     status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})")
-    assert status == 1 and "memory.store and memory.rings are" in err and "(status " in err, err
+    assert status == 1 and "memory.store and memory.rings need" in err and "(status " in err, err
 
 
 def test_a_program_that_is_not_there(node):

@@ -99,11 +99,11 @@ def test_a_new_feed_while_another_is_read(one):
     second.release()
     assert worker.open("train").fingerprint == fingerprint
     rewrite(one, (PROBE, ""))
-    refused(one, "feeds.probe: is not there any more, and workers read it")
+    refused(one, "feeds.probe: was removed, but workers read it")
     read(late)
     late.close()
     assert applied(one) == "feeds gone: probe"
-    with pytest.raises(Exception, match="no feed probe here .there are: train"):
+    with pytest.raises(Exception, match="there is no feed probe .feeds: train"):
         one.client().open("probe")
     assert [feed["name"] for feed in worker.status()["feeds"]] == ["train"]
     shown = subprocess.run([TRAJCTL, "status", "--endpoint", one.endpoint], capture_output=True, text=True,
@@ -117,7 +117,7 @@ def test_all_or_nothing(one):
     read(worker, "train")
     before = worker.status()
     rewrite(one, ("at: 0..3", "at: 0..7"), more=PROBE + "exit_idle: 5s\n")
-    refused(one, "feeds.train: has changed, and workers read it")
+    refused(one, "feeds.train: was changed, and workers read it")
     after = worker.status()
     assert [f["feed_id"] for f in after["feeds"]] == [f["feed_id"] for f in before["feeds"]]
     read(worker)
@@ -138,7 +138,7 @@ def test_what_is_wrong_is_said_and_nothing_changes(one, demo_file):
     one.config.write_text(good + "threads: {resample: 7}\nlimits: {sessions: 7, feeds: 3}\nruntime: else\n".replace("runtime: else\n", ""))
     refused(one, "threads.resample, limits.sessions: cannot change while the daemon runs")
     one.config.write_text(good.replace("rings: 64MiB", "rings: 64KiB"))
-    refused(one, "memory.rings: 65536 bytes, and the feeds that stay have")
+    refused(one, "memory.rings: 65536 bytes, but the feeds that stay need")
     one.config.unlink()
     refused(one, "trajd.yaml")
     one.config.write_text(good)
@@ -153,7 +153,7 @@ def test_datasets_come_and_go(one, demo_file, tmp_path):
     worker.open("train")
     more = f"  more: {{path: {other}, layout: demo}}\n"
     rewrite(one, ("feeds:\n", more + "feeds:\n"), more=PROBE.replace("dataset: demo", "dataset: more"))
-    refused(one, "memory.store: the datasets that stay have all of its 64 MiB: raise it by what datasets.more is to have")
+    refused(one, "memory.store: the datasets that stay have all of its 64 MiB: raise it to make room for datasets.more")
     rewrite(one, ("store: 64MiB", "store: 96MiB"))
     assert reload(one) == (0, "new feeds: probe; new or changed datasets: more; keys: memory.store")
     read(worker)
@@ -162,13 +162,13 @@ def test_datasets_come_and_go(one, demo_file, tmp_path):
     sent = one.client()
     read(sent, spec=SPEC.replace("demo", "more"))
     rewrite(one, (str(other), str(demo_file)))
-    refused(one, "datasets.more: has changed or is gone, feed spec:")
+    refused(one, "datasets.more: was changed or removed, feed spec:")
     sent.close()
     said = applied(one)
     assert "changed feeds: probe" in said and "feeds gone: spec:" in said and "changed datasets: more" in said, said
     rewrite(one, (f"  more: {{path: {demo_file}, layout: demo}}\n", ""), (PROBE.replace("dataset: demo", "dataset: more"), ""),
             ("store: 96MiB", "store: 48MiB"))
-    refused(one, "memory.store: 48 MiB, and the datasets that stay have 64: it cannot shrink")
+    refused(one, "memory.store: 48 MiB, but the datasets that stay have 64 MiB: it cannot shrink")
     rewrite(one, ("store: 48MiB", "store: 80MiB"))
     assert reload(one) == (0, "feeds gone: probe; datasets gone: more; keys: memory.store")
     assert worker.status()["datasets"][0]["store"]["budget_bytes"] == 80 << 20
@@ -181,7 +181,7 @@ def test_statistics_of_another_feed_go_with_it(daemon, demo_file):
     worker = one.client()
     worker.open("test")
     rewrite(one, ("global_batch: 8", "global_batch: 8\n    split: 0..0.5"))
-    refused(one, "feeds.train: has changed, feed test takes its statistics from it")
+    refused(one, "feeds.train: was changed, feed test takes its statistics from it")
     worker.close()
     assert applied(one) == "changed feeds: train, test"
 
@@ -193,7 +193,7 @@ def test_statistics_that_a_job_asked_for_go_too(daemon, demo_file):
     rewrite(one, ("global_batch: 4", "global_batch: 6"))
     assert applied(one) == "changed feeds: probe"
     rewrite(one, ("global_batch: 8", "global_batch: 8\n    split: 0..0.5"))
-    refused(one, "feeds.train: has changed, feed spec:", "takes its statistics from it")
+    refused(one, "feeds.train: was changed, feed spec:", "takes its statistics from it")
     worker.close()
     assert applied(one).startswith("changed feeds: train; feeds gone: spec:")
 
@@ -366,7 +366,7 @@ def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
     before = worker.open("train")
     fingerprint = before.fingerprint
     shutil.copy(demo_file, folder / "b.hdf5")
-    said = "files of lab: 1 new, not taken: workers read it; reload when they have ended, or give the path another name as well"
+    said = "files of lab: 1 new, not taken: workers read the dataset; reload after they have ended, or configure the path under another name, too"
     assert reload(one) == (0, said)
     read(worker)
     assert worker.open("train").fingerprint == fingerprint
@@ -391,7 +391,7 @@ def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
     assert all(any(f"files of {name}: 1 changed, 1 gone" in said for _, said in told) for name in ("lab", "lab_too")), told
     (folder / "b.hdf5").unlink()
     assert reload(one) == (0, "nothing has changed")  # there is nothing to be opened: what was there is kept
-    assert "dataset lab: new files are not looked for: " in one.text()
+    assert "dataset lab: cannot look for new files: " in one.text()
     last = one.client()
     assert last.open("train").window_count == before.window_count
     last.close()

@@ -195,7 +195,7 @@ def test_a_gpu_that_fails(tmp_path, make, demo_file):
         same_values(whole, out, "gpu")
         assert last(done)["pieces_here"] == 0
         assert last(done)["pieces"] > 20 and daemon.process.poll() is None
-        times = daemon.text().count("RESAMPLE goes to the CPU")  # a GPU without room is not asked for every piece
+        times = daemon.text().count("RESAMPLE uses the CPU")  # a GPU without room is not asked for every piece
         assert 1 <= times <= 1 + (time.monotonic() - began) / 10
 
 

@@ -375,7 +375,7 @@ def test_questions_about_statistics(daemon, demo_file):
     assert whole["features"] == 7 and whole["first"] == 0 and whole["next"] is None
     part = ask(client, "actions", first=2, count=3)
     assert part["mean"] == whole["mean"][2:5] and part["next"] == 5
-    with pytest.raises(Exception, match="feature 7 is beyond the last"):
+    with pytest.raises(Exception, match="feature 7 does not exist"):
         client.ask("statistics", "actions", first=7)
     client.close()
 
@@ -401,7 +401,7 @@ feeds:
             time.sleep(0.005)
         np.testing.assert_allclose(answer["mean"], shift, atol=1)
         np.testing.assert_allclose(answer["norm"]["offset"], [-mean / std for mean, std in zip(answer["mean"], answer["std"])], rtol=1e-6)
-    with pytest.raises(Exception, match="dataset 2 is beyond the last"):
+    with pytest.raises(Exception, match="dataset 2 does not exist"):
         client.ask("statistics", "actions", window=2)
     values = np.concatenate([arrays["actions"] for _, arrays in client.epoch()])
     assert np.abs(values).max() < 6

@@ -105,7 +105,7 @@ def open_in_background(one):
 
 
 def test_who_is_stuck_is_named_and_who_waits_for_storage_is_not(tmp_path, demo_file):
-    names = {"trajd-open": "the opener", "trajd-ask": "the asker", "trajd-stats": "the thread of statistics", "trajd-feed": "feed train",
+    names = {"trajd-open": "the opener", "trajd-ask": "the query service", "trajd-stats": "the statistics service", "trajd-feed": "feed train",
              "trajd-serve": "the server's thread"}
     daemons = {name: start(tmp_path / name, demo_file) for name in names}
     waiting, waiting_manager = start(tmp_path / "waiting", demo_file)
@@ -116,12 +116,12 @@ def test_who_is_stuck_is_named_and_who_waits_for_storage_is_not(tmp_path, demo_f
         for name, (one, _) in daemons.items():
             all_stopped.enter_context(stopped(threads(one, name)))
         for name, (one, manager) in daemons.items():
-            wait_for(lambda: f"{names[name]} has not turned for {LIMIT_S} s: the watchdog is not fed" in one.text(), 60, name)
+            wait_for(lambda: f"{names[name]} has made no progress for {LIMIT_S} s: the watchdog is not notified" in one.text(), 60, name)
         assert not any(manager.feeds(0.3) for _, manager in daemons.values())
         wait_for(lambda: time.monotonic() > begin + LIMIT_S + 2)
         assert waiting_manager.feeds(60)  # its opener has waited for longer than a thread may stand still
         waiting.process.terminate()  # nor is it a reason to stay
-        wait_for(lambda: "a thread waits for storage or a GPU that does not answer: ended without it" in waiting.text(), 60, "the end")
+        wait_for(lambda: "a thread waits for storage or a GPU that does not respond: ended without it" in waiting.text(), 60, "the end")
     assert waiting.process.wait(60) == 0
     for one, manager in daemons.values():
         assert manager.feeds(60)  # it goes on
@@ -155,7 +155,7 @@ def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_f
         held = [client.next() for _ in range(count)]
         with pytest.raises(trajd.TrajdError):
             client.next(timeout_ms=100)
-        wait_for(lambda: f"has not turned for {LIMIT_S} s: the watchdog is not fed" in one.text(), 60, "the watchdog to bark")
+        wait_for(lambda: f"has made no progress for {LIMIT_S} s: the watchdog is not notified" in one.text(), 60, "the watchdog to bark")
     finally:
         one.process.kill()
         one.process.wait()

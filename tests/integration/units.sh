@@ -42,7 +42,7 @@ reload() { # a worker reads on while a feed comes and goes; what is wrong is ref
     as member trajctl recv probe --count 1 --endpoint /run/trajd/main >/dev/null
     sed -i 's/global_batch: 8/global_batch: 2/' /etc/trajd/trajd.yaml
     ! systemctl reload trajd || return 1
-    logged trajd "reload refused.*feeds.train: has changed, and workers read it"
+    logged trajd "reload refused.*feeds.train: was changed, and workers read it"
     cp /tmp/before.yaml /etc/trajd/trajd.yaml
     until_true 10 systemctl reload trajd
     is trajd ActiveState active

@@ -238,7 +238,7 @@ def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # no
     feed = connect(one)
     positions = [batch.position for batch in feed.epoch(0)]
     assert positions == list(range(0, len(positions) * 16, 16)) and len(positions) > 4
-    assert "over what gpu.rings leaves" in caplog.text and "copied from host memory" in caplog.text
+    assert "bytes, but gpu.rings on" in caplog.text and "copied from host memory" in caplog.text
     device = feed._stage._copying._device
     device.prompt = False
     for batch in feed.epoch(5):
