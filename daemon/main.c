@@ -1,5 +1,5 @@
-/* trajd: the daemon. Reads its configuration, brings the control up, says READY, waits for
- * signals. */
+/* trajd: the daemon. Reads its configuration, starts everything (daemon/control), reports READY and
+ * waits for signals. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -19,10 +19,10 @@
 #include "daemon/control/control.h"
 
 #define DRAIN_MS 5000
-#define END_S 5 /* after that: what has not ended by then waits for storage */
+#define END_S 5 /* after the drain; threads that have not ended by then wait for storage */
 #define TURN_MS 1000
-#define RELOAD_TURN_MS 20             /* while a reload is going on */
-#define STUCK_NS INT64_C(30000000000) /* or half of the watchdog's time, if that is less */
+#define RELOAD_TURN_MS 20             /* while a reload is running */
+#define STUCK_NS INT64_C(30000000000) /* or half of the watchdog's time, if this is less */
 #define LEAST_STUCK_NS INT64_C(5000000000)
 
 #define MAX_VALUES 32
@@ -63,7 +63,7 @@ static int add_value(struct command_line *line, const char *text, bool is_preset
     return 0;
 }
 
-/* Children that read files have no business with it. */
+/* Sets CLOEXEC, so that helper processes do not inherit the descriptor. */
 static int take_descriptor(struct command_line *line, const char *text)
 {
     char *end;
@@ -77,7 +77,7 @@ static int take_descriptor(struct command_line *line, const char *text)
     return 0;
 }
 
-/* 0: go on; else the exit status is *status. */
+/* Returns 0 to go on; otherwise the process ends with *status. */
 static int parse_arguments(int argc, char **argv, struct command_line *line, int *status)
 {
     static const struct option options[] = {{"config", required_argument, NULL, 'c'},
@@ -147,8 +147,8 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
     return 0;
 }
 
-/* What the service manager does next depends on whose mistake it was: a bad configuration is not
- * started again. */
+/* Returns the exit status. It tells the service manager whether a restart can help: a bad
+ * configuration is not started again. */
 static int exit_status(enum trajd_status status)
 {
     return !status                                                         ? EXIT_SUCCESS
@@ -157,7 +157,7 @@ static int exit_status(enum trajd_status status)
                                                                            : EXIT_FAILURE;
 }
 
-/* True when no worker has been here for exit_idle, counted from READY at the earliest. */
+/* Returns true after exit_idle without a worker, counted from READY at the earliest. */
 static bool is_idle_for_too_long(const struct trajd_control *control, int64_t exit_idle_ns,
                                  int64_t ready_ns)
 {
@@ -167,8 +167,8 @@ static bool is_idle_for_too_long(const struct trajd_control *control, int64_t ex
            trajd_now_ns() - (empty_ns > ready_ns ? empty_ns : ready_ns) >= exit_idle_ns;
 }
 
-/* Reloads that SIGHUP asks for: the service manager is told that one begins, and that it has ended.
- * One that is asked for while another is going on begins after it. */
+/* The reload that SIGHUP requests. The service manager is notified of its begin and end. A request
+ * during a reload starts another one after it. */
 struct reloading {
     bool is_wanted, is_running;
 };
@@ -204,8 +204,8 @@ static int64_t stuck_after_ns(const struct trajd_notify *notify)
     return notify->watchdog_ns / 2 > LEAST_STUCK_NS ? notify->watchdog_ns / 2 : LEAST_STUCK_NS;
 }
 
-/* Until SIGTERM, SIGINT, exit_idle or the loss of a GPU: keeps the watchdog fed as long as every
- * thread turns. */
+/* Waits for SIGTERM, SIGINT, exit_idle or the loss of a GPU. Notifies the watchdog as long as every
+ * thread makes progress. */
 static void wait_for_end(struct trajd_control *control, const struct trajd_config_source *source,
                          const struct trajd_notify *notify, const struct trajd_log *log,
                          const sigset_t *signals, bool *lost)
@@ -230,7 +230,7 @@ static void wait_for_end(struct trajd_control *control, const struct trajd_confi
         if (signal == SIGHUP)
             reloading.is_wanted = true;
         advance_reload(&reloading, control, source, notify, log);
-        /* first: one that hung before has kept a feed from turning */
+        /* before the check for stuck threads: a GPU that hung may have blocked a feed's thread */
         if (trajd_control_gpu_is_lost(control)) {
             *lost = true;
             return;
@@ -260,12 +260,12 @@ static void write_ready(const struct trajd_log *log, int fd)
         return;
     if (write(fd, "ready\n", 6) != 6)
         LOG(log, WARNING, "--ready-fd %d: %s", fd, strerror(errno));
-    flock(fd, LOCK_UN); /* whoever else has it open: a process that the starter forked, say */
+    flock(fd, LOCK_UN); /* for other processes with the descriptor, e.g. a fork of the starter */
     close(fd);
 }
 
-/* A thread in a read that storage does not answer ends for nobody, and the threads are joined: the
- * process ends without it. What is left then are the sockets' files, as after a kill. */
+/* Ends the process when a thread hangs in a read of storage and so cannot be joined. The files of
+ * the sockets remain, as after a kill. */
 static void on_late_end(int signal)
 {
     static const char line[] =
@@ -275,7 +275,7 @@ static void on_late_end(int signal)
     _exit(write(STDERR_FILENO, line, sizeof line - 1) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
-/* Nor does a call of a driver whose GPU has failed. */
+/* The same for a call of the driver of a failed GPU. */
 static void on_late_loss(int signal)
 {
     static const char line[] =
@@ -316,8 +316,8 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     if (status)
         return status;
     trajd_notify_send(&notify, NULL, "STATUS=opening datasets and feeds");
-    /* Until READY signals end the process as they do by themselves: nothing has been handed to
-     * anybody. Threads block all. */
+    /* Before READY, signals end the process by default: no worker has anything yet. All other
+     * threads block all signals. */
     status = trajd_control_create(config, log, true,
                                   log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
                                   &control, error);
@@ -329,7 +329,8 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
         wait_for_end(control, &source, &notify, log, &signals, &lost);
         LOG(log, INFO, "stopping");
         trajd_notify_send(&notify, NULL, "STOPPING=1");
-        /* leases are not waited for: who holds a batch may wait for the next, which never comes */
+        /* leases are not waited for: a worker that holds a batch may wait for another one, which
+         * never comes */
         if (lost)
             status =
                 trajd_error_set(error, TRAJD_ERR_DEVICE, 0,

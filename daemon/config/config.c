@@ -11,8 +11,8 @@
 static const char *const sections[] = {"memory", "gpu",    "threads", "index",
                                        "listen", "limits", NULL};
 
-/* The keys of one section (NULL: the top level, whose other keys are the sections, datasets and
- * feeds). */
+/* Reads the keys of one section. NULL: the top level, which also has the sections, `version`,
+ * `datasets` and `feeds`. */
 static enum trajd_status read_section(struct trajd_config *config, const char *section,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
@@ -49,7 +49,7 @@ static enum trajd_status read_section(struct trajd_config *config, const char *s
     return TRAJD_OK;
 }
 
-/* Names go into file names, messages and documents. */
+/* Checks a name of a dataset or feed. Names become parts of file names, messages and documents. */
 static enum trajd_status check_name(const struct trajd_config *config,
                                     const struct trajd_yaml_node *node, struct trajd_error *error)
 {
@@ -147,7 +147,7 @@ static enum trajd_status read_feeds(struct trajd_config *config, const struct tr
 {
     enum trajd_status status = TRAJD_OK;
 
-    if (!node) /* all feeds come from jobs */
+    if (!node) /* jobs send all feeds */
         return TRAJD_OK;
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count > config->max_feeds ||
         node->child_count > TRAJD_CONFIG_MAX_FEEDS)
@@ -184,7 +184,7 @@ static enum trajd_status read_config(struct trajd_config *config, struct trajd_e
     return read_feeds(config, trajd_yaml_get(root, "feeds"), error);
 }
 
-/* ---- what the command line says ---- */
+/* ---- values of the command line ---- */
 
 static enum trajd_status unknown_key(const char *name, struct trajd_error *error)
 {
@@ -242,7 +242,7 @@ static enum trajd_status apply_values(struct trajd_config *config,
                                       const struct trajd_config_value *values, uint32_t count,
                                       struct trajd_error *error)
 {
-    struct trajd_yaml *name = NULL; /* a document that errors say they are in */
+    struct trajd_yaml *name = NULL; /* an empty document: errors name it instead of a file */
     enum trajd_status status = trajd_yaml_parse("command line", "{}", 2, &name, error);
 
     for (uint32_t v = 0; v < count && !status; v++)
@@ -251,8 +251,8 @@ static enum trajd_status apply_values(struct trajd_config *config,
     return status;
 }
 
-/* A path in the file is relative to the file's folder, as it really is: `*text` becomes a string of
- * its own, which the configuration frees. */
+/* Resolves a path of the file against `folder`, the file's folder with symbolic links resolved.
+ * Replaces *text by a new string, which the configuration owns. */
 static enum trajd_status resolve_path(struct trajd_config *config, const char *folder,
                                       const char **text, struct trajd_error *error)
 {
@@ -288,7 +288,7 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
             status = resolve_path(config, real, directories[i], error);
     for (uint32_t d = 0; d < config->dataset_count && !status; d++) {
         status = resolve_path(config, real, &config->datasets[d].path, error);
-        if (!status && strchr(config->datasets[d].layout, '/')) /* else a name */
+        if (!status && strchr(config->datasets[d].layout, '/')) /* otherwise it is a name */
             status = resolve_path(config, real, &config->datasets[d].layout, error);
     }
     for (uint32_t f = 0; f < config->feed_count && !status; f++)

@@ -1,5 +1,5 @@
-/* The daemon's configuration: trajd.yaml, checked against its own rules. configs/trajd.yaml shows
- * every key at its default. */
+/* Reads and checks the daemon's configuration, trajd.yaml. configs/trajd.yaml describes every key
+ * and shows its default. */
 #ifndef TRAJD_CONFIG_CONFIG_H
 #define TRAJD_CONFIG_CONFIG_H
 
@@ -23,64 +23,64 @@ struct trajd_config_dataset {
 };
 
 struct trajd_config {
-    /* directory of the sockets; NULL: $RUNTIME_DIRECTORY, else /run/trajd/main */
+    /* directory of the sockets; NULL: $RUNTIME_DIRECTORY, or /run/trajd/main without it */
     const char *runtime;
-    const char *cache;  /* directory of index caches; NULL: $CACHE_DIRECTORY, else none */
-    const char *tuning; /* file of measured launch shapes of a GPU; NULL: none */
-    const char *state;  /* directory of journals; NULL: $STATE_DIRECTORY, else none */
-    /* whoever is in the runtime directory's group may read feeds; else our uid and root alone */
+    const char *cache;  /* directory of caches; NULL: $CACHE_DIRECTORY, or none without it */
+    const char *tuning; /* file of launch shapes measured on a GPU; NULL: none */
+    const char *state;  /* directory of journals; NULL: $STATE_DIRECTORY, or none without it */
+    /* true: members of the runtime directory's group may read feeds; false: our uid and root */
     bool group_access;
-    const char *listen_tcp;  /* "ADDRESS:PORT" for remote workers; NULL: local ones alone */
+    const char *listen_tcp;  /* "ADDRESS:PORT" for remote workers; NULL: local workers only */
     const char *listen_keys; /* directory of CURVE keys */
-    /* a remote worker that says nothing for so long is taken for dead */
+    /* a remote worker that is silent for this time counts as dead */
     int64_t worker_timeout_ns;
-    bool insecure_loopback;  /* tcp without CURVE, on the loopback address alone */
-    uint64_t cache_bytes;    /* of resident rows, over all datasets */
-    uint64_t rings_bytes;    /* of all rings */
+    bool insecure_loopback;  /* tcp without CURVE, on a loopback address only */
+    uint64_t cache_bytes;    /* memory.store: rows of all datasets */
+    uint64_t rings_bytes;    /* memory.rings: slots of all feeds */
     const char *gpu_devices; /* "all", or numbers as CUDA counts: "0,2"; NULL: none is used */
-    uint64_t gpu_rows_bytes, gpu_rings_bytes; /* of the memory of each of them */
-    /* without them, or when they fail: in host memory; else the daemon ends */
+    uint64_t gpu_rows_bytes, gpu_rings_bytes; /* budgets of each GPU's memory */
+    /* where a GPU is missing or fails: true: batches lie in host memory; false: the daemon ends */
     bool gpu_fall_back;
-    /* that must stay free on the machine, and in the cgroup, beside cache and rings */
+    /* must stay free on the machine and in the control group, beside cache and rings */
     uint64_t reserve_bytes;
     uint32_t reader_threads;   /* per dataset */
     uint32_t resample_threads; /* 0: one per processor */
     uint32_t index_children;   /* 0: one per processor */
     int64_t index_file_timeout_ns;
     uint32_t max_sessions, max_feeds, max_credit;
-    /* a feed that a job sent is closed after that long without a session */
+    /* a feed that a job sent is closed after this time without a session */
     int64_t feed_idle_ns;
-    int64_t exit_idle_ns; /* the daemon ends after that long without a session; 0: never */
-    /* a journal that nobody has touched for that long is removed; 0: never */
+    int64_t exit_idle_ns; /* the daemon ends after this time without a session; 0: never */
+    /* a journal that was not used for this time is removed; 0: never */
     int64_t journal_idle_ns;
     uint32_t dataset_count, feed_count;
     struct trajd_config_dataset datasets[TRAJD_CONFIG_MAX_DATASETS];
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
-    struct trajd_tuning *tuning_table; /* what it holds; NULL: none */
-    struct trajd_yaml *yaml;           /* owns all strings but the paths, which are */
-    char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 5]; /* relative to the file's folder */
+    struct trajd_tuning *tuning_table; /* content of the file `tuning`; NULL: none */
+    struct trajd_yaml *yaml;           /* owns all strings except those in `resolved` */
+    char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 5]; /* paths, resolved and owned */
     uint32_t resolved_count;
-    /* of the keys of config_keys.h: as they were written; NULL: nowhere */
+    /* the value of each key of config_keys.h as it was written; NULL: it was not */
     const char *texts[TRAJD_CONFIG_MAX_KEYS];
 };
 
-/* A key of the command line, "memory.cache=50%": in place of what the file says, or (is_preset)
- * where it says nothing. The text must live as long as the configuration. */
+/* A value of the command line, "memory.store=50%". It overrides the file, or (is_preset) applies
+ * only where the file does not contain the key. The text must live as long as the configuration. */
 struct trajd_config_value {
     const char *text;
     bool is_preset;
 };
 
-/* Reads and checks `path`, then the values in their order. TRAJD_ERR_ARGUMENT: "FILE:LINE: KEY:
- * what". The caller destroys. */
+/* Reads and checks the file `path`, then applies the values in their order. TRAJD_ERR_ARGUMENT: the
+ * message is "FILE:LINE: KEY: REASON". The caller destroys. */
 enum trajd_status trajd_config_load(const char *path, const struct trajd_config_value *values,
                                     uint32_t value_count, struct trajd_config **config,
                                     struct trajd_error *error);
 void trajd_config_destroy(struct trajd_config **config);
 
-/* Every key with the value in force, as YAML (feeds as they were written). */
+/* Writes every key with the value in force, as YAML. Feeds are written as in the file. */
 void trajd_config_print(const struct trajd_config *config, FILE *out);
-/* The same as one JSON document, for programs. */
+/* Writes the same as one JSON document. */
 void trajd_config_print_json(const struct trajd_config *config, FILE *out);
 
 #endif

@@ -54,7 +54,7 @@ const size_t trajd_config_key_count = KEYS;
 static_assert(KEYS <= TRAJD_CONFIG_MAX_KEYS,
               "struct trajd_config has room for the texts of all keys");
 
-/* "64MiB", or "50%" of the memory that is free when the daemon starts. */
+/* Reads a size: "64MiB", or "50%" of the memory that is free now. */
 static enum trajd_status read_size(const struct trajd_yaml *yaml,
                                    const struct trajd_yaml_node *node, uint64_t *bytes,
                                    struct trajd_error *error)

@@ -1,4 +1,4 @@
-/* A configuration as it is in force: for people (YAML, like the file) and for programs (JSON). */
+/* Prints the configuration in force: as YAML, like the file, and as JSON for programs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void print_value(const struct trajd_config *config, const struct trajd_co
 
     switch (key->type) {
     case KEY_STRING:
-        trajd_json_text(out, *(const char *const *)field); /* JSON's strings are YAML's */
+        trajd_json_text(out, *(const char *const *)field); /* a JSON string is a YAML string */
         break;
     case KEY_BOOL:
         fputs(*(const bool *)field ? "true" : "false", out);
@@ -34,13 +34,13 @@ static void print_value(const struct trajd_config *config, const struct trajd_co
     }
 }
 
-/* ---- for people ---- */
+/* ---- YAML ---- */
 
 static void print_key(const struct trajd_config *config, const struct trajd_config_key *key,
                       FILE *out)
 {
     if (is_unset(config, key))
-        return; /* comes from the service manager's environment */
+        return; /* the value comes from the service manager's environment */
     fprintf(out, "%s%s: ", key->section ? "  " : "", key->name);
     print_value(config, key, out);
     fputc('\n', out);
@@ -95,9 +95,10 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
         print_node(feeds, 0, out);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON ---- */
 
-/* JSON's grammar: no leading zeros, digits on both sides of the point. */
+/* Returns true for a number in JSON's grammar: no leading zeros, digits on both sides of the point.
+ * */
 static bool is_json_number(const char *text)
 {
     size_t digits;
@@ -124,7 +125,7 @@ static bool is_json_number(const char *text)
     return !*text;
 }
 
-/* What reads as a number, a boolean or nothing stays one; all else is a text. */
+/* Writes numbers, booleans and null as such, and everything else as a string. */
 static void print_json_scalar(const struct trajd_yaml_node *node, FILE *out)
 {
     char *end;
@@ -140,7 +141,7 @@ static void print_json_scalar(const struct trajd_yaml_node *node, FILE *out)
     else if (is_json_number(value) || !strcmp(value, "true") || !strcmp(value, "false") ||
              !strcmp(value, "null"))
         fputs(value, out);
-    else if (is_decimal && !*end) /* +1, .5, 1. */
+    else if (is_decimal && !*end) /* such as +1, .5, 1. */
         fprintf(out, "%.17g", number);
     else
         trajd_json_text(out, value);
@@ -167,7 +168,7 @@ static void print_json_node(const struct trajd_yaml_node *node, FILE *out)
     fputc(is_mapping ? '}' : ']', out);
 }
 
-/* The table has the keys of a section side by side. */
+/* Writes the keys of the table, where the keys of a section stand side by side. */
 static void print_json_keys(const struct trajd_config *config, FILE *out)
 {
     const char *section = NULL, *comma = ",";

@@ -27,7 +27,7 @@ static enum trajd_status check_memory(const struct trajd_config *config, struct 
     struct trajd_memory memory;
     const uint64_t wanted = config->cache_bytes + config->rings_bytes;
 
-    trajd_memory_read(&memory); /* each figure is at most 2^50: the sum fits */
+    trajd_memory_read(&memory); /* each value is at most 2^50: the sum does not overflow */
     if (wanted + config->reserve_bytes <= trajd_memory_available(&memory))
         return TRAJD_OK;
     return trajd_error_set(
@@ -50,14 +50,15 @@ static enum trajd_status open_datasets(struct trajd_control *control, struct tra
                                             &now->datasets[d], error);
         if (status)
             break;
-        pthread_mutex_lock(&control->mutex); /* the server's thread may be describing them */
+        pthread_mutex_lock(
+            &control->mutex); /* the server's thread may be describing the datasets */
         now->dataset_count++;
         pthread_mutex_unlock(&control->mutex);
     }
     return status;
 }
 
-/* The sockets' folder is made where it is missing, for us alone; its parent must exist. */
+/* Makes the directory of the sockets where it is missing, with mode 0700. Its parent must exist. */
 static enum trajd_status make_directory(const char *path, struct trajd_error *error)
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
@@ -73,8 +74,9 @@ static const char *runtime_directory(const struct trajd_config *config)
     return runtime ? runtime : "/run/trajd/main";
 }
 
-/* For the threads of libraries, which inherit it: a signal that went to one of them would end the
- * daemon. ZeroMQ's block all themselves, but late where there is much to do; CUDA's block none. */
+/* Blocks all signals while a library starts threads, which inherit the mask: a signal that a thread
+ * of a library received would end the daemon. ZeroMQ's threads block signals themselves, but late
+ * on a busy machine; CUDA's threads do not. */
 static void block_signals(sigset_t *before)
 {
     sigset_t all;
@@ -163,7 +165,7 @@ static enum trajd_status start_resample_service(struct trajd_control *control,
     struct trajd_resample_service *resample_service;
     enum trajd_status status = trajd_resample_service_create(&options, &resample_service, error);
 
-    pthread_mutex_lock(&control->mutex); /* the server's thread may be describing it */
+    pthread_mutex_lock(&control->mutex); /* the server's thread may be describing the service */
     control->resample_service = resample_service;
     pthread_mutex_unlock(&control->mutex);
     return status;
@@ -234,7 +236,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     if (!status && serve)
         status = start_server(
             control,
-            error); /* first: another daemon's directory is found before any work is done */
+            error); /* first, so that a directory that another daemon uses is found at once */
     if (!status)
         status = open_datasets(control, error);
     if (!status)
@@ -276,7 +278,7 @@ void trajd_control_get_reload(struct trajd_control *control, struct trajd_reload
 
 void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms)
 {
-    trajd_heartbeat_cancel(&control->opener.heartbeat); /* what it opens nobody would read */
+    trajd_heartbeat_cancel(&control->opener.heartbeat); /* no worker would read its feed */
     trajd_server_drain(control->server, timeout_ms);
 }
 

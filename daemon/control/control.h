@@ -1,5 +1,5 @@
-/* Starts all parts of the daemon and connects them: datasets, producers, the server, GPUs, services,
- * and feeds that jobs send. It is the only part that knows all threads:
+/* Starts all parts of the daemon and connects them: datasets, producers, the server, GPUs,
+ * services, and feeds that jobs send. It is the only part that knows all threads:
  *
  *   main thread                signals, watchdog, status line
  *   server thread              sessions and leases (server/server.h)

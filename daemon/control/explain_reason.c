@@ -11,7 +11,7 @@ const char *trajd_mask_name(enum trajd_mask mask)
     return (unsigned)mask < sizeof names / sizeof names[0] ? names[mask] : "?";
 }
 
-/* "83 ms", "1.5 s", "41.6667 ms": to six digits. */
+/* Writes a duration with six digits: "83 ms", "1.5 s", "41.6667 ms". */
 static const char *duration(uint64_t ns, char *text, size_t size)
 {
     if (ns >= 1000000000)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's or the build's own word for it. */
+/* Fills *error with the reason that the driver, or a build without CUDA, gives. */
 static enum trajd_status no_device(struct trajd_error *error)
 {
     struct trajd_device *device;
@@ -16,7 +16,7 @@ static enum trajd_status no_device(struct trajd_error *error)
                            why.status ? ": " : "", why.message);
 }
 
-/* "all" or "0,2": bit g of *wanted is GPU g. */
+/* Parses "all" or "0,2". Sets bit g of *wanted for GPU g. */
 static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t *wanted,
                                       struct trajd_error *error)
 {
@@ -58,7 +58,7 @@ static enum trajd_status open_one(struct trajd_control *control, uint32_t index,
 
     if (status)
         return status;
-    pthread_mutex_lock(&control->mutex); /* the server's thread may be describing them */
+    pthread_mutex_lock(&control->mutex); /* the server's thread may be describing the GPUs */
     control->gpus[control->gpu_count++] = gpu;
     pthread_mutex_unlock(&control->mutex);
     LOG(control->log, INFO, "GPU %u: %s, %s: up to %llu MiB of rows and %llu MiB of rings", index,
@@ -96,7 +96,7 @@ void trajd_control_close_gpus(struct trajd_control *control)
 struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const char *uuid,
                                          struct trajd_error *error)
 {
-    if (__atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED)) { /* a flag on its own */
+    if (__atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED)) { /* relaxed: orders nothing */
         trajd_error_set(error, TRAJD_ERR_DEVICE, 0, "GPU %s: a GPU of the daemon has failed", uuid);
         return NULL;
     }
@@ -113,7 +113,7 @@ struct trajd_gpu *trajd_control_find_gpu(struct trajd_control *control, const ch
 struct trajd_device *trajd_control_acquire_device(void *context)
 {
     const struct trajd_control *control = context;
-    /* a flag on its own */
+    /* relaxed: orders nothing */
     const bool is_lost = __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED);
 
     return control->gpu_count && !is_lost ? trajd_gpu_device(control->gpus[0]) : NULL;
@@ -124,8 +124,8 @@ void trajd_control_on_gpu_lost(void *context)
     struct trajd_control *control = context;
 
     pthread_mutex_lock(&control->mutex);
-    __atomic_store_n(&control->gpu_is_lost, true, __ATOMIC_RELAXED); /* a flag on its own */
-    /* the opener closes what was made there, if that is to be */
+    __atomic_store_n(&control->gpu_is_lost, true, __ATOMIC_RELAXED); /* orders nothing */
+    /* where gpu.fall_back is set, the opener closes the feeds on GPUs */
     pthread_cond_signal(&control->wake);
     pthread_mutex_unlock(&control->mutex);
 }
@@ -137,7 +137,7 @@ void trajd_control_suspect_gpu(struct trajd_control *control, const struct trajd
     uint64_t free_bytes;
 
     if (!trajd_device_free_bytes(trajd_gpu_device(gpu), &free_bytes, &failure))
-        return; /* memory that cannot be shared, say */
+        return; /* the GPU works; e.g. its memory cannot be shared */
     LOG(control->log, ERROR, "GPU %s: %s", trajd_gpu_id(gpu), why->message);
     trajd_control_on_gpu_lost(control);
 }

@@ -1,5 +1,5 @@
-/* "episodes": what the feed's datasets hold, one behind the other, episode by episode, kept or not,
- * with the digest that the fingerprint is made from. */
+/* Answers "episodes": lists all episodes of the feed's datasets, kept or quarantined, with the
+ * digests that the fingerprint is made from. Episodes are numbered through all datasets. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,9 +7,11 @@
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 
-#define TEXT_BYTES_MAX 2048 /* of one text as JSON, where all are told: 16 of them fit a document */
+#define TEXT_BYTES_MAX                                                                             \
+    2048 /* of one text as JSON where all are listed: 16 of them fit a document */
 
-/* Rows of the anchor's clock; where anchors have a rate of their own, of the clock with most. */
+/* Returns the rows of the anchor's clock; where anchors have a rate of their own, of the clock with
+ * the most rows. */
 static int64_t row_count(const struct trajd_window_plan *plan, const struct trajd_episode *episode)
 {
     int64_t rows = 0;
@@ -23,8 +25,8 @@ static int64_t row_count(const struct trajd_window_plan *plan, const struct traj
     return rows;
 }
 
-/* Texts that the document has no room for beside the episode itself are named: asked for by name,
- * one fits. */
+/* Writes the episode's texts, or the one called `name`. Long texts are left out of a list and only
+ * named; a query for one name gets the text. */
 static void write_metas(const struct trajd_index *index, const struct trajd_episode *episode,
                         const char *name, FILE *out)
 {
@@ -91,7 +93,7 @@ static uint64_t episode_count(const struct trajd_mixture_plan *plan)
     return count;
 }
 
-/* Number `number` of those of all datasets. */
+/* Writes episode `number`, counted through all datasets. */
 static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t number,
                           const char *name, FILE *out)
 {
@@ -121,7 +123,7 @@ static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t num
     fputc('}', out);
 }
 
-/* A text that one of the datasets has. */
+/* Checks that one of the datasets has a text of that name. */
 static enum trajd_status check_names(const struct trajd_mixture_plan *plan, const char *name,
                                      struct trajd_error *error)
 {

@@ -1,8 +1,9 @@
-/* "explain": where every step of a window comes from: rows, stamps, weights, and why it is masked.
+/* Answers "explain": says for each step of a window which rows, stamps and weights it comes from,
+ * and why it is masked.
  *
- * The window is planned and bound again as production does it, in a plan of its own for one window,
- * and resolved by the same function that the reference resampling resolves with: what is told is
- * what was done. */
+ * The window is planned and bound again as in production, in a plan of its own for one window.
+ * Steps are resolved by the function that the reference resampling uses, so the answer describes
+ * what production does. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,10 @@ struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */
     struct trajd_window_plan *plan;
     const struct trajd_episode *episode;
-    const void **rows; /* [entries] */
+    const void **rows; /* [arrays of the selection] */
     bool pinned;
     const char *unreadable; /* why the rows could not be read */
-    bool masked_missing;    /* bad_rows: keep: production goes on without them */
+    bool masked_missing;    /* bad_rows: keep: production masks these rows and goes on */
     struct trajd_error error;
 };
 
@@ -31,8 +32,8 @@ static const void *const *rows_of(void *context, uint32_t episode)
     return e->masked_missing ? NULL : e->rows;
 }
 
-/* Makes the window's rows resident. Where that cannot be, the streams that the episode has are told
- * without looking at them. */
+/* Pins the window's rows. Where they cannot be read, sets an arbitrary address for each array that
+ * the episode has: steps are then resolved from stamps, and rows are not read. */
 static void pin_rows(struct explanation *e)
 {
     const struct trajd_selection *selection = &e->plan->selection;
@@ -72,7 +73,7 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
     if (!e->rows)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of a window");
     pin_rows(e);
-    /* outputs are not written */
+    /* any address: outputs are not written */
     trajd_window_plan_bind(e->plan, 0, 1, (uint8_t *)e->rows, rows_of, e);
     return TRAJD_OK;
 }
@@ -90,7 +91,7 @@ static void clean_up(struct explanation *e)
 
 struct source {
     const struct trajd_plan_target *target;
-    uint32_t stream_index; /* of the request */
+    uint32_t stream_index; /* in the request */
     const struct trajd_episode_clock *clock;
     bool in_rows;
     struct trajd_resample_step step;
@@ -173,7 +174,7 @@ static void write_rows(const struct explanation *e, const struct source *source,
 
 /* ---- outputs and steps ---- */
 
-/* The targets of an output stand together: [*first, *end). */
+/* Finds the targets of an output, which stand side by side: [*first, *end). */
 static void find_targets(const struct trajd_window_plan *plan, uint32_t output, uint32_t *first,
                          uint32_t *end)
 {
@@ -221,7 +222,7 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
     fprintf(out, "],\"items\":[");
 }
 
-/* The time of the target, ns from the episode's origin. */
+/* Returns the time of the target in ns from the episode's origin. */
 static int64_t target_ns(const struct source *source)
 {
     return source->in_rows
@@ -295,7 +296,8 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
     }
 }
 
-/* Steps are numbered through: those of the first output, then those of the next. */
+/* Writes the steps of outputs [begin, end) that the query asks for. Steps are numbered through all
+ * outputs: first those of the first output, then those of the next. */
 static enum trajd_status write_steps(const struct explanation *e, const struct trajd_query *query,
                                      uint32_t begin, uint32_t end, FILE *out,
                                      struct trajd_error *error)
@@ -335,7 +337,7 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
         if (next > before)
             fprintf(out, "]}");
         else
-            fseek(out, mark, SEEK_SET); /* not even the first step of this output has room */
+            fseek(out, mark, SEEK_SET); /* not even the first step of this output fits */
     }
     if (next == query->first)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,

@@ -1,5 +1,5 @@
-/* "position": which windows lie at positions [first, first + count) of epoch `window`: the order of
- * windows, looked up. */
+/* Answers "position": lists the windows at positions [first, first + count) of the epoch whose
+ * number is in the query's field `window`. */
 #include <inttypes.h>
 
 #include "daemon/control/query.h"

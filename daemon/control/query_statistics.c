@@ -1,5 +1,5 @@
-/* "statistics": of one output over the feed's windows, or (stream:NAME) of a stream's rows; and
- * what the feed makes of them. */
+/* Answers "statistics": of one output over the feed's windows, or of a stream's rows (stream:NAME);
+ * and the scale and offset that the feed normalises by. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "daemon/stats/stats.h"
 #include "daemon/stats/stats_service.h"
 
-#define PAGE_FEATURES 128u /* of some 300 bytes each */
+#define PAGE_FEATURES 128u /* features in an answer, of some 300 bytes each */
 #define STREAM_PREFIX "stream:"
 
 static enum trajd_status check_streams(const struct trajd_window_plan *plan, uint32_t output,
@@ -78,7 +78,7 @@ static void write_norm(const struct trajd_producer *producer, const struct trajd
     fputc('}', out);
 }
 
-/* Of a mixture, `window` says which dataset. */
+/* Checks the index of the dataset, which the query's field `window` holds. */
 static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
                                        uint64_t dataset_index, struct trajd_error *error)
 {
@@ -89,7 +89,7 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
                            dataset_index, feed->member_count);
 }
 
-/* Without a name: which there are, of all datasets. */
+/* Answers a query without a name: lists the outputs of all datasets. */
 static enum trajd_status list_outputs(const struct trajd_producer *producer, FILE *out)
 {
     const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);

@@ -1,22 +1,22 @@
-/* A reload: the configuration is read again, and the running control becomes what it says, all of
- * it or nothing.
+/* Reads the configuration again and applies it: all of it, or nothing.
  *
- *   read -> what stays, goes, comes -> refusals that need no work -> new datasets and feeds, which
- *     nobody finds yet
- *        -> one moment in which old feeds go and new ones are shown (trajd_server_change) -> what
- *          went is freed
+ *   read the file
+ *     -> plan: what stays, goes and comes; refuse what is not possible (reload_plan.c)
+ *     -> open new datasets and make new feeds, hidden from workers
+ *     -> change over: close old feeds and show new ones at one moment (trajd_server_change)
+ *     -> free what was closed
  *
- * A feed stays if its lines are the same (comments and spelling of YAML aside), and its datasets'
- * are, and those of the feed that its statistics are of. One that stays is not touched: same
- * production, same fingerprint, whoever reads it notices nothing. One that goes must have no
- * worker. A dataset whose lines are the same and whose files are not is opened anew if nobody reads
- * it, else it stays as it is and that is said (reload_files.c). */
+ * A feed stays if its own lines are unchanged (apart from comments and YAML spelling), and those of
+ * its datasets, and those of the feed that its statistics come from. A feed that stays is not
+ * touched: its production and fingerprint are the same, and its workers notice nothing. A feed that
+ * goes must have no worker. A dataset with the same lines but other files is opened anew if no
+ * worker reads it; otherwise it stays as it is, and the message says so (reload_files.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/control/reload_internal.h"
 
-/* ---- what is new ---- */
+/* ---- new datasets and feeds ---- */
 
 static enum trajd_status open_datasets(struct trajd_reload_change *change,
                                        struct trajd_error *error)
@@ -62,7 +62,7 @@ static void undo(struct trajd_reload_change *change)
     free(change->next);
 }
 
-/* ---- the moment ---- */
+/* ---- the change-over ---- */
 
 static void name_feeds(struct trajd_open_config *open_config)
 {
@@ -96,7 +96,8 @@ static enum trajd_status show(const struct trajd_reload_change *change, struct t
                : TRAJD_OK;
 }
 
-/* Feeds that stay go by the specification that they were made of. */
+/* Moves the specifications of feeds that stay to the next configuration: their producers use them.
+ * */
 static void keep_specs(const struct trajd_reload_change *change)
 {
     struct trajd_config *before = change->control->now->config, *next = change->next->config;
@@ -114,8 +115,8 @@ static void keep_specs(const struct trajd_reload_change *change)
         }
 }
 
-/* The lists as they are from now on; returns when nobody looks at what has gone. With the mutex
- * held. */
+/* Puts the new configuration and list of feeds in place. Returns when the query service uses none
+ * of the removed producers. The caller holds the mutex. */
 static void swap_lists(struct trajd_reload_change *change)
 {
     struct trajd_control *control = change->control;
@@ -127,7 +128,8 @@ static void swap_lists(struct trajd_reload_change *change)
         trajd_heartbeat_wait_for(&control->wake, &control->mutex);
 }
 
-/* For the server and for OPENs that are answered from the lists it is one moment. */
+/* Changes the server and the list of feeds under one lock, so that an OPEN request sees either the
+ * old feeds or the new ones. */
 static enum trajd_status change_over(struct trajd_reload_change *change, struct trajd_error *error)
 {
     enum trajd_status status;
@@ -163,13 +165,13 @@ static void settle(struct trajd_reload_change *change, struct trajd_open_config 
     for (uint32_t d = 0; d < change->next->dataset_count; d++)
         if (!change->is_new_dataset[d] && change->cache_raise_bytes)
             trajd_cache_raise_budget(change->next->datasets[d]->cache, change->cache_raise_bytes);
-    /* a number on its own */
+    /* relaxed: orders nothing */
     __atomic_store_n(&control->exit_idle_ns, change->next->config->exit_idle_ns, __ATOMIC_RELAXED);
     free_before(change, before);
     trajd_control_warn_of_norms(control, NULL);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole reload ---- */
 
 static enum trajd_status prepare(struct trajd_reload_change *change, struct trajd_error *error)
 {

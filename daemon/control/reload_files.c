@@ -1,5 +1,6 @@
-/* New files of datasets whose lines are the same: who reads one of its feeds goes on with the files
- * that there were, and the dataset stays as it is; else it is opened anew, as after a restart. */
+/* Finds new, changed and removed files of datasets whose lines are unchanged. Where workers read a
+ * feed of such a dataset, it keeps its old files and stays as it is. Otherwise it is opened anew,
+ * as after a restart. */
 #include <limits.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ static bool lists_dataset(const struct trajd_window_spec *spec, const char *data
     return false;
 }
 
-/* A feed is of its datasets, and of those of the feed that its statistics are of. */
+/* Returns true where the feed uses the dataset, itself or through the feed that its statistics come
+ * from. */
 static bool uses_dataset(const struct trajd_config *config, const struct trajd_window_spec *spec,
                          const char *dataset)
 {

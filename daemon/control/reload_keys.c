@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What counts from the moment of a reload on; the other keys' values are built into what runs. */
+/* The keys that a reload can change. The values of all other keys are built into running parts. */
 static const char *const live_keys[] = {
     "feed_idle",      "exit_idle",      "journal_idle",       "memory.store", "memory.rings",
     "memory.reserve", "index.children", "index.file_timeout", "limits.feeds", NULL};
@@ -39,7 +39,6 @@ bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd
     return false;
 }
 
-/* "50%" of what was free at the start stays what it came to. */
 void trajd_reload_keep_shares(const struct trajd_config *now, struct trajd_config *next)
 {
     for (size_t k = 0; k < trajd_config_key_count; k++)

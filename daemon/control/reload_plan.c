@@ -22,7 +22,7 @@ static bool is_same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* As deep as a document may be. */
+/* Compares two nodes and their children. The parser limits the depth of a document. */
 static bool is_same_node(const struct trajd_yaml_node *a, const struct trajd_yaml_node *b)
 {
     if (a->kind != b->kind || a->quoted != b->quoted || !is_same_text(a->key, b->key) ||
@@ -63,7 +63,7 @@ bool trajd_reload_stays_open(const struct trajd_reload_change *change,
     return false;
 }
 
-/* The first dataset of the specification that is not the one that is open now; NULL: all are. */
+/* Returns the first dataset of the specification that does not stay open; NULL: all stay. */
 static const char *changed_dataset(const struct trajd_reload_change *change,
                                    const struct trajd_window_spec *spec)
 {
@@ -76,7 +76,7 @@ static const char *changed_dataset(const struct trajd_reload_change *change,
     return NULL;
 }
 
-/* What the feed's own lines and datasets say. */
+/* Returns whether the feed stays, judged by its own lines and its datasets. */
 static enum trajd_reload_reason validate_feed(const struct trajd_reload_change *change,
                                               const struct trajd_window_spec *spec,
                                               const char **cause)
@@ -109,8 +109,7 @@ static void validate_feeds(struct trajd_reload_change *change)
         }
 }
 
-/* The feed of the configuration whose statistics the specification goes by, if that has changed or
- * is gone; else NULL. */
+/* Returns the feed that statistics_from names if it was changed or removed, else NULL. */
 static const char *changed_statistics(const struct trajd_reload_change *change,
                                       const struct trajd_window_spec *spec)
 {
@@ -125,8 +124,8 @@ static const char *changed_statistics(const struct trajd_reload_change *change,
     return spec->statistics_from;
 }
 
-/* A producer goes by its feed of the new configuration; one that a job has sent by its datasets and
- * statistics. */
+/* Returns whether the producer stays. A configured feed is compared with its new lines, a feed that
+ * a job sent is judged by its datasets and statistics. */
 static enum trajd_reload_reason validate_producer(const struct trajd_reload_change *change,
                                                   const struct trajd_producer *producer,
                                                   const char **cause)
@@ -251,7 +250,8 @@ static enum trajd_status check_limits(const struct trajd_reload_change *change,
     return TRAJD_OK;
 }
 
-/* A cache never shrinks: datasets that stay keep what they have, new ones share the rest. */
+/* Divides memory.store. A cache never shrinks: datasets that stay keep their share, and new ones
+ * divide the remainder. */
 static enum trajd_status share_cache(struct trajd_reload_change *change, struct trajd_error *error)
 {
     const struct trajd_open_config *next = change->next;
@@ -289,7 +289,7 @@ static enum trajd_status share_cache(struct trajd_reload_change *change, struct 
     return TRAJD_OK;
 }
 
-/* What is new stands beside what goes for a while. */
+/* Checks that memory suffices while new parts exist beside those that go. */
 static enum trajd_status check_memory(const struct trajd_reload_change *change,
                                       struct trajd_error *error)
 {
@@ -321,7 +321,8 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
         return status;
     match_datasets(change);
     trajd_reload_look_for_files(change);
-    /* files alone make no reload fail: what has no room beside the rest waits for the next one */
+    /* changed files alone never make a reload fail: a dataset without room waits for the next one
+     * */
     do {
         change->out_count = 0;
         change->cache_share_bytes = change->cache_raise_bytes = 0;

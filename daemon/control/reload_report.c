@@ -60,7 +60,7 @@ static void append_count(struct trajd_reload_text *text, uint32_t count, const c
     *begun = *begun || count;
 }
 
-/* What is not taken is told too, and how it is to be had. */
+/* Lists changed files. Where a dataset keeps its old files, says why and what to do. */
 static void describe_files(const struct trajd_reload_change *change, struct trajd_reload_text *text)
 {
     for (uint32_t d = 0; d < change->next->dataset_count; d++) {

@@ -14,8 +14,8 @@ enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, BLOCK_UNIT = 512 };
 /* after the GPU had no room: each attempt costs time and is logged */
 static const int64_t gpu_pause_ns = INT64_C(10000000000);
 
-/* Copies size_bytes from the file to `memory` (is_read), or the other way. Never blocks, because the
- * file is memory. */
+/* Copies size_bytes from the file to `memory` (is_read), or the other way. Never blocks, because
+ * the file is memory. */
 static enum trajd_status copy(int fd, bool is_read, void *memory, uint64_t size_bytes, uint64_t at,
                               struct trajd_error *error)
 {
@@ -44,8 +44,8 @@ static enum trajd_status refuse_holes(struct trajd_error *error)
                            "RESAMPLE: the file has holes: the client must allocate all of it");
 }
 
-/* Checks that the file is memory (only memory files have seals, so reading cannot block) and that its
- * pages are allocated: otherwise writing the result would allocate pages at our cost. */
+/* Checks that the file is memory (only memory files have seals, so reading cannot block) and that
+ * its pages are allocated: otherwise writing the result would allocate pages at our cost. */
 static enum trajd_status check_file(int fd, uint64_t size_bytes, int64_t *blocks,
                                     struct trajd_error *error)
 {
@@ -126,7 +126,8 @@ static struct trajd_runner *find_gpu(struct trajd_resample_backend *backend)
     return backend->on_gpu;
 }
 
-/* The pool's threads inherit this thread's niceness. A pool that cannot be made only costs speed. */
+/* The pool's threads inherit this thread's niceness. A pool that cannot be made only costs speed.
+ * */
 static enum trajd_status make_cpu(struct trajd_resample_backend *backend, struct trajd_error *error)
 {
     if (trajd_pool_create(backend->options.thread_count, "trajd-for-cli", &backend->pool, error))

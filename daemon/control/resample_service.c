@@ -19,7 +19,7 @@
 #include "daemon/control/resample_backend.h"
 #include "proto/wire.h"
 
-#define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
+#define LISTENER UINT32_MAX /* in epoll's data, instead of a connection's index */
 #define STOP (UINT32_MAX - 1)
 
 enum {
@@ -33,14 +33,14 @@ struct trajd_resample_service {
     struct trajd_resample_service_options options;
     char path[PATH_MAX];
     int listener, epoll, stop;
-    /* given up for a moment to accept and close a connection when descriptors have run out */
+    /* closed for a moment to accept and close a connection when descriptors have run out */
     int reserve;
     int connections[TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS]; /* -1: free */
     pthread_t thread;
     bool is_running;
     struct trajd_heartbeat heartbeat;      /* of the thread */
     struct trajd_resample_backend backend; /* released with the last client */
-    /* its members atomic: counters, nothing is ordered by them */
+    /* atomic and relaxed: counters that order nothing */
     struct trajd_resample_service_stats stats;
 };
 
@@ -51,7 +51,7 @@ static void count(uint64_t *counter, uint64_t by)
 
 /* ---- messages ---- */
 
-/* False: the peer does not read. */
+/* Sends a message. Returns false where the client does not read its answers. */
 static bool answer(int connection, const struct trajd_wire_message *message)
 {
     uint8_t frame[FRAME_BYTES];
@@ -97,7 +97,7 @@ static bool handle_resample(struct trajd_resample_service *resample_service, int
     return answer(connection, &message);
 }
 
-/* False: no peer of ours. */
+/* Handles one message. Returns false where it is no message of the protocol. */
 static bool handle(struct trajd_resample_service *resample_service, int connection,
                    const uint8_t *frame, size_t size, int fd)
 {
@@ -118,20 +118,20 @@ static bool handle(struct trajd_resample_service *resample_service, int connecti
     return refuse(resample_service, connection, 0, &error);
 }
 
-/* Whatever it is of: a socket whose peer does not read would keep its last owner for as long as its
- * maker says. */
+/* Closes a descriptor of any kind without blocking: a socket whose peer does not read would block
+ * the last owner for its linger time. */
 static void drop_descriptor(int fd)
 {
     const struct linger none = {0};
 
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none); /* refused by all else */
-    /* a filesystem that is a program */
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none); /* fails for other files */
+    /* close may wait for a filesystem in user space */
     trajd_heartbeat_wait();
     close(fd);
     trajd_heartbeat_resume();
 }
 
-/* The one descriptor that came along; -1: none, or several, which are closed. */
+/* Returns the descriptor of the message; -1: it has none, or several, which are closed here. */
 static int take_descriptor(struct msghdr *message)
 {
     int taken = -1;
@@ -153,7 +153,7 @@ static int take_descriptor(struct msghdr *message)
     return taken;
 }
 
-/* One message of a connection. False: it is over. */
+/* Receives and handles one message. Returns false where the connection has ended. */
 static bool receive(struct trajd_resample_service *resample_service, int connection)
 {
     uint8_t frame[FRAME_BYTES];
@@ -172,7 +172,7 @@ static bool receive(struct trajd_resample_service *resample_service, int connect
 
     if (size < 0)
         return errno == EAGAIN || errno == EINTR;
-    fd = take_descriptor(&message); /* one may come with a message of no bytes, too */
+    fd = take_descriptor(&message); /* an empty message may carry one, too */
     is_good = size && !(message.msg_flags & MSG_TRUNC) &&
               handle(resample_service, connection, frame, (size_t)size, fd);
     if (fd >= 0)
@@ -203,7 +203,8 @@ static int open_reserve(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Without descriptors the pending connection would make the listener readable for ever. */
+/* Accepts and closes a connection when descriptors have run out: a pending connection would keep
+ * the listener readable for ever. */
 static void refuse_without_descriptors(struct trajd_resample_service *resample_service)
 {
     int connection;
@@ -234,23 +235,23 @@ static void accept_one(struct trajd_resample_service *resample_service)
         return;
     }
     resample_service->connections[index] = connection;
-    __atomic_add_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED); /* a counter */
+    __atomic_add_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED);
 }
 
-/* With the last client go the memory of its blocks and the threads. */
+/* Closes a connection. After the last one, frees buffers, GPU memory and the pool's threads. */
 static void close_connection(struct trajd_resample_service *resample_service, uint32_t index)
 {
     close(resample_service->connections[index]);
     resample_service->connections[index] = -1;
-    if (__atomic_sub_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED)) /* a counter */
+    if (__atomic_sub_fetch(&resample_service->stats.clients, 1, __ATOMIC_RELAXED))
         return;
     trajd_heartbeat_wait(); /* for the driver */
     trajd_resample_backend_release(&resample_service->backend);
     trajd_heartbeat_resume();
 }
 
-/* A message of each connection that has one, so that who asks much does not keep others waiting for
- * more than a segment each. False: to end. */
+/* Handles one message of each ready connection, so that a busy client delays the others by one
+ * segment at most. Returns false where the service stops. */
 static bool turn(struct trajd_resample_service *resample_service)
 {
     struct epoll_event events[EVENTS];
@@ -276,14 +277,15 @@ static void *run_resample_service(void *context)
     struct trajd_resample_service *resample_service = context;
 
     trajd_heartbeat_begin(&resample_service->heartbeat);
-    /* of this thread, on Linux; where it is refused, all are alike */
+    /* on Linux this applies to the calling thread only; without permission all threads stay alike
+     * */
     setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICENESS);
     while (turn(resample_service))
         ;
     return NULL;
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static enum trajd_status listen_at(struct trajd_resample_service *resample_service,
                                    struct trajd_error *error)
@@ -300,8 +302,8 @@ static enum trajd_status listen_at(struct trajd_resample_service *resample_servi
     if (resample_service->listener < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
     unlink(resample_service->path);
-    /* nobody can connect before listen; a umask would be that of all threads, which make files by
-     * now */
+    /* No client can connect before listen, so chmod is in time. A umask would change that of all
+     * threads, which create files by now. */
     if (bind(resample_service->listener, (struct sockaddr *)&address, sizeof address) ||
         chmod(resample_service->path, resample_service->options.group_access ? 0770 : 0700) ||
         listen(resample_service->listener, TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS))

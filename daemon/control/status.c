@@ -6,7 +6,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 
-#define END_BYTES 256 /* of a description, for what follows its lists' items */
+#define END_BYTES 256 /* reserved for the end of a description, after the items of its lists */
 
 static void describe_reload(const struct trajd_reload *reload, FILE *out)
 {
@@ -55,7 +55,8 @@ static void describe_dataset(const struct trajd_dataset *dataset, FILE *out)
             (unsigned long long)cache.read_errors, (unsigned long long)cache.missing_chunks);
 }
 
-/* What was written behind `mark` stays if there is room for the rest of the document. */
+/* Returns true where the end of the document still fits. Otherwise removes the text since `mark`.
+ * */
 static bool fits(FILE *out, long mark, size_t size)
 {
     if (ftell(out) + END_BYTES < (long)size)
@@ -64,7 +65,7 @@ static bool fits(FILE *out, long mark, size_t size)
     return false;
 }
 
-/* With the mutex held. Of the lists as much as there is room for. */
+/* Writes the document; its lists are cut where `size` ends. The caller holds the mutex. */
 static void describe_all(struct trajd_control *control, FILE *out, size_t size)
 {
     bool has_room = true;
@@ -111,13 +112,13 @@ size_t trajd_control_describe(void *context, char *json, size_t size)
     pthread_mutex_unlock(&control->mutex);
     failed = ferror(out) != 0;
     if (fclose(out) || failed || length >= size)
-        length = 0; /* half a document is worse than none */
+        length = 0; /* an incomplete document would not parse */
     memcpy(json, text, length);
     free(text);
     return length;
 }
 
-/* ---- the main thread's view ---- */
+/* ---- called by the main thread ---- */
 
 bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, char *stuck,
                             size_t size)
@@ -133,7 +134,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         {trajd_stats_service_heartbeat(control->stats_service), "the statistics service"},
         {trajd_resample_service_heartbeat(control->resample_service), "the resample service"}};
     bool alive = true;
-    /* a flag on its own */
+    /* relaxed: orders nothing */
     const bool gpu_is_lost = __atomic_load_n(&control->gpu_is_lost, __ATOMIC_RELAXED);
 
     trajd_server_get_stats(control->server, &stats);
@@ -148,13 +149,12 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
         }
     pthread_mutex_lock(&control->mutex);
     for (uint32_t f = 0; f < control->feeds.count && alive; f++) {
-        alive =
-            (gpu_is_lost &&
-             trajd_producer_gpu(
-                 control->feeds
-                     .producers[f])) || /* its thread has ended: the opener closes it when it can */
-            !trajd_heartbeat_is_stuck(trajd_producer_heartbeat(control->feeds.producers[f]), now_ns,
-                                      limit_ns);
+        alive = (gpu_is_lost &&
+                 trajd_producer_gpu(
+                     control->feeds
+                         .producers[f])) || /* its thread has ended, and the opener will close it */
+                !trajd_heartbeat_is_stuck(trajd_producer_heartbeat(control->feeds.producers[f]),
+                                          now_ns, limit_ns);
         if (!alive)
             snprintf(stuck, size, "feed %s", trajd_producer_name(control->feeds.producers[f]));
     }
@@ -164,7 +164,7 @@ bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, cha
 
 int64_t trajd_control_exit_idle_ns(const struct trajd_control *control)
 {
-    /* a number on its own: orders nothing */
+    /* relaxed: orders nothing */
     return __atomic_load_n(&control->exit_idle_ns, __ATOMIC_RELAXED);
 }
 
