@@ -415,7 +415,7 @@ def test_new_files_that_have_room_one_after_the_other(tmp_path, demo_file):
     add(*folders, number=2)
     one.leave(50)  # each has 32 MiB of the store
     assert reload(one) == (0, "changed feeds: train; new or changed datasets: a; files of a: 1 new; files of b: 1 new, not taken: there is no "
-                              "memory for it beside what else is new; reload again")
+                              "memory for it beside the other new datasets; reload again")
     assert reload(one) == (0, "changed feeds: probe; new or changed datasets: b; files of b: 1 new")
     assert reload(one) == (0, "nothing has changed")
     add(*folders, number=3)
