@@ -7,8 +7,8 @@
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 
-#define TEXT_BYTES_MAX                                                                             \
-    2048 /* of one text as JSON where all are listed: 16 of them fit a document */
+/* of one text as JSON in a list: 16 of them fit a document */
+#define TEXT_BYTES_MAX 2048
 
 /* Returns the rows of the anchor's clock; where anchors have a rate of their own, of the clock with
  * the most rows. */
