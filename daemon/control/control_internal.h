@@ -4,8 +4,7 @@
  *   status.c         the status document, the watchdog's check, the status line
  *   feed_opener.c    the opener thread: OPEN requests, idle feeds, old journals, reloads
  *   reload*.c        applies a changed configuration (reload_internal.h)
- *   feed_open.c      opens the feed of an OPEN request
- *   feed_make.c      makes a producer and lists it
+ *   feed_make.c      makes a producer and lists it; opens the feed of an OPEN request
  *   feed_list.c      the list of producers
  *   gpu_list.c       the GPUs that the configuration names
  *   open_config.c    a configuration and its open datasets
@@ -95,6 +94,33 @@ struct trajd_control {
     uint64_t windows_before;
     int64_t windows_at_ns;
 };
+
+/* ---- feed_name.c: pure functions ---- */
+
+/* A feed of the configuration has the name that the configuration gives it. A feed that a job sent
+ * as text is called "spec:HASH". Both may be followed by "@UUID" (batches in the memory of that
+ * GPU; trajd_feed_gpu_name) and by "#NUMBER" (another instance of the same feed). No name of the
+ * configuration contains '@' or '#'. */
+
+/* Writes the name of a feed that a job sent. Equal texts get equal names, so the workers of a job
+ * share one feed. */
+void trajd_feed_name_of_text(const char *text, char *name, size_t size);
+/* Writes the name of instance `number` of the family. */
+void trajd_feed_name_of_instance(const char *family, uint32_t number, char *name, size_t size);
+
+/* Returns the length of the name without the instance's number: all instances share this part. */
+size_t trajd_feed_name_family_length(const char *name);
+/* Returns the length of the name without the GPU and the instance's number. */
+size_t trajd_feed_name_base_length(const char *name);
+bool trajd_feed_name_is_in_family(const char *name, const char *family);
+
+/* Returns true for a feed of the configuration, its instances and its productions on GPUs; false
+ * for a feed that a job sent. */
+bool trajd_feed_name_is_configured(const char *name);
+bool trajd_feed_name_is_on_gpu(const char *name);
+/* Returns true where the feed may be closed while no worker reads it. Feeds under the
+ * configuration's own names stay open. */
+bool trajd_feed_name_may_close(const char *name);
 
 /* ---- open_config.c ---- */
 
@@ -202,7 +228,7 @@ bool trajd_control_close_unread(struct trajd_control *control);
  * validation: no other message shows this mistake. `report` may be NULL. */
 void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
 
-/* ---- feed_open.c: on the opener's thread ---- */
+/* The next four open the feed of an OPEN request, on the opener's thread. */
 
 /* Returns the feed that a job sent as text, newly made or already open. */
 enum trajd_status trajd_control_open_spec(struct trajd_control *control, const char *text,

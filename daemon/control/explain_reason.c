@@ -1,4 +1,4 @@
-#include "daemon/control/explain_reason.h"
+#include "daemon/control/query.h"
 
 #include <inttypes.h>
 #include <stdio.h>

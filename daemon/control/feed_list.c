@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "daemon/control/feed_name.h"
-
 struct trajd_producer *trajd_feed_list_find(const struct trajd_feed_list *feeds, const char *name)
 {
     for (uint32_t f = 0; f < feeds->count; f++)

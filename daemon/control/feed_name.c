@@ -1,4 +1,4 @@
-#include "daemon/control/feed_name.h"
+#include "daemon/control/control_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 #include "daemon/window/window_report.h"
-#include "daemon/control/explain_reason.h"
 
 struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */

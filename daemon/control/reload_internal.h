@@ -4,8 +4,7 @@
  *   reload_report.c  describes the change in a line
  *   reload_plan.c    finds out what stays, goes and comes, and what forbids the change
  *   reload_files.c   new files of datasets that stay
- *   reload_keys.c    single keys: which may change, which have changed
- *   reload_text.c    text in a buffer of fixed size */
+ *   reload_keys.c    single keys: which may change, which have changed; text in a buffer */
 #ifndef TRAJD_CONTROL_RELOAD_INTERNAL_H
 #define TRAJD_CONTROL_RELOAD_INTERNAL_H
 
@@ -43,7 +42,7 @@ struct trajd_reload_change {
     const char *out_cause[TRAJD_CONTROL_MAX_PRODUCERS];
 };
 
-/* ---- reload_text.c ---- */
+/* ---- reload_keys.c ---- */
 
 /* A string in a buffer of `size` bytes. Text beyond the end of the buffer is cut off. */
 struct trajd_reload_text {
@@ -54,8 +53,6 @@ void trajd_reload_append(struct trajd_reload_text *text, const char *format, ...
     __attribute__((format(printf, 2, 3)));
 /* Appends "SECTION.NAME", after a comma where the text is not empty. */
 void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_config_key *key);
-
-/* ---- reload_keys.c ---- */
 
 bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd_config *b,
                                 const struct trajd_config_key *key);

@@ -1,4 +1,3 @@
-#include "daemon/control/feed_name.h"
 #include "daemon/control/reload_internal.h"
 
 #include <string.h>

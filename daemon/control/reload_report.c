@@ -1,4 +1,3 @@
-#include "daemon/control/feed_name.h"
 #include "daemon/control/reload_internal.h"
 
 static bool has_name(const struct trajd_open_config *open_config, const char *dataset)

@@ -58,11 +58,12 @@ static enum trajd_status check_file(int fd, uint64_t size_bytes, int64_t *blocks
                                "(F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL)");
     if (fstat(fd, &status) || status.st_size < 0 || (uint64_t)status.st_size < size_bytes ||
         size_bytes > TRAJD_BLOCK_MAX_BYTES)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, 0,
-            "RESAMPLE: a block of %llu bytes in a file of %lld bytes; the limit is %llu",
-            (unsigned long long)size_bytes, (long long)status.st_size,
-            (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "RESAMPLE: a block of %llu bytes in a file of %lld bytes: a block "
+                               "has at most %llu bytes, and "
+                               "lies in the file",
+                               (unsigned long long)size_bytes, (long long)status.st_size,
+                               (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
     *blocks = status.st_blocks;
     return status.st_blocks < status.st_size / BLOCK_UNIT ? refuse_holes(error) : TRAJD_OK;
 }

@@ -271,7 +271,7 @@ def test_fallback():
         with one.connect() as feed:
             positions = [batch.position for batch in feed.epoch(0) if batch["actions"].is_cuda]
             assert positions == list(range(0, 64 * len(positions), 64)) and len(positions) > 20
-            assert not is_direct(feed) and "gpu.rings leaves" in feed._client.gpu_refusal
+            assert not is_direct(feed) and "gpu.rings on" in feed._client.gpu_refusal
 
 
 def test_rows_that_do_not_fit():

@@ -350,7 +350,7 @@ def test_no_memory_at_the_start():
         with t.daemon(fall_back="true") as one:
             assert "batches lie in host memory (gpu.fall_back)" in one.text()
             with one.connect() as feed:
-                assert feed.info.batches > 20 and "the daemon uses none" in feed._client.gpu_refusal
+                assert feed.info.batches > 20 and "the daemon uses no GPU" in feed._client.gpu_refusal
 
 
 if __name__ == "__main__":

@@ -567,7 +567,7 @@ def test_one_of_two_gpus_does_not_open(make, tmp_path, data):
     assert "busy or unavailable: batches for this GPU and those after it lie in host memory (gpu.fall_back)" in daemon.text()
     assert client.open("train", gpu=UUID).gpu is not None
     info = client.open("train", gpu=SECOND, epoch=1)
-    assert info.gpu is None and b"the daemon uses others" in info.gpu_refusal
+    assert info.gpu is None and b"the daemon uses other GPUs" in info.gpu_refusal
     client.close()
     other = GpuDaemon(tmp_path / "bad", CONFIG.format(data=data, gpu="", slots=4), program=FAKE)
     other.fake = "gpus=2,bad=1"
@@ -579,12 +579,12 @@ def test_where_the_daemon_has_no_such_gpu(make):
     daemon = make()
     client = daemon.client()
     info = client.open("train", gpu="GPU-ffffffff-0000-0000-0000-000000000000")
-    assert info.gpu is None and b"the daemon uses others" in info.gpu_refusal
+    assert info.gpu is None and b"the daemon uses other GPUs" in info.gpu_refusal
     assert len(collect(client)) > 4
     client.close()
 
 
-@pytest.mark.parametrize("gpu, fake, why", [(", fall_back: true", "none", b"the daemon uses none"), ("", "oom", b"out of memory")])
+@pytest.mark.parametrize("gpu, fake, why", [(", fall_back: true", "none", b"the daemon uses no GPU"), ("", "oom", b"out of memory")])
 def test_where_the_gpu_is_not_there_or_full(make, gpu, fake, why):
     daemon = make(fake=fake, gpu=gpu)
     client = daemon.client()
@@ -866,7 +866,7 @@ def test_rows_that_no_room_is_left_for(tmp_path, data):
     daemon = GpuDaemon(tmp_path / "small", text, program=FAKE).start()
     client = daemon.client()
     info = client.open("grid", gpu=UUID)
-    assert info.gpu is None and b"gpu.rings leaves" in info.gpu_refusal
+    assert info.gpu is None and b"but gpu.rings on" in info.gpu_refusal
     assert len(collect(client)) > 4
     client.close()
     daemon.stop()
@@ -888,7 +888,7 @@ def test_pinned_memory_is_within_the_budget(tmp_path, data):
     rings, gpu, _ = ask("wide", "64MiB")
     assert gpu == UUID.encode()
     _, gpu, why = ask("none", rings)
-    wanted, left = map(int, re.fullmatch(rb"feed grid@\S+: (\d+) bytes of pinned memory for rows .* memory.rings leaves \((\d+) bytes\)", why).groups())
+    wanted, left = map(int, re.fullmatch(rb"feed grid@\S+: pinned memory for streamed rows needs (\d+) bytes, but memory.rings has only (\d+) bytes left", why).groups())
     assert gpu is None and wanted > left
     assert ask("two", rings + wanted - left)[1] == UUID.encode()
     assert ask("short", rings + wanted - left - 1)[1] is None
@@ -901,7 +901,7 @@ def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
     assert found.returncode == 69 and "gpu.devices: all: this process finds no GPU that it can use: GPU 0: there are 0" in found.stderr
 
 
-@pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "there are 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
+@pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "can use only 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
 def test_devices_that_are_none(tmp_path, data, devices, status, why):
     text = CONFIG.format(data=data, gpu="", slots=4).replace("devices: all", f"devices: {devices}")
     found = GpuDaemon(tmp_path / "bad", text, program=FAKE).run()
@@ -934,7 +934,7 @@ def test_a_production_on_a_gpu_is_not_opened_by_its_name(make):
     first.open("train", gpu=UUID)
     with pytest.raises(trajd.TrajdError) as refused:
         second.open(f"train@{UUID}")
-    assert refused.value.status == trajd.NOT_FOUND and "there are: train" in str(refused.value)
+    assert refused.value.status == trajd.NOT_FOUND and "feeds: train" in str(refused.value)
     first.close()
     second.close()
 

@@ -386,6 +386,6 @@ def test_feeds_that_nobody_reads_give_way(daemon, demo_file, limit):
         sweep.next().release()
         sweep.close()
         wait_for(lambda: len(client.status()["sessions"]) == 1, what="its session to be over")
-    assert "is not read and another one needs its place" in one.text()
+    assert "closed, because no worker reads it and another feed needs room" in one.text()
     assert client.next().epoch == 0  # whose feed stays, as the configuration's do
     client.close()

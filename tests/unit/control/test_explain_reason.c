@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/control/explain_reason.h"
+#include "daemon/control/query.h"
 
 #define MS INT64_C(1000000)
 

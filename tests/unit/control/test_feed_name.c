@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/control/feed_name.h"
+#include "daemon/control/control_internal.h"
 
 static void equal_texts_are_one_feed(void **state)
 {
