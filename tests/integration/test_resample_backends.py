@@ -335,14 +335,14 @@ def test_clients_that_lie(make, tmp_path):
     os.pwrite(fd, bytes(64), 0)
     client.refused(fd, size, "no head")
     client.say({"request": 5, "size": size})
-    assert client.hear()[1]["message"].startswith("RESAMPLE: no descriptor")
+    assert client.hear()[1]["message"].startswith("RESAMPLE: the message must carry exactly one descriptor")
     two = [memory(good), memory(good)]
     client.say({"request": 6, "size": size}, two)
-    assert "more than one" in client.hear()[1]["message"]
+    assert "exactly one descriptor" in client.hear()[1]["message"]
     client.say({"request": 7, "size": size}, two * 20)
     assert client.hear()[0] == ERROR
     client.say({"request": 8}, op=6)
-    assert "RESAMPLE alone" in client.hear()[1]["message"]
+    assert "accepts only RESAMPLE" in client.hear()[1]["message"]
     client.say({"request": "eight"})
     assert client.hear()[1]["status"] == "protocol"
     client.say({"request": 9})  # only who would do it
