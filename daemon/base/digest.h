@@ -26,7 +26,12 @@ void trajd_digest_add_u64(struct trajd_digest *digest, uint64_t value);
 void trajd_digest_add_text(struct trajd_digest *digest, const char *text);
 uint64_t trajd_digest_end(const struct trajd_digest *digest);
 
-/* All in one. */
+/* The digest of these bytes alone. */
 uint64_t trajd_digest_of(const void *bytes, size_t length);
+
+/* FNV-1a, 64 bits: for splits, names and plan keys, whose values were fixed with it. Begin with
+ * TRAJD_FNV_BEGIN and pass the result on to continue. */
+#define TRAJD_FNV_BEGIN UINT64_C(0xcbf29ce484222325)
+uint64_t trajd_fnv(uint64_t hash, const void *bytes, size_t length);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/rename.h"
+#include "daemon/base/files.h"
 
 static enum trajd_status io_error(const char *path, struct trajd_error *error)
 {
@@ -118,7 +118,7 @@ enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_su
 
     if (!status)
         status = sync_file(from, error);
-    if (!status && trajd_rename_new(from, to, is_sure))
+    if (!status && trajd_file_rename_new(from, to, is_sure))
         status = io_error(to, error);
     return status ? status : prep_sync_parent(to, error);
 }

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/rename.h"
+#include "daemon/base/files.h"
 #include "clients/cli/resample/convert_internal.h"
 
 static enum trajd_status sync_folder(struct rewriting *r)
@@ -95,7 +95,7 @@ static enum trajd_status name_output(struct rewriting *r)
     bool is_sure = true;
 
     if (r->options->force ? rename(r->partial, r->options->output)
-                          : trajd_rename_new(r->partial, r->options->output, &is_sure))
+                          : trajd_file_rename_new(r->partial, r->options->output, &is_sure))
         return convert_io_error(r, r->options->output);
     if (!is_sure)
         convert_note(r->options,
