@@ -2,7 +2,6 @@
  * in a tree within the limits. */
 #include "daemon/base/yaml.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <yaml.h>
 
 #include "daemon/base/arena.h"
+#include "daemon/base/files.h"
 
 enum {
     MAX_TEXT_BYTES = 1 << 20,
@@ -366,27 +366,13 @@ enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t le
 enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml,
                                   struct trajd_error *error)
 {
-    enum trajd_status status;
-    FILE *file = fopen(path, "re");
     char *text;
     size_t length;
+    enum trajd_status status = trajd_file_read(path, MAX_TEXT_BYTES, &text, &length, error);
 
-    if (!file)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                               "%s: %s", path, strerror(errno));
-    text = malloc(MAX_TEXT_BYTES + 1);
-    if (!text) {
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it", path);
-        goto close;
-    }
-    length = fread(text, 1, MAX_TEXT_BYTES + 1, file);
-    if (ferror(file))
-        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
-    else
+    if (!status)
         status = trajd_yaml_parse(path, text, length, yaml, error);
     free(text);
-close:
-    fclose(file);
     return status;
 }
 
