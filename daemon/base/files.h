@@ -1,5 +1,5 @@
-/* Whole files: reading one into memory, replacing one so that a crash leaves the old or the new one,
- * and naming one without taking the name from another. */
+/* Whole files: reading one into memory, replacing one so that a crash leaves the old or the new
+ * one, and naming one without taking the name from another. */
 #ifndef TRAJD_BASE_FILES_H
 #define TRAJD_BASE_FILES_H
 
@@ -28,7 +28,8 @@ struct trajd_file_replacement {
 int trajd_file_replace_begin(struct trajd_file_replacement *replacement, const char *path);
 
 /* Syncs the new file to the disk, closes it and renames it to `path`. 0, or -1 with errno; then the
- * new file is removed and what was at `path` is untouched. `good` false: only closes and removes. */
+ * new file is removed and what was at `path` is untouched. `good` false: only closes and removes.
+ */
 int trajd_file_replace_end(struct trajd_file_replacement *replacement, const char *path, bool good);
 
 /* Syncs the folder that holds `path`, so that a rename in it survives a power cut. 0, or -1 with
