@@ -5,27 +5,6 @@
 
 #include "daemon/feed/feed_internal.h"
 
-uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position)
-{
-    uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
-    uint64_t rest = position < length ? length - position : 0;
-
-    return rest / batch + (feed->options.tail_short && rest % batch != 0);
-}
-
-uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin)
-{
-    return begin + trajd_batches_from(feed, begin) * feed->options.global_batch;
-}
-
-bool trajd_job_has_rivals(const struct job *job)
-{
-    for (uint32_t i = 0; i < job->feed->member_count; i++)
-        if (job->feed->members[i]->job != job)
-            return true;
-    return false;
-}
-
 static void settle_all(struct trajd_core_feed *feed)
 {
     for (uint32_t i = feed->ready.count; i-- > 0;)

@@ -135,13 +135,8 @@ static void expire_slow(struct job *job, uint64_t now_ns)
 
 void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns)
 {
-    if (feed->core->going_away)
-        return;
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         expire_ranks(&feed->jobs[j], now_ns);
         expire_slow(&feed->jobs[j], now_ns);
     }
-    trajd_feed_reap(feed);
-    trajd_feed_advance(feed);
-    trajd_feed_wake(feed);
 }

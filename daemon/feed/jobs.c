@@ -219,30 +219,6 @@ void trajd_feed_advance(struct trajd_core_feed *feed)
 
 /* ---- how an epoch begins ---- */
 
-bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open)
-{
-    return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) &&
-           open->mode == job->mode && open->world == job->world &&
-           open->local.count == job->local.count &&
-           memcmp(open->local.list, job->local.list,
-                  open->local.count * sizeof open->local.list[0]) == 0;
-}
-
-struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name)
-{
-    for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (feed->jobs[j].phase != JOB_NONE && trajd_wire_text_equals(name, feed->jobs[j].name))
-            return &feed->jobs[j];
-    return NULL;
-}
-
-uint32_t trajd_job_reader_count(const struct job *job)
-{
-    if (job->mode != TRAJD_WIRE_SHARD)
-        return 1;
-    return job->local.count ? job->local.count : job->world;
-}
-
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
 {
     struct rank *ranks;

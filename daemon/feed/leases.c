@@ -46,6 +46,17 @@ void trajd_lease_release(const struct place *place, struct session *session)
     trajd_slot_settle(place->feed, place->index);
 }
 
+static struct slot *find_slot(struct trajd_core *core, const struct trajd_wire_lease *lease,
+                              struct trajd_core_feed **feed)
+{
+    for (*feed = core->feeds; *feed; *feed = (*feed)->next)
+        if ((*feed)->id == lease->ring)
+            break;
+    if (!*feed || lease->slot >= (*feed)->options.slot_count)
+        return NULL;
+    return &(*feed)->slots[lease->slot];
+}
+
 /* The part that the session holds under that lease; false: none. */
 static bool find_part(struct trajd_core *core, const struct session *session,
                       const struct trajd_wire_lease *lease, struct place *place)
@@ -53,7 +64,7 @@ static bool find_part(struct trajd_core *core, const struct session *session,
     const uint32_t job_index = lease->part / TRAJD_CORE_MAX_WORLD;
 
     *place = (struct place){.index = lease->slot, .part_index = lease->part % TRAJD_CORE_MAX_WORLD};
-    place->slot = trajd_slot_of_lease(core, lease, &place->feed);
+    place->slot = find_slot(core, lease, &place->feed);
     if (!place->slot || place->slot->state != SLOT_READY ||
         place->slot->generation != lease->generation ||
         job_index >= place->feed->options.job_count ||
@@ -87,8 +98,8 @@ static bool next_held(struct place *place, const struct session *session)
     return false;
 }
 
-static void ack_done(struct trajd_core *core, struct session *session,
-                     const struct trajd_wire_lease *lease)
+void trajd_lease_ack_done(struct trajd_core *core, struct session *session,
+                          const struct trajd_wire_lease *lease)
 {
     struct place place;
 
@@ -99,8 +110,8 @@ static void ack_done(struct trajd_core *core, struct session *session,
         core->stats.late_acks++;
 }
 
-static void ack_released(struct trajd_core *core, struct session *session,
-                         const struct trajd_wire_lease *lease)
+void trajd_lease_ack_released(struct trajd_core *core, struct session *session,
+                              const struct trajd_wire_lease *lease)
 {
     struct place place;
 
@@ -110,24 +121,19 @@ static void ack_released(struct trajd_core *core, struct session *session,
         core->stats.late_acks++;
 }
 
-void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_ack *ack,
-                    uint64_t now_ns)
+/* Read once per lease that is gone: does anybody have to do work again? */
+bool trajd_leases_has_undone(const struct trajd_core *core, const struct session *session)
 {
-    struct session *session = trajd_session_find(core, session_id);
-
-    if (!session) {
-        core->stats.late_acks += ack->done.count + ack->released.count;
-        return;
-    }
-    session->last_message_ns = now_ns;
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_feed_account(feed, now_ns);
-    for (uint32_t i = 0; i < ack->done.count; i++)
-        ack_done(core, session, &ack->done.list[i]);
-    for (uint32_t i = 0; i < ack->released.count; i++)
-        ack_released(core, session, &ack->released.list[i]);
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_feed_advance(feed);
+    for (const struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
+        for (uint32_t i = 0; i < feed->ready.count; i++) {
+            const struct slot *slot = &feed->slots[feed->ready.slots[i]];
+            for (uint32_t j = 0; j < feed->options.job_count; j++)
+                for (uint32_t p = 0; p < slot->shares[j].part_count; p++)
+                    if (slot->shares[j].parts[p].state == PART_LEASED &&
+                        slot->shares[j].parts[p].session == session->id)
+                        return true;
+        }
+    return false;
 }
 
 void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session)
