@@ -119,16 +119,16 @@ void trajd_core_welcome(struct trajd_core *core, uint64_t session_id,
         return;
     account_all(core, now_ns);
     if (session->feed)
-        trajd_job_send_opened(session);
+        trajd_session_send_opened(session);
     trajd_leases_resume(core, session, hello);
-    if (session->sent_away.status)
-        trajd_core_send_error(core, session->id, 0, &session->sent_away);
+    if (session->removal.status)
+        trajd_core_send_error(core, session->id, 0, &session->removal);
     if (session->feed && session->is_over)
-        trajd_job_send_end(session);
+        trajd_session_send_end(session);
     advance_all(core);
 }
 
-static void end_session(struct trajd_core *core, struct session *session, bool in_good_order,
+static void end_session(struct trajd_core *core, struct session *session, bool sent_bye,
                         uint64_t now_ns)
 {
     struct job *job = session->job;
@@ -137,13 +137,13 @@ static void end_session(struct trajd_core *core, struct session *session, bool i
     core->stats.dead_sessions += session->held && trajd_leases_has_undone(core, session);
     trajd_leases_void(core, session);
     if (job)
-        trajd_job_leave(session, now_ns);
+        trajd_session_leave(session, now_ns);
     if (job && !job->member_count)
-        job->said_bye = in_good_order;
+        job->sent_bye = sent_bye;
     session->id = 0;
     core->session_count--;
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
-        trajd_feed_reap(feed);
+        trajd_feed_drop_idle_jobs(feed);
         trajd_feed_advance(feed);
     }
 }
@@ -176,12 +176,12 @@ struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t sess
 /* Also if what is asked for is refused: once all have left an epoch, another can begin. */
 static void leave(struct session *session, uint64_t now_ns)
 {
-    struct trajd_core_feed *left = session->feed;
+    struct trajd_core_feed *previous = session->feed;
 
-    if (!left)
+    if (!previous)
         return;
-    trajd_job_leave(session, now_ns);
-    trajd_feed_advance(left);
+    trajd_session_leave(session, now_ns);
+    trajd_feed_advance(previous);
 }
 
 enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
@@ -189,16 +189,16 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
                                   uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
-    struct trajd_core_feed *left;
+    struct trajd_core_feed *previous;
     enum trajd_status status;
 
     if (!session)
         return TRAJD_ERR_CLOSED;
     session->last_message_ns = now_ns;
-    session->sent_away.status = TRAJD_OK;
-    left = session->feed;
-    if (left == feed && trajd_open_is_repeated(session, open, feed) && !core->going_away) {
-        trajd_job_send_opened(session);
+    session->removal.status = TRAJD_OK;
+    previous = session->feed;
+    if (previous == feed && trajd_open_is_repeated(session, open, feed) && !core->going_away) {
+        trajd_session_send_opened(session);
         return TRAJD_OK;
     }
     trajd_feed_account(feed, now_ns);
@@ -206,9 +206,9 @@ enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
     status = trajd_job_open(feed, session, open);
     if (status)
         return status;
-    if (left)
-        trajd_feed_reap(left);
-    trajd_feed_reap(feed);
+    if (previous)
+        trajd_feed_drop_idle_jobs(previous);
+    trajd_feed_drop_idle_jobs(feed);
     trajd_feed_advance(feed);
     trajd_feed_wake(feed);
     return TRAJD_OK;
@@ -218,14 +218,14 @@ void trajd_core_refuse_open(struct trajd_core *core, uint64_t session_id, uint64
                             const struct trajd_error *error, uint64_t now_ns)
 {
     struct session *session = trajd_session_find(core, session_id);
-    struct trajd_core_feed *left;
+    struct trajd_core_feed *previous;
 
     if (!session)
         return;
-    left = session->feed;
+    previous = session->feed;
     leave(session, now_ns);
-    if (left)
-        trajd_feed_reap(left);
+    if (previous)
+        trajd_feed_drop_idle_jobs(previous);
     trajd_core_send_error(core, session_id, request, error);
 }
 
@@ -289,7 +289,7 @@ void trajd_core_tick(struct trajd_core *core, uint64_t now_ns)
         trajd_feed_account(feed, now_ns);
         if (!core->going_away) {
             trajd_feed_expire(feed, now_ns);
-            trajd_feed_reap(feed);
+            trajd_feed_drop_idle_jobs(feed);
             trajd_feed_advance(feed);
             trajd_feed_wake(feed);
         }

@@ -44,7 +44,7 @@ struct trajd_core_options {
     void (*wake)(void *context, struct trajd_core_feed *feed);
     /* A FREE slot that must not be taken yet: its bytes are still being sent. Asked by
      * trajd_core_take alone; who says so calls for another take when it is over. NULL: never. */
-    bool (*is_lent)(void *context, struct trajd_core_feed *feed, uint32_t slot);
+    bool (*is_in_flight)(void *context, struct trajd_core_feed *feed, uint32_t slot);
     void *context;
 };
 
@@ -232,7 +232,7 @@ struct trajd_core_job_info {
     uint32_t world, members;
     uint64_t epoch;
     /* of the epoch, times the ranks here in shard; left: not DONE */
-    uint64_t batches, batches_left;
+    uint64_t batches, batches_remaining;
     uint64_t stalled_ns; /* production stood still and parts of this job were waited for */
     /* the part of it for which no live session was to blame but a rank that is away */
     uint64_t absent_ns;

@@ -7,9 +7,9 @@
 
 static void free_slot(struct trajd_core_feed *feed, struct slot *slot)
 {
-    for (uint32_t j = 0; slot->shares && j < feed->options.job_count; j++)
-        free(slot->shares[j].parts);
-    free(slot->shares);
+    for (uint32_t j = 0; slot->job_parts && j < feed->options.job_count; j++)
+        free(slot->job_parts[j].parts);
+    free(slot->job_parts);
     free(slot->ranges);
 }
 
@@ -68,8 +68,8 @@ static bool make_jobs(struct trajd_core_feed *feed)
         feed->jobs[j].run_id = ++feed->last_run_id;
     }
     for (uint32_t i = 0; feed->slots && i < feed->options.slot_count; i++)
-        if (!(feed->slots[i].shares =
-                  calloc(feed->options.job_count, sizeof *feed->slots[i].shares)))
+        if (!(feed->slots[i].job_parts =
+                  calloc(feed->options.job_count, sizeof *feed->slots[i].job_parts)))
             return false;
     return feed->jobs != NULL;
 }
@@ -115,10 +115,11 @@ static void drop_leases(struct trajd_core_feed *feed)
 {
     for (uint32_t i = 0; i < feed->ready.count; i++)
         for (uint32_t j = 0; j < feed->options.job_count; j++) {
-            const struct share *share = &feed->slots[feed->ready.slots[i]].shares[j];
-            for (uint32_t p = 0; p < share->part_count; p++)
-                if (share->parts[p].state == PART_LEASED || share->parts[p].state == PART_DONE)
-                    trajd_session_find(feed->core, share->parts[p].session)->held--;
+            const struct job_parts *job_parts = &feed->slots[feed->ready.slots[i]].job_parts[j];
+            for (uint32_t p = 0; p < job_parts->part_count; p++)
+                if (job_parts->parts[p].state == PART_LEASED ||
+                    job_parts->parts[p].state == PART_DONE)
+                    trajd_session_find(feed->core, job_parts->parts[p].session)->held--;
         }
 }
 
@@ -133,8 +134,8 @@ void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **fe
     drop_leases(removed);
     while (removed->member_count) {
         struct session *member = removed->members[0];
-        trajd_job_leave(member, now_ns);
-        trajd_session_send_away(
+        trajd_session_leave(member, now_ns);
+        trajd_session_send_removal(
             core, member, removed->failure.status ? removed->failure.status : TRAJD_ERR_CLOSED,
             removed->failure.status ? removed->failure.message : reason);
     }

@@ -67,7 +67,7 @@ static void fill_job_info(const struct job *job, struct trajd_core_job_info *inf
         .members = job->member_count,
         .epoch = job->epoch,
         .batches = trajd_batches_from(job->feed, job->begin) * trajd_job_reader_count(job),
-        .batches_left = job->parts_left,
+        .batches_remaining = job->parts_remaining,
         .stalled_ns = job->stalled_ns,
         .absent_ns = job->absent_ns,
         .absent_rank = job->absent_rank,

@@ -1,7 +1,7 @@
 /* Who is sent which READY part. */
 #include "daemon/feed/feed_internal.h"
 
-void trajd_slot_send(const struct place *place, struct session *session)
+void trajd_part_send(const struct place *place, struct session *session)
 {
     const struct slot *slot = place->slot;
     struct trajd_wire_message message;
@@ -27,7 +27,7 @@ void trajd_slot_send(const struct place *place, struct session *session)
 static void lease(struct job *job, uint32_t index, uint32_t part_index, struct session *session)
 {
     struct slot *slot = &job->feed->slots[index];
-    struct part *part = &slot->shares[job->index].parts[part_index];
+    struct part *part = &slot->job_parts[job->index].parts[part_index];
     const struct place place = {job->feed, index, slot, job, part_index, part};
 
     *part = (struct part){PART_LEASED, false, session->id, ++session->seq};
@@ -35,7 +35,7 @@ static void lease(struct job *job, uint32_t index, uint32_t part_index, struct s
     session->batches_sent++;
     session->turn = ++job->feed->core->turn;
     job->feed->core->stats.batches_sent++;
-    trajd_slot_send(&place, session);
+    trajd_part_send(&place, session);
 }
 
 static bool has_credit(const struct session *session)
@@ -67,12 +67,13 @@ static void deliver_rank(struct job *job, uint32_t rank)
     struct session *session = job->ranks[rank].session;
 
     for (uint32_t i = 0; session && i < feed->ready.count; i++) {
-        const struct share *share = trajd_slot_share(&feed->slots[feed->ready.slots[i]], job);
-        if (!share)
+        const struct job_parts *job_parts =
+            trajd_slot_job_parts(&feed->slots[feed->ready.slots[i]], job);
+        if (!job_parts)
             continue;
-        if (share->parts[rank].state == PART_LEASED && share->parts[rank].abandoned)
+        if (job_parts->parts[rank].state == PART_LEASED && job_parts->parts[rank].abandoned)
             return; /* it comes again when its session has released it */
-        if (share->parts[rank].state != PART_PENDING)
+        if (job_parts->parts[rank].state != PART_PENDING)
             continue;
         if (!has_credit(session))
             return;
@@ -81,14 +82,15 @@ static void deliver_rank(struct job *job, uint32_t rank)
 }
 
 /* The oldest first: what a dead session left goes out before anything new. */
-static void deliver_shared(struct job *job)
+static void deliver_queue(struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;
 
     for (uint32_t i = 0; i < feed->ready.count; i++) {
-        const struct share *share = trajd_slot_share(&feed->slots[feed->ready.slots[i]], job);
+        const struct job_parts *job_parts =
+            trajd_slot_job_parts(&feed->slots[feed->ready.slots[i]], job);
         struct session *session;
-        if (!share || share->parts[0].state != PART_PENDING)
+        if (!job_parts || job_parts->parts[0].state != PART_PENDING)
             continue;
         session = pick_session(job);
         if (!session)
@@ -97,12 +99,12 @@ static void deliver_shared(struct job *job)
     }
 }
 
-void trajd_slots_deliver(struct job *job)
+void trajd_job_deliver(struct job *job)
 {
     if (job->feed->core->going_away || job->phase != JOB_RUNNING)
         return;
     if (job->mode == TRAJD_WIRE_QUEUE) {
-        deliver_shared(job);
+        deliver_queue(job);
         return;
     }
     for (uint32_t r = 0; r < job->world; r++)

@@ -34,7 +34,7 @@ struct part {
 };
 
 /* What one job has of a slot. */
-struct share {
+struct job_parts {
     /* of the job when the slot became its: parts of another run count for nothing any more */
     uint64_t run_id;
     uint32_t part_count, part_room;
@@ -48,7 +48,7 @@ struct slot {
     uint64_t generation; /* of this use, from 1 */
     uint64_t run_id, epoch, position;
     uint32_t row_count;
-    struct share *shares; /* by the jobs' indexes */
+    struct job_parts *job_parts; /* by the jobs' indexes */
     uint32_t range_count, range_room;
     struct trajd_rows *ranges; /* that are produced */
     uint64_t ready_ns;
@@ -86,11 +86,11 @@ struct job {
     uint32_t world;
     enum job_phase phase;
     uint64_t epoch;
-    uint64_t asked;                /* `next` of the OPEN that began the epoch */
+    uint64_t requested;            /* `next` of the OPEN that began the epoch */
     uint64_t begin;                /* where batches are counted from */
-    uint64_t parts_left;           /* not DONE */
+    uint64_t parts_remaining;      /* not DONE */
     uint64_t token_check;          /* of the checkpoint that the epoch began from, 0: of none */
-    uint64_t past_token;           /* the same of the epoch before */
+    uint64_t past_token_check;     /* the same of the epoch before */
     struct trajd_wire_ranks local; /* shard: those on this node; none: all */
     struct rank *ranks;            /* shard: world of them */
     struct trajd_journal *journal;
@@ -98,14 +98,14 @@ struct job {
 
     uint64_t run_id; /* of its claims; ends when it begins elsewhere */
     /* it is on the production: from claim_begin of its epoch on every batch is claimed */
-    bool claims;
-    uint64_t claim_begin;
+    bool is_attached;
+    uint64_t attached_from;
     uint64_t high;       /* position behind all that was claimed of the epoch */
     uint32_t todo_count; /* below high, neither DONE nor in a slot: come before anything new */
     uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
 
-    bool said_bye;       /* its last session has gone in good order */
-    uint64_t held_up_ns; /* it has kept others waiting for so long now */
+    bool sent_bye;        /* its last session has gone in good order */
+    uint64_t blocking_ns; /* it has kept others waiting for so long now */
     uint64_t stalled_ns, absent_ns;
     uint32_t absent_rank;
 };
@@ -149,7 +149,7 @@ struct place {
 
 /* Where a job's epoch is to begin: batches below high are DONE, but for those to do. */
 struct start {
-    uint64_t asked, begin, high; /* positions */
+    uint64_t requested, begin, high; /* positions */
     uint32_t todo_count;
     uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
 };
@@ -167,7 +167,7 @@ struct session {
     bool is_over;
     struct trajd_wire_epoch_end end;
     /* why it is on no feed any more, until it opens one: said again if it is resumed */
-    struct trajd_error sent_away;
+    struct trajd_error removal;
     uint64_t request; /* of its last OPEN that was granted */
     uint64_t epoch;   /* that it named */
     uint32_t rank;
@@ -188,7 +188,7 @@ struct trajd_core {
     struct trajd_core_feed *feeds;
     struct trajd_core_stats stats;
     /* room for one OPEN's work, too large for a stack */
-    struct trajd_journal_state recalled, recorded, resumed;
+    struct trajd_journal_state from_journal, from_checkpoint, progress;
     struct start start;
 };
 
@@ -215,16 +215,16 @@ void trajd_feed_wake(struct trajd_core_feed *feed);
 /* Returns the job of that name on the feed, or NULL. */
 struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name);
 /* Returns true if the OPEN names this job and has the same mode, world and local ranks. */
-bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open);
+bool trajd_job_matches(const struct job *job, const struct trajd_wire_open *open);
 /* Returns true if another job with sessions reads the same feed. */
-bool trajd_job_has_rivals(const struct job *job);
+bool trajd_job_has_neighbours(const struct job *job);
 /* Returns how many sessions other than this one the job has. */
 uint32_t trajd_job_count_others(const struct job *job, const struct session *session);
 /* Returns how many parts of each batch are read on this node. */
 uint32_t trajd_job_reader_count(const struct job *job);
 /* Returns the job's parts of a slot in use. Returns NULL if the slot is FREE, of another epoch, or
  * of an earlier run of the job. */
-struct share *trajd_slot_share(const struct slot *slot, const struct job *job);
+struct job_parts *trajd_slot_job_parts(const struct slot *slot, const struct job *job);
 /* Computes the rows of a part in a batch of row_count rows. */
 void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index,
                      uint32_t *begin, uint32_t *count);
@@ -243,24 +243,24 @@ bool trajd_slots_make_room(const struct job *job, uint32_t count);
  * memory. */
 bool trajd_slot_make_room(const struct trajd_core_feed *feed, struct slot *slot);
 /* Gives the job its parts of the slot: PENDING, or RELEASED for ranks that are past the slot. */
-void trajd_share_begin(const struct job *job, struct slot *slot);
+void trajd_job_parts_begin(const struct job *job, struct slot *slot);
 /* FREE -> FILLING, with the next generation. */
 void trajd_slot_begin_fill(struct trajd_core_feed *feed, uint32_t index);
 /* FILLING or READY -> FREE. */
 void trajd_slot_free(struct trajd_core_feed *feed, uint32_t index);
 /* Frees a READY slot if each of its parts is RELEASED or VOID. */
-void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index);
+void trajd_slot_free_unneeded(struct trajd_core_feed *feed, uint32_t index);
 /* FILLING -> READY for all published slots, in the order of their takes. */
 void trajd_slots_promote(struct trajd_core_feed *feed, uint64_t now_ns);
 /* Frees the slots that are published and not READY. The run that they belong to is over. */
-void trajd_slots_forget(struct trajd_core_feed *feed);
+void trajd_slots_free_published(struct trajd_core_feed *feed);
 
 /* ---- delivery.c: which session gets which READY part ---- */
 
 /* Sends the BATCH of a leased part. */
-void trajd_slot_send(const struct place *place, struct session *session);
+void trajd_part_send(const struct place *place, struct session *session);
 /* Leases the job's PENDING parts to its sessions, as far as their credit allows. */
-void trajd_slots_deliver(struct job *job);
+void trajd_job_deliver(struct job *job);
 
 /* ---- leases.c: the life of a part from LEASED on ---- */
 
@@ -296,21 +296,21 @@ bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct tr
 void trajd_job_attach(struct job *job, const struct start *start);
 /* Stops production so that the job can begin elsewhere. The job's parts that are not leased become
  * VOID. The other jobs, which have no sessions, are dropped. */
-void trajd_job_retire(struct job *job);
+void trajd_job_stop_production(struct job *job);
 /* Begins production at `start`, for this job alone. */
-void trajd_job_move(struct job *job, const struct start *start);
+void trajd_job_move_production(struct job *job, const struct start *start);
 /* Keeps what was produced ahead: the job begins the epoch after the last one. */
-void trajd_job_keep(struct job *job);
+void trajd_job_continue(struct job *job);
 /* Detaches the job from the production. It begins a new run: its parts in slots are VOID or
  * abandoned. */
 void trajd_job_detach(struct job *job);
 /* Returns true if the job needs that batch, and notes that it has it now. is_new: the batch lies at
  * the cursor. */
-bool trajd_job_claim(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
+bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
 /* Frees the entry of a job that has no sessions. */
 void trajd_job_drop(struct job *job);
 /* Drops the jobs without sessions that nothing is kept for, if another job reads the feed. */
-void trajd_feed_reap(struct trajd_core_feed *feed);
+void trajd_feed_drop_idle_jobs(struct trajd_core_feed *feed);
 
 /* ---- production.c ---- */
 
@@ -323,12 +323,12 @@ bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_c
 
 /* Computes where an OPEN wants its job to begin: at its `next`, from its checkpoint `token`, or
  * from the job's journal. */
-void trajd_job_plan(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
-                    const struct trajd_journal_state *token, struct start *start);
+void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                          const struct trajd_journal_state *token, struct start *start);
 /* Opens the job's journal, if it is not open. Counts a failure and goes on without a journal. */
 void trajd_job_use_journal(struct job *job);
 /* Computes what of a queue job's epoch is DONE, for its journal or a checkpoint. */
-void trajd_job_record(const struct job *job, struct trajd_journal_state *state);
+void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state);
 
 /* ---- sessions.c ---- */
 
@@ -347,8 +347,8 @@ void trajd_session_refuse(struct trajd_core *core, struct session *session, uint
                           enum trajd_status status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* Sends the ERROR that says why the core took the session off its feed, and keeps the reason. */
-void trajd_session_send_away(struct trajd_core *core, struct session *session,
-                             enum trajd_status status, const char *reason);
+void trajd_session_send_removal(struct trajd_core *core, struct session *session,
+                                enum trajd_status status, const char *reason);
 
 /* ---- jobs.c: epochs ---- */
 
@@ -360,19 +360,19 @@ void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next);
  */
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open);
 /* Returns true if the OPEN begins the next epoch exactly where it was produced ahead. */
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open,
-                       const struct start *start);
+bool trajd_job_can_continue(const struct job *job, const struct trajd_wire_open *open,
+                            const struct start *start);
 /* Begins an epoch: under queue it runs at once, under shard the ranks gather first. */
 void trajd_job_begin(struct job *job, const struct trajd_wire_open *open,
                      const struct start *start);
 /* Ends the job's epoch for all sessions that have joined it. */
 void trajd_job_end_epoch(struct job *job);
 /* Ends for one session an epoch that began at `begin`: notes it and sends EPOCH_END. */
-void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t begin);
-void trajd_job_send_opened(struct session *session);
-void trajd_job_send_end(struct session *session); /* session->end */
+void trajd_session_end_epoch(const struct job *job, struct session *session, uint64_t begin);
+void trajd_session_send_opened(struct session *session);
+void trajd_session_send_end(struct session *session); /* session->end */
 /* Takes a session off its feed. Its LEASED parts are abandoned, not given back. */
-void trajd_job_leave(struct session *session, uint64_t now_ns);
+void trajd_session_leave(struct session *session, uint64_t now_ns);
 /* Begins and ends epochs and delivers batches, as far as the state allows. Every public call ends
  * with this. */
 void trajd_feed_advance(struct trajd_core_feed *feed);

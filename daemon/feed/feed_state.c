@@ -76,9 +76,9 @@ bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd
 uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position)
 {
     uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
-    uint64_t rest = position < length ? length - position : 0;
+    uint64_t remaining = position < length ? length - position : 0;
 
-    return rest / batch + (feed->options.tail_short && rest % batch != 0);
+    return remaining / batch + (feed->options.tail_short && remaining % batch != 0);
 }
 
 uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin)
@@ -96,7 +96,7 @@ bool trajd_feed_wants(const struct trajd_core_feed *feed)
         return false;
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         const struct job *job = &feed->jobs[j];
-        if (!job->claims)
+        if (!job->is_attached)
             continue;
         if (job->todo_count)
             return true;
@@ -125,7 +125,7 @@ struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire
     return NULL;
 }
 
-bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open)
+bool trajd_job_matches(const struct job *job, const struct trajd_wire_open *open)
 {
     return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) &&
            open->mode == job->mode && open->world == job->world &&
@@ -134,7 +134,7 @@ bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open)
                   open->local.count * sizeof open->local.list[0]) == 0;
 }
 
-bool trajd_job_has_rivals(const struct job *job)
+bool trajd_job_has_neighbours(const struct job *job)
 {
     for (uint32_t i = 0; i < job->feed->member_count; i++)
         if (job->feed->members[i]->job != job)
@@ -155,12 +155,12 @@ uint32_t trajd_job_reader_count(const struct job *job)
     return job->local.count ? job->local.count : job->world;
 }
 
-struct share *trajd_slot_share(const struct slot *slot, const struct job *job)
+struct job_parts *trajd_slot_job_parts(const struct slot *slot, const struct job *job)
 {
-    struct share *share = &slot->shares[job->index];
+    struct job_parts *job_parts = &slot->job_parts[job->index];
 
-    return slot->state != SLOT_FREE && share->run_id == job->run_id && slot->epoch == job->epoch
-               ? share
+    return slot->state != SLOT_FREE && job_parts->run_id == job->run_id && slot->epoch == job->epoch
+               ? job_parts
                : NULL;
 }
 

@@ -8,7 +8,7 @@
 bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *open,
                          const struct start *start)
 {
-    return !trajd_job_has_rivals(job) || trajd_job_goes_on(job, open, start) ||
+    return !trajd_job_has_neighbours(job) || trajd_job_can_continue(job, open, start) ||
            trajd_job_can_attach(job, open->epoch, open, start);
 }
 
@@ -17,16 +17,16 @@ bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *op
 struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struct session *session,
                                  struct trajd_wire_text name)
 {
-    struct job *job = trajd_job_find(feed, name), *left = NULL;
+    struct job *job = trajd_job_find(feed, name), *reusable = NULL;
     uint32_t others = feed->member_count - (session->feed == feed);
 
     for (uint32_t j = 0; !job && j < feed->options.job_count; j++) {
         if (feed->jobs[j].phase == JOB_NONE)
             job = &feed->jobs[j];
-        else if (!others && !left)
-            left = &feed->jobs[j];
+        else if (!others && !reusable)
+            reusable = &feed->jobs[j];
     }
-    return job ? job : left;
+    return job ? job : reusable;
 }
 
 /* How well an OPEN would do there: 0 not at all, 1 by taking it from a job that nobody is left of,
@@ -42,7 +42,7 @@ static int rate(struct trajd_core_feed *feed, const struct session *session,
         return 5;
     if (!others)
         return job ? 4 : feed->jobs[0].phase == JOB_NONE ? 2 : 1;
-    if (job && trajd_job_is(job, open) && open->epoch == job->epoch && !open->fresh &&
+    if (job && trajd_job_matches(job, open) && open->epoch == job->epoch && !open->fresh &&
         !open->resume.size)
         return 4; /* goes on where it stood */
     if (!entry || !trajd_job_has_place(entry, open, start))
@@ -62,19 +62,19 @@ struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct 
                                           const struct trajd_wire_open *open,
                                           struct trajd_core_feed *feed)
 {
-    const struct trajd_journal_state *token = NULL;
+    const struct trajd_journal_state *checkpoint = NULL;
     struct trajd_core_feed *best = NULL;
     int best_rate = 0;
 
     if (trajd_open_is_repeated(session, open, feed))
         return session->feed;
     if (open->resume.size) {
-        if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size, &core->resumed,
-                                          NULL))
+        if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size,
+                                          &core->from_checkpoint, NULL))
             return feed; /* which says so */
-        token = &core->resumed;
+        checkpoint = &core->from_checkpoint;
     }
-    trajd_job_plan(feed, open, token, &core->start);
+    trajd_job_find_start(feed, open, checkpoint, &core->start);
     for (struct trajd_core_feed *other = core->feeds; other; other = other->next) {
         int here = 0;
         if (!other->options.is_hidden &&

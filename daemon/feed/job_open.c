@@ -6,16 +6,16 @@
 
 /* Nobody holds more parts than there are slots: who has credit for more and holds them all would
  * wait without being told to release one. */
-static uint32_t credit_of(const struct trajd_core_feed *feed, uint32_t asked)
+static uint32_t limit_credit(const struct trajd_core_feed *feed, uint32_t requested)
 {
     const uint32_t most = feed->options.max_credit < feed->options.slot_count
                               ? feed->options.max_credit
                               : feed->options.slot_count;
 
-    return asked < most ? asked : most;
+    return requested < most ? requested : most;
 }
 
-static void enter(struct job *job, struct session *session, const struct trajd_wire_open *open)
+static void add_member(struct job *job, struct session *session, const struct trajd_wire_open *open)
 {
     struct trajd_core_feed *feed = job->feed;
 
@@ -25,7 +25,7 @@ static void enter(struct job *job, struct session *session, const struct trajd_w
     session->epoch = open->epoch;
     session->is_over = false;
     session->rank = open->rank;
-    session->credit = credit_of(feed, open->credit);
+    session->credit = limit_credit(feed, open->credit);
     feed->members[feed->member_count++] = session;
     job->member_count++;
     feed->idle_since_ns = 0;
@@ -33,19 +33,19 @@ static void enter(struct job *job, struct session *session, const struct trajd_w
 
 /* A rank that stands further on than the job believes: the parts up to there are nobody's any more.
  */
-static void pass(struct job *job, uint32_t rank, uint64_t next)
+static void skip_to(struct job *job, uint32_t rank, uint64_t next)
 {
     struct trajd_core_feed *feed = job->feed;
     /* neither in a slot nor passed */
     const uint64_t before = job->ranks[rank].next, from = job->high > before ? job->high : before;
 
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
-        const struct share *share = trajd_slot_share(&feed->slots[i], job);
-        job->parts_left -=
-            share && feed->slots[i].position < next && share->parts[rank].state == PART_PENDING;
+        const struct job_parts *job_parts = trajd_slot_job_parts(&feed->slots[i], job);
+        job->parts_remaining -= job_parts && feed->slots[i].position < next &&
+                                job_parts->parts[rank].state == PART_PENDING;
     }
     if (from < next)
-        job->parts_left -= trajd_batches_from(feed, from) - trajd_batches_from(feed, next);
+        job->parts_remaining -= trajd_batches_from(feed, from) - trajd_batches_from(feed, next);
     trajd_rank_skip(job, rank, next);
     job->ranks[rank].next = next;
 }
@@ -62,14 +62,14 @@ static void join(struct session *session, const struct trajd_wire_open *open)
     if (job->phase == JOB_GATHERING)
         job->ranks[open->rank].next = open->next;
     else if (job->phase == JOB_RUNNING && open->next > trajd_rank_position(job, open->rank))
-        pass(job, open->rank, open->next);
+        skip_to(job, open->rank, open->next);
 }
 
 /* Each place makes all of an epoch: a job in two of them would get every window twice, or wait for
  * ranks that are in the other. Ranks that say which of them are together are apart on purpose. */
-static const struct trajd_core_feed *find_other_place(const struct trajd_core_feed *here,
-                                                      const struct session *session,
-                                                      const struct trajd_wire_open *open)
+static const struct trajd_core_feed *find_other_device(const struct trajd_core_feed *here,
+                                                       const struct session *session,
+                                                       const struct trajd_wire_open *open)
 {
     for (const struct trajd_core_feed *feed = here->core->feeds; feed; feed = feed->next) {
         const struct job *job = strcmp(trajd_core_family(feed), trajd_core_family(here)) != 0 &&
@@ -86,7 +86,7 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
                   const struct trajd_wire_open *open)
 {
     const struct trajd_core_feed_options *options = &feed->options;
-    const struct trajd_core_feed *other = find_other_place(feed, session, open);
+    const struct trajd_core_feed *other = find_other_device(feed, session, open);
     struct trajd_core *core = feed->core;
 
     if (core->going_away)
@@ -122,14 +122,15 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
 
 /* The checkpoint to begin from, if there is one; false: it is not one of this feed's, and that has
  * been said. */
-static bool read_token(struct trajd_core_feed *feed, struct session *session,
-                       const struct trajd_wire_open *open, const struct trajd_journal_state **token)
+static bool read_checkpoint(struct trajd_core_feed *feed, struct session *session,
+                            const struct trajd_wire_open *open,
+                            const struct trajd_journal_state **checkpoint)
 {
-    struct trajd_journal_state *state = &feed->core->resumed;
+    struct trajd_journal_state *state = &feed->core->from_checkpoint;
     const struct trajd_core_feed_options *options = &feed->options;
     struct trajd_error error;
 
-    *token = NULL;
+    *checkpoint = NULL;
     if (!open->resume.size)
         return true;
     if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size, state, &error))
@@ -152,8 +153,8 @@ static bool read_token(struct trajd_core_feed *feed, struct session *session,
             "resume: epoch: the checkpoint is of epoch %llu, and %llu is asked for",
             (unsigned long long)state->key.epoch, (unsigned long long)open->epoch);
     else
-        *token = state;
-    return *token != NULL;
+        *checkpoint = state;
+    return *checkpoint != NULL;
 }
 
 /* The job is about to be on this feed: nobody comes back to where it was, whose journal it takes
@@ -197,34 +198,34 @@ static enum trajd_status begin(struct job *job, struct session *session,
     return TRAJD_OK;
 }
 
-static void settle_in(struct job *job, struct session *session, const struct trajd_wire_open *open,
-                      bool is_past)
+static void admit(struct job *job, struct session *session, const struct trajd_wire_open *open,
+                  bool is_past)
 {
     const uint64_t past = open->resume.size ? job->feed->core->start.begin : open->next;
 
-    enter(job, session, open);
+    add_member(job, session, open);
     if (!is_past)
         join(session, open);
-    trajd_job_send_opened(session);
+    trajd_session_send_opened(session);
     if (is_past)
-        trajd_job_tell_end(job, session, job->mode == TRAJD_WIRE_QUEUE ? past : 0);
+        trajd_session_end_epoch(job, session, job->mode == TRAJD_WIRE_QUEUE ? past : 0);
     else if (job->phase == JOB_ENDED)
-        trajd_job_tell_end(job, session, job->begin);
+        trajd_session_end_epoch(job, session, job->begin);
 }
 
 enum trajd_status trajd_job_open(struct trajd_core_feed *feed, struct session *session,
                                  const struct trajd_wire_open *open)
 {
-    const struct trajd_journal_state *token;
+    const struct trajd_journal_state *checkpoint;
     struct start *start = &feed->core->start;
     enum trajd_status status;
     enum verdict verdict;
     struct job *job;
 
-    if (!check(feed, session, open) || !read_token(feed, session, open, &token))
+    if (!check(feed, session, open) || !read_checkpoint(feed, session, open, &checkpoint))
         return TRAJD_ERR_ARGUMENT;
     drop_elsewhere(feed, open->job);
-    trajd_job_plan(feed, open, token, start);
+    trajd_job_find_start(feed, open, checkpoint, start);
     job = trajd_job_find_entry(feed, session, open->job);
     verdict = trajd_job_validate(job, session, open, start);
     if (verdict == VERDICT_REFUSED)
@@ -233,6 +234,6 @@ enum trajd_status trajd_job_open(struct trajd_core_feed *feed, struct session *s
         return refuse_elsewhere(feed, session, open);
     if (verdict == VERDICT_BEGIN && (status = begin(job, session, open, start)))
         return status;
-    settle_in(job, session, open, verdict == VERDICT_PAST);
+    admit(job, session, open, verdict == VERDICT_PAST);
     return TRAJD_OK;
 }

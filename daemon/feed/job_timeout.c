@@ -28,12 +28,12 @@ static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *c
 }
 
 /* More of the epoch is under way, for whoever is here. */
-static bool is_coming(const struct job *job)
+static bool is_being_produced(const struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;
 
     for (uint32_t i = 0; i < feed->filling.count; i++)
-        if (trajd_slot_share(&feed->slots[feed->filling.slots[i]], job))
+        if (trajd_slot_job_parts(&feed->slots[feed->filling.slots[i]], job))
             return true;
     return feed->filling.count + feed->ready.count < feed->options.slot_count &&
            feed->cursor.epoch == job->epoch &&
@@ -44,18 +44,18 @@ static bool is_coming(const struct job *job)
 static bool is_starved(const struct job *job, uint32_t rank)
 {
     for (uint32_t i = 0; i < job->feed->ready.count; i++) {
-        const struct share *share =
-            trajd_slot_share(&job->feed->slots[job->feed->ready.slots[i]], job);
-        if (share &&
-            (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED))
+        const struct job_parts *job_parts =
+            trajd_slot_job_parts(&job->feed->slots[job->feed->ready.slots[i]], job);
+        if (job_parts && (job_parts->parts[rank].state == PART_PENDING ||
+                          job_parts->parts[rank].state == PART_LEASED))
             return false;
     }
     return true;
 }
 
-static bool somebody_waits(const struct job *job)
+static bool has_waiting_session(const struct job *job)
 {
-    if (job->phase == JOB_RUNNING && is_coming(job))
+    if (job->phase == JOB_RUNNING && is_being_produced(job))
         return false;
     for (uint32_t r = 0; r < job->world; r++)
         if (job->ranks[r].session && (job->phase == JOB_GATHERING || is_starved(job, r)))
@@ -63,8 +63,8 @@ static bool somebody_waits(const struct job *job)
     return false;
 }
 
-static void describe(const struct job *job, uint32_t rank, uint32_t count, uint64_t now_ns,
-                     char *text, size_t size)
+static void describe_absence(const struct job *job, uint32_t rank, uint32_t count, uint64_t now_ns,
+                             char *text, size_t size)
 {
     int length = snprintf(text, size, "rank %u of %u of job \"%s\" ", rank, job->world, job->name);
 
@@ -77,8 +77,8 @@ static void describe(const struct job *job, uint32_t rank, uint32_t count, uint6
              (double)job->feed->options.rank_timeout_ns * 1e-9);
 }
 
-static void send_away(struct job *job, enum trajd_status status, const char *reason,
-                      uint64_t now_ns)
+static void remove_sessions(struct job *job, enum trajd_status status, const char *reason,
+                            uint64_t now_ns)
 {
     struct trajd_core_feed *feed = job->feed;
 
@@ -86,8 +86,8 @@ static void send_away(struct job *job, enum trajd_status status, const char *rea
         struct session *member = feed->members[i];
         if (member->job != job)
             continue;
-        trajd_job_leave(member, now_ns);
-        trajd_session_send_away(feed->core, member, status, reason);
+        trajd_session_leave(member, now_ns);
+        trajd_session_send_removal(feed->core, member, status, reason);
     }
 }
 
@@ -103,10 +103,10 @@ static void expire_ranks(struct job *job, uint64_t now_ns)
         (job->phase != JOB_GATHERING && job->phase != JOB_RUNNING) || !job->member_count)
         return;
     rank = find_missing(job, now_ns, &count);
-    if (rank == UINT32_MAX || !somebody_waits(job))
+    if (rank == UINT32_MAX || !has_waiting_session(job))
         return;
-    describe(job, rank, count, now_ns, reason, sizeof reason);
-    send_away(job, TRAJD_ERR_TIMEOUT, reason, now_ns);
+    describe_absence(job, rank, count, now_ns, reason, sizeof reason);
+    remove_sessions(job, TRAJD_ERR_TIMEOUT, reason, now_ns);
     for (uint32_t r = 0; r < job->world; r++)
         job->ranks[r].away_since_ns = now_ns;
     feed->core->stats.rank_timeouts++;
@@ -122,13 +122,13 @@ static void expire_slow(struct job *job, uint64_t now_ns)
                                                    : options->rank_timeout_ns;
     char reason[256];
 
-    if (job->phase == JOB_NONE || !limit_ns || job->held_up_ns < limit_ns)
+    if (job->phase == JOB_NONE || !limit_ns || job->blocking_ns < limit_ns)
         return;
     snprintf(
         reason, sizeof reason,
         "job \"%s\" has kept the other jobs of feed %s waiting for %.0f s (fan_out: slow: leave)",
-        job->name, options->name, (double)job->held_up_ns * 1e-9);
-    send_away(job, TRAJD_ERR_CLOSED, reason, now_ns);
+        job->name, options->name, (double)job->blocking_ns * 1e-9);
+    remove_sessions(job, TRAJD_ERR_CLOSED, reason, now_ns);
     trajd_job_drop(job);
     job->feed->core->stats.slow_jobs++;
 }

@@ -9,18 +9,18 @@ static bool agrees(const struct job *job, const struct session *session,
 {
     uint64_t length = job->feed->options.epoch_length, batch = job->feed->options.global_batch;
 
-    if (job->claims && trajd_job_has_rivals(job) && open->next != length &&
-        (open->next < job->claim_begin || (open->next - job->claim_begin) % batch))
+    if (job->is_attached && trajd_job_has_neighbours(job) && open->next != length &&
+        (open->next < job->attached_from || (open->next - job->attached_from) % batch))
         return false;
     for (uint32_t r = 0; r < job->world; r++) {
         const struct rank *other = &job->ranks[r];
-        uint64_t apart =
+        uint64_t distance =
             other->next > open->next ? other->next - open->next : open->next - other->next;
         if (!other->session || other->session == session)
             continue;
-        if (open->fresh && other->fresh && apart)
+        if (open->fresh && other->fresh && distance)
             return false;
-        if (apart % batch && open->next != length && other->next != length)
+        if (distance % batch && open->next != length && other->next != length)
             return false;
     }
     return true;
@@ -32,14 +32,14 @@ static enum verdict validate_join(const struct job *job, struct session *session
     const struct trajd_core_feed *feed = job->feed;
 
     if (job->mode == TRAJD_WIRE_QUEUE) {
-        if (open->next == 0 || open->next == job->asked || open->next == job->begin)
+        if (open->next == 0 || open->next == job->requested || open->next == job->begin)
             return VERDICT_JOIN;
         if (is_alone)
             return VERDICT_BEGIN;
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
                              "next: %llu, but the job's epoch %llu began at %llu",
                              (unsigned long long)open->next, (unsigned long long)job->epoch,
-                             (unsigned long long)job->asked);
+                             (unsigned long long)job->requested);
         return VERDICT_REFUSED;
     }
     if (job->ranks[open->rank].session && job->ranks[open->rank].session != session) {
@@ -94,7 +94,7 @@ static enum verdict validate_resume(const struct job *job, struct session *sessi
         return VERDICT_BEGIN;
     if (open->epoch == job->epoch && job->token_check == check)
         return VERDICT_JOIN;
-    if (open->epoch + 1 == job->epoch && job->past_token == check)
+    if (open->epoch + 1 == job->epoch && job->past_token_check == check)
         return VERDICT_PAST; /* the others had little left to do */
     trajd_session_refuse(
         job->feed->core, session, open->request, TRAJD_ERR_BUSY,
@@ -106,7 +106,7 @@ static enum verdict validate_resume(const struct job *job, struct session *sessi
 
 /* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it
  * was over. Only a rank that was told so can ask for the next one. */
-static bool is_gathered_behind(const struct job *job)
+static bool are_ranks_at_end(const struct job *job)
 {
     if (job->phase != JOB_GATHERING)
         return false;
@@ -121,20 +121,20 @@ static enum verdict validate_epoch(const struct job *job, struct session *sessio
 {
     bool is_alone = trajd_job_count_others(job, session) == 0;
 
-    if (!is_alone && !trajd_job_is(job, open)) {
+    if (!is_alone && !trajd_job_matches(job, open)) {
         refuse_other_job(job, session, open);
         return VERDICT_REFUSED;
     }
     if (open->resume.size)
         return validate_resume(job, session, open, is_alone);
-    if (trajd_job_is(job, open) && open->epoch == job->epoch)
+    if (trajd_job_matches(job, open) && open->epoch == job->epoch)
         return is_alone && open->fresh ? VERDICT_BEGIN
                                        : validate_join(job, session, open, is_alone);
     if (!is_alone && open->epoch + 1 == job->epoch &&
         (job->mode == TRAJD_WIRE_QUEUE || !trajd_batches_from(job->feed, open->next)))
         return VERDICT_PAST;
     if (is_alone || job->phase == JOB_ENDED ||
-        (open->epoch == job->epoch + 1 && is_gathered_behind(job)))
+        (open->epoch == job->epoch + 1 && are_ranks_at_end(job)))
         return VERDICT_BEGIN;
     trajd_session_refuse(job->feed->core, session, open->request, TRAJD_ERR_BUSY,
                          "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions "

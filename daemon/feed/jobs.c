@@ -21,16 +21,17 @@ uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
         return next;
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
         const struct slot *slot = &feed->slots[i];
-        const struct share *share = trajd_slot_share(slot, job);
-        if (share &&
-            (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED) &&
+        const struct job_parts *job_parts = trajd_slot_job_parts(slot, job);
+        if (job_parts &&
+            (job_parts->parts[rank].state == PART_PENDING ||
+             job_parts->parts[rank].state == PART_LEASED) &&
             slot->position >= next && slot->position < position)
             position = slot->position;
     }
     return position < feed->options.epoch_length ? position : feed->options.epoch_length;
 }
 
-void trajd_job_send_opened(struct session *session)
+void trajd_session_send_opened(struct session *session)
 {
     const struct trajd_core_feed *feed = session->feed;
     const struct trajd_core_feed_options *options = &feed->options;
@@ -69,7 +70,7 @@ void trajd_job_send_opened(struct session *session)
     trajd_core_send(session, feed->core, &message);
 }
 
-void trajd_job_send_end(struct session *session)
+void trajd_session_send_end(struct session *session)
 {
     struct trajd_wire_message message;
 
@@ -102,7 +103,7 @@ static uint64_t count_windows(const struct job *job, uint64_t begin, uint64_t be
 }
 
 /* An epoch whose batches were counted from `begin` is over for a session. */
-void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t begin)
+void trajd_session_end_epoch(const struct job *job, struct session *session, uint64_t begin)
 {
     const struct trajd_core_feed *feed = job->feed;
     const struct trajd_core_feed_options *options = &feed->options;
@@ -118,7 +119,7 @@ void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t
         .windows = count_windows(job, begin, behind),
         .dropped = options->dropped_count + options->epoch_length - behind,
     };
-    trajd_job_send_end(session);
+    trajd_session_send_end(session);
 }
 
 /* ---- the course of an epoch ---- */
@@ -141,17 +142,17 @@ void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next)
 
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
         struct slot *slot = &feed->slots[i];
-        struct share *share = trajd_slot_share(slot, job);
-        if (!share || slot->position >= next || share->parts[rank].state != PART_PENDING)
+        struct job_parts *job_parts = trajd_slot_job_parts(slot, job);
+        if (!job_parts || slot->position >= next || job_parts->parts[rank].state != PART_PENDING)
             continue;
-        share->parts[rank].state = PART_RELEASED;
-        trajd_slot_settle(feed, i);
+        job_parts->parts[rank].state = PART_RELEASED;
+        trajd_slot_free_unneeded(feed, i);
     }
 }
 
 /* What was claimed can be kept if the epoch begins where the claims do. Where others read, it does,
  * or a little further: OPEN saw to it. */
-static void run_sharded(struct job *job)
+static void run_shard(struct job *job)
 {
     struct start *start = &job->feed->core->start;
 
@@ -159,28 +160,29 @@ static void run_sharded(struct job *job)
     for (uint32_t r = 0; r < job->world; r++)
         if (!job->ranks[r].is_remote && job->ranks[r].next < job->begin)
             job->begin = job->ranks[r].next;
-    if (!job->claims || (job->begin != job->claim_begin && !trajd_job_has_rivals(job))) {
-        start->asked = start->begin = start->high = job->begin;
+    if (!job->is_attached || (job->begin != job->attached_from && !trajd_job_has_neighbours(job))) {
+        start->requested = start->begin = start->high = job->begin;
         start->todo_count = 0;
-        trajd_job_move(job, start);
+        trajd_job_move_production(job, start);
     }
     job->phase = JOB_RUNNING;
-    job->parts_left = count_parts(job);
+    job->parts_remaining = count_parts(job);
     for (uint32_t r = 0; r < job->world; r++)
         trajd_rank_skip(job, r, job->ranks[r].next);
     trajd_feed_wake(job->feed);
 }
 
-static void run_shared(struct job *job, const struct start *start)
+static void run_queue(struct job *job, const struct start *start)
 {
     const struct trajd_core_feed *feed = job->feed;
 
-    job->parts_left = trajd_batches_from(feed, job->begin) -
-                      (start->high - start->begin) / feed->options.global_batch + start->todo_count;
+    job->parts_remaining = trajd_batches_from(feed, job->begin) -
+                           (start->high - start->begin) / feed->options.global_batch +
+                           start->todo_count;
     job->phase = JOB_RUNNING;
     if (job->journal) {
-        trajd_job_record(job, &feed->core->recorded);
-        trajd_journal_begin(job->journal, &feed->core->recorded);
+        trajd_job_journal_state(job, &feed->core->progress);
+        trajd_journal_begin(job->journal, &feed->core->progress);
     }
     trajd_feed_wake(job->feed);
 }
@@ -200,7 +202,7 @@ void trajd_job_end_epoch(struct job *job)
     job->phase = JOB_ENDED;
     for (uint32_t i = 0; i < feed->member_count; i++)
         if (feed->members[i]->job == job && feed->members[i]->joined)
-            trajd_job_tell_end(job, feed->members[i], job->begin);
+            trajd_session_end_epoch(job, feed->members[i], job->begin);
 }
 
 void trajd_feed_advance(struct trajd_core_feed *feed)
@@ -210,10 +212,10 @@ void trajd_feed_advance(struct trajd_core_feed *feed)
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
         if (job->phase == JOB_GATHERING && has_all_ranks(job))
-            run_sharded(job);
-        if (job->phase == JOB_RUNNING && job->parts_left == 0)
+            run_shard(job);
+        if (job->phase == JOB_RUNNING && job->parts_remaining == 0)
             trajd_job_end_epoch(job);
-        trajd_slots_deliver(job);
+        trajd_job_deliver(job);
     }
 }
 
@@ -239,13 +241,13 @@ bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
     return true;
 }
 
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open,
-                       const struct start *start)
+bool trajd_job_can_continue(const struct job *job, const struct trajd_wire_open *open,
+                            const struct start *start)
 {
     const struct cursor *cursor = &job->feed->cursor;
 
-    if (!trajd_job_is(job, open) || job->phase != JOB_ENDED || open->epoch != job->epoch + 1 ||
-        !job->claims || open->resume.size || start->todo_count ||
+    if (!trajd_job_matches(job, open) || job->phase != JOB_ENDED || open->epoch != job->epoch + 1 ||
+        !job->is_attached || open->resume.size || start->todo_count ||
         start->begin % job->feed->options.global_batch)
         return false;
     if (open->mode == TRAJD_WIRE_QUEUE && start->high)
@@ -255,48 +257,48 @@ bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open
             cursor->position >= trajd_epoch_end(job->feed, cursor->begin));
 }
 
-static void name_epoch(struct job *job, const struct trajd_wire_open *open,
-                       const struct start *start)
+static void set_epoch(struct job *job, const struct trajd_wire_open *open,
+                      const struct start *start)
 {
     for (uint32_t i = 0; i < job->feed->member_count; i++)
         if (job->feed->members[i]->job == job)
             job->feed->members[i]->joined = false;
-    job->past_token =
-        trajd_job_is(job, open) && open->epoch == job->epoch + 1 ? job->token_check : 0;
+    job->past_token_check =
+        trajd_job_matches(job, open) && open->epoch == job->epoch + 1 ? job->token_check : 0;
     trajd_wire_text_copy(open->job, job->name, sizeof job->name);
     job->mode = open->mode;
     job->world = open->world;
     job->epoch = open->epoch;
-    job->asked = start->asked;
+    job->requested = start->requested;
     job->begin = start->begin;
-    job->parts_left = 0;
+    job->parts_remaining = 0;
     job->token_check =
         open->resume.size ? trajd_checkpoint_token_check(open->resume.data, open->resume.size) : 0;
     job->local = open->local;
-    job->held_up_ns = 0;
+    job->blocking_ns = 0;
 }
 
 /* On the production of a feed that others read, too, or with one of its own. */
-static void take_place(struct job *job, const struct start *start, bool goes_on)
+static void attach_or_move(struct job *job, const struct start *start, bool continues)
 {
-    if (goes_on)
-        trajd_job_keep(job);
-    else if (trajd_job_has_rivals(job))
+    if (continues)
+        trajd_job_continue(job);
+    else if (trajd_job_has_neighbours(job))
         trajd_job_attach(job, start);
     else
-        trajd_job_move(job, start);
+        trajd_job_move_production(job, start);
 }
 
 void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const struct start *start)
 {
     struct trajd_core_feed *feed = job->feed;
-    bool goes_on = trajd_job_goes_on(job, open, start);
+    bool continues = trajd_job_can_continue(job, open, start);
 
-    if (!goes_on && trajd_job_has_rivals(job))
+    if (!continues && trajd_job_has_neighbours(job))
         trajd_job_detach(job);
-    else if (!goes_on)
-        trajd_job_retire(job);
-    name_epoch(job, open, start);
+    else if (!continues)
+        trajd_job_stop_production(job);
+    set_epoch(job, open, start);
     if (job->mode == TRAJD_WIRE_SHARD) {
         /* of the queue job whose entry this was: it may return elsewhere */
         trajd_journal_close(&job->journal);
@@ -304,16 +306,17 @@ void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const 
         for (uint32_t r = 0; r < job->world; r++)
             job->ranks[r].away_since_ns = feed->accounted_ns;
         /* where others may come, they can while the ranks gather */
-        if (goes_on || trajd_job_has_rivals(job) || (feed->options.job_count > 1 && open->fresh))
-            take_place(job, start, goes_on);
+        if (continues || trajd_job_has_neighbours(job) ||
+            (feed->options.job_count > 1 && open->fresh))
+            attach_or_move(job, start, continues);
         return;
     }
     trajd_job_use_journal(job);
-    take_place(job, start, goes_on);
-    run_shared(job, start);
+    attach_or_move(job, start, continues);
+    run_queue(job, start);
 }
 
-void trajd_job_leave(struct session *session, uint64_t now_ns)
+void trajd_session_leave(struct session *session, uint64_t now_ns)
 {
     struct trajd_core_feed *feed = session->feed;
     struct job *job = session->job;
@@ -332,7 +335,7 @@ void trajd_job_leave(struct session *session, uint64_t now_ns)
     session->job = NULL;
     session->joined = false;
     if (--job->member_count == 0)
-        job->said_bye = false;
+        job->sent_bye = false;
     if (!feed->member_count)
         feed->idle_since_ns = now_ns;
 }

@@ -154,7 +154,7 @@ static void make_name(char *name, size_t room, const char *feed, const char *job
             name[i] = '_';
 }
 
-bool trajd_journal_is_one(int fd, off_t size_bytes)
+bool trajd_journal_is_journal(int fd, off_t size_bytes)
 {
     uint64_t magic;
 

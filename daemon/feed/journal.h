@@ -30,7 +30,7 @@ struct trajd_journal;
 struct trajd_journal_key {
     uint64_t fingerprint, seed, epoch;
     /* where the job wanted to begin, which is not `begin` if another G went on with it */
-    uint64_t asked;
+    uint64_t requested;
     uint64_t begin;  /* position of batch 0 */
     uint64_t length; /* positions in the epoch */
     uint64_t batch;  /* G */
@@ -56,7 +56,7 @@ void trajd_journal_close(struct trajd_journal **journal);
 enum trajd_status trajd_journal_sweep(const char *directory, int64_t idle_ns, uint32_t *removed,
                                       struct trajd_error *error);
 /* Whether a file is one at all, of whichever version. */
-bool trajd_journal_is_one(int fd, off_t size_bytes);
+bool trajd_journal_is_journal(int fd, off_t size_bytes);
 
 /* What is recorded; false: nothing yet. */
 bool trajd_journal_load(const struct trajd_journal *journal, struct trajd_journal_state *state);

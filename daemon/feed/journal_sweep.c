@@ -13,7 +13,7 @@
 
 #define SUFFIX ".journal"
 
-static bool has_name(const char *name)
+static bool has_suffix(const char *name)
 {
     const size_t length = strlen(name), suffix = sizeof SUFFIX - 1;
 
@@ -33,7 +33,7 @@ static bool remove_if_old(int folder, const char *name, int64_t before_s)
     if (fd < 0)
         return false;
     removed = fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_mtim.tv_sec < before_s &&
-              trajd_journal_is_one(fd, stat.st_size) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+              trajd_journal_is_journal(fd, stat.st_size) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
               fstat(fd, &stat) == 0 && stat.st_nlink && stat.st_mtim.tv_sec < before_s &&
               unlinkat(folder, name, 0) == 0;
     close(fd);
@@ -50,7 +50,7 @@ enum trajd_status trajd_journal_sweep(const char *directory, int64_t idle_ns, ui
     if (!entries)
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", directory, strerror(errno));
     for (const struct dirent *entry; (entry = readdir(entries));)
-        if (has_name(entry->d_name))
+        if (has_suffix(entry->d_name))
             *removed += remove_if_old(dirfd(entries), entry->d_name, before_s);
     closedir(entries);
     return TRAJD_OK;

@@ -8,13 +8,13 @@
 static void give_back(const struct place *place)
 {
     struct job *job = place->job;
-    bool is_current = trajd_slot_share(place->slot, job) != NULL;
+    bool is_current = trajd_slot_job_parts(place->slot, job) != NULL;
     bool is_passed = is_current && job->mode == TRAJD_WIRE_SHARD &&
                      place->slot->position < job->ranks[place->part_index].next;
 
     *place->part = (struct part){.state = is_current && !is_passed ? PART_PENDING : PART_VOID};
     place->feed->core->stats.handed_again += is_current && !is_passed;
-    job->parts_left -= is_passed;
+    job->parts_remaining -= is_passed;
 }
 
 void trajd_lease_done(const struct place *place, struct session *session)
@@ -27,7 +27,7 @@ void trajd_lease_done(const struct place *place, struct session *session)
     place->feed->core->stats.batches_done++;
     place->feed->core->stats.windows_done += count;
     session->batches_done++;
-    job->parts_left--;
+    job->parts_remaining--;
     if (job->journal && job->mode == TRAJD_WIRE_QUEUE)
         trajd_journal_done(job->journal, (place->slot->position - job->begin) /
                                              place->feed->options.global_batch);
@@ -43,7 +43,7 @@ void trajd_lease_release(const struct place *place, struct session *session)
             trajd_lease_done(place, session);
         place->part->state = PART_RELEASED;
     }
-    trajd_slot_settle(place->feed, place->index);
+    trajd_slot_free_unneeded(place->feed, place->index);
 }
 
 static struct slot *find_slot(struct trajd_core *core, const struct trajd_wire_lease *lease,
@@ -68,10 +68,10 @@ static bool find_part(struct trajd_core *core, const struct session *session,
     if (!place->slot || place->slot->state != SLOT_READY ||
         place->slot->generation != lease->generation ||
         job_index >= place->feed->options.job_count ||
-        place->part_index >= place->slot->shares[job_index].part_count)
+        place->part_index >= place->slot->job_parts[job_index].part_count)
         return false;
     place->job = &place->feed->jobs[job_index];
-    place->part = &place->slot->shares[job_index].parts[place->part_index];
+    place->part = &place->slot->job_parts[job_index].parts[place->part_index];
     return (place->part->state == PART_LEASED || place->part->state == PART_DONE) &&
            place->part->session == session->id;
 }
@@ -86,8 +86,8 @@ static bool next_held(struct place *place, const struct session *session)
 
     for (; index < feed->options.slot_count; index++, j = part = 0)
         for (; feed->slots[index].state == SLOT_READY && j < feed->options.job_count; j++, part = 0)
-            for (; part < feed->slots[index].shares[j].part_count; part++) {
-                struct part *found = &feed->slots[index].shares[j].parts[part];
+            for (; part < feed->slots[index].job_parts[j].part_count; part++) {
+                struct part *found = &feed->slots[index].job_parts[j].parts[part];
                 if (found->session != session->id ||
                     (found->state != PART_LEASED && found->state != PART_DONE))
                     continue;
@@ -128,9 +128,9 @@ bool trajd_leases_has_undone(const struct trajd_core *core, const struct session
         for (uint32_t i = 0; i < feed->ready.count; i++) {
             const struct slot *slot = &feed->slots[feed->ready.slots[i]];
             for (uint32_t j = 0; j < feed->options.job_count; j++)
-                for (uint32_t p = 0; p < slot->shares[j].part_count; p++)
-                    if (slot->shares[j].parts[p].state == PART_LEASED &&
-                        slot->shares[j].parts[p].session == session->id)
+                for (uint32_t p = 0; p < slot->job_parts[j].part_count; p++)
+                    if (slot->job_parts[j].parts[p].state == PART_LEASED &&
+                        slot->job_parts[j].parts[p].session == session->id)
                         return true;
         }
     return false;
@@ -154,7 +154,7 @@ void trajd_leases_void(struct trajd_core *core, struct session *session)
                 give_back(&place);
             else
                 *place.part = (struct part){.state = PART_VOID};
-            trajd_slot_settle(feed, place.index);
+            trajd_slot_free_unneeded(feed, place.index);
         }
     }
     session->held = 0;
@@ -220,5 +220,5 @@ void trajd_leases_resume(struct trajd_core *core, struct session *session,
     }
     qsort(resends, count, sizeof resends[0], compare_places);
     for (uint32_t i = 0; i < count; i++)
-        trajd_slot_send(&resends[i], session);
+        trajd_part_send(&resends[i], session);
 }

@@ -1,17 +1,17 @@
 /* Production: which batch is made next, in which slot, for which jobs; and what becomes of it. */
 #include "daemon/feed/feed_internal.h"
 
-static bool is_lent(struct trajd_core_feed *feed, uint32_t slot)
+static bool is_in_flight(struct trajd_core_feed *feed, uint32_t slot)
 {
     const struct trajd_core_options *options = &feed->core->options;
 
-    return options->is_lent && options->is_lent(options->context, feed, slot);
+    return options->is_in_flight && options->is_in_flight(options->context, feed, slot);
 }
 
 static uint32_t find_free(struct trajd_core_feed *feed)
 {
     for (uint32_t i = 0; i < feed->options.slot_count; i++)
-        if (feed->slots[i].state == SLOT_FREE && !is_lent(feed, i))
+        if (feed->slots[i].state == SLOT_FREE && !is_in_flight(feed, i))
             return i;
     return UINT32_MAX;
 }
@@ -20,7 +20,7 @@ static uint32_t find_free(struct trajd_core_feed *feed)
 static const struct job *find_local_job(const struct trajd_core_feed *feed, const struct slot *slot)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (slot->shares[j].run_id && feed->jobs[j].local.count)
+        if (slot->job_parts[j].run_id && feed->jobs[j].local.count)
             return &feed->jobs[j];
     return NULL;
 }
@@ -80,14 +80,14 @@ static bool advance_cursor(struct trajd_core_feed *feed, struct slot *slot)
     return true;
 }
 
-static void claim(struct trajd_core_feed *feed, struct slot *slot, bool is_new)
+static void assign_batch(struct trajd_core_feed *feed, struct slot *slot, bool is_new)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
-        slot->shares[j].run_id = slot->shares[j].part_count = 0;
-        if (!trajd_job_claim(job, slot->epoch, slot->position, is_new))
+        slot->job_parts[j].run_id = slot->job_parts[j].part_count = 0;
+        if (!trajd_job_take_batch(job, slot->epoch, slot->position, is_new))
             continue;
-        trajd_share_begin(job, slot);
+        trajd_job_parts_begin(job, slot);
         if (job->journal && job->mode == TRAJD_WIRE_QUEUE && slot->epoch == job->epoch)
             trajd_journal_produce(job->journal,
                                   (slot->position - job->begin) / feed->options.global_batch);
@@ -98,7 +98,7 @@ enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct tra
 {
     uint32_t index = trajd_feed_wants(feed) ? find_free(feed) : UINT32_MAX;
     struct slot *slot;
-    uint64_t rest;
+    uint64_t remaining;
     bool is_new;
 
     if (index == UINT32_MAX)
@@ -108,11 +108,11 @@ enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct tra
         return TRAJD_ERR_MEMORY;
     is_new = advance_cursor(feed, slot);
     slot->run_id = feed->cursor.run_id;
-    rest = feed->options.epoch_length - slot->position;
+    remaining = feed->options.epoch_length - slot->position;
     slot->row_count =
-        rest < feed->options.global_batch ? (uint32_t)rest : feed->options.global_batch;
+        remaining < feed->options.global_batch ? (uint32_t)remaining : feed->options.global_batch;
     trajd_slot_begin_fill(feed, index);
-    claim(feed, slot, is_new);
+    assign_batch(feed, slot, is_new);
     init_ranges(feed, slot);
     *fill = (struct trajd_core_fill){index,       slot->row_count, slot->generation,  slot->run_id,
                                      slot->epoch, slot->position,  slot->range_count, slot->ranges};

@@ -32,11 +32,11 @@ void trajd_session_refuse(struct trajd_core *core, struct session *session, uint
     trajd_core_send_error(core, session->id, request, &error);
 }
 
-void trajd_session_send_away(struct trajd_core *core, struct session *session,
-                             enum trajd_status status, const char *reason)
+void trajd_session_send_removal(struct trajd_core *core, struct session *session,
+                                enum trajd_status status, const char *reason)
 {
-    trajd_error_set(&session->sent_away, status, 0, "%s", reason);
-    trajd_core_send_error(core, session->id, 0, &session->sent_away);
+    trajd_error_set(&session->removal, status, 0, "%s", reason);
+    trajd_core_send_error(core, session->id, 0, &session->removal);
 }
 
 struct session *trajd_session_make(struct trajd_core *core,
@@ -92,11 +92,11 @@ void trajd_session_send_checkpoint(struct trajd_core *core, struct session *sess
                              "all there is to keep");
         return;
     }
-    trajd_job_record(session->job, &core->recorded);
+    trajd_job_journal_state(session->job, &core->progress);
     message.op = TRAJD_WIRE_CHECKPOINTED;
     message.checkpointed.request = request;
     message.checkpointed.token.data = token;
     message.checkpointed.token.size =
-        (uint32_t)trajd_checkpoint_token_encode(&core->recorded, token);
+        (uint32_t)trajd_checkpoint_token_encode(&core->progress, token);
     trajd_core_send(session, core, &message);
 }

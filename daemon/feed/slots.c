@@ -21,14 +21,14 @@ static void queue_remove(struct slot_queue *queue, uint32_t slot)
     }
 }
 
-static bool size_share(struct share *share, uint32_t count)
+static bool size_job_parts(struct job_parts *job_parts, uint32_t count)
 {
-    if (count > share->part_room) {
-        struct part *parts = realloc(share->parts, count * sizeof *parts);
+    if (count > job_parts->part_room) {
+        struct part *parts = realloc(job_parts->parts, count * sizeof *parts);
         if (!parts)
             return false;
-        share->parts = parts;
-        share->part_room = count;
+        job_parts->parts = parts;
+        job_parts->part_room = count;
     }
     return true;
 }
@@ -36,7 +36,7 @@ static bool size_share(struct share *share, uint32_t count)
 bool trajd_slots_make_room(const struct job *job, uint32_t count)
 {
     for (uint32_t i = 0; i < job->feed->options.slot_count; i++)
-        if (!size_share(&job->feed->slots[i].shares[job->index], count))
+        if (!size_job_parts(&job->feed->slots[i].job_parts[job->index], count))
             return false;
     return true;
 }
@@ -55,7 +55,7 @@ bool trajd_slot_make_room(const struct trajd_core_feed *feed, struct slot *slot)
         const struct job *job = &feed->jobs[j];
         if (job->phase == JOB_NONE)
             continue;
-        if (!size_share(&slot->shares[j], part_count(job)))
+        if (!size_job_parts(&slot->job_parts[j], part_count(job)))
             return false;
         range_count = job->local.count > range_count ? job->local.count : range_count;
     }
@@ -69,18 +69,18 @@ bool trajd_slot_make_room(const struct trajd_core_feed *feed, struct slot *slot)
     return true;
 }
 
-void trajd_share_begin(const struct job *job, struct slot *slot)
+void trajd_job_parts_begin(const struct job *job, struct slot *slot)
 {
-    struct share *share = &slot->shares[job->index];
+    struct job_parts *job_parts = &slot->job_parts[job->index];
     bool is_now = job->phase == JOB_RUNNING && slot->epoch == job->epoch;
 
-    share->run_id = job->run_id;
-    share->part_count = part_count(job);
-    for (uint32_t i = 0; i < share->part_count; i++) {
-        share->parts[i] = (struct part){.state = PART_PENDING};
+    job_parts->run_id = job->run_id;
+    job_parts->part_count = part_count(job);
+    for (uint32_t i = 0; i < job_parts->part_count; i++) {
+        job_parts->parts[i] = (struct part){.state = PART_PENDING};
         if (job->mode == TRAJD_WIRE_SHARD &&
             (job->ranks[i].is_remote || (is_now && slot->position < job->ranks[i].next)))
-            share->parts[i].state = PART_RELEASED;
+            job_parts->parts[i].state = PART_RELEASED;
     }
 }
 
@@ -103,16 +103,16 @@ void trajd_slot_free(struct trajd_core_feed *feed, uint32_t index)
     trajd_feed_wake(feed);
 }
 
-void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index)
+void trajd_slot_free_unneeded(struct trajd_core_feed *feed, uint32_t index)
 {
     struct slot *slot = &feed->slots[index];
 
     if (slot->state != SLOT_READY)
         return;
     for (uint32_t j = 0; j < feed->options.job_count; j++)
-        for (uint32_t i = 0; i < slot->shares[j].part_count; i++)
-            if (slot->shares[j].parts[i].state != PART_RELEASED &&
-                slot->shares[j].parts[i].state != PART_VOID)
+        for (uint32_t i = 0; i < slot->job_parts[j].part_count; i++)
+            if (slot->job_parts[j].parts[i].state != PART_RELEASED &&
+                slot->job_parts[j].parts[i].state != PART_VOID)
                 return;
     trajd_slot_free(feed, index);
 }
@@ -136,11 +136,11 @@ void trajd_slots_promote(struct trajd_core_feed *feed, uint64_t now_ns)
         feed->slots[index].state = SLOT_READY;
         feed->slots[index].ready_ns = now_ns;
         queue_push(&feed->ready, index);
-        trajd_slot_settle(feed, index); /* no rank may need it */
+        trajd_slot_free_unneeded(feed, index); /* no rank may need it */
     }
 }
 
-void trajd_slots_forget(struct trajd_core_feed *feed)
+void trajd_slots_free_published(struct trajd_core_feed *feed)
 {
     for (uint32_t i = feed->filling.count; i-- > 0;)
         if (feed->slots[feed->filling.slots[i]].published)

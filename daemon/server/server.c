@@ -144,7 +144,7 @@ static enum trajd_status create_core(struct trajd_server *server, struct trajd_e
         .feed_names = server->options.feed_names,
         .send = send_message,
         .wake = wake_taker,
-        .is_lent = is_lent,
+        .is_in_flight = is_lent,
         .context = server,
     };
     return trajd_core_create(&options, &server->core, error);

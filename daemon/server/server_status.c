@@ -106,7 +106,7 @@ static void append_job(struct text *text, const struct trajd_core_job_info *info
     append(text, ",\"phase\":\"%s\",\"mode\":\"%s\",\"world\":%u,\"members\":%u", info->phase,
            info->mode == TRAJD_WIRE_SHARD ? "shard" : "queue", info->world, info->members);
     append(text, ",\"epoch\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64,
-           info->epoch, info->batches, info->batches_left);
+           info->epoch, info->batches, info->batches_remaining);
     append(text, ",\"stalled_by_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u",
            (double)info->stalled_ns * 1e-9, (double)info->absent_ns * 1e-9, info->absent_rank);
 }

@@ -14,10 +14,10 @@ uint64_t model_epoch_begin(const struct model *model, uint64_t epoch)
 
 static uint64_t batch_count(const struct model *model)
 {
-    uint64_t rest = model->world->options.epoch_length - model->begin,
+    uint64_t remaining = model->world->options.epoch_length - model->begin,
              batch = model->world->options.global_batch;
 
-    return rest / batch + (model->world->options.tail_short && rest % batch);
+    return remaining / batch + (model->world->options.tail_short && remaining % batch);
 }
 
 static uint64_t batch_of(const struct model *model, uint64_t position)
@@ -203,7 +203,7 @@ void books_resume(struct model *model, struct worker *worker, const struct trajd
 }
 
 /* A rank's word is what counts, also what was on its way. */
-void books_believe_rank(struct model *model, uint32_t index, uint64_t next)
+void books_set_rank_position(struct model *model, uint32_t index, uint64_t next)
 {
     for (uint64_t b = 0; b < batch_count(model); b++)
         if (model->begin + b * model->world->options.global_batch < next)

@@ -81,7 +81,7 @@ static uint32_t feed_of_ring(const struct world *world, uint32_t ring)
     return feed;
 }
 
-static void lend(struct world *world, const struct trajd_wire_batch *batch)
+static void add_send(struct world *world, const struct trajd_wire_batch *batch)
 {
     const uint32_t feed = feed_of_ring(world, batch->ring);
 
@@ -107,7 +107,7 @@ static void on_send(void *context, uint64_t session, void *user,
     if (message->op == TRAJD_WIRE_BATCH)
         books_note_batch(model, index, &message->batch);
     if (message->op == TRAJD_WIRE_BATCH && worker->is_remote)
-        lend(world, &message->batch);
+        add_send(world, &message->batch);
     if (message->op == TRAJD_WIRE_ERROR && message->error.request == 0) { /* sent away */
         worker->member = false;
         books_abandon(model, worker, UINT64_MAX);
@@ -120,14 +120,14 @@ static void on_send(void *context, uint64_t session, void *user,
         model_fail(model, "cannot send op %d to worker %u", message->op, index);
 }
 
-static bool on_is_lent(void *context, struct trajd_core_feed *feed, uint32_t slot)
+static bool on_is_in_flight(void *context, struct trajd_core_feed *feed, uint32_t slot)
 {
     const struct world *world = context;
 
     return world->sends[feed_of_ring(world, trajd_core_feed_id(feed))][slot] > 0;
 }
 
-void world_return_loan(struct world *world)
+void world_finish_send(struct world *world)
 {
     uint64_t which = world->send_count ? world_random(world, world->send_count) : 0;
 
@@ -178,7 +178,7 @@ void model_start_daemon(struct world *world)
                                          .version = "model",
                                          .send = on_send,
                                          .wake = on_wake,
-                                         .is_lent = on_is_lent,
+                                         .is_in_flight = on_is_in_flight,
                                          .context = world};
     struct trajd_error error = {0};
 
@@ -212,7 +212,7 @@ static void lose_daemon(struct model *model)
             worker->state = WORKER_HELLO;
         if (model->mode == TRAJD_WIRE_SHARD && worker->state != WORKER_ABSENT &&
             worker->epoch == model->epoch && model->has_run && worker->knows_epoch)
-            books_believe_rank(model, i, worker->next);
+            books_set_rank_position(model, i, worker->next);
     }
 }
 
@@ -300,7 +300,7 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
         begins = model->parts == 1 && is_alone &&
                  open->fresh; /* ranks come back one by one, each knows where it stands */
     if (is_same && model->mode == TRAJD_WIRE_SHARD && !open->fresh)
-        books_believe_rank(model, index, open->next);
+        books_set_rank_position(model, index, open->next);
     worker->member =
         !trajd_core_open(model->world->core, worker->session, open, feed, model->world->now_ns);
     worker->end_sent = false;

@@ -37,7 +37,7 @@ struct held {
     struct trajd_wire_lease lease;
     uint64_t epoch, position, seq;
     bool taken, done; /* the program has it; has said DONE */
-    bool left;        /* by an OPEN: only a release can be said of it, and gives it back undone */
+    bool abandoned;   /* by an OPEN: only a release can be said of it, and gives it back undone */
 };
 
 struct worker {
@@ -54,11 +54,11 @@ struct worker {
     uint32_t held_count;
     struct held held[TRAJD_WIRE_MAX_LEASES];
     uint64_t received, request;
-    uint64_t epoch, next; /* where it stands; next: of shard */
-    bool knows_epoch;     /* by itself, not from its supervisor */
-    bool has_left;        /* it may hold leases that an OPEN left */
-    bool joined;          /* OPENED has named `epoch` */
-    bool resumes;         /* opens from the checkpoint */
+    uint64_t epoch, next;    /* where it stands; next: of shard */
+    bool knows_epoch;        /* by itself, not from its supervisor */
+    bool may_hold_abandoned; /* it may hold leases that an OPEN left */
+    bool joined;             /* OPENED has named `epoch` */
+    bool resumes;            /* opens from the checkpoint */
     enum worker_state resumes_as;
     struct trajd_wire_open last_open;
     uint64_t ends;
@@ -140,7 +140,7 @@ void books_ack(struct model *model, struct worker *worker, const struct trajd_wi
 void books_resume(struct model *model, struct worker *worker, const struct trajd_wire_hello *hello);
 void books_abandon(struct model *model, const struct worker *worker, uint64_t up_to); /* seq */
 void books_close(struct model *model, const struct worker *worker); /* its session is over */
-void books_believe_rank(struct model *model, uint32_t index, uint64_t next);
+void books_set_rank_position(struct model *model, uint32_t index, uint64_t next);
 void books_check_unread(struct model *model, uint32_t feed, uint32_t slot);
 void books_check(struct model *model);
 
@@ -159,7 +159,7 @@ void model_checkpoint(struct model *model, uint32_t index);
 void world_take(struct world *world, uint32_t feed);
 void world_publish(struct world *world, uint32_t feed);
 void world_tick(struct world *world);
-void world_return_loan(struct world *world); /* any of them */
+void world_finish_send(struct world *world); /* any of them */
 void world_check(struct world *world);
 uint64_t world_random(struct world *world, uint64_t limit);
 bool queue_push(struct queue *queue, const struct trajd_wire_message *message);

@@ -200,7 +200,7 @@ static void wild_step(struct world *world)
             worker_act(model, index);
         break;
     default:
-        world_return_loan(world);
+        world_finish_send(world);
         if (world_random(world, 3))
             world_tick(world);
         else
@@ -211,7 +211,7 @@ static void wild_step(struct world *world)
 static void produce_all(struct world *world)
 {
     while (world->send_count)
-        world_return_loan(world);
+        world_finish_send(world);
     for (uint32_t f = 0; f < world->feed_count; f++) {
         while (world->fill_count[f])
             world_publish(world, f);

@@ -19,7 +19,7 @@ static void push_ack(struct model *model, uint32_t index, const struct trajd_wir
     message.ack = *ack;
     /* To be said again by worker_ack_wild; but what goes back undone may come again to the same
      * session, under the same lease. */
-    if (worker->has_left)
+    if (worker->may_hold_abandoned)
         memset(&worker->last_ack, 0, sizeof worker->last_ack);
     else
         worker->last_ack = *ack;
@@ -82,7 +82,7 @@ static void give_back_untaken(struct model *model, uint32_t index)
     struct trajd_wire_ack ack = {.done.count = 0};
 
     for (uint32_t i = worker->held_count; i-- > 0;)
-        if (worker->held[i].left && !worker->held[i].taken) {
+        if (worker->held[i].abandoned && !worker->held[i].taken) {
             add_lease(&ack.released, &worker->held[i].lease);
             drop_held(worker, i);
         }
@@ -147,9 +147,9 @@ void worker_open(struct model *model, uint32_t index, bool wild)
     worker->next = open->next;
     worker->last_open = *open;
     for (uint32_t i = 0; i < worker->held_count; i++)
-        worker->held[i].left = true;
+        worker->held[i].abandoned = true;
     worker->state = WORKER_OPENING;
-    worker->has_left = worker->held_count != 0 || worker->to_worker.count != 0;
+    worker->may_hold_abandoned = worker->held_count != 0 || worker->to_worker.count != 0;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
     model_trace(model, "worker %s%u opens epoch %llu from %llu%s", model->name, index,
                 (unsigned long long)open->epoch, (unsigned long long)open->next,
@@ -214,7 +214,7 @@ static void on_batch(struct model *model, uint32_t index, const struct trajd_wir
                    (unsigned long long)batch->seq, (unsigned long long)worker->received);
     worker->received = batch->seq;
     if (worker->state != WORKER_RUNNING) { /* of what it has left by an OPEN */
-        worker->has_left = held.left = true;
+        worker->may_hold_abandoned = held.abandoned = true;
         worker->held[worker->held_count++] = held;
         return;
     }
@@ -235,8 +235,8 @@ static void on_epoch_end(struct model *model, uint32_t index,
     if (worker->state != WORKER_RUNNING || end->epoch != worker->epoch)
         return;
     for (uint32_t i = 0; i < worker->held_count; i++)
-        if (!worker->held[i].done && !worker->held[i].left && worker->held[i].epoch == end->epoch &&
-            !worker->held[i].taken)
+        if (!worker->held[i].done && !worker->held[i].abandoned &&
+            worker->held[i].epoch == end->epoch && !worker->held[i].taken)
             model_fail(model, "worker %u is told the end before it has said DONE", index);
     worker->epoch++;
     worker->next = 0;
@@ -246,14 +246,14 @@ static void on_epoch_end(struct model *model, uint32_t index,
 }
 
 /* Sent away: opens again where it stands. */
-static void leave(struct model *model, uint32_t index)
+static void on_removal(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
 
     model_trace(model, "worker %s%u is sent away", model->name, index);
     for (uint32_t i = 0; i < worker->held_count; i++)
-        worker->held[i].left = true;
-    worker->has_left = true;
+        worker->held[i].abandoned = true;
+    worker->may_hold_abandoned = true;
     worker->state = WORKER_IDLE;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
     give_back_untaken(model, index);
@@ -290,7 +290,7 @@ void worker_receive(struct model *model, uint32_t index)
     default:
         if (message.op == TRAJD_WIRE_ERROR && message.error.request == 0 &&
             worker->state == WORKER_RUNNING)
-            leave(model, index);
+            on_removal(model, index);
         if (message.op != TRAJD_WIRE_ERROR || message.error.request != worker->request)
             break;
         model_trace(model, "worker %s%u is refused: %.*s", model->name, index,
@@ -302,12 +302,12 @@ void worker_receive(struct model *model, uint32_t index)
     }
 }
 
-static void say_done(struct model *model, struct worker *worker, struct held *held,
-                     struct trajd_wire_ack *ack)
+static void mark_done(struct model *model, struct worker *worker, struct held *held,
+                      struct trajd_wire_ack *ack)
 {
     uint64_t behind = held->position + model->world->options.global_batch;
 
-    if (held->done || held->left)
+    if (held->done || held->abandoned)
         return;
     held->done = true;
     add_lease(&ack->done, &held->lease);
@@ -325,7 +325,7 @@ static void act_next(struct model *model, uint32_t index)
     uint32_t i = 0;
 
     for (; i < worker->held_count && worker->held[i].taken; i++)
-        say_done(model, worker, &worker->held[i], &ack);
+        mark_done(model, worker, &worker->held[i], &ack);
     if (i < worker->held_count)
         worker->held[i].taken = true;
     push_ack(model, index, &ack);
@@ -341,12 +341,12 @@ static void act_release(struct model *model, uint32_t index)
         return;
     which = (uint32_t)model_random(model, worker->held_count);
     if (!worker->held[which].taken ||
-        (which && !worker->held[which - 1].done && !worker->held[which - 1].left))
+        (which && !worker->held[which - 1].done && !worker->held[which - 1].abandoned))
         return; /* DONE is said in order here */
     /* if the OPEN was lost the daemon would take it for DONE, and the rank stands before it */
-    if (worker->held[which].left && worker->state == WORKER_OPENING)
+    if (worker->held[which].abandoned && worker->state == WORKER_OPENING)
         return;
-    say_done(model, worker, &worker->held[which], &ack);
+    mark_done(model, worker, &worker->held[which], &ack);
     if (model_random(model, 2))
         ack.done.count = 0; /* a release implies it */
     add_lease(&ack.released, &worker->held[which].lease);
@@ -369,7 +369,7 @@ void worker_finish(struct model *model, uint32_t index)
 
     for (uint32_t i = 0; i < worker->held_count; i++) {
         worker->held[i].taken = true;
-        say_done(model, worker, &worker->held[i], &ack);
+        mark_done(model, worker, &worker->held[i], &ack);
         add_lease(&ack.released, &worker->held[i].lease);
     }
     worker->held_count = 0;

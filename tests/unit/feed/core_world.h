@@ -30,12 +30,12 @@ struct world {
 };
 
 /* 40 windows in batches of 4, three slots, no journal. */
-struct trajd_core_feed_options some_options(void);
+struct trajd_core_feed_options default_options(void);
 struct world *make(const struct trajd_core_feed_options *options);
 void destroy(struct world *world);
 uint64_t greet(struct world *world);
-struct trajd_wire_open ask(struct world *world, uint64_t epoch);
-struct trajd_wire_open ask_as(struct world *world, const char *job, uint64_t epoch);
+struct trajd_wire_open make_open(struct world *world, uint64_t epoch);
+struct trajd_wire_open make_open_as(struct world *world, const char *job, uint64_t epoch);
 /* a new session, which is granted it */
 uint64_t open_as(struct world *world, const char *job, uint64_t epoch);
 /* Forgets what was sent before. */

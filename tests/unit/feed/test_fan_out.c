@@ -10,7 +10,7 @@
 
 static struct trajd_core_feed_options two_jobs(void)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
 
     options.job_count = 2;
     return options;
@@ -44,8 +44,8 @@ static void test_one_production_for_both(void **state)
     /* the second job has them all yet */
     assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
     assert_string_equal(job_info(world, 1).name, "b");
-    assert_int_equal(job_info(world, 0).batches_left, 7);
-    assert_int_equal(job_info(world, 1).batches_left, 10);
+    assert_int_equal(job_info(world, 0).batches_remaining, 7);
+    assert_int_equal(job_info(world, 1).batches_remaining, 10);
     for (int i = 0; i < 10; i++) {
         batches += give_back(world, first) + give_back(world, second);
         fill_all(world);
@@ -57,12 +57,12 @@ static void test_one_production_for_both(void **state)
     destroy(world);
 }
 
-static void test_who_is_elsewhere_gets_no_part(void **state)
+static void test_a_job_elsewhere_gets_no_part(void **state)
 {
     struct trajd_core_feed_options options = two_jobs();
     struct world *world = make(&options);
     uint64_t first = open_as(world, "a", 0), second = greet(world);
-    struct trajd_wire_open open = ask_as(world, "b", 5);
+    struct trajd_wire_open open = make_open_as(world, "b", 5);
     struct trajd_wire_batch held;
 
     (void)state;
@@ -70,10 +70,10 @@ static void test_who_is_elsewhere_gets_no_part(void **state)
     held = last_sent(world, TRAJD_WIRE_BATCH)->batch;
     assert_null(trajd_core_choose(world->core, second, &open, world->feed)); /* another epoch */
     assert_int_equal(open_with(world, second, open), TRAJD_ERR_BUSY);
-    open = ask_as(world, "b", 0);
+    open = make_open_as(world, "b", 0);
     open.next = 2; /* other batches */
     assert_null(trajd_core_choose(world->core, second, &open, world->feed));
-    open = ask_as(world, "b", 0);
+    open = make_open_as(world, "b", 0);
     open.mode = TRAJD_WIRE_SHARD;
     open.world = 2;
     open.local = (struct trajd_wire_ranks){1, {0}}; /* whose other rows would be missing */
@@ -82,20 +82,20 @@ static void test_who_is_elsewhere_gets_no_part(void **state)
     assert_ptr_equal(trajd_core_choose(world->core, second, &open, world->feed), world->feed);
     release(world, first, held); /* the slot is gone: ranks cannot have it any more, in order */
     assert_null(trajd_core_choose(world->core, second, &open, world->feed));
-    open = ask_as(world, "b", 0); /* in share it is made again */
+    open = make_open_as(world, "b", 0); /* in share it is made again */
     assert_ptr_equal(trajd_core_choose(world->core, second, &open, world->feed), world->feed);
     assert_int_equal(open_with(world, second, open), TRAJD_OK);
     assert_int_equal(take(world).position, 0);
-    open = ask_as(world, "c", 0); /* a third */
+    open = make_open_as(world, "c", 0); /* a third */
     assert_null(trajd_core_choose(world->core, greet(world), &open, world->feed));
     destroy(world);
 }
 
-static void test_shard_beside_share(void **state)
+static void test_shard_beside_queue(void **state)
 {
     struct trajd_core_feed_options options = two_jobs();
     struct world *world = make(&options);
-    struct trajd_wire_open open = ask_as(world, "ranks", 0);
+    struct trajd_wire_open open = make_open_as(world, "ranks", 0);
     uint64_t ranks[2], other;
 
     (void)state;
@@ -197,20 +197,20 @@ static void test_the_next_epoch_is_kept_for_both(void **state)
     give_back(world, second);
     assert_int_equal(count_sent(world, TRAJD_WIRE_EPOCH_END), 2);
     fill_all(world);
-    assert_int_equal(open_with(world, first, ask_as(world, "a", 1)), TRAJD_OK);
+    assert_int_equal(open_with(world, first, make_open_as(world, "a", 1)), TRAJD_OK);
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
     give_back(world, first);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     fill_all(world);
     /* further than the second */
-    assert_int_equal(open_with(world, first, ask_as(world, "a", 2)), TRAJD_OK);
+    assert_int_equal(open_with(world, first, make_open_as(world, "a", 2)), TRAJD_OK);
     assert_int_equal(give_back(world, first), 1);
-    assert_int_equal(open_with(world, second, ask_as(world, "b", 1)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open_as(world, "b", 1)), TRAJD_OK);
     assert_int_equal(give_back(world, second), 2);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     fill_all(world);
     assert_int_equal(give_back(world, first), 1);
-    assert_int_equal(open_with(world, second, ask_as(world, "b", 2)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open_as(world, "b", 2)), TRAJD_OK);
     assert_int_equal(give_back(world, second), 2);
     destroy(world);
 }
@@ -244,15 +244,15 @@ static void test_return_of_the_daemon(void **state)
     world = make(&options);
     for (int j = 0; j < 2; j++) {
         uint64_t session = greet(world);
-        open = ask_as(world, j ? "b" : "a", 0);
+        open = make_open_as(world, j ? "b" : "a", 0);
         open.fresh = false;
         assert_ptr_equal(trajd_core_choose(world->core, session, &open, world->feed), world->feed);
         assert_int_equal(open_with(world, session, open), TRAJD_OK);
         first = j ? first : session;
         second = session;
     }
-    assert_int_equal(job_info(world, 0).batches_left, 9);
-    assert_int_equal(job_info(world, 1).batches_left, 9);
+    assert_int_equal(job_info(world, 0).batches_remaining, 9);
+    assert_int_equal(job_info(world, 1).batches_remaining, 9);
     for (int i = 0; i < 3; i++) {
         world->sent_count = 0;
         publish(world, take(world));
@@ -274,8 +274,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_production_for_both),
-        cmocka_unit_test(test_who_is_elsewhere_gets_no_part),
-        cmocka_unit_test(test_shard_beside_share),
+        cmocka_unit_test(test_a_job_elsewhere_gets_no_part),
+        cmocka_unit_test(test_shard_beside_queue),
         cmocka_unit_test(test_a_slow_job_blocks_or_leaves),
         cmocka_unit_test(test_a_job_that_says_bye_holds_up_nobody),
         cmocka_unit_test(test_the_next_epoch_is_kept_for_both),

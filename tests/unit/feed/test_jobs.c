@@ -37,10 +37,10 @@ static struct token checkpoint(struct world *world, uint64_t session)
     return token;
 }
 
-static struct trajd_wire_open ask_from(struct world *world, uint64_t epoch,
-                                       const struct token *token)
+static struct trajd_wire_open make_open_from(struct world *world, uint64_t epoch,
+                                             const struct token *token)
 {
-    struct trajd_wire_open open = ask(world, epoch);
+    struct trajd_wire_open open = make_open(world, epoch);
 
     open.resume = (struct trajd_wire_bytes){token->bytes, token->size};
     return open;
@@ -70,7 +70,7 @@ static struct world *halfway(const struct trajd_core_feed_options *options, uint
 {
     struct world *world = make(options);
     struct trajd_wire_batch batches[4];
-    struct trajd_wire_open open = ask(world, 3);
+    struct trajd_wire_open open = make_open(world, 3);
 
     *session = greet(world);
     open.credit = 4;
@@ -84,9 +84,9 @@ static struct world *halfway(const struct trajd_core_feed_options *options, uint
     return world;
 }
 
-static void test_checkpoint_says_what_is_done(void **state)
+static void test_checkpoint_lists_what_is_done(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_journal_state decoded;
     struct world *world;
     struct token token;
@@ -110,7 +110,7 @@ static void test_checkpoint_says_what_is_done(void **state)
 
 static void test_resume_completes_the_file(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     uint64_t session, positions[64];
     struct world *world;
     struct token token;
@@ -121,7 +121,7 @@ static void test_resume_completes_the_file(void **state)
     destroy(world); /* another run, another node */
     world = make(&options);
     session = greet(world);
-    assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
     assert_int_equal(finish(world, session, positions), 8);
     assert_int_equal(positions[0], 4);
     assert_int_equal(positions[1], 12);
@@ -129,7 +129,7 @@ static void test_resume_completes_the_file(void **state)
         assert_int_equal(positions[b - 2], 4 * b);
     /* the end is a checkpoint, too */
     token = checkpoint(world, session);
-    assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 10);
     destroy(world);
@@ -137,7 +137,7 @@ static void test_resume_completes_the_file(void **state)
 
 static void test_resume_with_another_batch(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     uint64_t session, positions[64];
     struct world *world;
     struct token token;
@@ -149,7 +149,7 @@ static void test_resume_with_another_batch(void **state)
     options.global_batch = 6;
     world = make(&options);
     session = greet(world);
-    assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
     /* the first window that is not DONE */
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 4);
     assert_int_equal(finish(world, session, positions), 6);
@@ -161,7 +161,7 @@ static void test_resume_with_another_batch(void **state)
 static void test_checkpoint_beats_the_journal(void **state)
 {
     char directory[] = "/tmp/trajd-jobs-XXXXXX", command[64];
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     uint64_t session, positions[64];
     struct trajd_wire_open open;
     struct world *world;
@@ -174,7 +174,7 @@ static void test_checkpoint_beats_the_journal(void **state)
     token = checkpoint(world, session);
     trajd_core_end_session(world->core, session, 0);
     session = greet(world);
-    open = ask(world, 3);
+    open = make_open(world, 3);
     open.fresh = false;
     /* goes on where it stood, to the end */
     assert_int_equal(open_with(world, session, open), TRAJD_OK);
@@ -185,16 +185,16 @@ static void test_checkpoint_beats_the_journal(void **state)
     destroy(world);
     world = make(&options);
     session = greet(world);
-    assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
     assert_int_equal(finish(world, session, positions), 8); /* and not none */
     /* what has been DONE from there on survives the next death as ever */
-    assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
     publish(world, take(world));
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     destroy(world);
     world = make(&options);
     session = greet(world);
-    open = ask(world, 3);
+    open = make_open(world, 3);
     open.fresh = false;
     assert_int_equal(open_with(world, session, open), TRAJD_OK);
     assert_int_equal(finish(world, session, positions), 7);
@@ -206,7 +206,7 @@ static void test_checkpoint_beats_the_journal(void **state)
 
 static void test_resume_is_a_whole_jobs(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world;
     struct token token, later;
     uint64_t first, second;
@@ -217,19 +217,19 @@ static void test_resume_is_a_whole_jobs(void **state)
     release(world, first, (struct trajd_wire_batch){.ring = 1, .slot = 0, .generation = 2});
     later = checkpoint(world, first);
     second = greet(world);
-    assert_int_not_equal(open_with(world, second, ask_from(world, 3, &token)), TRAJD_OK);
+    assert_int_not_equal(open_with(world, second, make_open_from(world, 3, &token)), TRAJD_OK);
     /* until the first has left */
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
-    assert_int_equal(open_with(world, first, ask_from(world, 3, &token)), TRAJD_OK);
-    assert_int_equal(open_with(world, second, ask_from(world, 3, &later)), TRAJD_ERR_BUSY);
-    assert_int_equal(open_with(world, second, ask_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(open_with(world, first, make_open_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open_from(world, 3, &later)), TRAJD_ERR_BUSY);
+    assert_int_equal(open_with(world, second, make_open_from(world, 3, &token)), TRAJD_OK);
     assert_int_equal(take(world).position, 4);
     destroy(world);
 }
 
 static void test_tokens_are_input(void **state)
 {
-    struct trajd_core_feed_options options = some_options(), other = options;
+    struct trajd_core_feed_options options = default_options(), other = options;
     struct world *world;
     struct token token, bad;
     uint64_t session;
@@ -241,21 +241,23 @@ static void test_tokens_are_input(void **state)
     for (uint32_t size = 0; size < token.size; size++) {
         bad = token;
         bad.size = size;
-        assert_int_equal(open_with(world, session, ask_from(world, 3, &bad)),
+        assert_int_equal(open_with(world, session, make_open_from(world, 3, &bad)),
                          size ? TRAJD_ERR_ARGUMENT : TRAJD_OK);
     }
     for (uint32_t bit = 0; bit < 8 * token.size; bit++) {
         bad = token;
         bad.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        assert_int_equal(open_with(world, session, ask_from(world, 3, &bad)), TRAJD_ERR_ARGUMENT);
+        assert_int_equal(open_with(world, session, make_open_from(world, 3, &bad)),
+                         TRAJD_ERR_ARGUMENT);
         assert_non_null(strstr(error_text(world), "resume: "));
     }
-    assert_int_equal(open_with(world, session, ask_from(world, 4, &token)), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(open_with(world, session, make_open_from(world, 4, &token)),
+                     TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error_text(world), "epoch: the checkpoint is of epoch 3, and 4"));
     destroy(world);
     other.fingerprint = 9;
     world = make(&other);
-    assert_int_equal(open_with(world, greet(world), ask_from(world, 3, &token)),
+    assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
                      TRAJD_ERR_ARGUMENT);
     assert_non_null(
         strstr(error_text(world), "fingerprint: the checkpoint is of 0000000000000007"));
@@ -263,7 +265,7 @@ static void test_tokens_are_input(void **state)
     other = options;
     other.seed = 1;
     world = make(&other);
-    assert_int_equal(open_with(world, greet(world), ask_from(world, 3, &token)),
+    assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
                      TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error_text(world), "seed: the checkpoint is of 8"));
     destroy(world);
@@ -301,12 +303,13 @@ static void test_tokens_that_go_past_the_end(void **state)
     struct trajd_journal_state past = {.key = {.fingerprint = 7,
                                                .seed = 8,
                                                .epoch = 3,
-                                               .asked = 1,
+                                               .requested = 1,
                                                .begin = 1,
                                                .length = 40,
                                                .batch = 4},
                                        .high = 10};
-    struct trajd_core_feed_options options = some_options(); /* from position 1 on nine batches */
+    struct trajd_core_feed_options options =
+        default_options(); /* from position 1 on nine batches */
     uint64_t session, positions[64];
 
     (void)state;
@@ -318,7 +321,7 @@ static void test_tokens_that_go_past_the_end(void **state)
         past.undone[1] = 9;
         token.size = (uint32_t)trajd_checkpoint_token_encode(&past, token.bytes);
         session = greet(world);
-        assert_int_equal(open_with(world, session, ask_from(world, 3, &token)), TRAJD_OK);
+        assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
         assert_int_equal(finish(world, session, positions), undone == 2);
         assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 9);
         destroy(world);
@@ -327,9 +330,9 @@ static void test_tokens_that_go_past_the_end(void **state)
 
 /* ---- ranks ---- */
 
-static struct trajd_wire_open ask_rank(struct world *world, uint32_t rank, uint32_t ranks)
+static struct trajd_wire_open make_open_rank(struct world *world, uint32_t rank, uint32_t ranks)
 {
-    struct trajd_wire_open open = ask(world, 0);
+    struct trajd_wire_open open = make_open(world, 0);
 
     open.mode = TRAJD_WIRE_SHARD;
     open.rank = rank;
@@ -337,9 +340,9 @@ static struct trajd_wire_open ask_rank(struct world *world, uint32_t rank, uint3
     return open;
 }
 
-static struct trajd_wire_open ask_local(struct world *world, uint32_t rank)
+static struct trajd_wire_open make_open_local(struct world *world, uint32_t rank)
 {
-    struct trajd_wire_open open = ask_rank(world, rank, 4);
+    struct trajd_wire_open open = make_open_rank(world, rank, 4);
 
     open.local = (struct trajd_wire_ranks){2, {1, 3}};
     return open;
@@ -347,7 +350,7 @@ static struct trajd_wire_open ask_local(struct world *world, uint32_t rank)
 
 static void test_local_ranks(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_core_fill fill;
     struct trajd_wire_open open;
     uint64_t first, second, third;
@@ -358,16 +361,16 @@ static void test_local_ranks(void **state)
     world = make(&options);
     first = greet(world);
     second = greet(world);
-    assert_int_equal(open_with(world, first, ask_local(world, 1)), TRAJD_OK);
-    open = ask_local(world, 3);
+    assert_int_equal(open_with(world, first, make_open_local(world, 1)), TRAJD_OK);
+    open = make_open_local(world, 3);
     open.local = (struct trajd_wire_ranks){2, {2, 3}};
     assert_int_equal(open_with(world, second, open), TRAJD_ERR_BUSY);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error_text(world), "local: "));
-    assert_int_equal(open_with(world, second, ask_local(world, 3)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open_local(world, 3)), TRAJD_OK);
     third = greet(world);
     /* one session a rank */
-    assert_int_not_equal(open_with(world, third, ask_local(world, 3)), TRAJD_OK);
+    assert_int_not_equal(open_with(world, third, make_open_local(world, 3)), TRAJD_OK);
     fill = take(world); /* ranks 0 and 2 are awaited by nobody, and their rows made for nobody */
     assert_int_equal(fill.row_count, 9);
     assert_int_equal(fill.range_count, 2);
@@ -395,7 +398,7 @@ static void test_local_ranks(void **state)
 
 static void test_neighbouring_ranks_are_one_range(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_core_fill fill;
     struct trajd_wire_open open;
     struct world *world;
@@ -406,7 +409,7 @@ static void test_neighbouring_ranks_are_one_range(void **state)
     options.tail_short = true;
     world = make(&options);
     for (uint32_t r = 1; r < 3; r++) {
-        open = ask_rank(world, r, 3);
+        open = make_open_rank(world, r, 3);
         open.local = (struct trajd_wire_ranks){2, {1, 2}};
         open.next = 36;
         assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
@@ -426,7 +429,7 @@ static void test_neighbouring_ranks_are_one_range(void **state)
 
 static void test_rank_that_never_comes(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world;
     uint64_t session;
 
@@ -435,7 +438,7 @@ static void test_rank_that_never_comes(void **state)
     world = make(&options);
     world->now_ns = 100 * SECOND;
     session = greet(world);
-    assert_int_equal(open_with(world, session, ask_rank(world, 1, 4)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_rank(world, 1, 4)), TRAJD_OK);
     trajd_core_tick(world->core, 100 * SECOND - 1); /* of a turn that began earlier */
     trajd_core_tick(world->core, 109 * SECOND);
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
@@ -448,7 +451,7 @@ static void test_rank_that_never_comes(void **state)
     /* the feed is as good as before */
     world->now_ns = 112 * SECOND;
     for (uint32_t r = 0; r < 4; r++)
-        assert_int_equal(open_with(world, r ? greet(world) : session, ask_rank(world, r, 4)),
+        assert_int_equal(open_with(world, r ? greet(world) : session, make_open_rank(world, r, 4)),
                          TRAJD_OK);
     publish(world, take(world));
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 4);
@@ -457,7 +460,7 @@ static void test_rank_that_never_comes(void **state)
 
 static void test_rank_that_stays_away(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_wire_open open;
     struct world *world;
     uint64_t ranks[2];
@@ -467,7 +470,7 @@ static void test_rank_that_stays_away(void **state)
     world = make(&options);
     for (uint32_t r = 0; r < 2; r++) {
         ranks[r] = greet(world);
-        open_with(world, ranks[r], ask_rank(world, r, 2));
+        open_with(world, ranks[r], make_open_rank(world, r, 2));
     }
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
@@ -482,14 +485,14 @@ static void test_rank_that_stays_away(void **state)
     assert_non_null(strstr(error_text(world), "rank 1 of 2 of job \"\" away for 21 s"));
     /* both come back to where they stood */
     world->now_ns = 42 * SECOND;
-    open = ask_rank(world, 0, 2);
+    open = make_open_rank(world, 0, 2);
     open.fresh = false;
     open.next = 12;
     assert_int_equal(open_with(world, ranks[0], open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 12);
     trajd_core_tick(world->core, 50 * SECOND); /* the wait has begun anew */
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
-    open = ask_rank(world, 1, 2);
+    open = make_open_rank(world, 1, 2);
     open.fresh = false;
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 0);
@@ -500,7 +503,7 @@ static void test_rank_that_stays_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checkpoint_says_what_is_done),
+        cmocka_unit_test(test_checkpoint_lists_what_is_done),
         cmocka_unit_test(test_resume_completes_the_file),
         cmocka_unit_test(test_resume_with_another_batch),
         cmocka_unit_test(test_checkpoint_beats_the_journal),

@@ -238,7 +238,7 @@ static void test_killed_anywhere(void **state)
     (void)state;
     for (unsigned round = 0; round < 20; round++) {
         struct trajd_journal *journal;
-        uint64_t done, told = 0;
+        uint64_t done, reported = 0;
         int ends[2];
         pid_t child;
         assert_int_equal(pipe(ends), 0);
@@ -254,12 +254,12 @@ static void test_killed_anywhere(void **state)
         journal = reopen(false);
         assert_true(trajd_journal_load(journal, &found));
         while (read(ends[0], &done, sizeof done) == sizeof done) { /* what it had said */
-            told++;
+            reported++;
             assert_true(done < found.high);
             for (uint32_t i = 0; i < found.undone_count; i++)
                 assert_int_not_equal(found.undone[i], done);
         }
-        assert_true(told <= found.high);
+        assert_true(reported <= found.high);
         trajd_journal_close(&journal);
         close(ends[0]);
     }
@@ -313,7 +313,7 @@ static void make_file(const char *name, size_t size_bytes)
     fclose(file);
 }
 
-static void test_old_ones_go(void **state)
+static void test_old_journals_are_removed(void **state)
 {
     struct trajd_journal *open = open_of("open"), *gone = open_of("gone"), *late;
     struct trajd_error error;
@@ -356,7 +356,7 @@ static void test_old_ones_go(void **state)
 }
 
 /* Whoever opens journals while old ones are removed has one that lies there. */
-static void test_opened_while_old_ones_go(void **state)
+static void test_opened_during_sweeps(void **state)
 {
     const pid_t sweeper = fork();
     struct trajd_journal *last;
@@ -395,8 +395,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pages_of_different_ages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_anywhere, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_old_ones_go, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_opened_while_old_ones_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_old_journals_are_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_opened_during_sweeps, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

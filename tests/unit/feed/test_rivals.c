@@ -9,10 +9,10 @@
 
 #define SECOND UINT64_C(1000000000)
 
-static struct trajd_wire_open ask_rank_as(struct world *world, const char *job, uint64_t epoch,
-                                          uint32_t rank, uint32_t ranks)
+static struct trajd_wire_open make_open_rank_as(struct world *world, const char *job,
+                                                uint64_t epoch, uint32_t rank, uint32_t ranks)
 {
-    struct trajd_wire_open open = ask_as(world, job, epoch);
+    struct trajd_wire_open open = make_open_as(world, job, epoch);
 
     open.mode = TRAJD_WIRE_SHARD;
     open.rank = rank;
@@ -22,7 +22,7 @@ static struct trajd_wire_open ask_rank_as(struct world *world, const char *job, 
 
 static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_wire_open open;
     struct world *world;
     uint64_t session;
@@ -31,7 +31,7 @@ static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
     options.job_count = 2;
     world = make(&options);
     session = greet(world);
-    open = ask_rank_as(world, "a", 0, 0, 1);
+    open = make_open_rank_as(world, "a", 0, 0, 1);
     assert_int_equal(open_with(world, session, open), TRAJD_OK);
     fill_all(world);
     open_as(world, "b", 0);
@@ -47,10 +47,10 @@ static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
 
 /* A queue job dies, ranks of another take its entry, and it returns on another instance, with its
  * journal. */
-static void test_a_journal_goes_where_its_job_goes(void **state)
+static void test_a_journal_moves_with_its_job(void **state)
 {
     char directory[] = "/tmp/trajd-rivals-XXXXXX", command[64];
-    struct trajd_core_feed_options options = some_options(), other = some_options();
+    struct trajd_core_feed_options options = default_options(), other = default_options();
     struct trajd_core_feed *second = NULL;
     struct trajd_wire_open open;
     struct world *world;
@@ -66,10 +66,10 @@ static void test_a_journal_goes_where_its_job_goes(void **state)
     fill_all(world);
     give_back(world, session);
     trajd_core_end_session(world->core, session, 0);
-    assert_int_equal(open_with(world, greet(world), ask_rank_as(world, "ranks", 0, 0, 1)),
+    assert_int_equal(open_with(world, greet(world), make_open_rank_as(world, "ranks", 0, 0, 1)),
                      TRAJD_OK);
     assert_int_equal(trajd_core_add_feed(world->core, &other, &second, NULL), TRAJD_OK);
-    open = ask_as(world, "shared", 0);
+    open = make_open_as(world, "shared", 0);
     open.fresh = false;
     session = greet(world);
     assert_ptr_equal(trajd_core_choose(world->core, session, &open, world->feed), second);
@@ -86,7 +86,7 @@ static void test_a_journal_goes_where_its_job_goes(void **state)
  * those, so that whoever comes meanwhile cannot pin them there. */
 static void test_ranks_that_begin_off_the_grid(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_wire_open open;
     struct world *world;
     uint64_t ranks[2];
@@ -97,7 +97,7 @@ static void test_ranks_that_begin_off_the_grid(void **state)
     world = make(&options);
     for (uint32_t r = 0; r < 2; r++) {
         ranks[r] = greet(world);
-        assert_int_equal(open_with(world, ranks[r], ask_rank_as(world, "ranks", 0, r, 2)),
+        assert_int_equal(open_with(world, ranks[r], make_open_rank_as(world, "ranks", 0, r, 2)),
                          TRAJD_OK);
     }
     fill_all(world); /* and the next epoch */
@@ -105,18 +105,18 @@ static void test_ranks_that_begin_off_the_grid(void **state)
         give_back(world, ranks[r]);
     fill_all(world);
     for (uint32_t r = 0; r < 2; r++) {
-        open = ask_rank_as(world, "ranks", 1, r, 2);
+        open = make_open_rank_as(world, "ranks", 1, r, 2);
         open.next = 3;
         assert_int_equal(open_with(world, ranks[r], open), TRAJD_OK);
         if (r == 0)
-            open_with(world, greet(world), ask_as(world, "other", 1));
+            open_with(world, greet(world), make_open_as(world, "other", 1));
     }
     destroy(world);
 }
 
 static void test_production_moves_for_one_job_and_the_other_returns(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_wire_open open;
     struct world *world;
     uint64_t first, second;
@@ -128,13 +128,13 @@ static void test_production_moves_for_one_job_and_the_other_returns(void **state
     fill_all(world);
     trajd_core_end_session(world->core, first, 0);
     second = greet(world);
-    open = ask_rank_as(world, "b", 0, 0, 2);
+    open = make_open_rank_as(world, "b", 0, 0, 2);
     /* after a daemon's death, say: it gathers before it knows where it begins */
     open.fresh = false;
     open.next = 8;
     assert_int_equal(open_with(world, second, open), TRAJD_OK);
     first = greet(world);
-    open = ask_as(world, "a", 0);
+    open = make_open_as(world, "a", 0);
     open.fresh = false;
     /* what it claimed is gone */
     assert_null(trajd_core_choose(world->core, first, &open, world->feed));
@@ -143,9 +143,9 @@ static void test_production_moves_for_one_job_and_the_other_returns(void **state
 }
 
 /* Told to leave while its connection is down. */
-static void test_who_is_sent_away_hears_it_when_it_is_back(void **state)
+static void test_a_removed_session_gets_the_error_when_it_reconnects(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_wire_hello hello = {.has_token = true, .token = {1}, .instance = 5};
     struct world *world;
     uint64_t session;
@@ -156,7 +156,7 @@ static void test_who_is_sent_away_hears_it_when_it_is_back(void **state)
     options.rank_timeout_ns = SECOND;
     world = make(&options);
     session = greet(world);
-    assert_int_equal(open_with(world, session, ask_rank_as(world, "", 0, 1, 2)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_rank_as(world, "", 0, 1, 2)), TRAJD_OK);
     trajd_core_tick(world->core, 3 * SECOND);
     for (int again = 0; again < 2; again++) {
         world->sent_count = 0;
@@ -171,15 +171,16 @@ static void test_who_is_sent_away_hears_it_when_it_is_back(void **state)
         assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.request, 0);
         assert_non_null(strstr(world->sent[world->sent_count - 1].text, "rank 0 of 2"));
         world->now_ns = 4 * SECOND;
-        assert_int_equal(open_with(world, session, ask_rank_as(world, "", 0, 1, 2)), TRAJD_OK);
+        assert_int_equal(open_with(world, session, make_open_rank_as(world, "", 0, 1, 2)),
+                         TRAJD_OK);
     }
     destroy(world);
 }
 
 /* It holds what its program has done, and says so by its next OPEN before the lease is back. */
-static void test_a_rank_does_not_fall_behind_what_it_says(void **state)
+static void test_a_rank_does_not_fall_behind_its_open(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t ranks[2];
     struct trajd_wire_open open;
@@ -188,12 +189,13 @@ static void test_a_rank_does_not_fall_behind_what_it_says(void **state)
     (void)state;
     for (uint32_t r = 0; r < 2; r++) {
         ranks[r] = greet(world);
-        assert_int_equal(open_with(world, ranks[r], ask_rank_as(world, "", 0, r, 2)), TRAJD_OK);
+        assert_int_equal(open_with(world, ranks[r], make_open_rank_as(world, "", 0, r, 2)),
+                         TRAJD_OK);
     }
     publish(world, take(world));
     held = last_sent(world, TRAJD_WIRE_BATCH)->batch;
     assert_int_equal(held.part, 1);
-    open = ask_rank_as(world, "", 0, 1, 2);
+    open = make_open_rank_as(world, "", 0, 1, 2);
     open.fresh = false;
     open.next = 4;
     assert_int_equal(open_with(world, ranks[1], open), TRAJD_OK);
@@ -212,7 +214,7 @@ static void test_a_rank_does_not_fall_behind_what_it_says(void **state)
  * production has come. */
 static void test_a_rank_that_stands_far_ahead_goes_on(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t ranks[2], batches = 0;
     struct trajd_wire_open open;
@@ -220,12 +222,12 @@ static void test_a_rank_that_stands_far_ahead_goes_on(void **state)
     (void)state;
     for (uint32_t r = 0; r < 2; r++) {
         ranks[r] = greet(world);
-        open = ask_rank_as(world, "", 0, r, 2);
+        open = make_open_rank_as(world, "", 0, r, 2);
         open.fresh = false;
         open.next = 20 * r;
         assert_int_equal(open_with(world, ranks[r], open), TRAJD_OK);
     }
-    open = ask_rank_as(world, "", 0, 1, 2);
+    open = make_open_rank_as(world, "", 0, 1, 2);
     open.fresh = false;
     open.next = 24;
     assert_int_equal(open_with(world, ranks[1], open), TRAJD_OK);
@@ -241,12 +243,12 @@ static void test_a_rank_that_stands_far_ahead_goes_on(void **state)
 }
 
 /* Two workers begin from a checkpoint; one has done what was left before the other comes. */
-static void test_who_comes_late_from_a_checkpoint_hears_its_end(void **state)
+static void test_a_late_session_from_a_checkpoint_gets_the_end(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world), late = greet(world);
-    struct trajd_wire_open open = ask_as(world, "", 0);
+    struct trajd_wire_open open = make_open_as(world, "", 0);
     uint8_t token[TRAJD_WIRE_MAX_CHECKPOINT];
     uint32_t size;
 
@@ -257,13 +259,13 @@ static void test_who_comes_late_from_a_checkpoint_hears_its_end(void **state)
     size = last_sent(world, TRAJD_WIRE_CHECKPOINTED)->checkpointed.token.size;
     memcpy(token, world->sent[world->sent_count - 1].token, size);
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
-        open = ask_as(world, "", epoch);
+        open = make_open_as(world, "", epoch);
         open.resume = (struct trajd_wire_bytes){epoch ? NULL : token, epoch ? 0 : size};
         assert_int_equal(open_with(world, session, open), TRAJD_OK);
         fill_all(world);
         give_back(world, session);
     }
-    open = ask_as(world, "", 0);
+    open = make_open_as(world, "", 0);
     open.resume = (struct trajd_wire_bytes){token, size};
     assert_int_equal(open_with(world, late, open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.epoch, 0);
@@ -275,12 +277,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_open_that_is_repeated_stays_where_it_is),
-        cmocka_unit_test(test_a_journal_goes_where_its_job_goes),
+        cmocka_unit_test(test_a_journal_moves_with_its_job),
         cmocka_unit_test(test_ranks_that_begin_off_the_grid),
         cmocka_unit_test(test_production_moves_for_one_job_and_the_other_returns),
-        cmocka_unit_test(test_who_is_sent_away_hears_it_when_it_is_back),
-        cmocka_unit_test(test_who_comes_late_from_a_checkpoint_hears_its_end),
-        cmocka_unit_test(test_a_rank_does_not_fall_behind_what_it_says),
+        cmocka_unit_test(test_a_removed_session_gets_the_error_when_it_reconnects),
+        cmocka_unit_test(test_a_late_session_from_a_checkpoint_gets_the_end),
+        cmocka_unit_test(test_a_rank_does_not_fall_behind_its_open),
         cmocka_unit_test(test_a_rank_that_stands_far_ahead_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 
 static void test_order_of_publishing(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world);
     struct trajd_core_fill first, second, none;
@@ -18,7 +18,7 @@ static void test_order_of_publishing(void **state)
     (void)state;
     /* nobody wants it */
     assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
-    assert_int_equal(open_with(world, session, ask(world, 0)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
     assert_true(world->wakes > 0);
     first = take(world);
     second = take(world);
@@ -39,7 +39,7 @@ static void test_order_of_publishing(void **state)
 
 static void test_credit_and_release(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world);
     struct trajd_wire_ack done = {.done.count = 1};
@@ -47,7 +47,7 @@ static void test_credit_and_release(void **state)
     struct trajd_core_fill none;
 
     (void)state;
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.credit, 2);
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
@@ -79,15 +79,15 @@ static void test_credit_and_release(void **state)
 
 static void test_dead_sessions_batches_first(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t first = greet(world), second = greet(world);
 
     (void)state;
-    open_with(world, first, ask(world, 0));
+    open_with(world, first, make_open(world, 0));
     publish(world, take(world));
     publish(world, take(world));
-    assert_int_equal(open_with(world, second, ask(world, 0)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open(world, 0)), TRAJD_OK);
     publish(world, take(world));
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.position, 8);
     release(world, second, last_sent(world, TRAJD_WIRE_BATCH)->batch);
@@ -106,7 +106,7 @@ static void test_dead_sessions_batches_first(void **state)
 
 static void test_failed_and_short_batches(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_error failure = {TRAJD_ERR_DATA, 0, "demo.hdf5: row 3"};
     struct trajd_core_fill fill;
     struct world *world;
@@ -117,7 +117,7 @@ static void test_failed_and_short_batches(void **state)
     options.tail_short = true;
     world = make(&options);
     session = greet(world);
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     fill = take(world);
     trajd_core_publish(world->feed, &fill, &failure, 0);
     assert_string_equal(world->sent[world->sent_count - 1].text, "demo.hdf5: row 3");
@@ -138,7 +138,7 @@ static void test_failed_and_short_batches(void **state)
 
 static void test_ranks(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_wire_open open;
     struct world *world;
     uint64_t ranks[3];
@@ -148,7 +148,7 @@ static void test_ranks(void **state)
     world = make(&options);
     for (uint32_t r = 0; r < 3; r++) {
         ranks[r] = greet(world);
-        open = ask(world, 0);
+        open = make_open(world, 0);
         open.mode = TRAJD_WIRE_SHARD;
         open.world = 3;
         open.rank = r;
@@ -171,7 +171,7 @@ static void test_ranks(void **state)
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 3);
     /* rank 1 dies and comes back to what it has not done */
     trajd_core_end_session(world->core, ranks[1], 0);
-    open = ask(world, 0);
+    open = make_open(world, 0);
     open.mode = TRAJD_WIRE_SHARD;
     open.world = 3;
     open.rank = 1;
@@ -187,10 +187,10 @@ static void test_ranks(void **state)
 
 static void test_refusals(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t first = greet(world), second = greet(world);
-    struct trajd_wire_open open = ask(world, 0);
+    struct trajd_wire_open open = make_open(world, 0);
 
     (void)state;
     open.fingerprint = 1;
@@ -203,24 +203,24 @@ static void test_refusals(void **state)
     open.next = 40; /* the end: nothing is left */
     assert_int_equal(open_with(world, first, open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 0);
-    assert_int_equal(open_with(world, first, ask(world, 0)), TRAJD_OK);
-    open = ask(world, 0);
+    assert_int_equal(open_with(world, first, make_open(world, 0)), TRAJD_OK);
+    open = make_open(world, 0);
     open.job = trajd_wire_text("other");
     assert_int_not_equal(open_with(world, second, open), TRAJD_OK);
     assert_non_null(strstr(world->sent[0].text, "in use by job"));
-    assert_int_not_equal(open_with(world, second, ask(world, 3)),
+    assert_int_not_equal(open_with(world, second, make_open(world, 3)),
                          TRAJD_OK); /* another epoch while one runs */
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
     trajd_core_goaway(world->core, "stop", 0);
     assert_non_null(last_sent(world, TRAJD_WIRE_GOAWAY));
-    assert_int_not_equal(open_with(world, second, ask(world, 0)), TRAJD_OK);
+    assert_int_not_equal(open_with(world, second, make_open(world, 0)), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_CLOSED);
     destroy(world);
 }
 
 static void test_prefetch(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_core_fill ahead;
     struct world *world;
     uint64_t session;
@@ -229,7 +229,7 @@ static void test_prefetch(void **state)
     options.epoch_length = 4; /* one batch */
     world = make(&options);
     session = greet(world);
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     publish(world, take(world));
     ahead = take(world);
     assert_int_equal(ahead.epoch, 1);
@@ -237,12 +237,12 @@ static void test_prefetch(void **state)
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1); /* not before OPEN names it */
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
-    open_with(world, session, ask(world, 1));
+    open_with(world, session, make_open(world, 1));
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.generation, ahead.generation);
     ahead = take(world); /* of epoch 2, which is not the one opened */
     assert_int_equal(ahead.epoch, 2);
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
-    open_with(world, session, ask(world, 9));
+    open_with(world, session, make_open(world, 9));
     assert_true(publish(world, ahead));
     assert_null(last_sent(world, TRAJD_WIRE_BATCH));
     assert_int_equal(take(world).epoch, 9);
@@ -251,14 +251,14 @@ static void test_prefetch(void **state)
 
 static void test_stalls_are_named(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     struct trajd_core_session_info info;
     struct trajd_core_feed_info feed;
     uint64_t session = greet(world);
 
     (void)state;
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
     world->now_ns = 5000;
@@ -297,7 +297,7 @@ static void remove_journals(const char *path)
  * another. */
 static void test_return_of_the_daemon(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     char directory[] = "/tmp/trajd-slots-XXXXXX";
     struct trajd_wire_open open;
     struct world *world;
@@ -308,14 +308,14 @@ static void test_return_of_the_daemon(void **state)
     options.journal_directory = directory;
     world = make(&options);
     session = greet(world);
-    open_with(world, session, ask(world, 6));
+    open_with(world, session, make_open(world, 6));
     publish(world, take(world));
     publish(world, take(world));
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     destroy(world);
 
     world = make(&options);
-    open = ask(world, 6);
+    open = make_open(world, 6);
     open.fresh = false;
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
     assert_int_equal(take(world).position, 0); /* it was leased only */
@@ -340,7 +340,7 @@ static void test_return_of_the_daemon(void **state)
 
 static void test_resuming(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world), again;
     struct trajd_wire_hello hello = {.has_token = true, .token = {1}, .instance = 5, .received = 1};
@@ -348,7 +348,7 @@ static void test_resuming(void **state)
     void *replaced;
 
     (void)state;
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     publish(world, take(world));
     publish(world, take(world));
     world->sent_count = 0;
@@ -380,7 +380,7 @@ static void test_resuming(void **state)
 
 static void test_removed_feed(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world);
     struct trajd_wire_batch batch;
@@ -388,7 +388,7 @@ static void test_removed_feed(void **state)
     (void)state;
     assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL),
                      TRAJD_ERR_BUSY);
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     publish(world, take(world));
     batch = last_sent(world, TRAJD_WIRE_BATCH)->batch;
     trajd_core_remove_feed(world->core, &world->feed, 0);
