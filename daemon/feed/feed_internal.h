@@ -1,238 +1,29 @@
-/* The state of the core, and the functions that its files call of each other. Only the files of
- * this folder include it.
+/* The functions that the files of the core call of each other. Only this folder includes it.
  *
- * Calls go one way. From top to bottom (a file calls only files on lines below its own):
+ * Calls go one way. A file calls only files on lines below its own:
  *
- *     core.c, core_status.c     the public calls that change the state; what status shows
+ *     core.c, core_status.c          public calls; what the status document shows
  *     core_feeds.c, job_open.c, job_timeout.c
  *     job_verdict.c
  *     job_choice.c
- *     jobs.c                    epochs
+ *     jobs.c                         epochs
  *     sessions.c, production.c
  *     job_resume.c, job_cursor.c, leases.c
  *     delivery.c, slots.c, stall_time.c
  *     feed_state.c
  *     journal.c, checkpoint_token.c
  *
- * A low file that ends an epoch, because the last part is DONE, does not call up: it only counts
- * down job.parts_left. trajd_feed_advance looks at that number at the end of every public call. */
+ * When the last part of an epoch is DONE, a low file only counts job.parts_remaining down to 0.
+ * trajd_feed_advance, at the end of every public call, sees that and ends the epoch. */
 #ifndef TRAJD_FEED_FEED_INTERNAL_H
 #define TRAJD_FEED_FEED_INTERNAL_H
 
-#include "daemon/feed/core.h"
-#include "daemon/feed/journal.h"
-
-enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY };
-enum part_state { PART_PENDING, PART_LEASED, PART_DONE, PART_RELEASED, PART_VOID };
-
-struct part {
-    enum part_state state;
-    /* LEASED, and its session has opened something else since: a release gives it back undone */
-    bool abandoned;
-    uint64_t session; /* of LEASED and DONE */
-    uint64_t seq;     /* of the BATCH that leased it */
-};
-
-/* What one job has of a slot. */
-struct job_parts {
-    /* of the job when the slot became its: parts of another run count for nothing any more */
-    uint64_t run_id;
-    uint32_t part_count, part_room;
-    struct part *parts; /* share: one; shard: one a rank */
-};
-
-struct slot {
-    enum slot_state state;
-    bool published; /* FILLING, and only waits for earlier ones to be READY */
-    bool failed;
-    uint64_t generation; /* of this use, from 1 */
-    uint64_t run_id, epoch, position;
-    uint32_t row_count;
-    struct job_parts *job_parts; /* by the jobs' indexes */
-    uint32_t range_count, range_room;
-    struct trajd_rows *ranges; /* that are produced */
-    uint64_t ready_ns;
-    char failure[TRAJD_WIRE_MAX_REASON];
-};
-
-/* Slots in the order of their takes. */
-struct slot_queue {
-    uint32_t count;
-    uint32_t slots[TRAJD_CORE_MAX_SLOTS];
-};
-
-struct rank {
-    struct session *session; /* NULL: away */
-    uint64_t next;           /* parts below are RELEASED from the start */
-    bool fresh;
-    /* on another node: its parts are RELEASED from the start, nobody waits for it */
-    bool is_remote;
-    uint64_t away_since_ns; /* while it has no session */
-};
-
-enum job_phase {
-    JOB_NONE,      /* no epoch yet, or not on the feed any more: the entry is free */
-    JOB_GATHERING, /* shard: not all ranks have opened the epoch */
-    JOB_RUNNING,
-    JOB_ENDED, /* every part is DONE; the next epoch may be produced ahead */
-};
-
-/* Jobs read the same production: what it takes into slots is claimed for those that need it. */
-struct job {
-    struct trajd_core_feed *feed;
-    uint32_t index, member_count;
-    char name[TRAJD_WIRE_MAX_NAME + 1];
-    enum trajd_wire_mode mode;
-    uint32_t world;
-    enum job_phase phase;
-    uint64_t epoch;
-    uint64_t requested;            /* `next` of the OPEN that began the epoch */
-    uint64_t begin;                /* where batches are counted from */
-    uint64_t parts_remaining;      /* not DONE */
-    uint64_t token_check;          /* of the checkpoint that the epoch began from, 0: of none */
-    uint64_t past_token_check;     /* the same of the epoch before */
-    struct trajd_wire_ranks local; /* shard: those on this node; none: all */
-    struct rank *ranks;            /* shard: world of them */
-    struct trajd_journal *journal;
-    char journal_job[TRAJD_WIRE_MAX_NAME + 1];
-
-    uint64_t run_id; /* of its claims; ends when it begins elsewhere */
-    /* it is on the production: from claim_begin of its epoch on every batch is claimed */
-    bool is_attached;
-    uint64_t attached_from;
-    uint64_t high;       /* position behind all that was claimed of the epoch */
-    uint32_t todo_count; /* below high, neither DONE nor in a slot: come before anything new */
-    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
-
-    bool sent_bye;        /* its last session has gone in good order */
-    uint64_t blocking_ns; /* it has kept others waiting for so long now */
-    uint64_t stalled_ns, absent_ns;
-    uint32_t absent_rank;
-};
-
-/* Where production stands. What jobs have to do below it comes first. */
-struct cursor {
-    bool active;
-    uint64_t run_id;
-    uint64_t epoch;
-    uint64_t begin;    /* where the epoch's batches are counted from */
-    uint64_t position; /* of the next new batch */
-};
-
-struct trajd_core_feed {
-    struct trajd_core *core;
-    struct trajd_core_feed *next;
-    struct trajd_core_feed_options options; /* the texts are owned */
-    uint32_t id;
-    struct job *jobs; /* options.job_count */
-    uint64_t last_run_id;
-    struct cursor cursor;
-    uint32_t member_count;
-    struct session **members; /* room for max_sessions */
-    struct slot *slots;
-    struct slot_queue filling, ready;
-    struct trajd_error failure; /* OK: none */
-    uint64_t idle_since_ns;
-    uint64_t accounted_ns; /* stalls are accounted up to here */
-    uint64_t stalled_ns;
-};
-
-/* A part, and where it is. */
-struct place {
-    struct trajd_core_feed *feed;
-    uint32_t index; /* of the slot */
-    struct slot *slot;
-    struct job *job;
-    uint32_t part_index;
-    struct part *part;
-};
-
-/* Where a job's epoch is to begin: batches below high are DONE, but for those to do. */
-struct start {
-    uint64_t requested, begin, high; /* positions */
-    uint32_t todo_count;
-    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
-};
-
-struct session {
-    uint64_t id; /* 0: free */
-    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
-    void *user;
-    char client[TRAJD_WIRE_MAX_CLIENT + 1];
-    uint64_t pid;
-    struct trajd_core_feed *feed; /* the one it opened last, or NULL */
-    struct job *job;              /* there */
-    bool joined;                  /* it has opened the epoch that the job is in */
-    /* and that epoch, or the one it asked for, is over: `end` was sent */
-    bool is_over;
-    struct trajd_wire_epoch_end end;
-    /* why it is on no feed any more, until it opens one: said again if it is resumed */
-    struct trajd_error removal;
-    uint64_t request; /* of its last OPEN that was granted */
-    uint64_t epoch;   /* that it named */
-    uint32_t rank;
-    uint32_t credit, held;
-    uint64_t seq;  /* of the last BATCH */
-    uint64_t turn; /* when it was last served, for fairness */
-    uint64_t batches_sent, batches_done, stalled_ns, last_message_ns;
-};
-
-struct trajd_core {
-    struct trajd_core_options options;
-    bool going_away;
-    uint32_t last_feed_id;
-    uint64_t serial;
-    uint64_t turn;
-    uint32_t session_count;
-    struct session *sessions; /* max_sessions; session i's ids are i modulo that */
-    struct trajd_core_feed *feeds;
-    struct trajd_core_stats stats;
-    /* room for one OPEN's work, too large for a stack */
-    struct trajd_journal_state from_journal, from_checkpoint, progress;
-    struct start start;
-};
-
-/* ---- feed_state.c: lookups, counts, and the way out for messages ---- */
-
-/* Sends a message to the session's peer, through the callback of the options. */
-void trajd_core_send(struct session *session, const struct trajd_core *core,
-                     const struct trajd_wire_message *message);
-/* Returns NULL if no session with that id lives. */
-struct session *trajd_session_find(const struct trajd_core *core, uint64_t id);
-/* In family names, the text after this mark is the place of production (trajd_feed_gpu_name). */
-#define TRAJD_PLACE_MARK '@'
-/* Copies the name that all productions of a feed have in common, in host memory and on GPUs.
- * Journals are named by it. */
-void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WIRE_MAX_NAME + 1]);
-/* Returns how many batches an epoch has from that position to its end. */
-uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
-/* Returns the position after the last batch of an epoch that begins at `begin`. */
-uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin);
-/* Returns true if there is a batch to produce. Does not look for a FREE slot. */
-bool trajd_feed_wants(const struct trajd_core_feed *feed);
-/* Calls the wake callback if there is a batch to produce and a FREE slot for it. */
-void trajd_feed_wake(struct trajd_core_feed *feed);
-/* Returns the job of that name on the feed, or NULL. */
-struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name);
-/* Returns true if the OPEN names this job and has the same mode, world and local ranks. */
-bool trajd_job_matches(const struct job *job, const struct trajd_wire_open *open);
-/* Returns true if another job with sessions reads the same feed. */
-bool trajd_job_has_neighbours(const struct job *job);
-/* Returns how many sessions other than this one the job has. */
-uint32_t trajd_job_count_others(const struct job *job, const struct session *session);
-/* Returns how many parts of each batch are read on this node. */
-uint32_t trajd_job_reader_count(const struct job *job);
-/* Returns the job's parts of a slot in use. Returns NULL if the slot is FREE, of another epoch, or
- * of an earlier run of the job. */
-struct job_parts *trajd_slot_job_parts(const struct slot *slot, const struct job *job);
-/* Computes the rows of a part in a batch of row_count rows. */
-void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index,
-                     uint32_t *begin, uint32_t *count);
+#include "daemon/feed/feed_state.h"
 
 /* ---- stall_time.c ---- */
 
-/* Adds the time since the last call to the sessions and jobs that held up production. Every public
- * call does this before it changes anything. */
+/* Adds the time since the last call to the stall times of the sessions and jobs that held up
+ * production. Public calls do this before they change what is READY or leased. */
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns);
 
 /* ---- slots.c: the states of slots, and the parts that jobs have of them ---- */

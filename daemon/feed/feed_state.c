@@ -2,7 +2,7 @@
  * for messages. */
 #include <string.h>
 
-#include "daemon/feed/feed_internal.h"
+#include "daemon/feed/feed_state.h"
 
 void trajd_core_send(struct session *session, const struct trajd_core *core,
                      const struct trajd_wire_message *message)
