@@ -115,7 +115,7 @@ bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_c
 /* Computes where an OPEN wants its job to begin: at its `next`, from its checkpoint `token`, or
  * from the job's journal. */
 void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
-                          const struct trajd_journal_state *token, struct start *start);
+                          const struct trajd_journal_state *checkpoint, struct start *start);
 /* Opens the job's journal, if it is not open. Counts a failure and goes on without a journal. */
 void trajd_job_use_journal(struct job *job);
 /* Computes what of a queue job's epoch is DONE, for its journal or a checkpoint. */
