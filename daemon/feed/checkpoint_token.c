@@ -4,7 +4,7 @@
 
 #define CHECKPOINT_TOKEN_MAGIC                                                                     \
     UINT64_C(0x314e4b4f544a5254)                       /* "TRJTOKN1"; the digit is the version */
-#define FIXED_WORDS (TRAJD_CHECKPOINT_TOKEN_WORDS - 1) /* before the undone: all but the check */
+#define FIXED_WORDS (TRAJD_CHECKPOINT_TOKEN_WORDS - 1) /* before the list of undone batches */
 
 static void put_word(uint8_t *bytes, size_t index, uint64_t value)
 {

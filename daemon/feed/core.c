@@ -1,5 +1,5 @@
-/* The calls that change the state. Each accounts the time up to now, does its work, and lets the
- * feeds advance as far as things stand. */
+/* The public calls that change the state. Each one accounts the stall time up to now, does its
+ * work, and then lets the feeds advance as far as they can. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,7 +173,8 @@ struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t sess
     return trajd_feed_choose(core, trajd_session_find(core, session_id), open, feed);
 }
 
-/* Also if what is asked for is refused: once all have left an epoch, another can begin. */
+/* Takes the session off its feed. An OPEN does that even if it is refused later: the next epoch can
+ * begin only when all sessions have left the current one. */
 static void leave(struct session *session, uint64_t now_ns)
 {
     struct trajd_core_feed *previous = session->feed;
@@ -266,7 +267,7 @@ void trajd_core_touch(struct trajd_core *core, uint64_t session_id, uint64_t now
         session->last_message_ns = now_ns;
 }
 
-/* ---- the end, and upkeep ---- */
+/* ---- end and upkeep ---- */
 
 void trajd_core_goaway(struct trajd_core *core, const char *reason, uint64_t now_ns)
 {

@@ -1,4 +1,4 @@
-/* Feeds: how one is made, shown, removed. */
+/* Makes, shows and removes feeds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What status shows. */
+/* Collects what the status document shows. */
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
@@ -46,7 +46,7 @@ bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
     return false;
 }
 
-/* The one that a feed without fan-out has. */
+/* Returns the job of a feed without fan-out, or the first of several. */
 static const struct job *first_job(const struct trajd_core_feed *feed)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++)

@@ -1,4 +1,4 @@
-/* Who is sent which READY part. */
+/* Hands out READY parts: chooses the session, leases the part to it, sends the BATCH. */
 #include "daemon/feed/feed_internal.h"
 
 void trajd_part_send(const struct place *place, struct session *session)
@@ -43,7 +43,8 @@ static bool has_credit(const struct session *session)
     return session->joined && session->held < session->credit;
 }
 
-/* Whoever holds least; among those, whoever was served longest ago. */
+/* Returns the session with credit that holds the fewest leases. Among equals it is the one that was
+ * served longest ago. */
 static struct session *pick_session(const struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -60,7 +61,8 @@ static struct session *pick_session(const struct job *job)
     return best;
 }
 
-/* Each rank gets its parts in order: its position is all that survives the daemon. */
+/* Leases a rank its parts in order of position. The order matters: after a restart of the daemon
+ * the rank's position is all that is known. */
 static void deliver_rank(struct job *job, uint32_t rank)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -72,7 +74,7 @@ static void deliver_rank(struct job *job, uint32_t rank)
         if (!job_parts)
             continue;
         if (job_parts->parts[rank].state == PART_LEASED && job_parts->parts[rank].abandoned)
-            return; /* it comes again when its session has released it */
+            return; /* it has to be sent again, after its session has released it */
         if (job_parts->parts[rank].state != PART_PENDING)
             continue;
         if (!has_credit(session))
@@ -81,7 +83,7 @@ static void deliver_rank(struct job *job, uint32_t rank)
     }
 }
 
-/* The oldest first: what a dead session left goes out before anything new. */
+/* Leases the oldest PENDING batches first, so batches of dead sessions come before new ones. */
 static void deliver_queue(struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;

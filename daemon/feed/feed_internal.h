@@ -71,36 +71,37 @@ bool trajd_leases_has_undone(const struct trajd_core *core, const struct session
 void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session);
 /* Takes back everything that a dead session holds. */
 void trajd_leases_void(struct trajd_core *core, struct session *session);
-/* Compares the session's parts with the lists of its HELLO: settles those that it no longer holds,
- * and sends the BATCHes again that it has not received. */
+/* Compares the session's parts with the lists of its HELLO: takes back the parts that it does not
+ * hold any more, and sends the BATCHes again that it has not received. */
 void trajd_leases_resume(struct trajd_core *core, struct session *session,
                          const struct trajd_wire_hello *hello);
 
 /* ---- job_cursor.c: what each job needs of a feed's production ---- */
 
-/* Returns true if the job can read the production from `start` on: what is in slots and what is to
- * come has every batch that the job needs, but for a few that are made again. `job` may be a free
+/* Returns true if the job can read the production from `start` on: the batches in slots and the
+ * batches to come are all that it needs, except a few that can be made again. `job` may be a free
  * entry. */
 bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct trajd_wire_open *open,
                           const struct start *start);
 /* Attaches the job to the production as it stands. */
 void trajd_job_attach(struct job *job, const struct start *start);
-/* Stops production so that the job can begin elsewhere. The job's parts that are not leased become
- * VOID. The other jobs, which have no sessions, are dropped. */
+/* Stops production so that the job can begin elsewhere. The job's PENDING parts become VOID. The
+ * other jobs are dropped. They must have no sessions. */
 void trajd_job_stop_production(struct job *job);
 /* Begins production at `start`, for this job alone. */
 void trajd_job_move_production(struct job *job, const struct start *start);
-/* Keeps what was produced ahead: the job begins the epoch after the last one. */
+/* Keeps the batches that were produced ahead, for a job that begins its next epoch. */
 void trajd_job_continue(struct job *job);
-/* Detaches the job from the production. It begins a new run: its parts in slots are VOID or
- * abandoned. */
+/* Detaches the job from the production and begins a new run of it: its PENDING parts become VOID,
+ * its LEASED ones abandoned. */
 void trajd_job_detach(struct job *job);
-/* Returns true if the job needs that batch, and notes that it has it now. is_new: the batch lies at
- * the cursor. */
+/* Returns true if the job needs that batch, and notes that the job gets it. is_new: the batch was
+ * at the cursor, it is not made again. */
 bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
 /* Frees the entry of a job that has no sessions. */
 void trajd_job_drop(struct job *job);
-/* Drops the jobs without sessions that nothing is kept for, if another job reads the feed. */
+/* Drops jobs without sessions while another job reads the feed: those that are not within an epoch,
+ * and those whose last session sent BYE. */
 void trajd_feed_drop_idle_jobs(struct trajd_core_feed *feed);
 
 /* ---- production.c ---- */
@@ -112,8 +113,8 @@ bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_c
 
 /* ---- job_resume.c: journals and checkpoints ---- */
 
-/* Computes where an OPEN wants its job to begin: at its `next`, from its checkpoint `token`, or
- * from the job's journal. */
+/* Computes where an OPEN wants its job to begin: at its `next`, from its checkpoint, or from the
+ * job's journal. `checkpoint` may be NULL. */
 void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                           const struct trajd_journal_state *checkpoint, struct start *start);
 /* Opens the job's journal, if it is not open. Counts a failure and goes on without a journal. */
@@ -145,12 +146,12 @@ void trajd_session_send_removal(struct trajd_core *core, struct session *session
 
 /* Returns the position of the rank's first part that is not DONE. */
 uint64_t trajd_rank_position(const struct job *job, uint32_t rank);
-/* Releases the rank's parts before position `next`. */
+/* Moves the rank's PENDING parts before position `next` to RELEASED. */
 void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next);
 /* Allocates the ranks of the job, and its parts in every slot. Returns false if there is no memory.
  */
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open);
-/* Returns true if the OPEN begins the next epoch exactly where it was produced ahead. */
+/* Returns true if the OPEN begins the job's next epoch, and its batches were produced ahead. */
 bool trajd_job_can_continue(const struct job *job, const struct trajd_wire_open *open,
                             const struct start *start);
 /* Begins an epoch: under queue it runs at once, under shard the ranks gather first. */
@@ -174,8 +175,8 @@ void trajd_feed_advance(struct trajd_core_feed *feed);
  * else only where the others are. */
 bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *open,
                          const struct start *start);
-/* Returns the job of that name, or an entry for it: a free one, or the entry of a job without
- * sessions if nobody reads the feed. NULL: there is none. */
+/* Returns the job of that name, or an entry for it: a free one, or the entry of another job if no
+ * session reads the feed. NULL: there is none. */
 struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struct session *session,
                                  struct trajd_wire_text name);
 /* Returns true if the OPEN is the one that was granted last, sent again because the reply was lost.

@@ -1,5 +1,5 @@
-/* What every file of the core asks of the state: lookups, sizes of an epoch, and the one way out
- * for messages. */
+/* Looks things up in the state, counts the batches of an epoch, and sends messages. Every other
+ * file of the core uses this one. */
 #include <string.h>
 
 #include "daemon/feed/feed_state.h"
@@ -89,7 +89,7 @@ uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin)
 bool trajd_feed_wants(const struct trajd_core_feed *feed)
 {
     const struct cursor *cursor = &feed->cursor;
-    uint64_t last = 0; /* epoch of any job */
+    uint64_t last = 0; /* the latest epoch of an attached job */
     bool is_read = false;
 
     if (feed->core->going_away || !cursor->active || !feed->member_count)
@@ -142,7 +142,6 @@ bool trajd_job_has_neighbours(const struct job *job)
     return false;
 }
 
-/* Sessions of the job that are not the one that opens. */
 uint32_t trajd_job_count_others(const struct job *job, const struct session *session)
 {
     return job->member_count - (session->job == job);

@@ -1,10 +1,9 @@
-/* Where an OPEN goes: which production of a feed, and which of its entries for jobs. */
+/* Chooses the production of a feed for an OPEN, and the entry for its job. */
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
 
-/* The job's epoch can begin there: alone anywhere, beside others only where they are. */
 bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *open,
                          const struct start *start)
 {
@@ -12,8 +11,6 @@ bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *op
            trajd_job_can_attach(job, open->epoch, open, start);
 }
 
-/* The job of that name, or an entry for it: a free one, or that of a job which nobody is left of
- * where nobody reads. */
 struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struct session *session,
                                  struct trajd_wire_text name)
 {
@@ -29,8 +26,13 @@ struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struc
     return job ? job : reusable;
 }
 
-/* How well an OPEN would do there: 0 not at all, 1 by taking it from a job that nobody is left of,
- * 2 nobody has it, 3 beside the jobs that read it, 4 its job was there last, 5 its job is there. */
+/* Returns how well a production suits an OPEN:
+ *   5  its job has sessions there
+ *   4  its job was there last
+ *   3  it can read beside the jobs that are there
+ *   2  no job is there
+ *   1  it can replace a job that has no sessions
+ *   0  not at all */
 static int rate(struct trajd_core_feed *feed, const struct session *session,
                 const struct trajd_wire_open *open, const struct start *start)
 {
@@ -44,13 +46,12 @@ static int rate(struct trajd_core_feed *feed, const struct session *session,
         return job ? 4 : feed->jobs[0].phase == JOB_NONE ? 2 : 1;
     if (job && trajd_job_matches(job, open) && open->epoch == job->epoch && !open->fresh &&
         !open->resume.size)
-        return 4; /* goes on where it stood */
+        return 4; /* the job goes on where it stood */
     if (!entry || !trajd_job_has_place(entry, open, start))
         return 0;
     return job ? 4 : 3;
 }
 
-/* The OPEN that was granted, because the answer was lost. */
 bool trajd_open_is_repeated(const struct session *session, const struct trajd_wire_open *open,
                             const struct trajd_core_feed *feed)
 {
@@ -71,7 +72,7 @@ struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct 
     if (open->resume.size) {
         if (trajd_checkpoint_token_decode(open->resume.data, open->resume.size,
                                           &core->from_checkpoint, NULL))
-            return feed; /* which says so */
+            return feed; /* trajd_core_open refuses the checkpoint there */
         checkpoint = &core->from_checkpoint;
     }
     trajd_job_find_start(feed, open, checkpoint, &core->start);
@@ -80,7 +81,7 @@ struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct 
         if (!other->options.is_hidden &&
             strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0)
             here = rate(other, session, open, &core->start);
-        if (here && here >= best_rate) { /* the oldest of equals: it stands last */
+        if (here && here >= best_rate) { /* of equals the oldest, which is last in the list */
             best = other;
             best_rate = here;
         }

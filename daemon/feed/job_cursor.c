@@ -1,6 +1,7 @@
-/* Where jobs stand on the production of a feed, and what they need of it. A job that is on it
- * claims every batch that it needs when the batch is taken; one that comes later claims what is in
- * slots already, and has what is missing there produced again, if that is little. */
+/* Connects jobs with the production of their feed. An attached job gets its parts of every batch
+ * that it needs, when the batch is taken into a slot. A job that attaches later also gets the
+ * batches that are in slots already. Batches that it needs and that have left the slots are
+ * produced again, if they are few. */
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
@@ -27,7 +28,7 @@ bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bo
 {
     if (!job->is_attached || epoch < job->epoch || (epoch == job->epoch && job->phase == JOB_ENDED))
         return false;
-    /* produced ahead; what another job has to do there this one has claimed before */
+    /* Produced ahead. A batch that another job gets again there, this job has got before. */
     if (epoch > job->epoch)
         return is_new;
     if (take_todo(job, position))
@@ -38,7 +39,7 @@ bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bo
     return true;
 }
 
-/* The slot can give the job what it holds: nobody of the job has it under an earlier lease. */
+/* Returns true if the slot holds a batch of that epoch which no session of the job has leased. */
 static bool is_usable(const struct job *job, const struct slot *slot, uint64_t epoch)
 {
     const struct job_parts *job_parts = &slot->job_parts[job->index];
@@ -62,7 +63,7 @@ static struct slot *find_slot(const struct job *job, uint64_t epoch, uint64_t po
     return NULL;
 }
 
-/* What would have to be produced again. */
+/* Returns how many batches would have to be produced again. */
 static uint64_t count_missing(const struct job *job, uint64_t epoch, const struct start *start)
 {
     const struct trajd_core_feed_options *options = &job->feed->options;
@@ -93,14 +94,14 @@ bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct tr
         return false;
     for (uint32_t j = 0; j < feed->options.job_count; j++)
         if (feed->jobs[j].is_attached &&
-            feed->jobs[j].local.count) /* its slots have its own rows alone */
+            feed->jobs[j].local.count) /* its slots have only the rows of its ranks */
             return false;
     if (is_after_epoch(feed, epoch))
         return start->begin == 0 && start->high == 0;
     if (epoch != feed->cursor.epoch || start->begin % feed->options.global_batch !=
                                            feed->cursor.begin % feed->options.global_batch)
         return false;
-    /* ranks get theirs in order, so nothing can come late; and must stand together */
+    /* Ranks get their batches in order, so none can be made again; and they must begin together. */
     if (open->mode == TRAJD_WIRE_SHARD)
         return open->fresh && count_missing(job, epoch, start) == 0;
     return count_missing(job, epoch, start) <= (slots < room ? slots : room);

@@ -1,11 +1,11 @@
-/* OPEN: what it must not ask for, and what it changes where it is granted. */
+/* Handles OPEN: checks its fields, and makes the session a member of its job. */
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
 
-/* Nobody holds more parts than there are slots: who has credit for more and holds them all would
- * wait without being told to release one. */
+/* Limits the credit to the number of slots. A session releases when its credit is used up: with
+ * more credit it could hold all slots and wait forever. */
 static uint32_t limit_credit(const struct trajd_core_feed *feed, uint32_t requested)
 {
     const uint32_t most = feed->options.max_credit < feed->options.slot_count
@@ -31,12 +31,12 @@ static void add_member(struct job *job, struct session *session, const struct tr
     feed->idle_since_ns = 0;
 }
 
-/* A rank that stands further on than the job believes: the parts up to there are nobody's any more.
- */
+/* Moves a rank on to `next`, where it says that it stands. Its parts before that are not needed any
+ * more. */
 static void skip_to(struct job *job, uint32_t rank, uint64_t next)
 {
     struct trajd_core_feed *feed = job->feed;
-    /* neither in a slot nor passed */
+    /* the first part that is neither in a slot nor passed */
     const uint64_t before = job->ranks[rank].next, from = job->high > before ? job->high : before;
 
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
@@ -65,8 +65,10 @@ static void join(struct session *session, const struct trajd_wire_open *open)
         skip_to(job, open->rank, open->next);
 }
 
-/* Each place makes all of an epoch: a job in two of them would get every window twice, or wait for
- * ranks that are in the other. Ranks that say which of them are together are apart on purpose. */
+/* Returns a feed where the same job reads this feed's data on another device (host memory or a
+ * GPU), or NULL. Each device produces whole epochs, so a job on two devices would get every window
+ * twice, or wait for ranks that are on the other device. Ranks whose OPEN lists the local ranks are
+ * on several devices on purpose. */
 static const struct trajd_core_feed *find_other_device(const struct trajd_core_feed *here,
                                                        const struct session *session,
                                                        const struct trajd_wire_open *open)
@@ -120,8 +122,8 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
     return false;
 }
 
-/* The checkpoint to begin from, if there is one; false: it is not one of this feed's, and that has
- * been said. */
+/* Decodes the checkpoint of the OPEN. *checkpoint is NULL if it has none. Returns false if the
+ * checkpoint does not fit this feed; then ERROR was sent. */
 static bool read_checkpoint(struct trajd_core_feed *feed, struct session *session,
                             const struct trajd_wire_open *open,
                             const struct trajd_journal_state **checkpoint)
@@ -157,8 +159,8 @@ static bool read_checkpoint(struct trajd_core_feed *feed, struct session *sessio
     return *checkpoint != NULL;
 }
 
-/* The job is about to be on this feed: nobody comes back to where it was, whose journal it takes
- * along. */
+/* Drops the job's entries on other productions of the feed. The job moves here and takes its
+ * journal with it. */
 static void drop_elsewhere(const struct trajd_core_feed *here, struct trajd_wire_text name)
 {
     for (struct trajd_core_feed *feed = here->core->feeds; feed; feed = feed->next) {
@@ -189,7 +191,7 @@ static enum trajd_status begin(struct job *job, struct session *session,
                              "no memory for %u ranks", open->world);
         return TRAJD_ERR_MEMORY;
     }
-    /* those that gathered have missed it */
+    /* the ranks that gathered have missed that epoch */
     if (job->phase == JOB_GATHERING && open->epoch != job->epoch) {
         trajd_job_end_epoch(job);
         trajd_job_detach(job);

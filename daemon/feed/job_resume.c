@@ -1,4 +1,4 @@
-/* Where an epoch begins, and what is kept of it: journals and checkpoints. */
+/* Computes where an epoch begins, from journals and checkpoints, and what they keep of it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +6,9 @@
 
 _Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS, "what is in slots fits a journal");
 
-/* With another G batches are other rows: then it goes on at the first window that is not DONE, and
- * what was DONE behind it comes again. */
+/* Begins from a recorded state. With another batch size G, batches have other rows: then the job
+ * goes on at the first window that is not DONE, and the windows after it that were DONE come
+ * again. */
 static void start_from_state(const struct trajd_core_feed *feed,
                              const struct trajd_journal_state *state, struct start *start)
 {
@@ -20,7 +21,7 @@ static void start_from_state(const struct trajd_core_feed *feed,
                        high = state->high < count ? state->high : count;
         start->begin = key->begin;
         start->high = key->begin + high * batch;
-        /* without a short last one, if it had that */
+        /* a short last batch of the recorded epoch may not exist here: it is left out */
         for (uint32_t i = 0; i < state->undone_count && state->undone[i] < high; i++)
             start->todo[start->todo_count++] = key->begin + state->undone[i] * batch;
         return;
@@ -37,7 +38,7 @@ static bool may_have_journal(const struct trajd_core_feed_options *options)
            options->epoch_length / options->global_batch <= TRAJD_JOURNAL_MAX_BATCH;
 }
 
-/* What the job's journal says of anything; false: there is none, or nothing in it. */
+/* Loads the state in the job's journal. Returns false if there is no journal, or it is empty. */
 static bool load_journal(struct trajd_core_feed *feed, struct trajd_wire_text name,
                          struct trajd_journal_state *state)
 {
@@ -86,7 +87,8 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
         start_from_state(feed, &feed->core->from_journal, start);
 }
 
-/* A feed without its journal still feeds; what is lost is told by a counter. */
+/* The job goes on without a journal if it cannot be opened. The counter journals_refused shows
+ * it. */
 void trajd_job_use_journal(struct job *job)
 {
     struct trajd_core_feed *feed = job->feed;
@@ -114,8 +116,8 @@ static int compare_numbers(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* What is in slots and what is to do is all that can be undone below `high`: trajd_job_can_attach
- * sees to it that both fit. */
+/* Below `high`, only the batches in slots and in job.todo can be undone. trajd_job_can_attach makes
+ * sure that both together fit into the state. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state)
 {
     const struct trajd_core_feed *feed = job->feed;

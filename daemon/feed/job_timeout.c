@@ -1,16 +1,17 @@
-/* How long ranks wait for one that is away, and jobs for one that is slow. */
+/* Ends waits that are too long: of ranks for a rank that is away, of jobs for a slow job. */
 #include <stdio.h>
 
 #include "daemon/feed/feed_internal.h"
 
-/* The thread's time is that of its turn's beginning, a death's that of its end of file: a little
- * later. */
+/* now_ns can be a little before away_since_ns: a tick has the time at which the thread's turn
+ * began, and the death of a session in that turn has the later time of its end of file. */
 static uint64_t away_ns(const struct rank *rank, uint64_t now_ns)
 {
     return now_ns > rank->away_since_ns ? now_ns - rank->away_since_ns : 0;
 }
 
-/* The first rank that is missing since long enough, or UINT32_MAX; *count: how many are. */
+/* Returns the first rank that is away for longer than rank_timeout, or UINT32_MAX. *count is the
+ * number of such ranks. */
 static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *count)
 {
     uint32_t first = UINT32_MAX;
@@ -27,7 +28,7 @@ static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *c
     return first;
 }
 
-/* More of the epoch is under way, for whoever is here. */
+/* Returns true if more batches of the epoch are being produced. */
 static bool is_being_produced(const struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -40,7 +41,7 @@ static bool is_being_produced(const struct job *job)
            feed->cursor.position < trajd_epoch_end(feed, job->begin);
 }
 
-/* It has nothing left to read or to say DONE for. */
+/* Returns true if the rank has no batch to read and none to say DONE for. */
 static bool is_starved(const struct job *job, uint32_t rank)
 {
     for (uint32_t i = 0; i < job->feed->ready.count; i++) {
@@ -91,8 +92,8 @@ static void remove_sessions(struct job *job, enum trajd_status status, const cha
     }
 }
 
-/* All leave the job and hear why. It stays as it is: who opens again goes on, and the wait begins
- * anew. */
+/* Removes all sessions of a job that waits for a missing rank for too long, with ERROR. The job
+ * stays as it is: sessions that open it again go on, and a new wait begins. */
 static void expire_ranks(struct job *job, uint64_t now_ns)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -112,8 +113,8 @@ static void expire_ranks(struct job *job, uint64_t now_ns)
     feed->core->stats.rank_timeouts++;
 }
 
-/* Others have waited for it long enough: by the feed's policy, or because nobody of it comes back.
- */
+/* Drops a job that has kept other jobs waiting for too long. The limit is slow_after_ns with the
+ * policy `slow: leave`, else rank_timeout for a job without sessions. */
 static void expire_slow(struct job *job, uint64_t now_ns)
 {
     const struct trajd_core_feed_options *options = &job->feed->options;

@@ -1,9 +1,10 @@
-/* Whether a session may join its job's epoch, begin another, or is refused. */
+/* Decides whether an OPEN joins the epoch of its job, begins another one, or is refused. */
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
 
-/* Ranks must agree: fresh ones on the position, others on the grid of batches that it lies on.
- * Where other jobs read the same slots, that is settled by the first of them. */
+/* Returns true if the rank's position agrees with those of the other ranks: fresh ranks have to be
+ * at the same position, others a whole number of batches apart. If other jobs read the same slots,
+ * the positions must also fit the batches that the job has there. */
 static bool agrees(const struct job *job, const struct session *session,
                    const struct trajd_wire_open *open)
 {
@@ -50,7 +51,7 @@ static enum verdict validate_join(const struct job *job, struct session *session
         return VERDICT_REFUSED;
     }
     if (is_alone && job->phase == JOB_RUNNING && open->next < trajd_rank_position(job, open->rank))
-        return VERDICT_BEGIN; /* nobody is left to disagree with where the rank stands */
+        return VERDICT_BEGIN; /* no other rank is there that could disagree */
     if ((job->phase == JOB_GATHERING && !agrees(job, session, open)) ||
         (job->phase == JOB_RUNNING && open->next > job->begin &&
          open->next != feed->options.epoch_length &&
@@ -63,7 +64,8 @@ static enum verdict validate_join(const struct job *job, struct session *session
     return VERDICT_JOIN;
 }
 
-/* An OPEN that does not fit the job which the others have: says what differs. */
+/* Refuses an OPEN whose mode, world or local ranks differ from those of the job's other
+ * sessions. */
 static void refuse_other_job(const struct job *job, struct session *session,
                              const struct trajd_wire_open *open)
 {
@@ -83,8 +85,8 @@ static void refuse_other_job(const struct job *job, struct session *session,
             job->local.count, job->local.count ? job->local.list[0] : 0);
 }
 
-/* From a checkpoint everything begins anew, for a whole job: others of it come with the same one.
- */
+/* A checkpoint begins an epoch for the whole job. All sessions of the job have to open with the
+ * same checkpoint. */
 static enum verdict validate_resume(const struct job *job, struct session *session,
                                     const struct trajd_wire_open *open, bool is_alone)
 {
@@ -95,7 +97,7 @@ static enum verdict validate_resume(const struct job *job, struct session *sessi
     if (open->epoch == job->epoch && job->token_check == check)
         return VERDICT_JOIN;
     if (open->epoch + 1 == job->epoch && job->past_token_check == check)
-        return VERDICT_PAST; /* the others had little left to do */
+        return VERDICT_PAST; /* the others have finished that epoch already */
     trajd_session_refuse(
         job->feed->core, session, open->request, TRAJD_ERR_BUSY,
         "resume: job \"%s\" is in epoch %llu, which did not begin from this checkpoint; its other "
@@ -104,8 +106,8 @@ static enum verdict validate_resume(const struct job *job, struct session *sessi
     return VERDICT_REFUSED;
 }
 
-/* Ranks gather again after the daemon's death, and those here have nothing left of the epoch: it
- * was over. Only a rank that was told so can ask for the next one. */
+/* Returns true if the ranks gather after a restart of the daemon, and those that are here have
+ * finished the epoch. Then a rank that asks for the next epoch was sent the end of this one. */
 static bool are_ranks_at_end(const struct job *job)
 {
     if (job->phase != JOB_GATHERING)

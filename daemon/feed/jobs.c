@@ -1,17 +1,16 @@
-/* The epochs of a job: how one begins, runs and is over. */
+/* Begins, runs and ends the epochs of jobs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
 
-/* ---- what members are told ---- */
+/* ---- messages to members ---- */
 
-/* Where a rank goes on: at the first part that is not DONE. */
 uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
 {
     const struct trajd_core_feed *feed = job->feed;
-    /* it has gone past all that lies before, leased or not */
+    /* the rank has passed everything before this position, even leased parts */
     const uint64_t next = job->ranks[rank].next;
     uint64_t position = job->high > next ? job->high : next;
 
@@ -37,7 +36,7 @@ void trajd_session_send_opened(struct session *session)
     const struct trajd_core_feed_options *options = &feed->options;
     const struct job *job = session->job;
     struct trajd_wire_message message;
-    uint64_t next = options->epoch_length; /* of an epoch that the job has gone past */
+    uint64_t next = options->epoch_length; /* if the job has finished that epoch */
 
     if (session->joined)
         next = job->mode == TRAJD_WIRE_SHARD ? trajd_rank_position(job, session->rank) : job->begin;
@@ -91,7 +90,7 @@ static uint64_t count_local_rows(const struct job *job, uint32_t row_count)
     return rows;
 }
 
-/* Of those in [begin, behind) that are read here. */
+/* Returns how many of the windows [begin, behind) are read on this node. */
 static uint64_t count_windows(const struct job *job, uint64_t begin, uint64_t behind)
 {
     uint64_t batch = job->feed->options.global_batch, count = behind - begin;
@@ -102,7 +101,6 @@ static uint64_t count_windows(const struct job *job, uint64_t begin, uint64_t be
            count_local_rows(job, (uint32_t)(count % batch));
 }
 
-/* An epoch whose batches were counted from `begin` is over for a session. */
 void trajd_session_end_epoch(const struct job *job, struct session *session, uint64_t begin)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -122,9 +120,9 @@ void trajd_session_end_epoch(const struct job *job, struct session *session, uin
     trajd_session_send_end(session);
 }
 
-/* ---- the course of an epoch ---- */
+/* ---- how an epoch runs ---- */
 
-/* Every part that is not DONE, which is all from each rank's own position on. */
+/* Returns how many parts are not DONE: those from each rank's own position on. */
 static uint64_t count_parts(const struct job *job)
 {
     uint64_t parts = 0;
@@ -135,7 +133,6 @@ static uint64_t count_parts(const struct job *job)
     return parts;
 }
 
-/* The rank does not need what lies before `next`: neither what is in slots nor what will be. */
 void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next)
 {
     struct trajd_core_feed *feed = job->feed;
@@ -150,8 +147,9 @@ void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next)
     }
 }
 
-/* What was claimed can be kept if the epoch begins where the claims do. Where others read, it does,
- * or a little further: OPEN saw to it. */
+/* Starts the epoch when all ranks are here. The batches that the job has got meanwhile can be used
+ * if the epoch begins at the first of them. Where other jobs read the feed, it begins there or a
+ * little later: trajd_job_validate has checked that. */
 static void run_shard(struct job *job)
 {
     struct start *start = &job->feed->core->start;
@@ -278,7 +276,7 @@ static void set_epoch(struct job *job, const struct trajd_wire_open *open,
     job->blocking_ns = 0;
 }
 
-/* On the production of a feed that others read, too, or with one of its own. */
+/* Attaches the job to the production that other jobs read, or moves the production for it alone. */
 static void attach_or_move(struct job *job, const struct start *start, bool continues)
 {
     if (continues)
@@ -300,12 +298,13 @@ void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const 
         trajd_job_stop_production(job);
     set_epoch(job, open, start);
     if (job->mode == TRAJD_WIRE_SHARD) {
-        /* of the queue job whose entry this was: it may return elsewhere */
+        /* the entry may have had a queue job before, which may return elsewhere with this
+         * journal */
         trajd_journal_close(&job->journal);
         job->phase = JOB_GATHERING;
         for (uint32_t r = 0; r < job->world; r++)
             job->ranks[r].away_since_ns = feed->accounted_ns;
-        /* where others may come, they can while the ranks gather */
+        /* on a feed for several jobs, others can attach while the ranks gather */
         if (continues || trajd_job_has_neighbours(job) ||
             (feed->options.job_count > 1 && open->fresh))
             attach_or_move(job, start, continues);

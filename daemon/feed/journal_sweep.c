@@ -1,5 +1,5 @@
-/* Journals of jobs that do not come back: a file of 12 KiB each, for ever, if nobody removed them.
- */
+/* Removes the journals of jobs that do not come back. Without that, each leaves a file of 12
+ * KiB. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +20,15 @@ static bool has_suffix(const char *name)
     return length > suffix && strcmp(name + length - suffix, SUFFIX) == 0;
 }
 
-/* Who has a journal open holds its lock, and who opens it meanwhile finds that it has no name any
- * more (trajd_journal_open). Nor may it have lost its name to another daemon's sweep before the
- * lock was had: what has that name then is another job's. */
+/* Removes the file if it is a journal, old enough, and not open in another process.
+ *
+ * A process that has a journal open holds its lock. A process that opens the journal meanwhile sees
+ * that the file has no name any more, and opens again (trajd_journal_open). The sweep of another
+ * daemon may remove the file before this one has the lock; then the name may belong to a new
+ * journal already, so st_nlink is checked under the lock. */
 static bool remove_if_old(int folder, const char *name, int64_t before_s)
 {
-    /* NFS locks no other */
+    /* writable: NFS grants an exclusive lock only then */
     const int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat stat;
     bool removed;

@@ -1,10 +1,10 @@
-/* What happens to a part from LEASED on: DONE, RELEASED, given back, void. */
+/* The life of a part from LEASED on: DONE, RELEASED, handed out again, or VOID. */
 #include <stdlib.h>
 
 #include "daemon/feed/feed_internal.h"
 
-/* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its
- * rank has gone past it. */
+/* Takes back a part that is not DONE. It is PENDING again while its epoch runs. It is VOID after
+ * the epoch, and if its rank has moved past it. */
 static void give_back(const struct place *place)
 {
     struct job *job = place->job;
@@ -57,7 +57,7 @@ static struct slot *find_slot(struct trajd_core *core, const struct trajd_wire_l
     return &(*feed)->slots[lease->slot];
 }
 
-/* The part that the session holds under that lease; false: none. */
+/* Finds the part that the session holds under that lease. Returns false if it holds none. */
 static bool find_part(struct trajd_core *core, const struct session *session,
                       const struct trajd_wire_lease *lease, struct place *place)
 {
@@ -76,8 +76,9 @@ static bool find_part(struct trajd_core *core, const struct session *session,
            place->part->session == session->id;
 }
 
-/* The parts that a session holds on a feed, one after the other: what a call does with one may
- * settle its slot. Begin with an all-zero place but for the feed. False: no more. */
+/* Moves `place` to the next part that the session holds on the feed. Returns false after the last.
+ * Begin with a place that has only the feed set. The caller may free the slot of the part between
+ * calls. */
 static bool next_held(struct place *place, const struct session *session)
 {
     struct trajd_core_feed *feed = place->feed;
@@ -121,7 +122,6 @@ void trajd_lease_ack_released(struct trajd_core *core, struct session *session,
         core->stats.late_acks++;
 }
 
-/* Read once per lease that is gone: does anybody have to do work again? */
 bool trajd_leases_has_undone(const struct trajd_core *core, const struct session *session)
 {
     for (const struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
@@ -177,8 +177,8 @@ static int compare_places(const void *a, const void *b)
     return left->part->seq < right->part->seq ? -1 : left->part->seq > right->part->seq;
 }
 
-/* One part that the daemon believes to be with the session. True if its BATCH has to be sent again.
- */
+/* Settles one part that the core has leased to the resumed session. Returns true if its BATCH has
+ * to be sent again. */
 static bool resume_part(const struct place *place, struct session *session,
                         const struct trajd_wire_hello *hello)
 {
@@ -187,7 +187,8 @@ static bool resume_part(const struct place *place, struct session *session,
     bool is_held =
         is_named(&hello->held, place->feed->id, place->index, place->slot->generation, number);
 
-    /* whatever it holds under that lease, it had from an earlier BATCH */
+    /* The session has not received this BATCH. What it holds under the lease is from an earlier
+     * one. */
     if (part->seq > hello->received) {
         if (part->state == PART_LEASED && !part->abandoned)
             return true;
@@ -207,7 +208,7 @@ static bool resume_part(const struct place *place, struct session *session,
 void trajd_leases_resume(struct trajd_core *core, struct session *session,
                          const struct trajd_wire_hello *hello)
 {
-    struct place resends[TRAJD_WIRE_MAX_LEASES], place; /* no session is granted more credit */
+    struct place resends[TRAJD_WIRE_MAX_LEASES], place; /* no session has more credit */
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < hello->held.count; i++)

@@ -1,4 +1,4 @@
-/* Production: which batch is made next, in which slot, for which jobs; and what becomes of it. */
+/* Production: chooses the next batch, its slot and the jobs that get it, and takes the result. */
 #include "daemon/feed/feed_internal.h"
 
 static bool is_in_flight(struct trajd_core_feed *feed, uint32_t slot)
@@ -16,7 +16,8 @@ static uint32_t find_free(struct trajd_core_feed *feed)
     return UINT32_MAX;
 }
 
-/* A job with ranks of this node alone shares its slots with no other: see trajd_job_can_attach. */
+/* Returns the job of the slot whose ranks are partly on other nodes, or NULL. Such a job has its
+ * slots for itself (trajd_job_can_attach). */
 static const struct job *find_local_job(const struct trajd_core_feed *feed, const struct slot *slot)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++)
@@ -25,7 +26,7 @@ static const struct job *find_local_job(const struct trajd_core_feed *feed, cons
     return NULL;
 }
 
-/* The rows that are read here. */
+/* Sets the ranges of rows that are read on this node. */
 static void init_ranges(const struct trajd_core_feed *feed, struct slot *slot)
 {
     const struct job *job = find_local_job(feed, slot);
@@ -46,7 +47,7 @@ static void init_ranges(const struct trajd_core_feed *feed, struct slot *slot)
     }
 }
 
-/* What the job has to do below the cursor; the rest comes with it. */
+/* Finds a batch below the cursor that the job still needs. It gets later ones from the cursor. */
 static bool find_todo(const struct job *job, uint64_t *position)
 {
     const struct cursor *cursor = &job->feed->cursor;
@@ -59,8 +60,8 @@ static bool find_todo(const struct job *job, uint64_t *position)
     return false;
 }
 
-/* Moves on to the batch to produce next. True: it is a new one; else it is left from what jobs had
- * to do. */
+/* Sets the slot's epoch and position to the next batch. Returns true if the cursor moved, false if
+ * the batch is an older one that a job still needs. */
 static bool advance_cursor(struct trajd_core_feed *feed, struct slot *slot)
 {
     struct cursor *cursor = &feed->cursor;

@@ -1,4 +1,4 @@
-/* Sessions: how one is made, and the messages to it that no epoch is about. */
+/* Makes sessions and sends them WELCOME, CHECKPOINTED and ERROR. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

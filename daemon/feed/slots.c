@@ -1,4 +1,4 @@
-/* The life of a slot: FREE -> FILLING -> READY -> FREE, and the parts that jobs have of it. */
+/* Slots: their states FREE -> FILLING -> READY -> FREE, and the parts that jobs have of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,6 @@ static uint32_t part_count(const struct job *job)
     return job->mode == TRAJD_WIRE_SHARD ? job->world : 1;
 }
 
-/* Parts, and the rows of them: at most as many ranges as ranks that are here. */
 bool trajd_slot_make_room(const struct trajd_core_feed *feed, struct slot *slot)
 {
     uint32_t range_count = 1;
@@ -117,7 +116,8 @@ void trajd_slot_free_unneeded(struct trajd_core_feed *feed, uint32_t index)
     trajd_slot_free(feed, index);
 }
 
-/* The oldest fill of this life; those of earlier ones hold nobody up. */
+/* Returns the slot that was taken first in this run of production, or UINT32_MAX. Fills of earlier
+ * runs delay nothing. */
 static uint32_t oldest_filling(const struct trajd_core_feed *feed)
 {
     for (uint32_t i = 0; i < feed->filling.count; i++)
@@ -126,7 +126,6 @@ static uint32_t oldest_filling(const struct trajd_core_feed *feed)
     return UINT32_MAX;
 }
 
-/* READY in the order of takes. */
 void trajd_slots_promote(struct trajd_core_feed *feed, uint64_t now_ns)
 {
     uint32_t index;
@@ -136,7 +135,7 @@ void trajd_slots_promote(struct trajd_core_feed *feed, uint64_t now_ns)
         feed->slots[index].state = SLOT_READY;
         feed->slots[index].ready_ns = now_ns;
         queue_push(&feed->ready, index);
-        trajd_slot_free_unneeded(feed, index); /* no rank may need it */
+        trajd_slot_free_unneeded(feed, index); /* perhaps no rank needs it */
     }
 }
 

@@ -1,4 +1,4 @@
-/* The account of time in which production stands still: who holds it up. */
+/* Accounts the time in which production stalls to the sessions and jobs that hold it up. */
 #include "daemon/feed/feed_internal.h"
 
 static bool has_more(const struct job *job)
@@ -11,7 +11,8 @@ static bool has_more(const struct job *job)
                                cursor->position < trajd_epoch_end(job->feed, cursor->begin));
 }
 
-/* Every slot is READY and an epoch runs that has batches to come: consumers are waited for. */
+/* Returns true if every slot is READY and a running epoch has more batches: production waits for
+ * sessions. */
 static bool is_stalled(const struct trajd_core_feed *feed)
 {
     if (feed->ready.count != feed->options.slot_count || !trajd_feed_wants(feed))
@@ -22,7 +23,8 @@ static bool is_stalled(const struct trajd_core_feed *feed)
     return false;
 }
 
-/* True if the part is waited for. */
+/* Accounts the time to the session or rank that has to work on the part. Returns false if
+ * production does not wait for the part. */
 static bool blame_part(struct job *job, const struct slot *slot, uint32_t index,
                        uint64_t elapsed_ns)
 {
@@ -41,7 +43,7 @@ static bool blame_part(struct job *job, const struct slot *slot, uint32_t index,
             job->absent_rank = index;
         }
     } else {
-        for (uint32_t i = 0; i < feed->member_count; i++) /* share: nobody has credit left */
+        for (uint32_t i = 0; i < feed->member_count; i++) /* queue: no session has credit left */
             if (feed->members[i]->job == job)
                 feed->members[i]->stalled_ns += elapsed_ns;
     }
@@ -50,7 +52,8 @@ static bool blame_part(struct job *job, const struct slot *slot, uint32_t index,
     return true;
 }
 
-/* A job with sessions and batches to come that has given back all there is. */
+/* Returns true if the job has sessions and more batches to come, and has finished all that is
+ * READY. */
 static bool is_waiting(const struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -81,7 +84,7 @@ void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
     uint64_t elapsed_ns = now_ns - feed->accounted_ns;
     bool stalled;
 
-    /* of a call that began before another, and got the mutex after it */
+    /* a call that began before another one may get the mutex after it */
     if (now_ns <= feed->accounted_ns)
         return;
     feed->accounted_ns = now_ns;
