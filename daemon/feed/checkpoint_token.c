@@ -82,10 +82,10 @@ enum trajd_status trajd_checkpoint_token_decode(const void *data, size_t size,
     if (size % 8 || count < TRAJD_CHECKPOINT_TOKEN_WORDS ||
         size > TRAJD_CHECKPOINT_TOKEN_MAX_BYTES || memcmp(bytes, "TRJTOKN", 7) != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resume: %zu bytes that are no checkpoint of a queue job", size);
+                               "resume: these %zu bytes are not a checkpoint of a queue job", size);
     if (get_word(bytes, 0) != CHECKPOINT_TOKEN_MAGIC)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resume: a checkpoint of version %c, this daemon reads 1",
+                               "resume: the checkpoint has version %c, this daemon reads version 1",
                                bytes[7] >= ' ' && bytes[7] < 0x7f ? bytes[7] : '?');
     if (get_word(bytes, count - 1) != check_words(bytes, count - 1) ||
         get_word(bytes, 9) != count - TRAJD_CHECKPOINT_TOKEN_WORDS)
@@ -104,7 +104,7 @@ enum trajd_status trajd_checkpoint_token_decode(const void *data, size_t size,
         state->undone[i] = get_word(bytes, FIXED_WORDS + i);
     if (!is_possible(state))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resume: the checkpoint says what cannot be");
+                               "resume: the checkpoint has impossible values");
     return TRAJD_OK;
 }
 

@@ -12,7 +12,7 @@ enum trajd_status trajd_core_create(const struct trajd_core_options *options,
 
     if (!options->max_sessions || !options->send || !options->wake)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "core: max_sessions, send and wake are needed");
+                               "core: max_sessions, send and wake must be set");
     made = calloc(1, sizeof *made);
     if (made)
         made->sessions = calloc(options->max_sessions, sizeof *made->sessions);
@@ -94,7 +94,7 @@ enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_w
     }
     if (!session)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "%u sessions are here already (limits.sessions)",
+                               "all %u sessions are in use; raise limits.sessions to allow more",
                                core->options.max_sessions);
     session->user = user;
     session->pid = hello->pid;

@@ -35,25 +35,28 @@ static enum trajd_status check_options(const struct trajd_core_feed_options *opt
                                        struct trajd_error *error)
 {
     if (!options->name || !options->name[0] || strlen(options->name) > TRAJD_WIRE_MAX_NAME)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed: a name of 1 to %u bytes",
-                               TRAJD_WIRE_MAX_NAME);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed: the name must have 1 to %u bytes", TRAJD_WIRE_MAX_NAME);
     if (options->slot_count < 3 || options->slot_count > TRAJD_CORE_MAX_SLOTS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: slots: %u (3 to %u)",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: slots: %u, must be 3 to %u",
                                options->name, options->slot_count, TRAJD_CORE_MAX_SLOTS);
     if (options->max_credit < 2)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: credit: %u (at least 2)",
-                               options->name, options->max_credit);
-    if (options->global_batch < 1 || options->epoch_length > INT64_MAX)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "feed %s: batch of %u, epoch of %llu windows", options->name,
-                               options->global_batch, (unsigned long long)options->epoch_length);
+                               "feed %s: credit: %u, must be at least 2", options->name,
+                               options->max_credit);
+    if (options->global_batch < 1 || options->epoch_length > INT64_MAX)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "feed %s: cannot deliver batches of %u from an epoch of %llu windows", options->name,
+            options->global_batch, (unsigned long long)options->epoch_length);
     if (options->job_count > TRAJD_CORE_MAX_JOBS)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "feed %s: fan_out: %u jobs (at most %u)", options->name,
+                               "feed %s: fan_out: %u jobs, must be at most %u", options->name,
                                options->job_count, TRAJD_CORE_MAX_JOBS);
     if (options->tensor_count > TRAJD_WIRE_MAX_TENSORS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: %u tensors (at most %u)",
-                               options->name, options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: %u tensors, must be at most %u", options->name,
+                               options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
     return TRAJD_OK;
 }
 
@@ -84,7 +87,7 @@ enum trajd_status trajd_core_add_feed(struct trajd_core *core,
     if (status)
         return status;
     if (!options->is_hidden && trajd_core_find_feed(core, trajd_wire_text(options->name)))
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s is there already", options->name);
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s exists already", options->name);
     made = calloc(1, sizeof *made);
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);

@@ -93,30 +93,30 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
 
     if (core->going_away)
         trajd_session_refuse(core, session, open->request, TRAJD_ERR_CLOSED,
-                             "the daemon is ending");
+                             "the daemon is shutting down");
     else if (open->fingerprint && open->fingerprint != options->fingerprint)
         trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "fingerprint: %016llx is asked for, feed %s is %016llx (another "
+                             "fingerprint: the job needs %016llx, but feed %s has %016llx (another "
                              "dataset, or other windows)",
                              (unsigned long long)open->fingerprint, options->name,
                              (unsigned long long)options->fingerprint);
     else if (open->next > options->epoch_length)
         trajd_session_refuse(core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "next: %llu, an epoch has %llu windows",
+                             "next: %llu is after the end of the epoch, which has %llu windows",
                              (unsigned long long)open->next,
                              (unsigned long long)options->epoch_length);
     else if (open->world > options->global_batch || open->world > TRAJD_CORE_MAX_WORLD)
         trajd_session_refuse(
             core, session, open->request, TRAJD_ERR_ARGUMENT,
-            "world: %u ranks cannot share a batch of %u windows (at most %u ranks)", open->world,
-            options->global_batch, TRAJD_CORE_MAX_WORLD);
+            "world: a batch of %u windows cannot be split among %u ranks (at most %u ranks)",
+            options->global_batch, open->world, TRAJD_CORE_MAX_WORLD);
     else if (other)
-        trajd_session_refuse(core, session, open->request, TRAJD_ERR_BUSY,
-                             "job: others of job \"%.*s\" read feed %s: all of them have their "
-                             "batches in one place, the host's memory or "
-                             "one GPU's, unless `local` says which ranks are together",
-                             (int)open->job.size, open->job.data ? open->job.data : "",
-                             other->options.name);
+        trajd_session_refuse(
+            core, session, open->request, TRAJD_ERR_BUSY,
+            "job: other sessions of job \"%.*s\" read feed %s; all sessions of a job must have "
+            "their batches in one place, host memory or one GPU, unless "
+            "`local` lists the ranks that are together",
+            (int)open->job.size, open->job.data ? open->job.data : "", other->options.name);
     else
         return true;
     return false;
@@ -139,20 +139,19 @@ static bool read_checkpoint(struct trajd_core_feed *feed, struct session *sessio
         trajd_core_send_error(feed->core, session->id, open->request, &error);
     else if (state->key.fingerprint != options->fingerprint)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "resume: fingerprint: the checkpoint is of %016llx, feed %s is "
-                             "%016llx (another dataset, "
-                             "or other windows)",
+                             "resume: fingerprint: the checkpoint has %016llx, but feed %s has "
+                             "%016llx (another dataset, or other windows)",
                              (unsigned long long)state->key.fingerprint, options->name,
                              (unsigned long long)options->fingerprint);
     else if (state->key.seed != options->seed)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "resume: seed: the checkpoint is of %llu, feed %s has %llu",
+                             "resume: seed: the checkpoint has %llu, but feed %s has %llu",
                              (unsigned long long)state->key.seed, options->name,
                              (unsigned long long)options->seed);
     else if (state->key.epoch != open->epoch)
         trajd_session_refuse(
             feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-            "resume: epoch: the checkpoint is of epoch %llu, and %llu is asked for",
+            "resume: epoch: the checkpoint is of epoch %llu, but epoch %llu was requested",
             (unsigned long long)state->key.epoch, (unsigned long long)open->epoch);
     else
         *checkpoint = state;
@@ -178,7 +177,7 @@ static enum trajd_status refuse_elsewhere(struct trajd_core_feed *feed, struct s
     for (uint32_t j = 0; j < feed->options.job_count && !other->member_count; j++)
         other = &feed->jobs[j];
     trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
-                         "feed %s is in use by job \"%s\", which is elsewhere in it",
+                         "feed %s is in use by job \"%s\", which reads other batches of it",
                          feed->options.name, other->name);
     return TRAJD_ERR_BUSY;
 }

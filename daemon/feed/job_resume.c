@@ -4,7 +4,8 @@
 
 #include "daemon/feed/feed_internal.h"
 
-_Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS, "what is in slots fits a journal");
+_Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS,
+               "a journal has room for all slots");
 
 /* Begins from a recorded state. With another batch size G, batches have other rows: then the job
  * goes on at the first window that is not DONE, and the windows after it that were DONE come

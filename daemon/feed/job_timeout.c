@@ -72,8 +72,8 @@ static void describe_absence(const struct job *job, uint32_t rank, uint32_t coun
     if (count > 1)
         length += snprintf(text + length, size - (size_t)length, "and %u others ", count - 1);
     snprintf(text + length, size - (size_t)length,
-             "%s for %.0f s (rank_timeout is %.0f s); open again to go on",
-             job->phase == JOB_GATHERING ? "did not come" : "away",
+             "%s for %.0f s (rank_timeout is %.0f s); open the feed again to go on",
+             job->phase == JOB_GATHERING ? "did not open the epoch" : "was away",
              (double)away_ns(&job->ranks[rank], now_ns) * 1e-9,
              (double)job->feed->options.rank_timeout_ns * 1e-9);
 }
@@ -125,10 +125,11 @@ static void expire_slow(struct job *job, uint64_t now_ns)
 
     if (job->phase == JOB_NONE || !limit_ns || job->blocking_ns < limit_ns)
         return;
-    snprintf(
-        reason, sizeof reason,
-        "job \"%s\" has kept the other jobs of feed %s waiting for %.0f s (fan_out: slow: leave)",
-        job->name, options->name, (double)job->blocking_ns * 1e-9);
+    snprintf(reason, sizeof reason,
+             "job \"%s\" was removed from feed %s: it kept the other jobs waiting for %.0f s "
+             "(fan_out: slow: "
+             "leave)",
+             job->name, options->name, (double)job->blocking_ns * 1e-9);
     remove_sessions(job, TRAJD_ERR_CLOSED, reason, now_ns);
     trajd_job_drop(job);
     job->feed->core->stats.slow_jobs++;

@@ -38,15 +38,16 @@ static enum verdict validate_join(const struct job *job, struct session *session
         if (is_alone)
             return VERDICT_BEGIN;
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "next: %llu, but the job's epoch %llu began at %llu",
+                             "next: %llu was requested, but epoch %llu of the job began at %llu",
                              (unsigned long long)open->next, (unsigned long long)job->epoch,
                              (unsigned long long)job->requested);
         return VERDICT_REFUSED;
     }
     if (job->ranks[open->rank].session && job->ranks[open->rank].session != session) {
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_BUSY,
-                             "rank: %u of job \"%s\" is session %llu (pid %llu)", open->rank,
-                             job->name, (unsigned long long)job->ranks[open->rank].session->id,
+                             "rank: rank %u of job \"%s\" is in use by session %llu (pid %llu)",
+                             open->rank, job->name,
+                             (unsigned long long)job->ranks[open->rank].session->id,
                              (unsigned long long)job->ranks[open->rank].session->pid);
         return VERDICT_REFUSED;
     }
@@ -57,7 +58,7 @@ static enum verdict validate_join(const struct job *job, struct session *session
          open->next != feed->options.epoch_length &&
          (open->next - job->begin) % feed->options.global_batch)) {
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "next: %llu, which the other ranks do not agree with",
+                             "next: %llu does not agree with the positions of the other ranks",
                              (unsigned long long)open->next);
         return VERDICT_REFUSED;
     }
@@ -80,7 +81,7 @@ static void refuse_other_job(const struct job *job, struct session *session,
     else
         trajd_session_refuse(
             feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-            "local: %u ranks (%u first), but the other ranks of job \"%s\" say %u (%u first)",
+            "local: %u ranks (%u first), but the other ranks of job \"%s\" list %u (%u first)",
             open->local.count, open->local.count ? open->local.list[0] : 0, job->name,
             job->local.count, job->local.count ? job->local.list[0] : 0);
 }
@@ -101,7 +102,7 @@ static enum verdict validate_resume(const struct job *job, struct session *sessi
     trajd_session_refuse(
         job->feed->core, session, open->request, TRAJD_ERR_BUSY,
         "resume: job \"%s\" is in epoch %llu, which did not begin from this checkpoint; its other "
-        "sessions have to leave first",
+        "sessions must leave first",
         job->name, (unsigned long long)job->epoch);
     return VERDICT_REFUSED;
 }
@@ -138,11 +139,11 @@ static enum verdict validate_epoch(const struct job *job, struct session *sessio
     if (is_alone || job->phase == JOB_ENDED ||
         (open->epoch == job->epoch + 1 && are_ranks_at_end(job)))
         return VERDICT_BEGIN;
-    trajd_session_refuse(job->feed->core, session, open->request, TRAJD_ERR_BUSY,
-                         "epoch: %llu, but job \"%s\" is in epoch %llu and not all of its sessions "
-                         "have seen the end",
-                         (unsigned long long)open->epoch, job->name,
-                         (unsigned long long)job->epoch);
+    trajd_session_refuse(
+        job->feed->core, session, open->request, TRAJD_ERR_BUSY,
+        "epoch: %llu was requested, but job \"%s\" is in epoch %llu and not all of its sessions "
+        "have seen the end",
+        (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch);
     return VERDICT_REFUSED;
 }
 

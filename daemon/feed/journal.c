@@ -178,7 +178,7 @@ static enum trajd_status open_locked(const char *directory, const char *name, in
                                strerror(errno));
     if (flock(*fd, LOCK_EX | LOCK_NB))
         return trajd_error_set(error, errno == EWOULDBLOCK ? TRAJD_ERR_BUSY : TRAJD_ERR_IO, errno,
-                               "%s/%s: another process keeps this journal", directory, name);
+                               "%s/%s: another process has this journal open", directory, name);
     if (fstat(*fd, status) == 0)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
@@ -200,15 +200,16 @@ static enum trajd_status open_file(const char *directory, const char *name, int 
         opened = open_locked(directory, name, fd, &status, error);
     }
     if (!opened && !status.st_nlink)
-        opened = trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                                 "%s/%s: another process removes this journal", directory, name);
+        opened =
+            trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                            "%s/%s: another process is removing this journal", directory, name);
     if (opened)
         return opened;
     /* The age of the journal counts from now. If that fails, at worst a sweep removes it too
      * early. */
     futimens(*fd, NULL);
     if (!S_ISREG(status.st_mode))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a plain file", directory,
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a regular file", directory,
                                name);
     *is_new = status.st_size == 0;
     *damaged = !*is_new && status.st_size != (off_t)sizeof(struct file);

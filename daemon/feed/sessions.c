@@ -83,13 +83,14 @@ void trajd_session_send_checkpoint(struct trajd_core *core, struct session *sess
 
     if (!session->feed || !session->joined) {
         trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
-                             "checkpoint: no epoch of a feed is open in this session");
+                             "checkpoint: this session has not opened an epoch of a feed");
         return;
     }
     if (session->job->mode != TRAJD_WIRE_QUEUE) {
-        trajd_session_refuse(core, session, request, TRAJD_ERR_ARGUMENT,
-                             "checkpoint: of a queue job; under shard epoch and next window are "
-                             "all there is to keep");
+        trajd_session_refuse(
+            core, session, request, TRAJD_ERR_ARGUMENT,
+            "checkpoint: only queue jobs have checkpoints; a shard job goes on from its "
+            "epoch and its next window");
         return;
     }
     trajd_job_journal_state(session->job, &core->progress);

@@ -253,21 +253,20 @@ static void test_tokens_are_input(void **state)
     }
     assert_int_equal(open_with(world, session, make_open_from(world, 4, &token)),
                      TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error_text(world), "epoch: the checkpoint is of epoch 3, and 4"));
+    assert_non_null(strstr(error_text(world), "epoch: the checkpoint is of epoch 3, but epoch 4"));
     destroy(world);
     other.fingerprint = 9;
     world = make(&other);
     assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
                      TRAJD_ERR_ARGUMENT);
-    assert_non_null(
-        strstr(error_text(world), "fingerprint: the checkpoint is of 0000000000000007"));
+    assert_non_null(strstr(error_text(world), "fingerprint: the checkpoint has 0000000000000007"));
     destroy(world);
     other = options;
     other.seed = 1;
     world = make(&other);
     assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
                      TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error_text(world), "seed: the checkpoint is of 8"));
+    assert_non_null(strstr(error_text(world), "seed: the checkpoint has 8"));
     destroy(world);
 }
 
@@ -445,8 +444,8 @@ static void test_rank_that_never_comes(void **state)
     trajd_core_tick(world->core, 111 * SECOND);
     assert_non_null(last_sent(world, TRAJD_WIRE_ERROR));
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_TIMEOUT);
-    assert_non_null(
-        strstr(error_text(world), "rank 0 of 4 of job \"\" and 2 others did not come for 11 s"));
+    assert_non_null(strstr(error_text(world),
+                           "rank 0 of 4 of job \"\" and 2 others did not open the epoch for 11 s"));
     assert_int_equal(stats_of(world).rank_timeouts, 1);
     /* the feed is as good as before */
     world->now_ns = 112 * SECOND;
@@ -482,7 +481,7 @@ static void test_rank_that_stays_away(void **state)
             release(world, ranks[0], world->sent[i].message.batch);
     trajd_core_tick(world->core, 41 * SECOND);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_TIMEOUT);
-    assert_non_null(strstr(error_text(world), "rank 1 of 2 of job \"\" away for 21 s"));
+    assert_non_null(strstr(error_text(world), "rank 1 of 2 of job \"\" was away for 21 s"));
     /* both come back to where they stood */
     world->now_ns = 42 * SECOND;
     open = make_open_rank(world, 0, 2);
