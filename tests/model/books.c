@@ -235,7 +235,7 @@ static void check_end(struct model *model, uint32_t index, const struct trajd_wi
     struct worker *worker = &model->workers[index];
 
     if (worker->end_sent && worker->end_epoch == end->epoch)
-        model_fail(model, "worker %s%u is told the end of epoch %llu twice", model->name, index,
+        model_fail(model, "worker %s%u gets the end of epoch %llu twice", model->name, index,
                    (unsigned long long)end->epoch);
     worker->end_sent = true;
     worker->end_epoch = end->epoch;

@@ -156,14 +156,16 @@ void model_receive(struct model *model, uint32_t index);
 void model_acknowledge(struct model *model, uint32_t index, const struct trajd_wire_ack *ack);
 void model_end_session(struct model *model, uint32_t index);
 void model_checkpoint(struct model *model, uint32_t index);
-void world_take(struct world *world, uint32_t feed);
-void world_publish(struct world *world, uint32_t feed);
-void world_tick(struct world *world);
 void world_finish_send(struct world *world); /* any of them */
-void world_check(struct world *world);
 uint64_t world_random(struct world *world, uint64_t limit);
 bool queue_push(struct queue *queue, const struct trajd_wire_message *message);
 struct packet *queue_pop(struct queue *queue);
+
+/* model_production.c */
+void world_take(struct world *world, uint32_t feed);
+void world_publish(struct world *world, uint32_t feed);
+void world_tick(struct world *world);
+void world_check(struct world *world);
 
 /* workers.c */
 void worker_start(struct model *model, uint32_t index);

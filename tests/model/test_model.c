@@ -282,7 +282,7 @@ static void end_fairly(struct world *world)
 {
     uint32_t round = 0;
 
-    model_trace(&world->jobs[0], "fair from here");
+    model_trace(&world->jobs[0], "fair rounds begin");
     for (uint32_t j = 0; j < world->job_count; j++)
         for (uint32_t i = 0; i < world->jobs[j].worker_count; i++)
             world->jobs[j].workers[i].ends = 0;
@@ -291,7 +291,7 @@ static void end_fairly(struct world *world)
         world_check(world);
     }
     if (!all_have_seen_ends(world))
-        model_fail(&world->jobs[0], "no end in sight after %u fair rounds", round);
+        model_fail(&world->jobs[0], "the epochs do not end in %u fair rounds", round);
     for (uint32_t f = 0; f < world->feed_count; f++)
         while (world->fill_count[f])
             world_publish(world, f);

@@ -237,7 +237,7 @@ static void on_epoch_end(struct model *model, uint32_t index,
     for (uint32_t i = 0; i < worker->held_count; i++)
         if (!worker->held[i].done && !worker->held[i].abandoned &&
             worker->held[i].epoch == end->epoch && !worker->held[i].taken)
-            model_fail(model, "worker %u is told the end before it has said DONE", index);
+            model_fail(model, "worker %u gets the end before it has sent DONE", index);
     worker->epoch++;
     worker->next = 0;
     worker->joined = false;
@@ -250,7 +250,7 @@ static void on_removal(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
 
-    model_trace(model, "worker %s%u is sent away", model->name, index);
+    model_trace(model, "worker %s%u is removed from its feed", model->name, index);
     for (uint32_t i = 0; i < worker->held_count; i++)
         worker->held[i].abandoned = true;
     worker->may_hold_abandoned = true;

@@ -112,6 +112,14 @@ const struct trajd_wire_message *last_sent(const struct world *world, enum trajd
     return NULL;
 }
 
+const char *last_error(const struct world *world)
+{
+    for (uint32_t i = world->sent_count; i-- > 0;)
+        if (world->sent[i].message.op == TRAJD_WIRE_ERROR)
+            return world->sent[i].text;
+    return "";
+}
+
 uint32_t count_sent(const struct world *world, enum trajd_wire_op op)
 {
     uint32_t count = 0;
@@ -142,6 +150,17 @@ struct trajd_wire_open make_open_as(struct world *world, const char *job, uint64
     struct trajd_wire_open open = make_open(world, epoch);
 
     open.job = trajd_wire_text(job);
+    return open;
+}
+
+struct trajd_wire_open make_open_rank_as(struct world *world, const char *job, uint64_t epoch,
+                                         uint32_t rank, uint32_t ranks)
+{
+    struct trajd_wire_open open = make_open_as(world, job, epoch);
+
+    open.mode = TRAJD_WIRE_SHARD;
+    open.rank = rank;
+    open.world = ranks;
     return open;
 }
 

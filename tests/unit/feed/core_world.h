@@ -36,6 +36,8 @@ void destroy(struct world *world);
 uint64_t greet(struct world *world);
 struct trajd_wire_open make_open(struct world *world, uint64_t epoch);
 struct trajd_wire_open make_open_as(struct world *world, const char *job, uint64_t epoch);
+struct trajd_wire_open make_open_rank_as(struct world *world, const char *job, uint64_t epoch,
+                                         uint32_t rank, uint32_t ranks);
 /* a new session, which is granted it */
 uint64_t open_as(struct world *world, const char *job, uint64_t epoch);
 /* Forgets what was sent before. */
@@ -43,6 +45,8 @@ enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_
 struct trajd_core_fill take(struct world *world);
 bool publish(struct world *world, struct trajd_core_fill fill);
 const struct trajd_wire_message *last_sent(const struct world *world, enum trajd_wire_op op);
+/* The text of the last ERROR. */
+const char *last_error(const struct world *world);
 uint32_t count_sent(const struct world *world, enum trajd_wire_op op);
 void release(struct world *world, uint64_t session, struct trajd_wire_batch batch);
 /* Gives back all that was sent to the session since the count was reset, and what comes for it; how

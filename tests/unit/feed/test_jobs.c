@@ -14,14 +14,6 @@ struct token {
     uint32_t size;
 };
 
-static const char *error_text(const struct world *world)
-{
-    for (uint32_t i = world->sent_count; i-- > 0;)
-        if (world->sent[i].message.op == TRAJD_WIRE_ERROR)
-            return world->sent[i].text;
-    return "";
-}
-
 static struct token checkpoint(struct world *world, uint64_t session)
 {
     struct token token = {.size = 0};
@@ -249,24 +241,24 @@ static void test_tokens_are_input(void **state)
         bad.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_equal(open_with(world, session, make_open_from(world, 3, &bad)),
                          TRAJD_ERR_ARGUMENT);
-        assert_non_null(strstr(error_text(world), "resume: "));
+        assert_non_null(strstr(last_error(world), "resume: "));
     }
     assert_int_equal(open_with(world, session, make_open_from(world, 4, &token)),
                      TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error_text(world), "epoch: the checkpoint is of epoch 3, but epoch 4"));
+    assert_non_null(strstr(last_error(world), "epoch: the checkpoint is of epoch 3, but epoch 4"));
     destroy(world);
     other.fingerprint = 9;
     world = make(&other);
     assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
                      TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error_text(world), "fingerprint: the checkpoint has 0000000000000007"));
+    assert_non_null(strstr(last_error(world), "fingerprint: the checkpoint has 0000000000000007"));
     destroy(world);
     other = options;
     other.seed = 1;
     world = make(&other);
     assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
                      TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error_text(world), "seed: the checkpoint has 8"));
+    assert_non_null(strstr(last_error(world), "seed: the checkpoint has 8"));
     destroy(world);
 }
 
@@ -329,103 +321,6 @@ static void test_tokens_that_go_past_the_end(void **state)
 
 /* ---- ranks ---- */
 
-static struct trajd_wire_open make_open_rank(struct world *world, uint32_t rank, uint32_t ranks)
-{
-    struct trajd_wire_open open = make_open(world, 0);
-
-    open.mode = TRAJD_WIRE_SHARD;
-    open.rank = rank;
-    open.world = ranks;
-    return open;
-}
-
-static struct trajd_wire_open make_open_local(struct world *world, uint32_t rank)
-{
-    struct trajd_wire_open open = make_open_rank(world, rank, 4);
-
-    open.local = (struct trajd_wire_ranks){2, {1, 3}};
-    return open;
-}
-
-static void test_local_ranks(void **state)
-{
-    struct trajd_core_feed_options options = default_options();
-    struct trajd_core_fill fill;
-    struct trajd_wire_open open;
-    uint64_t first, second, third;
-    struct world *world;
-
-    (void)state;
-    options.global_batch = 9;
-    world = make(&options);
-    first = greet(world);
-    second = greet(world);
-    assert_int_equal(open_with(world, first, make_open_local(world, 1)), TRAJD_OK);
-    open = make_open_local(world, 3);
-    open.local = (struct trajd_wire_ranks){2, {2, 3}};
-    assert_int_equal(open_with(world, second, open), TRAJD_ERR_BUSY);
-    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error_text(world), "local: "));
-    assert_int_equal(open_with(world, second, make_open_local(world, 3)), TRAJD_OK);
-    third = greet(world);
-    /* one session a rank */
-    assert_int_not_equal(open_with(world, third, make_open_local(world, 3)), TRAJD_OK);
-    fill = take(world); /* ranks 0 and 2 are awaited by nobody, and their rows made for nobody */
-    assert_int_equal(fill.row_count, 9);
-    assert_int_equal(fill.range_count, 2);
-    assert_int_equal(fill.ranges[0].begin, 2);
-    assert_int_equal(fill.ranges[0].count, 2);
-    assert_int_equal(fill.ranges[1].begin, 6);
-    assert_int_equal(fill.ranges[1].count, 3);
-    publish(world, fill);
-    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
-    for (uint64_t position = 0;; position += 9) {
-        for (uint32_t i = 0; i < world->sent_count; i++)
-            if (world->sent[i].message.op == TRAJD_WIRE_BATCH) {
-                assert_int_equal(world->sent[i].message.batch.position, position);
-                release(world, world->sent[i].session, world->sent[i].message.batch);
-            }
-        if (last_sent(world, TRAJD_WIRE_EPOCH_END))
-            break;
-        world->sent_count = 0;
-        publish(world, take(world));
-    }
-    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 4);
-    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.windows, 4 * 5);
-    destroy(world);
-}
-
-static void test_neighbouring_ranks_are_one_range(void **state)
-{
-    struct trajd_core_feed_options options = default_options();
-    struct trajd_core_fill fill;
-    struct trajd_wire_open open;
-    struct world *world;
-
-    (void)state;
-    options.global_batch = 3; /* fewer rows than ranks is refused; with as many all ranges touch */
-    options.epoch_length = 40;
-    options.tail_short = true;
-    world = make(&options);
-    for (uint32_t r = 1; r < 3; r++) {
-        open = make_open_rank(world, r, 3);
-        open.local = (struct trajd_wire_ranks){2, {1, 2}};
-        open.next = 36;
-        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
-    }
-    fill = take(world);
-    assert_int_equal(fill.range_count, 1);
-    assert_int_equal(fill.ranges[0].begin, 1);
-    assert_int_equal(fill.ranges[0].count, 2);
-    publish(world, fill);
-    fill = take(world); /* one row is left, of the last rank */
-    assert_int_equal(fill.row_count, 1);
-    assert_int_equal(fill.range_count, 1);
-    assert_int_equal(fill.ranges[0].begin, 0);
-    publish(world, fill);
-    destroy(world);
-}
-
 static void test_rank_that_never_comes(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -437,21 +332,22 @@ static void test_rank_that_never_comes(void **state)
     world = make(&options);
     world->now_ns = 100 * SECOND;
     session = greet(world);
-    assert_int_equal(open_with(world, session, make_open_rank(world, 1, 4)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_rank_as(world, "", 0, 1, 4)), TRAJD_OK);
     trajd_core_tick(world->core, 100 * SECOND - 1); /* of a turn that began earlier */
     trajd_core_tick(world->core, 109 * SECOND);
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
     trajd_core_tick(world->core, 111 * SECOND);
     assert_non_null(last_sent(world, TRAJD_WIRE_ERROR));
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_TIMEOUT);
-    assert_non_null(strstr(error_text(world),
+    assert_non_null(strstr(last_error(world),
                            "rank 0 of 4 of job \"\" and 2 others did not open the epoch for 11 s"));
     assert_int_equal(stats_of(world).rank_timeouts, 1);
     /* the feed is as good as before */
     world->now_ns = 112 * SECOND;
     for (uint32_t r = 0; r < 4; r++)
-        assert_int_equal(open_with(world, r ? greet(world) : session, make_open_rank(world, r, 4)),
-                         TRAJD_OK);
+        assert_int_equal(
+            open_with(world, r ? greet(world) : session, make_open_rank_as(world, "", 0, r, 4)),
+            TRAJD_OK);
     publish(world, take(world));
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 4);
     destroy(world);
@@ -469,7 +365,7 @@ static void test_rank_that_stays_away(void **state)
     world = make(&options);
     for (uint32_t r = 0; r < 2; r++) {
         ranks[r] = greet(world);
-        open_with(world, ranks[r], make_open_rank(world, r, 2));
+        open_with(world, ranks[r], make_open_rank_as(world, "", 0, r, 2));
     }
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
@@ -481,17 +377,17 @@ static void test_rank_that_stays_away(void **state)
             release(world, ranks[0], world->sent[i].message.batch);
     trajd_core_tick(world->core, 41 * SECOND);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_TIMEOUT);
-    assert_non_null(strstr(error_text(world), "rank 1 of 2 of job \"\" was away for 21 s"));
+    assert_non_null(strstr(last_error(world), "rank 1 of 2 of job \"\" was away for 21 s"));
     /* both come back to where they stood */
     world->now_ns = 42 * SECOND;
-    open = make_open_rank(world, 0, 2);
+    open = make_open_rank_as(world, "", 0, 0, 2);
     open.fresh = false;
     open.next = 12;
     assert_int_equal(open_with(world, ranks[0], open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 12);
     trajd_core_tick(world->core, 50 * SECOND); /* the wait has begun anew */
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
-    open = make_open_rank(world, 1, 2);
+    open = make_open_rank_as(world, "", 0, 1, 2);
     open.fresh = false;
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 0);
@@ -510,8 +406,6 @@ int main(void)
         cmocka_unit_test(test_tokens_are_input),
         cmocka_unit_test(test_tokens_that_cannot_be),
         cmocka_unit_test(test_tokens_that_go_past_the_end),
-        cmocka_unit_test(test_local_ranks),
-        cmocka_unit_test(test_neighbouring_ranks_are_one_range),
         cmocka_unit_test(test_rank_that_never_comes),
         cmocka_unit_test(test_rank_that_stays_away),
     };

@@ -9,17 +9,6 @@
 
 #define SECOND UINT64_C(1000000000)
 
-static struct trajd_wire_open make_open_rank_as(struct world *world, const char *job,
-                                                uint64_t epoch, uint32_t rank, uint32_t ranks)
-{
-    struct trajd_wire_open open = make_open_as(world, job, epoch);
-
-    open.mode = TRAJD_WIRE_SHARD;
-    open.rank = rank;
-    open.world = ranks;
-    return open;
-}
-
 static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
 {
     struct trajd_core_feed_options options = default_options();
