@@ -1,4 +1,4 @@
-/* The daemon's side of the model, and the books that say what must hold. */
+/* The daemon's side of the model: callbacks, sessions, OPEN. */
 #include "model.h"
 
 #include <stdarg.h>
@@ -86,7 +86,7 @@ static void add_send(struct world *world, const struct trajd_wire_batch *batch)
     const uint32_t feed = feed_of_ring(world, batch->ring);
 
     if (feed == world->feed_count || batch->slot >= MODEL_SLOTS)
-        return; /* the books say so */
+        return; /* the books report this error */
     world->sends[feed][batch->slot]++;
     world->send_count++;
 }
@@ -108,7 +108,8 @@ static void on_send(void *context, uint64_t session, void *user,
         books_note_batch(model, index, &message->batch);
     if (message->op == TRAJD_WIRE_BATCH && worker->is_remote)
         add_send(world, &message->batch);
-    if (message->op == TRAJD_WIRE_ERROR && message->error.request == 0) { /* sent away */
+    if (message->op == TRAJD_WIRE_ERROR &&
+        message->error.request == 0) { /* removed from its feed */
         worker->member = false;
         books_abandon(model, worker, UINT64_MAX);
     }
@@ -153,7 +154,7 @@ static void on_wake(void *context, struct trajd_core_feed *feed)
         model_fail(&((struct world *)context)->jobs[0], "woken without a FREE slot");
 }
 
-/* ---- the daemon's life ---- */
+/* ---- start and death of the daemon ---- */
 
 static void add_feed(struct world *world)
 {
@@ -289,7 +290,7 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
     struct trajd_core_feed *feed = choose_feed(model, index, open);
     uint64_t seq_before = worker->seq_sent;
 
-    if (worker->member && worker->granted == open->request) { /* asked again: changes nothing */
+    if (worker->member && worker->granted == open->request) { /* a repeated OPEN changes nothing */
         trajd_core_open(model->world->core, worker->session, open, feed, model->world->now_ns);
         return;
     }
@@ -298,7 +299,7 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
     begins = is_same ? is_alone && open->fresh : is_alone || open->epoch + 1 != model->epoch;
     if (is_same && model->mode == TRAJD_WIRE_SHARD)
         begins = model->parts == 1 && is_alone &&
-                 open->fresh; /* ranks come back one by one, each knows where it stands */
+                 open->fresh; /* ranks come back one by one, and each knows its position */
     if (is_same && model->mode == TRAJD_WIRE_SHARD && !open->fresh)
         books_set_rank_position(model, index, open->next);
     worker->member =

@@ -1,7 +1,8 @@
 /* Production in the model: takes, publishes, and the checks after every step. */
 #include "model.h"
 
-/* Ranges are ascending and within the batch; of a job that is all here, everything. */
+/* Checks that ranges are ascending and within the batch, and cover it if all ranks are on this
+ * node. */
 static void check_ranges(struct world *world, const struct trajd_core_fill *fill)
 {
     uint32_t behind = 0, rows = 0;

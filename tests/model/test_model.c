@@ -1,5 +1,5 @@
-/* test_model [FIRST_SEED [COUNT]]: schedules by seed. On failure prints the seed and what happened
- * up to it. */
+/* test_model [FIRST_SEED [COUNT]]: runs one random schedule for each seed. On failure it prints the
+ * seed and all events until then. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void set_up(struct world *world, uint64_t seed, const char *directory)
     model_start_daemon(world);
 }
 
-/* All of the job are stopped, to begin from its checkpoint. */
+/* Stops all workers of the job, so that they begin from its checkpoint. */
 static void return_to_checkpoint(struct model *model)
 {
     if (!model->token_size || model->mode != TRAJD_WIRE_QUEUE)
@@ -105,7 +105,7 @@ static void move_worker(struct model *model, uint32_t index)
         worker_open(model, index, false);
 }
 
-/* Something breaks, or is about to be mended. */
+/* Breaks something, or repairs it. */
 static void fault(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
@@ -220,7 +220,7 @@ static void produce_all(struct world *world)
     }
 }
 
-/* Everybody does what is his to do, nothing breaks: it has to come to an end. */
+/* Lets everything make progress, with no faults: the epochs must come to their ends. */
 static void fair_round(struct world *world)
 {
     world->now_ns += 1000;
@@ -252,7 +252,7 @@ static bool all_have_seen_ends(const struct world *world)
     return true;
 }
 
-/* Whoever comes next finds every slot of a feed FREE. */
+/* Checks that a new worker finds a feed with every slot FREE. */
 static void check_free(struct world *world)
 {
     struct model *model = &world->jobs[0];

@@ -1,4 +1,4 @@
-/* Rules of jobs that outlive one run: checkpoints, ranks of one node, ranks that stay away. */
+/* Rules of jobs over several runs: checkpoints, and ranks that stay away. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,8 @@ static struct trajd_wire_open make_open_from(struct world *world, uint64_t epoch
     return open;
 }
 
-/* Takes, publishes and gives back until the epoch is over; the positions in the order of their
- * takes. */
+/* Takes, publishes and releases until the epoch is over. Returns the count of batches, and their
+ * positions in the order of takes. */
 static uint32_t finish(struct world *world, uint64_t session, uint64_t positions[64])
 {
     struct trajd_core_fill fill;
@@ -57,7 +57,7 @@ static uint32_t finish(struct world *world, uint64_t session, uint64_t positions
     return count;
 }
 
-/* A job that has done batches 0 and 2 of ten, holds 1 and 3. */
+/* Makes a job that has DONE batches 0 and 2 of ten, and holds 1 and 3. */
 static struct world *halfway(const struct trajd_core_feed_options *options, uint64_t *session)
 {
     struct world *world = make(options);
@@ -119,7 +119,7 @@ static void test_resume_completes_the_file(void **state)
     assert_int_equal(positions[1], 12);
     for (uint64_t b = 4; b < 10; b++)
         assert_int_equal(positions[b - 2], 4 * b);
-    /* the end is a checkpoint, too */
+    /* a checkpoint at the end of the epoch */
     token = checkpoint(world, session);
     assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
@@ -168,7 +168,7 @@ static void test_checkpoint_beats_the_journal(void **state)
     session = greet(world);
     open = make_open(world, 3);
     open.fresh = false;
-    /* goes on where it stood, to the end */
+    /* goes on from its position to the end */
     assert_int_equal(open_with(world, session, open), TRAJD_OK);
     for (uint32_t i = world->sent_count; i-- > 0;)
         if (world->sent[i].message.op == TRAJD_WIRE_BATCH)
@@ -178,8 +178,9 @@ static void test_checkpoint_beats_the_journal(void **state)
     world = make(&options);
     session = greet(world);
     assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
-    assert_int_equal(finish(world, session, positions), 8); /* and not none */
-    /* what has been DONE from there on survives the next death as ever */
+    assert_int_equal(finish(world, session, positions),
+                     8); /* the checkpoint counts, not the journal, which has all DONE */
+    /* what is DONE from here on survives the next death of the daemon */
     assert_int_equal(open_with(world, session, make_open_from(world, 3, &token)), TRAJD_OK);
     publish(world, take(world));
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
@@ -229,7 +230,7 @@ static void test_tokens_are_input(void **state)
     (void)state;
     world = halfway(&options, &session);
     token = checkpoint(world, session);
-    /* cut anywhere; without a byte there is none */
+    /* cut at every byte; size 0 means no checkpoint */
     for (uint32_t size = 0; size < token.size; size++) {
         bad = token;
         bad.size = size;
@@ -262,7 +263,7 @@ static void test_tokens_are_input(void **state)
     destroy(world);
 }
 
-/* A sound checksum does not make a state sound. */
+/* A token with a correct checksum can still have impossible values. */
 static void test_tokens_that_cannot_be(void **state)
 {
     const struct trajd_journal_state good = {
@@ -287,8 +288,8 @@ static void test_tokens_that_cannot_be(void **state)
             TRAJD_ERR_ARGUMENT);
 }
 
-/* Made by a feed whose epochs end with a short batch (or by nobody): those behind the end are
- * nobody's. */
+/* The token lists batches after the end of the epoch, as from a feed with a short last batch. They
+ * are ignored. */
 static void test_tokens_that_go_past_the_end(void **state)
 {
     struct trajd_journal_state past = {.key = {.fingerprint = 7,
@@ -300,7 +301,7 @@ static void test_tokens_that_go_past_the_end(void **state)
                                                .batch = 4},
                                        .high = 10};
     struct trajd_core_feed_options options =
-        default_options(); /* from position 1 on nine batches */
+        default_options(); /* nine batches from position 1 on */
     uint64_t session, positions[64];
 
     (void)state;
@@ -333,7 +334,7 @@ static void test_rank_that_never_comes(void **state)
     world->now_ns = 100 * SECOND;
     session = greet(world);
     assert_int_equal(open_with(world, session, make_open_rank_as(world, "", 0, 1, 4)), TRAJD_OK);
-    trajd_core_tick(world->core, 100 * SECOND - 1); /* of a turn that began earlier */
+    trajd_core_tick(world->core, 100 * SECOND - 1); /* a tick with an earlier time */
     trajd_core_tick(world->core, 109 * SECOND);
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
     trajd_core_tick(world->core, 111 * SECOND);
@@ -342,7 +343,7 @@ static void test_rank_that_never_comes(void **state)
     assert_non_null(strstr(last_error(world),
                            "rank 0 of 4 of job \"\" and 2 others did not open the epoch for 11 s"));
     assert_int_equal(stats_of(world).rank_timeouts, 1);
-    /* the feed is as good as before */
+    /* the feed works as before */
     world->now_ns = 112 * SECOND;
     for (uint32_t r = 0; r < 4; r++)
         assert_int_equal(
@@ -370,7 +371,7 @@ static void test_rank_that_stays_away(void **state)
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
     trajd_core_end_session(world->core, ranks[1], 20 * SECOND);
-    trajd_core_tick(world->core, 40 * SECOND); /* rank 0 has batches to work on: nobody waits */
+    trajd_core_tick(world->core, 40 * SECOND); /* rank 0 has batches to read: no rank waits */
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
     for (uint32_t i = 0; i < world->sent_count; i++)
         if (world->sent[i].message.op == TRAJD_WIRE_BATCH && world->sent[i].session == ranks[0])
@@ -378,14 +379,14 @@ static void test_rank_that_stays_away(void **state)
     trajd_core_tick(world->core, 41 * SECOND);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_TIMEOUT);
     assert_non_null(strstr(last_error(world), "rank 1 of 2 of job \"\" was away for 21 s"));
-    /* both come back to where they stood */
+    /* both go on from their positions */
     world->now_ns = 42 * SECOND;
     open = make_open_rank_as(world, "", 0, 0, 2);
     open.fresh = false;
     open.next = 12;
     assert_int_equal(open_with(world, ranks[0], open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 12);
-    trajd_core_tick(world->core, 50 * SECOND); /* the wait has begun anew */
+    trajd_core_tick(world->core, 50 * SECOND); /* a new wait has begun */
     assert_null(last_sent(world, TRAJD_WIRE_ERROR));
     open = make_open_rank_as(world, "", 0, 1, 2);
     open.fresh = false;

@@ -32,9 +32,9 @@ static void test_local_ranks(void **state)
     assert_non_null(strstr(last_error(world), "local: "));
     assert_int_equal(open_with(world, second, make_open_local(world, 3)), TRAJD_OK);
     third = greet(world);
-    /* one session a rank */
+    /* each rank has only one session */
     assert_int_not_equal(open_with(world, third, make_open_local(world, 3)), TRAJD_OK);
-    fill = take(world); /* ranks 0 and 2 are awaited by nobody, and their rows made for nobody */
+    fill = take(world); /* no rank waits for ranks 0 and 2, and their rows are not produced */
     assert_int_equal(fill.row_count, 9);
     assert_int_equal(fill.range_count, 2);
     assert_int_equal(fill.ranges[0].begin, 2);
@@ -67,7 +67,7 @@ static void test_neighbouring_ranks_are_one_range(void **state)
     struct world *world;
 
     (void)state;
-    options.global_batch = 3; /* fewer rows than ranks is refused; with as many all ranges touch */
+    options.global_batch = 3; /* as many rows as ranks: all ranges touch */
     options.epoch_length = 40;
     options.tail_short = true;
     world = make(&options);
@@ -82,7 +82,7 @@ static void test_neighbouring_ranks_are_one_range(void **state)
     assert_int_equal(fill.ranges[0].begin, 1);
     assert_int_equal(fill.ranges[0].count, 2);
     publish(world, fill);
-    fill = take(world); /* one row is left, of the last rank */
+    fill = take(world); /* one row remains, which belongs to the last rank */
     assert_int_equal(fill.row_count, 1);
     assert_int_equal(fill.range_count, 1);
     assert_int_equal(fill.ranges[0].begin, 0);

@@ -1,5 +1,5 @@
-/* Jobs that come, go and move while others are there: what schedules of the model have found, one
- * by one. */
+/* Jobs that come, go and move while other jobs are there. Schedules of the model test have found
+ * each of these cases. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +27,15 @@ static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
     assert_ptr_equal(trajd_core_choose(world->core, session, &open, world->feed), world->feed);
     assert_int_equal(open_with(world, session, open), TRAJD_OK);
     assert_non_null(last_sent(world, TRAJD_WIRE_OPENED));
-    assert_null(last_sent(world, TRAJD_WIRE_BATCH)); /* nothing but the answer */
+    assert_null(last_sent(world, TRAJD_WIRE_BATCH)); /* nothing but OPENED is sent again */
     open.request++;
-    /* another one begins anew, elsewhere */
+    /* a new OPEN begins the epoch again, in another place */
     assert_null(trajd_core_choose(world->core, session, &open, world->feed));
     destroy(world);
 }
 
-/* A queue job dies, ranks of another take its entry, and it returns on another instance, with its
- * journal. */
+/* A queue job dies, and a shard job takes its entry. The queue job returns on another instance and
+ * finds its journal. */
 static void test_a_journal_moves_with_its_job(void **state)
 {
     char directory[] = "/tmp/trajd-rivals-XXXXXX", command[64];
@@ -71,8 +71,8 @@ static void test_a_journal_moves_with_its_job(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* Ranks that begin the next epoch between the batches which were produced ahead: they do not keep
- * those, so that whoever comes meanwhile cannot pin them there. */
+/* Ranks begin the next epoch at a position between the batches that were produced ahead. They must
+ * not keep those batches, and a job that comes meanwhile must not pin them there. */
 static void test_ranks_that_begin_off_the_grid(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -89,7 +89,7 @@ static void test_ranks_that_begin_off_the_grid(void **state)
         assert_int_equal(open_with(world, ranks[r], make_open_rank_as(world, "ranks", 0, r, 2)),
                          TRAJD_OK);
     }
-    fill_all(world); /* and the next epoch */
+    fill_all(world); /* fills batches of the next epoch, too */
     for (uint32_t r = 0; r < 2; r++)
         give_back(world, ranks[r]);
     fill_all(world);
@@ -118,20 +118,20 @@ static void test_production_moves_for_one_job_and_the_other_returns(void **state
     trajd_core_end_session(world->core, first, 0);
     second = greet(world);
     open = make_open_rank_as(world, "b", 0, 0, 2);
-    /* after a daemon's death, say: it gathers before it knows where it begins */
+    /* as after a daemon's death: the ranks gather before their begin is known */
     open.fresh = false;
     open.next = 8;
     assert_int_equal(open_with(world, second, open), TRAJD_OK);
     first = greet(world);
     open = make_open_as(world, "a", 0);
     open.fresh = false;
-    /* what it claimed is gone */
+    /* the batches that it had got are gone */
     assert_null(trajd_core_choose(world->core, first, &open, world->feed));
     assert_int_equal(open_with(world, first, open), TRAJD_ERR_BUSY);
     destroy(world);
 }
 
-/* Told to leave while its connection is down. */
+/* The session is removed from its feed while its connection is down. */
 static void test_a_removed_session_gets_the_error_when_it_reconnects(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -166,7 +166,7 @@ static void test_a_removed_session_gets_the_error_when_it_reconnects(void **stat
     destroy(world);
 }
 
-/* It holds what its program has done, and says so by its next OPEN before the lease is back. */
+/* The rank's OPEN says that a batch is DONE whose lease it still holds. */
 static void test_a_rank_does_not_fall_behind_its_open(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -192,15 +192,15 @@ static void test_a_rank_does_not_fall_behind_its_open(void **state)
     release(world, ranks[1], held);
     world->sent_count = 0;
     publish(world, take(world));
-    /* of position 4: what it has done does not come again */
+    /* both at position 4: what is DONE does not come again */
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
     assert_int_equal(world->sent[0].message.batch.position, 4);
     assert_int_equal(world->sent[1].message.batch.position, 4);
     destroy(world);
 }
 
-/* After the daemon's death ranks stand far apart; one of them returns once more, further on than
- * production has come. */
+/* After the daemon's death the ranks are far apart. One of them opens again, at a position that
+ * production has not reached. */
 static void test_a_rank_that_stands_far_ahead_goes_on(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -231,7 +231,7 @@ static void test_a_rank_that_stands_far_ahead_goes_on(void **state)
     destroy(world);
 }
 
-/* Two workers begin from a checkpoint; one has done what was left before the other comes. */
+/* Two workers begin from a checkpoint. The first finishes the epoch before the second opens it. */
 static void test_a_late_session_from_a_checkpoint_gets_the_end(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -242,7 +242,7 @@ static void test_a_late_session_from_a_checkpoint_gets_the_end(void **state)
     uint32_t size;
 
     (void)state;
-    open.next = 36; /* one batch to the end */
+    open.next = 36; /* one batch remains */
     assert_int_equal(open_with(world, session, open), TRAJD_OK);
     trajd_core_checkpoint(world->core, session, ++world->requests, 0);
     size = last_sent(world, TRAJD_WIRE_CHECKPOINTED)->checkpointed.token.size;

@@ -1,4 +1,4 @@
-/* The core, one rule at a time; schedules of all of them are the model test's. */
+/* Single rules of the core. The model test runs schedules of all of them. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void test_order_of_publishing(void **state)
     struct trajd_core_fill first, second, none;
 
     (void)state;
-    /* nobody wants it */
+    /* no job needs a batch */
     assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
     assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
     assert_true(world->wakes > 0);
@@ -67,7 +67,7 @@ static void test_credit_and_release(void **state)
     assert_true(world->wakes > 0);
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 3);
     assert_int_equal(stats_of(world).batches_done, 1);
-    release(world, session, held); /* again: late */
+    release(world, session, held); /* a second release is late */
     held.generation++;
     release(world, session, held);
     held.ring = 9;
@@ -99,7 +99,7 @@ static void test_dead_sessions_batches_first(void **state)
     assert_int_equal(world->sent[0].message.batch.seq, 2);
     assert_int_equal(stats_of(world).dead_sessions, 1);
     assert_int_equal(stats_of(world).handed_again, 2);
-    trajd_core_end_session(world->core, first, 0); /* no such session any more */
+    trajd_core_end_session(world->core, first, 0); /* the session has ended already */
     assert_int_equal(stats_of(world).sessions, 1);
     destroy(world);
 }
@@ -152,14 +152,15 @@ static void test_ranks(void **state)
         open.mode = TRAJD_WIRE_SHARD;
         open.world = 3;
         open.rank = r;
-        if (r == 2) { /* nothing goes out before all are here, and a rank is one session's */
+        if (r ==
+            2) { /* nothing is sent before all ranks are here, and a rank has only one session */
             struct trajd_core_fill none;
             assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
             open.rank = 1;
             assert_int_not_equal(open_with(world, ranks[r], open), TRAJD_OK);
             assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
             open.rank = 2;
-            open.next = 5; /* they are fresh: they must agree */
+            open.next = 5; /* fresh ranks must be at the same position */
             assert_int_not_equal(open_with(world, ranks[r], open), TRAJD_OK);
             open.next = 0;
         }
@@ -169,7 +170,7 @@ static void test_ranks(void **state)
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.row_count, 2);
     publish(world, take(world));
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 3);
-    /* rank 1 dies and comes back to what it has not done */
+    /* rank 1 dies, comes back and gets what is not DONE */
     trajd_core_end_session(world->core, ranks[1], 0);
     open = make_open(world, 0);
     open.mode = TRAJD_WIRE_SHARD;
@@ -200,7 +201,7 @@ static void test_refusals(void **state)
     open.fingerprint = 7;
     open.next = 41;
     assert_int_not_equal(open_with(world, first, open), TRAJD_OK);
-    open.next = 40; /* the end: nothing is left */
+    open.next = 40; /* the end: no batch remains */
     assert_int_equal(open_with(world, first, open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 0);
     assert_int_equal(open_with(world, first, make_open(world, 0)), TRAJD_OK);
@@ -234,12 +235,12 @@ static void test_prefetch(void **state)
     ahead = take(world);
     assert_int_equal(ahead.epoch, 1);
     publish(world, ahead);
-    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1); /* not before OPEN names it */
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1); /* not before an OPEN of that epoch */
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     open_with(world, session, make_open(world, 1));
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.generation, ahead.generation);
-    ahead = take(world); /* of epoch 2, which is not the one opened */
+    ahead = take(world); /* of epoch 2, which is not opened next */
     assert_int_equal(ahead.epoch, 2);
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     open_with(world, session, make_open(world, 9));
@@ -265,7 +266,7 @@ static void test_stalls_are_named(void **state)
     trajd_core_tick(world->core, world->now_ns);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.stalled_ns, 5000);
-    trajd_core_tick(world->core, 4000); /* a call that began earlier: nothing is counted twice */
+    trajd_core_tick(world->core, 4000); /* a call with an earlier time: nothing is counted twice */
     trajd_core_tick(world->core, 5000);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.stalled_ns, 5000);
@@ -273,7 +274,7 @@ static void test_stalls_are_named(void **state)
     assert_int_equal(info.stalled_ns, 5000);
     assert_false(trajd_core_session_info(world->core, 1, &info));
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
-    world->now_ns = 9000; /* a slot is FREE: the producer's time, nobody's stall */
+    world->now_ns = 9000; /* a slot is FREE: the producer is slow, no session stalls it */
     trajd_core_tick(world->core, world->now_ns);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.stalled_ns, 5000);
@@ -293,8 +294,8 @@ static void remove_journals(const char *path)
     rmdir(path);
 }
 
-/* The daemon dies with batch 0 leased and batch 1 DONE; it comes back with the same G, then with
- * another. */
+/* The daemon dies with batch 0 leased and batch 1 DONE. It comes back with the same batch size,
+ * then with another. */
 static void test_return_of_the_daemon(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -318,8 +319,8 @@ static void test_return_of_the_daemon(void **state)
     open = make_open(world, 6);
     open.fresh = false;
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
-    assert_int_equal(take(world).position, 0); /* it was leased only */
-    assert_int_equal(take(world).position, 8); /* and 4 is DONE */
+    assert_int_equal(take(world).position, 0); /* it was LEASED, not DONE */
+    assert_int_equal(take(world).position, 8); /* batch 4 is DONE */
     destroy(world);
 
     options.global_batch = 6;
@@ -332,7 +333,7 @@ static void test_return_of_the_daemon(void **state)
     world = make(&options);
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next,
-                     0); /* another order: nothing is DONE of it */
+                     0); /* another order, of which nothing is DONE */
     assert_int_equal(stats_of(world).damaged_journals, 0);
     destroy(world);
     remove_journals(directory);
@@ -359,9 +360,10 @@ static void test_resuming(void **state)
     assert_int_equal(again, session);
     trajd_core_welcome(world->core, again, &hello, 0);
     assert_true(world->sent[0].message.welcome.resumed);
-    assert_int_equal(stats_of(world).batches_done, 1); /* the first was received and is not held */
+    assert_int_equal(stats_of(world).batches_done,
+                     1); /* the first BATCH was received and is not held */
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1);
-    /* the second never arrived */
+    /* the second BATCH never arrived */
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.seq, 2);
     hello.instance = 4; /* of an earlier run */
     assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again,
