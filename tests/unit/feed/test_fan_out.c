@@ -105,7 +105,7 @@ static void test_shard_beside_queue(void **state)
     open.world = 2;
     ranks[0] = greet(world);
     assert_int_equal(open_with(world, ranks[0], open), TRAJD_OK);
-    other = open_as(world, "share", 0); /* while the ranks gather */
+    other = open_as(world, "queue", 0); /* while the ranks gather */
     publish(world, take(world));
     assert_int_equal(give_back(world, other), 1);
     ranks[1] = greet(world);
