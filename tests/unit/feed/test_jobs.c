@@ -264,7 +264,7 @@ static void test_tokens_are_input(void **state)
 }
 
 /* A token with a correct checksum can still have impossible values. */
-static void test_tokens_that_cannot_be(void **state)
+static void test_tokens_with_impossible_values(void **state)
 {
     const struct trajd_journal_state good = {
         .key = {.batch = 4, .length = 40}, .high = 4, .undone_count = 2, .undone = {1, 3}};
@@ -405,7 +405,7 @@ int main(void)
         cmocka_unit_test(test_checkpoint_beats_the_journal),
         cmocka_unit_test(test_resume_is_a_whole_jobs),
         cmocka_unit_test(test_tokens_are_input),
-        cmocka_unit_test(test_tokens_that_cannot_be),
+        cmocka_unit_test(test_tokens_with_impossible_values),
         cmocka_unit_test(test_tokens_that_go_past_the_end),
         cmocka_unit_test(test_rank_that_never_comes),
         cmocka_unit_test(test_rank_that_stays_away),
