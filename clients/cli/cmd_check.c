@@ -3,7 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/paths.h"
 
 int cli_check(int argc, char **argv)

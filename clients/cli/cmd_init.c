@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
 
@@ -183,8 +184,8 @@ int cli_init(int argc, char **argv)
     }
     if (!path)
         return cli_fail("which file or folder?"), cli_usage("init");
-    if (cli_files_find(&files))
-        return CLI_FAILED;
+    if (cli_files_find(&files, &error))
+        return cli_fail("%s", error.message);
     if (cli_files_open(&files, layout, path, &index, &error))
         return cli_fail("%s", error.message);
     result = print_config(path, index);

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/index/index.h"
 
@@ -408,11 +409,12 @@ int cli_inspect(int argc, char **argv)
 {
     struct inspection inspection = {0};
     int count = parse(argc, argv, &inspection), result = CLI_OK;
+    struct trajd_error error;
 
     if (count < 0)
         return cli_usage("inspect");
-    if (cli_files_find(&inspection.files))
-        return CLI_FAILED;
+    if (cli_files_find(&inspection.files, &error))
+        return cli_fail("%s", error.message);
     if (inspection.json)
         printf("[");
     for (int i = 1; i <= count; i++) {

@@ -7,7 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "clients/cli/plot.h"
 #include "daemon/base/quantity.h"
 #include "daemon/base/yaml.h"
@@ -167,8 +168,8 @@ int cli_plot(int argc, char **argv)
 
     if (!parse(argc, argv, &plotting))
         return cli_usage("plot");
-    if (cli_files_find(&plotting.files))
-        return CLI_FAILED;
+    if (cli_files_find(&plotting.files, &error))
+        return cli_fail("%s", error.message);
     if (cli_files_open(&plotting.files, plotting.layout, plotting.path, &index, &error))
         return cli_fail("%s: %s", plotting.path, error.message);
     result = plot(&plotting, index);

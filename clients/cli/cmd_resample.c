@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/base/quantity.h"
 #include "daemon/window/window_report.h"
@@ -447,12 +448,13 @@ int cli_resample(int argc, char **argv)
     struct sigaction action = {.sa_handler = on_signal};
     struct resampling resampling = {.options.backend = TRAJD_CONVERT_AUTO};
     const int count = parse(argc, argv, &resampling);
+    struct trajd_error error;
     int result;
 
     if (count < 0)
         return fail_usage();
-    if (cli_files_find(&resampling.files))
-        return CLI_FAILED;
+    if (cli_files_find(&resampling.files, &error))
+        return cli_fail("%s", error.message);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */

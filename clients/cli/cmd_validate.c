@@ -2,8 +2,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "clients/cli/cli_files.h"
-#include "clients/cli/examine.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
+#include "clients/cli/files/examine.h"
 #include "daemon/base/json.h"
 
 struct validation {
@@ -134,11 +135,12 @@ int cli_validate(int argc, char **argv)
 {
     struct validation validation = {0};
     int count = parse(argc, argv, &validation);
+    struct trajd_error error;
 
     if (count < 0)
         return cli_usage("validate");
-    if (cli_files_find(&validation.files))
-        return CLI_FAILED;
+    if (cli_files_find(&validation.files, &error))
+        return cli_fail("%s", error.message);
     if (validation.json)
         printf("[");
     for (int i = 1; i <= count; i++)

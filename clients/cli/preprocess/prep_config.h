@@ -2,8 +2,8 @@
 #ifndef TRAJD_CLI_PREPROCESS_PREP_CONFIG_H
 #define TRAJD_CLI_PREPROCESS_PREP_CONFIG_H
 
-#include "clients/cli/cli_files.h"
-#include "clients/cli/examine.h"
+#include "clients/cli/files/cli_files.h"
+#include "clients/cli/files/examine.h"
 #include "clients/cli/preprocess/prep_digest.h"
 #include "daemon/base/yaml.h"
 #include "clients/cli/resample/convert.h"

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clients/cli/cli.h"
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_inbox.h"
 #include "daemon/base/heartbeat.h"
@@ -174,8 +175,8 @@ int cli_preprocess(int argc, char **argv)
 
     if (!parse(argc, argv, &preprocessing))
         return cli_usage("preprocess");
-    if (cli_files_find(&preprocessing.files))
-        return CLI_FAILED;
+    if (cli_files_find(&preprocessing.files, &error))
+        return cli_fail("%s", error.message);
     trajd_log_init(&preprocessing.log, STDERR_FILENO, TRAJD_LOG_INFO, getenv("JOURNAL_STREAM"));
     trajd_heartbeat_begin(&heartbeat);
     sigaction(SIGINT, &action, NULL);

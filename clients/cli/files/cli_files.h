@@ -1,9 +1,8 @@
 /* What subcommands that look into files share: the programs and layouts of this installation, and
  * which layout files have. */
-#ifndef TRAJD_CLI_CLI_FILES_H
-#define TRAJD_CLI_CLI_FILES_H
+#ifndef TRAJD_CLI_FILES_CLI_FILES_H
+#define TRAJD_CLI_FILES_CLI_FILES_H
 
-#include "clients/cli/cli.h"
 #include "daemon/index/index.h"
 
 enum { CLI_PATH_SIZE = 4096 };
@@ -14,8 +13,8 @@ struct cli_files {
     uint32_t child_count;
 };
 
-/* Where this installation has its parts. CLI_OK, or CLI_FAILED after telling what is missing. */
-int cli_files_find(struct cli_files *files);
+/* Finds the programs and layouts of this installation. TRAJD_ERR_NOT_FOUND names what is missing. */
+enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error);
 
 /* Indexes a file or folder by a layout's name or path; NULL: by the first shipped layout that keeps
  * an episode and looks right. The caller destroys. */

@@ -1,4 +1,4 @@
-#include "clients/cli/examine.h"
+#include "clients/cli/files/examine.h"
 
 #include <errno.h>
 #include <fcntl.h>

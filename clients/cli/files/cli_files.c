@@ -1,4 +1,4 @@
-#include "clients/cli/cli_files.h"
+#include "clients/cli/files/cli_files.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -7,16 +7,19 @@
 
 enum { FILE_TIMEOUT_MS = 60000 };
 
-int cli_files_find(struct cli_files *files)
+enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
     files->child_count = processors > 0 && processors < 64 ? (uint32_t)processors : 4;
     if (!trajd_paths_helper(files->helper, sizeof files->helper))
-        return cli_fail("trajd-indexer is neither beside this program nor in its installation");
+        return trajd_error_set(
+            error, TRAJD_ERR_NOT_FOUND, 0,
+            "trajd-indexer is neither beside this program nor in its installation");
     if (!trajd_paths_layouts(files->layouts, sizeof files->layouts))
-        return cli_fail("the folder of layouts is not in this program's installation");
-    return CLI_OK;
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "the folder of layouts is not in this program's installation");
+    return TRAJD_OK;
 }
 
 static enum trajd_status open_with(const struct cli_files *files, const char *layout,

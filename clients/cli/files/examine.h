@@ -1,7 +1,7 @@
 /* Everything that can be found wrong in files: what the index refused, and what the rows themselves
  * show. */
-#ifndef TRAJD_CLI_EXAMINE_H
-#define TRAJD_CLI_EXAMINE_H
+#ifndef TRAJD_CLI_FILES_EXAMINE_H
+#define TRAJD_CLI_FILES_EXAMINE_H
 
 #include <stdint.h>
 
