@@ -15,33 +15,6 @@
 
 enum { LEVEL_DEFAULT = 4 };
 
-enum trajd_status convert_no_memory(struct rewriting *r)
-{
-    return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes",
-                           r->plan.episode_count);
-}
-
-enum trajd_status convert_io_error(struct rewriting *r, const char *path)
-{
-    const int code = errno;
-
-    return trajd_error_set(r->error, TRAJD_ERR_IO, code, "%s: %s", path, strerror(code));
-}
-
-void convert_tell(const struct rewriting *r, enum trajd_convert_phase phase)
-{
-    struct trajd_convert_progress progress = {
-        .phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
-
-    if (!r->options->on_progress)
-        return;
-    progress.episodes_done = r->report->episodes_resumed + r->finished_count;
-    progress.episodes_safe = r->report->episodes_resumed + r->committed_count;
-    progress.bytes_done =
-        r->resumed_bytes + __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
-    r->options->on_progress(r->options->context, &progress);
-}
-
 /* ---- places ---- */
 
 static bool is_input(const struct trajd_convert_options *options, const struct stat *status)
@@ -56,7 +29,7 @@ static bool is_input(const struct trajd_convert_options *options, const struct s
     return false;
 }
 
-static enum trajd_status check_output(struct rewriting *r)
+static enum trajd_status check_output(struct conversion *r)
 {
     const char *output = r->options->output, *slash;
     struct stat status;
@@ -90,7 +63,7 @@ static enum trajd_status check_output(struct rewriting *r)
 }
 
 /* The partial file is ours alone as long as it is locked. */
-static enum trajd_status open_partial(struct rewriting *r)
+static enum trajd_status open_partial(struct conversion *r)
 {
     struct stat held, named;
 
@@ -123,7 +96,7 @@ static enum trajd_status open_partial(struct rewriting *r)
 }
 
 /* Tables of compressed arrays' chunks. */
-static enum trajd_status make_spool(struct rewriting *r)
+static enum trajd_status make_spool(struct conversion *r)
 {
     struct convert_plan *plan = &r->plan;
 
@@ -156,7 +129,7 @@ static enum trajd_status make_spool(struct rewriting *r)
 
 /* ---- all of it ---- */
 
-static void fill_report(struct rewriting *r)
+static void fill_report(struct conversion *r)
 {
     struct trajd_convert_report *report = r->report;
 
@@ -173,7 +146,7 @@ static void fill_report(struct rewriting *r)
 }
 
 /* A disk that is full is no place to leave half a file on. */
-static void clean_up(struct rewriting *r, enum trajd_status status)
+static void clean_up(struct conversion *r, enum trajd_status status)
 {
     const bool full = status == TRAJD_ERR_IO && r->error &&
                       (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT ||
@@ -197,7 +170,7 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     if (r->spool_fd >= 0)
         close(r->spool_fd);
     free(r->done);
-    free(r->left);
+    free(r->remaining);
     free(r->finished);
     free(r->nan_steps);
     pthread_mutex_destroy(&r->lock);
@@ -206,21 +179,21 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     convert_plan_clear(&r->plan);
 }
 
-static enum trajd_status allocate(struct rewriting *r)
+static enum trajd_status allocate(struct conversion *r)
 {
     const size_t count = (size_t)r->plan.episode_count + 1;
 
     r->done = calloc(count, sizeof *r->done);
-    r->left = calloc(count, sizeof *r->left);
+    r->remaining = calloc(count, sizeof *r->remaining);
     r->finished = calloc(count, sizeof *r->finished);
     r->nan_steps = calloc((size_t)r->plan.stream_count + 1, sizeof *r->nan_steps);
-    if (!r->done || !r->left || !r->finished || !r->nan_steps)
+    if (!r->done || !r->remaining || !r->finished || !r->nan_steps)
         return convert_no_memory(r);
     return convert_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
 }
 
 /* The plan as a report. */
-static void report_plan(struct rewriting *r)
+static void report_plan(struct conversion *r)
 {
     struct trajd_convert_report *report = r->report;
 
@@ -236,10 +209,10 @@ static void report_plan(struct rewriting *r)
     snprintf(report->backend_text, sizeof report->backend_text, "%s", r->backend.text);
     if (r->options->on_plan)
         r->options->on_plan(r->options->context, report);
-    convert_tell(r, TRAJD_CONVERT_PLANNED);
+    convert_report_progress(r, TRAJD_CONVERT_PLANNED);
 }
 
-static enum trajd_status run(struct rewriting *r)
+static enum trajd_status run(struct conversion *r)
 {
     enum trajd_status status = open_partial(r);
 
@@ -257,7 +230,7 @@ static enum trajd_status run(struct rewriting *r)
     }
     if (!status)
         status = convert_write_rows(r);
-    convert_tell(r, TRAJD_CONVERT_CLOSING);
+    convert_report_progress(r, TRAJD_CONVERT_CLOSING);
     return status ? status : convert_publish(r);
 }
 
@@ -265,12 +238,12 @@ enum trajd_status trajd_convert_file(const struct trajd_convert_options *options
                                      struct trajd_convert_report *report, struct trajd_error *error)
 {
     struct trajd_error unwanted;
-    struct rewriting r = {.options = options,
-                          .report = report,
-                          .error = error ? error : &unwanted,
-                          .fd = -1,
-                          .journal_fd = -1,
-                          .spool_fd = -1};
+    struct conversion r = {.options = options,
+                           .report = report,
+                           .error = error ? error : &unwanted,
+                           .fd = -1,
+                           .journal_fd = -1,
+                           .spool_fd = -1};
     enum trajd_status status;
 
     *report = (struct trajd_convert_report){0};
@@ -289,7 +262,7 @@ enum trajd_status trajd_convert_file(const struct trajd_convert_options *options
         fill_report(&r);
         r.plan.streams = NULL; /* the report's now */
         if (!status && !options->dry_run)
-            convert_tell(&r, TRAJD_CONVERT_DONE);
+            convert_report_progress(&r, TRAJD_CONVERT_DONE);
     }
     clean_up(&r, status);
     return status;

@@ -21,13 +21,6 @@ struct convert_engine {
     struct convert_remote *remote;
 };
 
-const char *trajd_convert_backend_name(enum trajd_convert_backend backend)
-{
-    static const char *const names[] = {"cpu", "auto", "cuda", "daemon"};
-
-    return names[backend];
-}
-
 uint32_t convert_backend_threads(const struct convert_backend *backend, uint32_t wanted)
 {
     return backend->kind != TRAJD_CONVERT_CPU && wanted > THREADS_BESIDE_MAX ? THREADS_BESIDE_MAX

@@ -3,7 +3,7 @@
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_BACKEND_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_BACKEND_H
 
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 #include "kernels/block.h"
 #include "kernels/device.h"
 

@@ -14,9 +14,9 @@
 #include "daemon/index/helper.h"
 #include "daemon/index/writer_protocol.h"
 
-enum { ANSWER_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512 };
+enum { REPLY_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512 };
 
-static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
+static const uint64_t reply_bytes_max = UINT64_C(64) << 20;
 
 /* ---- the process ---- */
 
@@ -50,7 +50,7 @@ void convert_child_end(struct convert_child *child)
             ;
     }
     trajd_bytes_free(&child->frame);
-    free(child->answer);
+    free(child->reply);
 }
 
 /* How it ended; one that only closed its socket is ended. */
@@ -138,7 +138,7 @@ static enum trajd_status wait_readable(struct convert_child *child)
 {
     const bool *cancel = child->is_closing ? NULL : child->plan->options->cancel;
 
-    for (int waited_ms = 0; waited_ms < ANSWER_TIMEOUT_MS;
+    for (int waited_ms = 0; waited_ms < REPLY_TIMEOUT_MS;
          waited_ms += child->is_closing ? 0 : SLICE_MS) {
         struct pollfd poll_fd = {.fd = child->socket, .events = POLLIN};
         if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
@@ -149,7 +149,7 @@ static enum trajd_status wait_readable(struct convert_child *child)
     return trajd_error_set(
         child->error, TRAJD_ERR_DATA, 0,
         "the process that makes the output's structure has not answered for %d s",
-        ANSWER_TIMEOUT_MS / 1000);
+        REPLY_TIMEOUT_MS / 1000);
 }
 
 static enum trajd_status receive(struct convert_child *child, void *data, size_t size)
@@ -172,11 +172,11 @@ static enum trajd_status receive(struct convert_child *child, void *data, size_t
 static enum trajd_status failed(struct convert_child *child, size_t length)
 {
     uint32_t code = 0;
-    const char *text = (const char *)child->answer + sizeof code;
+    const char *text = (const char *)child->reply + sizeof code;
 
     if (length < sizeof code)
         return lost(child);
-    memcpy(&code, child->answer, sizeof code);
+    memcpy(&code, child->reply, sizeof code);
     if (code == ENOSPC || code == EDQUOT || code == EFBIG)
         return trajd_error_set(child->error, TRAJD_ERR_IO, (int)code, "%s: %s",
                                child->plan->options->output, strerror((int)code));
@@ -184,7 +184,7 @@ static enum trajd_status failed(struct convert_child *child, size_t length)
                            (int)(length - sizeof code), text);
 }
 
-enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kind, size_t *length)
+enum trajd_status convert_child_reply(struct convert_child *child, uint32_t kind, size_t *length)
 {
     struct trajd_helper_header header;
     enum trajd_status status;
@@ -192,21 +192,21 @@ enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kin
     for (;;) {
         if ((status = receive(child, &header, sizeof header)))
             return status;
-        if (header.magic != TRAJD_HELPER_MAGIC || header.length > answer_bytes_max)
+        if (header.magic != TRAJD_HELPER_MAGIC || header.length > reply_bytes_max)
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
                 "the process that makes the output's structure broke the framing");
-        if (header.length >= child->answer_capacity) {
-            uint8_t *grown = realloc(child->answer, header.length + 1);
+        if (header.length >= child->reply_capacity) {
+            uint8_t *grown = realloc(child->reply, header.length + 1);
             if (!grown)
                 return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0,
                                        "no memory for an answer");
-            child->answer = grown;
-            child->answer_capacity = header.length + 1;
+            child->reply = grown;
+            child->reply_capacity = header.length + 1;
         }
-        if ((status = receive(child, child->answer, header.length)))
+        if ((status = receive(child, child->reply, header.length)))
             return status;
-        child->answer[header.length] = '\0';
+        child->reply[header.length] = '\0';
         *length = header.length;
         if (header.kind == kind)
             return TRAJD_OK;
@@ -216,6 +216,6 @@ enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kin
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
                 "the process that makes the output's structure answered what was not asked");
-        convert_note(child->plan->options, "%s", (const char *)child->answer);
+        convert_note(child->plan->options, "%s", (const char *)child->reply);
     }
 }

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "daemon/index/record.h"
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 /* Begins with plan, error and socket -1 set, all else zero. */
 struct convert_child {
@@ -17,8 +17,8 @@ struct convert_child {
     bool is_ready;            /* it has begun the output */
     bool is_closing;          /* it puts chunks into it */
     struct trajd_bytes frame; /* being made */
-    uint8_t *answer;
-    size_t answer_capacity;
+    uint8_t *reply;
+    size_t reply_capacity;
 };
 
 /* TRAJD_ERR_SYSTEM where it cannot be started. */
@@ -35,6 +35,6 @@ enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind,
 
 /* The next answer, which must be of that kind, in child->answer; notes before it are passed on.
  * TRAJD_ERR_CLOSED: cancelled; else what the child says, or how it ended. */
-enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kind, size_t *length);
+enum trajd_status convert_child_reply(struct convert_child *child, uint32_t kind, size_t *length);
 
 #endif

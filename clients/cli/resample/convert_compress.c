@@ -1,4 +1,5 @@
 #include "clients/cli/resample/convert_compress.h"
+#include "clients/cli/resample/convert_io.h"
 
 #include <libdeflate.h>
 #include <stdlib.h>
@@ -141,16 +142,16 @@ enum trajd_status convert_compress_rows(struct convert_compressor *c, struct con
     size = tile_bytes * chunk_rows;
     status = make_room(c, size, error);
     for (uint64_t step = 0; step < steps && !status; step += dataset->chunk_rows) {
-        const uint64_t left =
+        const uint64_t remaining =
             steps - step < dataset->chunk_rows ? steps - step : dataset->chunk_rows;
         const uint8_t *block = rows + step * dataset->row_bytes;
         for (uint64_t number = 0; number < dataset->tile_count && !status; number++) {
             const struct tile tile = tile_of(dataset, number);
             const uint8_t *bytes = block;
-            if (dataset->tile_count > 1 || left < chunk_rows) {
-                if (!tile.is_whole || left < chunk_rows)
+            if (dataset->tile_count > 1 || remaining < chunk_rows) {
+                if (!tile.is_whole || remaining < chunk_rows)
                     memset(c->chunk, 0, size);
-                for (uint64_t r = 0; r < left; r++)
+                for (uint64_t r = 0; r < remaining; r++)
                     gather(dataset, &tile, 0, element_bytes, block + r * dataset->row_bytes,
                            c->chunk + r * tile_bytes);
                 bytes = c->chunk;

@@ -7,6 +7,7 @@
 #include "daemon/base/digest.h"
 #include "daemon/index/record.h"
 #include "clients/cli/resample/convert_rows.h"
+#include "clients/cli/resample/convert_io.h"
 
 static const uint64_t journal_magic = UINT64_C(0x314C4E4A57524A54); /* "TJRWJNL1" */
 
@@ -154,8 +155,9 @@ static bool read_record(struct reading *reading, const struct convert_plan *plan
         for (uint64_t c = 0;
              c < convert_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
              c++) {
-            const uint64_t offset = take(reading), rest = take(reading);
-            const struct convert_chunk chunk = {offset, (uint32_t)rest, (uint32_t)(rest >> 32)};
+            const uint64_t offset = take(reading), remainder = take(reading);
+            const struct convert_chunk chunk = {offset, (uint32_t)remainder,
+                                                (uint32_t)(remainder >> 32)};
             if (reading->failed || !chunks || offset > spool_size ||
                 chunk.size > spool_size - offset)
                 return false;

@@ -15,7 +15,7 @@
 
 #include <stddef.h>
 
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 #include "clients/cli/resample/convert_output.h"
 
 struct convert_journal_head {

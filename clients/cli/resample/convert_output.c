@@ -17,20 +17,6 @@ enum { PATH_SIZE = 4096, BATCH_MAX = 64, LEVEL_DEFAULT = 4 };
 
 /* ---- the recipe ---- */
 
-void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size)
-{
-    const char *groups = index->layout->groups;
-    size_t length = strcspn(groups, "*?[");
-
-    if (!groups[length]) {
-        snprintf(path, size, "%s", groups);
-        return;
-    }
-    while (length > 0 && groups[length - 1] != '/')
-        length--;
-    snprintf(path, size, "%.*s%s", (int)length, groups, id);
-}
-
 static void put_label(struct convert_child *child, const struct trajd_index *index,
                       const struct trajd_episode *episode)
 {
@@ -165,8 +151,8 @@ static enum trajd_status take_offsets(struct convert_child *child, struct conver
                                       uint32_t count)
 {
     size_t length, arrays = 0;
-    enum trajd_status status = convert_child_answer(child, TRAJD_WRITER_OFFSETS, &length);
-    const uint8_t *next = child->answer;
+    enum trajd_status status = convert_child_reply(child, TRAJD_WRITER_OFFSETS, &length);
+    const uint8_t *next = child->reply;
 
     for (uint32_t e = 0; e < count; e++)
         arrays += made[e].array_count;
@@ -223,7 +209,7 @@ static enum trajd_status send_input(struct convert_child *child, const struct tr
     put_known(child, index);
     status = convert_child_send(child, TRAJD_WRITER_INPUT, fd);
     close(fd);
-    return status ? status : convert_child_answer(child, TRAJD_WRITER_READY, &length);
+    return status ? status : convert_child_reply(child, TRAJD_WRITER_READY, &length);
 }
 
 static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint32_t right)
@@ -296,7 +282,7 @@ static enum trajd_status begin_output(struct convert_child *child, int fd, bool 
     if (!status)
         status = convert_child_send(child, TRAJD_WRITER_OUTPUT, fd);
     if (!status)
-        status = convert_child_answer(child, TRAJD_WRITER_READY, &length);
+        status = convert_child_reply(child, TRAJD_WRITER_READY, &length);
     child->is_ready = !status;
     return status;
 }
@@ -401,7 +387,7 @@ enum trajd_status convert_output_add_chunks(const struct convert_plan *plan,
     if (!status)
         status = convert_child_send(&child, TRAJD_WRITER_CHUNKS, spool_fd);
     if (!status)
-        status = convert_child_answer(&child, TRAJD_WRITER_DONE, &length);
+        status = convert_child_reply(&child, TRAJD_WRITER_DONE, &length);
     convert_child_end(&child);
     return status ? status : measure(plan, fd, size_bytes, error);
 }

@@ -3,7 +3,7 @@
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_OUTPUT_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_OUTPUT_H
 
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 /* Where a compressed chunk of rows is among the spooled ones. */
 struct convert_chunk {
@@ -18,9 +18,6 @@ struct convert_chunk {
  * TRAJD_ERR_CLOSED: cancelled. */
 enum trajd_status convert_output_make(struct convert_plan *plan, int fd, uint64_t *size_bytes,
                                       struct trajd_error *error);
-
-/* The path of an episode's group in the output; "/" for one episode a file. */
-void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size);
 
 /* Puts the spooled chunks into the file. chunks[episode][array] has as many as the array needs;
  * NULL for one that is not compressed. */

@@ -2,14 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/files.h"
 #include "clients/cli/resample/convert_internal.h"
+#include "clients/cli/resample/convert_io.h"
 
-static enum trajd_status sync_folder(struct rewriting *r)
+static enum trajd_status sync_folder(struct conversion *r)
 {
     const int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool failed = fd < 0 || (fsync(fd) && errno != EINVAL);
@@ -19,7 +19,7 @@ static enum trajd_status sync_folder(struct rewriting *r)
     return failed ? convert_io_error(r, r->folder) : TRAJD_OK;
 }
 
-static enum trajd_status put_signature(struct rewriting *r)
+static enum trajd_status put_signature(struct conversion *r)
 {
     return convert_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial,
                           r->error);
@@ -27,7 +27,7 @@ static enum trajd_status put_signature(struct rewriting *r)
 
 /* From here on the file's structure changes under a kill: rows that lie in it cannot be gone on
  * with then. */
-static enum trajd_status give_up_rows(struct rewriting *r)
+static enum trajd_status give_up_rows(struct conversion *r)
 {
     enum trajd_status status;
 
@@ -41,7 +41,7 @@ static enum trajd_status give_up_rows(struct rewriting *r)
     return status;
 }
 
-static enum trajd_status add_chunks(struct rewriting *r)
+static enum trajd_status add_chunks(struct conversion *r)
 {
     enum trajd_status status = give_up_rows(r);
 
@@ -55,7 +55,7 @@ static enum trajd_status add_chunks(struct rewriting *r)
 }
 
 /* Rows of a file that somebody wrote to while it was read are of no recording. */
-static enum trajd_status check_inputs(struct rewriting *r)
+static enum trajd_status check_inputs(struct conversion *r)
 {
     const struct trajd_index_file *checked = NULL;
     enum trajd_status status = TRAJD_OK;
@@ -77,7 +77,7 @@ static enum trajd_status check_inputs(struct rewriting *r)
 
 /* Whoever takes the file away while it is written has taken it away: what bears its name by then is
  * another's. */
-static enum trajd_status check_name(struct rewriting *r)
+static enum trajd_status check_name(struct conversion *r)
 {
     struct stat held, named;
 
@@ -90,7 +90,7 @@ static enum trajd_status check_name(struct rewriting *r)
                            r->partial);
 }
 
-static enum trajd_status name_output(struct rewriting *r)
+static enum trajd_status name_output(struct conversion *r)
 {
     bool is_sure = true;
 
@@ -106,7 +106,7 @@ static enum trajd_status name_output(struct rewriting *r)
     return TRAJD_OK;
 }
 
-enum trajd_status convert_publish(struct rewriting *r)
+enum trajd_status convert_publish(struct conversion *r)
 {
     enum trajd_status status = check_inputs(r);
 

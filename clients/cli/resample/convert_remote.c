@@ -18,7 +18,7 @@
 enum { SLICE_MS = 100, FRAME_ROOM = 2048 };
 
 /* others' segments go first, of a second or two at most */
-static const int64_t answer_ns = INT64_C(300000000000);
+static const int64_t reply_timeout_ns = INT64_C(300000000000);
 static const uint64_t room_unit_bytes = UINT64_C(4) << 20;
 
 struct convert_remote {
@@ -53,8 +53,8 @@ static enum trajd_status connect_to(struct convert_remote *remote, struct trajd_
     return TRAJD_OK;
 }
 
-static enum trajd_status say(struct convert_remote *remote, uint64_t size_bytes,
-                             struct trajd_error *error)
+static enum trajd_status send_request(struct convert_remote *remote, uint64_t size_bytes,
+                                      struct trajd_error *error)
 {
     const struct trajd_wire_message question = {.op = TRAJD_WIRE_RESAMPLE,
                                                 .resample = {++remote->request, size_bytes}};
@@ -71,10 +71,10 @@ static enum trajd_status say(struct convert_remote *remote, uint64_t size_bytes,
 }
 
 /* The frame that answers; *size. */
-static enum trajd_status await(struct convert_remote *remote, uint8_t frame[FRAME_ROOM],
-                               size_t *size, struct trajd_error *error)
+static enum trajd_status receive_reply(struct convert_remote *remote, uint8_t frame[FRAME_ROOM],
+                                       size_t *size, struct trajd_error *error)
 {
-    const int64_t end_ns = trajd_now_ns() + answer_ns;
+    const int64_t end_ns = trajd_now_ns() + reply_timeout_ns;
 
     for (;;) {
         struct pollfd ready = {.fd = remote->connection, .events = POLLIN};
@@ -94,17 +94,17 @@ static enum trajd_status await(struct convert_remote *remote, uint8_t frame[FRAM
 }
 
 /* Writes the GPU's name to `device`, which may be NULL. */
-static enum trajd_status ask(struct convert_remote *remote, uint64_t size_bytes, char *device,
-                             size_t device_size, struct trajd_error *error)
+static enum trajd_status query(struct convert_remote *remote, uint64_t size_bytes, char *device,
+                               size_t device_size, struct trajd_error *error)
 {
     struct trajd_wire_message message;
     uint8_t frame[FRAME_ROOM];
     uint64_t request;
     size_t size = 0;
-    enum trajd_status status = say(remote, size_bytes, error);
+    enum trajd_status status = send_request(remote, size_bytes, error);
 
     if (!status)
-        status = await(remote, frame, &size, error);
+        status = receive_reply(remote, frame, &size, error);
     if (!status)
         status = trajd_wire_decode(frame, size, NULL, &message, &request, error);
     if (status)
@@ -139,7 +139,7 @@ enum trajd_status convert_remote_create(const char *directory, const bool *cance
     snprintf(remote->path, sizeof remote->path, "%.400s/resample.sock", directory);
     status = connect_to(remote, error);
     if (!status)
-        status = ask(remote, 0, device, device_size, error);
+        status = query(remote, 0, device, device_size, error);
     is_cancelled = cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED);
     if (status == TRAJD_ERR_CLOSED && !is_cancelled)
         status = gone(remote, "has ended, does not answer, or takes no more programs", error);
@@ -212,5 +212,5 @@ enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t si
 enum trajd_status convert_remote_run(struct convert_remote *remote, uint64_t size_bytes,
                                      struct trajd_error *error)
 {
-    return ask(remote, size_bytes, NULL, 0, error);
+    return query(remote, size_bytes, NULL, 0, error);
 }

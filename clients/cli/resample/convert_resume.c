@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include "clients/cli/resample/convert_internal.h"
+#include "clients/cli/resample/convert_io.h"
 
 static const uint64_t journal_bytes_max = UINT64_C(4) << 30;
 
-static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_t *length)
+static enum trajd_status load_journal(struct conversion *r, uint8_t **data, size_t *length)
 {
     struct stat status;
 
@@ -33,7 +34,7 @@ static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_
 }
 
 /* Without its signature nobody takes the file for a finished one. */
-static enum trajd_status take_signature(struct rewriting *r)
+static enum trajd_status remove_signature(struct conversion *r)
 {
     static const uint64_t none;
 
@@ -44,14 +45,14 @@ static enum trajd_status take_signature(struct rewriting *r)
 }
 
 /* The file with its structure, and room for rows. */
-static enum trajd_status make_file(struct rewriting *r)
+static enum trajd_status make_file(struct conversion *r)
 {
     enum trajd_status status =
         ftruncate(r->fd, 0) ? convert_io_error(r, r->partial)
                             : convert_output_make(&r->plan, r->fd, &r->head.file_size, r->error);
 
     if (!status)
-        status = take_signature(r);
+        status = remove_signature(r);
     /* all room at once, so that a disk that is too small is known before the work */
     if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP &&
         errno != ENOSYS)
@@ -63,7 +64,7 @@ static enum trajd_status make_file(struct rewriting *r)
 
 /* All rows are in chunks, which lie in a file of their own until the end: nothing of the partial
  * file is missed. */
-bool convert_is_all_chunks(const struct rewriting *r)
+bool convert_is_all_chunks(const struct conversion *r)
 {
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         if (!r->plan.datasets[d].is_compressed)
@@ -72,7 +73,7 @@ bool convert_is_all_chunks(const struct rewriting *r)
 }
 
 /* The journal's digest tells as well where the arithmetic was begun. */
-static uint64_t digest_of(const struct rewriting *r, bool is_on_gpu)
+static uint64_t digest_of(const struct conversion *r, bool is_on_gpu)
 {
     static const uint64_t on_gpu = UINT64_C(0x675075); /* any number but 0 */
 
@@ -80,7 +81,7 @@ static uint64_t digest_of(const struct rewriting *r, bool is_on_gpu)
 }
 
 /* A file that says nothing of a GPU has no values of one. */
-static enum trajd_status go_on_here(struct rewriting *r)
+static enum trajd_status go_on_here(struct conversion *r)
 {
     if (r->plan.is_on_gpu || !r->backend.is_on_gpu)
         return TRAJD_OK;
@@ -93,7 +94,7 @@ static enum trajd_status go_on_here(struct rewriting *r)
     return TRAJD_OK;
 }
 
-static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, size_t length,
+static enum trajd_status read_journal(struct conversion *r, const uint8_t *data, size_t length,
                                       uint64_t spool_size, size_t *used)
 {
     enum trajd_status status = TRAJD_ERR_ARGUMENT;
@@ -109,7 +110,7 @@ static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, 
 }
 
 /* What is finished stays; chunks of what is not are cut off or lie unused. */
-enum trajd_status convert_resume(struct rewriting *r)
+enum trajd_status convert_resume(struct conversion *r)
 {
     struct stat file, spool = {0};
     uint8_t *data;
@@ -147,7 +148,7 @@ enum trajd_status convert_resume(struct rewriting *r)
     return convert_is_all_chunks(r) ? make_file(r) : TRAJD_OK;
 }
 
-enum trajd_status convert_begin(struct rewriting *r)
+enum trajd_status convert_begin(struct conversion *r)
 {
     enum trajd_status status = TRAJD_OK;
 

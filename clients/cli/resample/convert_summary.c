@@ -7,10 +7,23 @@
 
 #include "daemon/base/json.h"
 #include "daemon/window/window_report.h"
-#include "clients/cli/resample/convert_output.h"
 #include "daemon/index/writer_protocol.h"
 
 enum { PATH_SIZE = 4096 };
+
+void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size)
+{
+    const char *groups = index->layout->groups;
+    size_t length = strcspn(groups, "*?[");
+
+    if (!groups[length]) {
+        snprintf(path, size, "%s", groups);
+        return;
+    }
+    while (length > 0 && groups[length - 1] != '/')
+        length--;
+    snprintf(path, size, "%.*s%s", (int)length, groups, id);
+}
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -208,6 +221,6 @@ enum trajd_status convert_summary_send(struct convert_child *child)
     free(text);
     status = convert_child_send(child, TRAJD_WRITER_FINISH, -1);
     if (!status)
-        status = convert_child_answer(child, TRAJD_WRITER_DONE, &length);
+        status = convert_child_reply(child, TRAJD_WRITER_DONE, &length);
     return status;
 }

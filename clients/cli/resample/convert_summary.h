@@ -4,6 +4,9 @@
 
 #include "clients/cli/resample/convert_child.h"
 
+/* The path of an episode's group in the output; "/" for one episode a file. */
+void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size);
+
 /* The lists of episodes by filter key, where the layout has some. Both fail as convert_child.h
  * says. */
 enum trajd_status convert_summary_send_masks(struct convert_child *child);

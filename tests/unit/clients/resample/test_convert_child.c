@@ -42,7 +42,7 @@ static void its_last_word_is_heard(void **state)
         child.socket = sockets[0];
         convert_child_begin(&child);
         assert_int_equal(convert_child_send(&child, TRAJD_WRITER_FINISH, -1), TRAJD_OK);
-        assert_int_equal(convert_child_answer(&child, TRAJD_WRITER_DONE, &length),
+        assert_int_equal(convert_child_reply(&child, TRAJD_WRITER_DONE, &length),
                          k ? TRAJD_ERR_IO : TRAJD_ERR_DATA);
         assert_string_equal(error.message, k ? "out.hdf5: No space left on device" : text);
         assert_int_equal(error.foreign_code, k ? ENOSPC : 0);
@@ -76,7 +76,7 @@ static void who_ended_it_is_told(void **state)
         }
         close(sockets[1]);
         child.socket = sockets[0];
-        assert_int_equal(convert_child_answer(&child, TRAJD_WRITER_DONE, &length), cases[k].status);
+        assert_int_equal(convert_child_reply(&child, TRAJD_WRITER_DONE, &length), cases[k].status);
         assert_non_null(strstr(error.message, "was killed by signal"));
         assert_int_equal(strstr(error.message, "damaged") != NULL,
                          cases[k].status == TRAJD_ERR_DATA);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 #define ROWS(stamps) (int64_t)(sizeof stamps / sizeof *(stamps))
 

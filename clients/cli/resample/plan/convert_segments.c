@@ -1,7 +1,6 @@
 /* How the work is cut: by bytes, so that memory is the same whatever an episode's length. */
-#include <string.h>
 
-#include "clients/cli/resample/convert_rows.h"
+#include "clients/cli/resample/plan/convert_segments.h"
 
 enum { SMALL_ROW_BYTES = 4096, SEGMENT_STEPS_MAX = 65536 };
 
@@ -97,9 +96,10 @@ bool convert_cursor_next(struct convert_cursor *cursor, struct convert_segment *
             cursor->step = 0;
         } else {
             const uint64_t steps = segment_steps(plan, &cursor->groups[cursor->group]),
-                           left = episode->step_count - cursor->step;
-            *segment = (struct convert_segment){cursor->episode, cursor->group, cursor->step,
-                                                cursor->step + (steps < left ? steps : left)};
+                           remaining = episode->step_count - cursor->step;
+            *segment =
+                (struct convert_segment){cursor->episode, cursor->group, cursor->step,
+                                         cursor->step + (steps < remaining ? steps : remaining)};
             cursor->step = segment->step_end;
             return true;
         }

@@ -1,7 +1,7 @@
 /* Where an episode is cut: between two rows of a stream that are further apart than it allows. A
  * stretch between such holes begins with the row behind one and ends with the row before the next,
  * so that no value of it comes from across a hole. */
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,7 +102,8 @@ bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t
 }
 
 /* The first array on each clock speaks for it. */
-static bool is_told(const struct convert_plan *plan, const struct convert_episode *made, uint32_t a)
+static bool is_listed(const struct convert_plan *plan, const struct convert_episode *made,
+                      uint32_t a)
 {
     for (uint32_t before = 0; before < a; before++)
         if (plan->datasets[made->arrays[before].dataset].clock ==
@@ -132,7 +133,7 @@ char *convert_stretch_text(const struct convert_plan *plan, const struct convert
     for (uint32_t a = 0; a < made->array_count; a++) {
         const uint32_t k = plan->datasets[made->arrays[a].dataset].clock;
         const struct trajd_episode_clock *clock = &episode->clocks[k];
-        if (is_told(plan, made, a))
+        if (is_listed(plan, made, a))
             continue;
         fprintf(out, "%s", a ? ", " : "");
         trajd_json_text(out, index->layout->clocks[k].name);

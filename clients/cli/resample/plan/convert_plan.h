@@ -1,10 +1,10 @@
 /* What a conversion comes to, before any row is read: the output's datasets, its episodes and their
  * grids. Pure: needs indexes alone. */
-#ifndef TRAJD_CLI_RESAMPLE_CONVERT_PLAN_H
-#define TRAJD_CLI_RESAMPLE_CONVERT_PLAN_H
+#ifndef TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_H
+#define TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_H
 
 #include "daemon/base/arena.h"
-#include "clients/cli/resample/convert.h"
+#include "clients/cli/resample/plan/convert_options.h"
 
 #define CONVERT_NO_COLUMN UINT64_MAX
 
@@ -89,9 +89,6 @@ enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
                                     struct convert_plan *plan, struct trajd_error *error);
 void convert_plan_clear(struct convert_plan *plan);
 
-void convert_note(const struct trajd_convert_options *options, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* Offset of step `step` from the grid's begin. */
 static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t step)
 {
@@ -140,14 +137,5 @@ bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t
 /* Which part of which episode it is, with the rows of each clock, as JSON: malloc'd; "" of a whole
  * one; NULL: no memory. */
 char *convert_stretch_text(const struct convert_plan *plan, const struct convert_episode *made);
-
-/* ---- between convert_plan.c and convert_choose.c ---- */
-
-/* Streams, datasets and lanes of the plan, from the first index; the other indexes compared with
- * it. */
-enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd_error *error);
-/* Whether an episode is asked for. */
-bool convert_chooses_episode(const struct trajd_convert_options *options,
-                             const struct trajd_episode *episode);
 
 #endif
