@@ -1,6 +1,5 @@
 /* trajctl resample: files onto a regular grid. The work is daemon/rewrite; here are options,
  * progress and words. */
-#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +7,17 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
-#include "daemon/base/json.h"
+#include "clients/cli/resample_print.h"
 #include "daemon/base/quantity.h"
-#include "daemon/window/window_report.h"
-#include "clients/cli/resample/convert.h"
 
-enum { ITEMS_MAX = 256, BAR_WIDTH = 30, LEVEL_MAX = 9 };
+enum { ITEMS_MAX = 256, LEVEL_MAX = 9 };
 
 struct resampling {
     struct trajd_convert_options options;
     struct trajd_convert_rule rules[ITEMS_MAX];
     const char *streams[ITEMS_MAX], *episodes[ITEMS_MAX];
     const char *layout; /* NULL: guess */
-    bool json, has_bar, bar_is_drawn;
+    struct resample_printer printer;
     struct cli_files files;
     struct trajd_index *indexes[ITEMS_MAX];
     uint32_t index_count;
@@ -32,120 +29,6 @@ static void on_signal(int number)
 {
     (void)number;
     __atomic_store_n(&is_interrupted, true, __ATOMIC_RELAXED);
-}
-
-/* ---- what is told while it goes on ---- */
-
-static void clear_bar(struct resampling *resampling)
-{
-    if (resampling->bar_is_drawn)
-        fprintf(stderr, "\r\033[K");
-    resampling->bar_is_drawn = false;
-}
-
-static void on_note(void *context, const char *text)
-{
-    struct resampling *resampling = context;
-
-    clear_bar(resampling);
-    if (resampling->json) {
-        printf("{\"event\": \"note\", \"text\": ");
-        trajd_json_text(stdout, text);
-        printf("}\n");
-        fflush(stdout);
-    } else {
-        fprintf(stderr, "note: %s\n", text);
-    }
-}
-
-static void json_plan(const struct trajd_convert_report *plan)
-{
-    printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64
-           ", \"cut\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"bytes\": %" PRIu64
-           ", \"seconds\": %.9g, \"backend\": \"%s\", \"by\": ",
-           plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps,
-           plan->byte_count, (double)plan->duration_ns * 1e-9,
-           trajd_convert_backend_name(plan->backend));
-    trajd_json_text(stdout, plan->backend_text);
-    printf(", \"streams\": [");
-    for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_convert_stream *stream = &plan->streams[s];
-        printf("%s{\"name\": ", s ? ", " : "");
-        trajd_json_text(stdout, stream->name);
-        printf(", \"clock\": ");
-        trajd_json_text(stdout, stream->clock);
-        printf(", \"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\", \"features\": %" PRIu64
-               ", \"compressed\": %s}",
-               trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
-               trajd_dtype_name(stream->to), stream->feature_count,
-               stream->is_compressed ? "true" : "false");
-    }
-    printf("]}\n");
-    fflush(stdout);
-}
-
-static void print_plan(const struct resampling *resampling, const struct trajd_convert_report *plan)
-{
-    printf("%" PRIu64 " episodes, %.1f s, %" PRIu64 " steps at %.6g Hz, %.1f MB, by %s",
-           plan->episode_count, (double)plan->duration_ns * 1e-9, plan->steps,
-           (double)resampling->options.rate.num / (double)resampling->options.rate.den,
-           (double)plan->byte_count * 1e-6, plan->backend_text);
-    if (plan->episodes_cut)
-        printf("; %" PRIu64 " were cut into parts", plan->episodes_cut);
-    printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
-    for (uint32_t s = 0; s < plan->stream_count; s++) {
-        const struct trajd_convert_stream *stream = &plan->streams[s];
-        printf("  %-28s %-12s %-10s %s%s%s x %" PRIu64, stream->name, stream->clock,
-               trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
-               stream->to != stream->from ? " to " : "",
-               stream->to != stream->from ? trajd_dtype_name(stream->to) : "",
-               stream->feature_count);
-        if (stream->window_ns)
-            printf(", over %.6g ms", (double)stream->window_ns * 1e-6);
-        printf(stream->is_compressed ? ", gzip\n" : "\n");
-    }
-    fflush(stdout);
-}
-
-static void on_plan(void *context, const struct trajd_convert_report *plan)
-{
-    struct resampling *resampling = context;
-
-    if (resampling->json)
-        json_plan(plan);
-    else
-        print_plan(resampling, plan);
-}
-
-static void draw_bar(struct resampling *resampling, const struct trajd_convert_progress *progress)
-{
-    const double share =
-        progress->byte_count ? (double)progress->bytes_done / (double)progress->byte_count : 1;
-    char bar[BAR_WIDTH + 1];
-
-    for (int i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r[%s] %3.0f%%  %" PRIu64 " of %" PRIu64 " episodes\033[K", bar, share * 100,
-            progress->episodes_done, progress->episode_count);
-    resampling->bar_is_drawn = true;
-}
-
-static void on_progress(void *context, const struct trajd_convert_progress *progress)
-{
-    static const char *const phases[] = {"planned", "running", "closing", "done"};
-    struct resampling *resampling = context;
-
-    if (resampling->json) {
-        printf("{\"event\": \"progress\", \"phase\": \"%s\", \"episodes_done\": %" PRIu64
-               ", \"episodes_safe\": %" PRIu64 ", \"episodes\": %" PRIu64
-               ", \"bytes_done\": %" PRIu64 ", \"bytes\": %" PRIu64 "}\n",
-               phases[progress->phase], progress->episodes_done, progress->episodes_safe,
-               progress->episode_count, progress->bytes_done, progress->byte_count);
-        fflush(stdout);
-    } else if (resampling->has_bar && progress->phase == TRAJD_CONVERT_RUNNING) {
-        draw_bar(resampling, progress);
-    }
 }
 
 /* ---- options ---- */
@@ -318,7 +201,7 @@ static bool parse_switch(struct resampling *resampling, const char *option)
     else if (!strcmp(option, "--resume"))
         options->resume = true;
     else if (!strcmp(option, "--json"))
-        resampling->json = true;
+        resampling->printer.json = true;
     else
         return cli_fail("no option is called %s", option), false;
     return true;
@@ -379,42 +262,11 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
             return cli_fail("%s: %s", paths[i], error.message);
         resampling->index_count++;
         for (uint32_t n = 0; n < resampling->indexes[i]->note_count; n++)
-            on_note(resampling, resampling->indexes[i]->notes[n]);
+            resample_print_note(&resampling->printer, resampling->indexes[i]->notes[n]);
     }
     resampling->options.indexes = (const struct trajd_index *const *)resampling->indexes;
     resampling->options.index_count = resampling->index_count;
     return CLI_OK;
-}
-
-static void print_report(const struct resampling *resampling,
-                         const struct trajd_convert_report *report)
-{
-    if (resampling->json) {
-        printf("{\"event\": \"done\", \"output\": ");
-        trajd_json_text(stdout, resampling->options.output);
-        printf(
-            ", \"episodes_written\": %" PRIu64 ", \"episodes_resumed\": %" PRIu64
-            ", \"left_out\": %" PRIu64 ", \"bytes_read\": %" PRIu64 ", \"bytes_written\": %" PRIu64
-            ", \"backend\": \"%s\", \"fell_back\": %s, \"pieces\": %" PRIu64
-            ", \"pieces_here\": %" PRIu64 "}\n",
-            report->episodes_written, report->episodes_resumed, report->episodes_left_out,
-            report->bytes_read, report->bytes_written, trajd_convert_backend_name(report->backend),
-            report->fell_back ? "true" : "false", report->segments, report->segments_here);
-        return;
-    }
-    for (uint32_t s = 0; s < report->stream_count; s++)
-        if (report->streams[s].nan_steps)
-            printf("%s: %" PRIu64 " steps are NaN, as their source is\n", report->streams[s].name,
-                   report->streams[s].nan_steps);
-    if (report->segments_here)
-        printf("%" PRIu64 " of %" PRIu64
-               " pieces were too large to be handed over: this CPU has made them\n",
-               report->segments_here, report->segments);
-    printf("%s: %" PRIu64 " episodes", resampling->options.output,
-           report->episodes_written + report->episodes_resumed);
-    if (report->episodes_resumed)
-        printf(", %" PRIu64 " of them from before", report->episodes_resumed);
-    printf("\n");
 }
 
 static int run(struct resampling *resampling)
@@ -430,15 +282,17 @@ static int run(struct resampling *resampling)
     resampling->options.episodes = resampling->episodes;
     resampling->options.helper_path = resampling->files.helper;
     resampling->options.cancel = &is_interrupted;
-    resampling->options.on_note = on_note;
-    resampling->options.on_plan = on_plan;
-    resampling->options.on_progress = on_progress;
-    resampling->options.context = resampling;
-    resampling->has_bar = isatty(STDERR_FILENO) && !resampling->json;
+    resampling->options.on_note = resample_print_note;
+    resampling->options.on_plan = resample_print_plan;
+    resampling->options.on_progress = resample_print_progress;
+    resampling->options.context = &resampling->printer;
+    resampling->printer.has_bar = isatty(STDERR_FILENO) && !resampling->printer.json;
+    resampling->printer.rate = resampling->options.rate;
+    resampling->printer.output = resampling->options.output;
     status = trajd_convert_file(&resampling->options, &report, &error);
-    clear_bar(resampling);
+    resample_clear_bar(&resampling->printer);
     if (!status && !resampling->options.dry_run)
-        print_report(resampling, &report);
+        resample_print_report(&resampling->printer, &report);
     trajd_convert_report_clear(&report);
     return status ? cli_fail("%s", error.message) : CLI_OK;
 }

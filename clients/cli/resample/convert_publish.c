@@ -1,6 +1,7 @@
 /* All rows are there: the file becomes what it is to be, and bears its name. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
