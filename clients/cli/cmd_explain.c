@@ -109,7 +109,7 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
                                       .feed_id = feed_id,
                                       .window = arguments->window,
                                       .first = arguments->next};
-    uint64_t left = arguments->count;
+    uint64_t remaining = arguments->count;
 
     for (bool first = true, more = true; more; first = false) {
         const struct trajd_yaml_node *root;
@@ -117,7 +117,7 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
         struct trajd_yaml *yaml;
         char *json;
 
-        question.count = left < UINT32_MAX ? (uint32_t)left : 0;
+        question.count = remaining < UINT32_MAX ? (uint32_t)remaining : 0;
         yaml = cli_query(client, &question, &json);
         if (!yaml)
             return CLI_FAILED;
@@ -130,9 +130,9 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
              output && !arguments->json; output = output->next)
             print_output(output, cli_number(root, "anchor_ns"));
         more = cli_next_page(root, &question.first);
-        if (more && left != NOT_GIVEN) {
-            left -= question.first - begin;
-            more = left > 0;
+        if (more && remaining != NOT_GIVEN) {
+            remaining -= question.first - begin;
+            more = remaining > 0;
         }
         trajd_yaml_destroy(&yaml);
         free(json);

@@ -39,11 +39,11 @@ static void print_alternatives(const char *word)
 /* Its options, and what it takes beside them. */
 static void print_words(const char *usage)
 {
-    char words[MAX_USAGE], *rest = words;
+    char words[MAX_USAGE], *remainder = words;
     bool is_value = false;
 
     strip(usage, words, sizeof words);
-    for (char *word; (word = strsep(&rest, " "));) {
+    for (char *word; (word = strsep(&remainder, " "));) {
         if (!*word || strcmp(word, "|") == 0)
             continue;
         if (*word == '-')
@@ -53,7 +53,7 @@ static void print_words(const char *usage)
         /* what follows an option is its value; a flag is followed by an option or a bracket's end
          */
         is_value = *word == '-';
-        if (is_value && rest && *rest == ' ')
+        if (is_value && remainder && *remainder == ' ')
             is_value = false;
     }
 }
@@ -61,12 +61,13 @@ static void print_words(const char *usage)
 /* What stands behind the option; nothing if it is a flag. */
 static void print_value(const char *usage, const char *option)
 {
-    char words[MAX_USAGE], *rest = words;
+    char words[MAX_USAGE], *remainder = words;
 
     strip(usage, words, sizeof words);
-    for (char *word; (word = strsep(&rest, " "));)
-        if (strcmp(word, option) == 0 && rest && *rest && *rest != ' ' && *rest != '-') {
-            print_alternatives(strsep(&rest, " "));
+    for (char *word; (word = strsep(&remainder, " "));)
+        if (strcmp(word, option) == 0 && remainder && *remainder && *remainder != ' ' &&
+            *remainder != '-') {
+            print_alternatives(strsep(&remainder, " "));
             return;
         }
 }

@@ -116,7 +116,7 @@ static enum trajd_status make_pass(struct preprocessing *preprocessing, struct t
 }
 
 /* Ends early at a signal. */
-static void rest(int64_t ns)
+static void sleep_ns(int64_t ns)
 {
     const struct timespec time = {ns / 1000000000, ns % 1000000000};
     nanosleep(&time, NULL);
@@ -131,7 +131,7 @@ static enum trajd_status make_passes(struct preprocessing *preprocessing, struct
            (!preprocessing->once || waited_ns <= preprocessing->config.settle_ns)) {
         const int64_t wait_ns =
             preprocessing->wait_ns < LOOK_AGAIN_NS ? preprocessing->wait_ns : LOOK_AGAIN_NS;
-        rest(wait_ns);
+        sleep_ns(wait_ns);
         waited_ns += wait_ns;
         status = make_pass(preprocessing, error);
     }
@@ -142,17 +142,17 @@ static int conclude(const struct preprocessing *preprocessing, enum trajd_status
                     const struct trajd_error *error)
 {
     const struct trajd_log *log = &preprocessing->log;
-    uint32_t left = 0;
+    uint32_t unfinished = 0;
 
     for (uint32_t a = 0; a < preprocessing->inbox.count; a++)
-        left += !preprocessing->inbox.arrivals[a].is_finished;
+        unfinished += !preprocessing->inbox.arrivals[a].is_finished;
     if (status)
         LOG(log, ERROR, "%s", error->message);
     LOG(log, INFO,
         "%" PRIu64 " published, %" PRIu64 " quarantined, %" PRIu64 " failed, %" PRIu64
         " at another run, %u still being written, %u in all",
         preprocessing->counts[PREP_PUBLISHED], preprocessing->counts[PREP_QUARANTINED],
-        preprocessing->failed, preprocessing->counts[PREP_ELSEWHERE], left,
+        preprocessing->failed, preprocessing->counts[PREP_ELSEWHERE], unfinished,
         preprocessing->inbox.count);
     if (prep_config_has_changed(&preprocessing->config))
         LOG(log, WARNING,

@@ -72,7 +72,8 @@ static pid_t find_daemon(const char *directory)
 }
 
 /* The daemon's account of its last reload, as *yaml owns it; NULL, and why, if it cannot be had. */
-static const struct trajd_yaml_node *ask(struct trajd_client *client, struct trajd_yaml **yaml)
+static const struct trajd_yaml_node *query_reload(struct trajd_client *client,
+                                                  struct trajd_yaml **yaml)
 {
     const struct trajd_yaml_node *reload = NULL;
     struct trajd_error error;
@@ -88,17 +89,17 @@ static const struct trajd_yaml_node *ask(struct trajd_client *client, struct tra
 }
 
 /* Until the first reload that began at `asked_ns` or later has ended. */
-static int wait_for_end(struct trajd_client *client, int64_t asked_ns)
+static int wait_for_end(struct trajd_client *client, int64_t request_ns)
 {
     const struct timespec pause = {0, LOOK_NS};
     int result = -1;
 
     while (result < 0) {
         struct trajd_yaml *yaml = NULL;
-        const struct trajd_yaml_node *reload = ask(client, &yaml);
+        const struct trajd_yaml_node *reload = query_reload(client, &yaml);
         if (!reload)
             result = CLI_FAILED;
-        else if (cli_number(reload, "began_ns") < asked_ns ||
+        else if (cli_number(reload, "began_ns") < request_ns ||
                  !strcmp(cli_text(reload, "running"), "true"))
             nanosleep(&pause, NULL);
         else if (strcmp(cli_text(reload, "applied"), "true") != 0)
@@ -116,7 +117,7 @@ int cli_reload(int argc, char **argv)
     struct reload_arguments arguments = {0};
     struct trajd_client *client = NULL;
     int result = CLI_OK;
-    int64_t asked_ns;
+    int64_t request_ns;
     pid_t pid;
 
     if (!parse(argc, argv, &arguments))
@@ -124,12 +125,12 @@ int cli_reload(int argc, char **argv)
     pid = find_daemon(arguments.directory);
     if (!pid || (arguments.wait && !(client = cli_connect(&arguments.feed, false))))
         return CLI_FAILED;
-    asked_ns = trajd_now_ns();
+    request_ns = trajd_now_ns();
     if (kill(pid, SIGHUP))
         result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno),
                           errno == EPERM ? ": its user and root can" : "");
     else if (arguments.wait)
-        result = wait_for_end(client, asked_ns);
+        result = wait_for_end(client, request_ns);
     trajd_client_close(&client);
     return result;
 }

@@ -54,13 +54,13 @@ struct scan {
     double worst_length;
 };
 
-static void tell(struct examiner *examiner, const struct examine_finding *where, const char *format,
-                 ...) __attribute__((format(printf, 3, 4)));
+static void report_finding(struct examiner *examiner, const struct examine_finding *base,
+                           const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-static void tell(struct examiner *examiner, const struct examine_finding *where, const char *format,
-                 ...)
+static void report_finding(struct examiner *examiner, const struct examine_finding *base,
+                           const char *format, ...)
 {
-    struct examine_finding finding = *where;
+    struct examine_finding finding = *base;
     char text[1024];
     va_list arguments;
 
@@ -79,22 +79,23 @@ static void examine_refusals(struct examiner *examiner)
 
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
-            tell(examiner,
-                 &(struct examine_finding){EXAMINE_REFUSED, index->files[f].relative_path, NULL,
-                                           NULL, -1, 1, NULL},
-                 "%s", index->files[f].refusal);
+            report_finding(examiner,
+                           &(struct examine_finding){EXAMINE_REFUSED, index->files[f].relative_path,
+                                                     NULL, NULL, -1, 1, NULL},
+                           "%s", index->files[f].refusal);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         if (episode->quarantine)
-            tell(examiner,
-                 &(struct examine_finding){EXAMINE_QUARANTINED,
-                                           index->files[episode->file_index].relative_path,
-                                           episode->id, NULL, -1, 1, NULL},
-                 "%s", episode->quarantine);
+            report_finding(examiner,
+                           &(struct examine_finding){
+                               EXAMINE_QUARANTINED, index->files[episode->file_index].relative_path,
+                               episode->id, NULL, -1, 1, NULL},
+                           "%s", episode->quarantine);
     }
     for (uint32_t n = 0; n < index->note_count; n++)
-        tell(examiner, &(struct examine_finding){EXAMINE_LEFT_OUT, NULL, NULL, NULL, -1, 1, NULL},
-             "%s", index->notes[n]);
+        report_finding(examiner,
+                       &(struct examine_finding){EXAMINE_LEFT_OUT, NULL, NULL, NULL, -1, 1, NULL},
+                       "%s", index->notes[n]);
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -104,7 +105,7 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 static void examine_gaps(struct examiner *examiner, const struct trajd_episode_clock *clock,
-                         struct examine_finding where, int64_t *intervals)
+                         struct examine_finding finding, int64_t *intervals)
 {
     const int64_t count = clock->row_count - 1;
     int64_t median, longest = 0;
@@ -113,21 +114,21 @@ static void examine_gaps(struct examiner *examiner, const struct trajd_episode_c
         intervals[i] = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
     qsort(intervals, (size_t)count, sizeof *intervals, compare_numbers);
     median = intervals[count / 2];
-    where.rule = EXAMINE_GAPS;
-    where.count = 0;
+    finding.rule = EXAMINE_GAPS;
+    finding.count = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t interval = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
         if ((double)interval <= GAP_FACTOR * (double)median)
             continue;
-        if (!where.count++)
-            where.row = clock->kept_rows ? clock->kept_rows[i] : i;
+        if (!finding.count++)
+            finding.row = clock->kept_rows ? clock->kept_rows[i] : i;
         longest = interval > longest ? interval : longest;
     }
-    if (where.count)
-        tell(examiner, &where,
-             "%" PRIu64 " gaps, the first behind row %" PRId64
-             ", the longest %.6g ms; the median interval is %.6g ms",
-             where.count, where.row, (double)longest / 1e6, (double)median / 1e6);
+    if (finding.count)
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " gaps, the first behind row %" PRId64
+                       ", the longest %.6g ms; the median interval is %.6g ms",
+                       finding.count, finding.row, (double)longest / 1e6, (double)median / 1e6);
 }
 
 static int64_t first_dropped(const struct trajd_episode_clock *clock)
@@ -147,20 +148,20 @@ static enum trajd_status examine_clocks(struct examiner *examiner,
 
     for (uint32_t c = 0; c < index->clock_count; c++) {
         const struct trajd_episode_clock *clock = &episode->clocks[c];
-        struct examine_finding where = {EXAMINE_STAMPS,
-                                        index->files[episode->file_index].relative_path,
-                                        episode->id,
-                                        index->clocks[c].name,
-                                        -1,
-                                        clock->dropped_rows,
-                                        NULL};
+        struct examine_finding finding = {EXAMINE_STAMPS,
+                                          index->files[episode->file_index].relative_path,
+                                          episode->id,
+                                          index->clocks[c].name,
+                                          -1,
+                                          clock->dropped_rows,
+                                          NULL};
         int64_t *intervals;
         if (clock->dropped_rows) {
-            where.row = first_dropped(clock);
-            tell(examiner, &where,
-                 "%" PRIu64 " rows dropped, the first is row %" PRId64
-                 ": their stamps repeat or go back",
-                 clock->dropped_rows, where.row);
+            finding.row = first_dropped(clock);
+            report_finding(examiner, &finding,
+                           "%" PRIu64 " rows dropped, the first is row %" PRId64
+                           ": their stamps repeat or go back",
+                           clock->dropped_rows, finding.row);
         }
         if (!clock->stamps_ns || clock->row_count < 3)
             continue;
@@ -168,7 +169,7 @@ static enum trajd_status examine_clocks(struct examiner *examiner,
         if (!intervals)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                    "no memory for the intervals of a clock");
-        examine_gaps(examiner, clock, where, intervals);
+        examine_gaps(examiner, clock, finding, intervals);
         free(intervals);
     }
     return TRAJD_OK;
@@ -231,32 +232,33 @@ static void examine_block(struct scan *scan, const struct trajd_array *array, in
 }
 
 static void report_episode(struct examiner *examiner, struct scan *scan,
-                           struct examine_finding where)
+                           struct examine_finding finding)
 {
     if (scan->not_finite) {
-        where.rule = EXAMINE_NOT_FINITE;
-        where.row = scan->first_not_finite;
-        where.count = scan->not_finite;
-        tell(examiner, &where, "%" PRIu64 " rows with NaN or infinity, the first is row %" PRId64,
-             where.count, where.row);
+        finding.rule = EXAMINE_NOT_FINITE;
+        finding.row = scan->first_not_finite;
+        finding.count = scan->not_finite;
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " rows with NaN or infinity, the first is row %" PRId64,
+                       finding.count, finding.row);
     }
     if (scan->not_unit) {
-        where.rule = EXAMINE_NOT_UNIT;
-        where.row = scan->first_not_unit;
-        where.count = scan->not_unit;
-        tell(examiner, &where,
-             "%" PRIu64 " quaternions not of unit length, the first in row %" PRId64
-             ", the worst of length %.6g",
-             where.count, where.row, scan->worst_length);
+        finding.rule = EXAMINE_NOT_UNIT;
+        finding.row = scan->first_not_unit;
+        finding.count = scan->not_unit;
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " quaternions not of unit length, the first in row %" PRId64
+                       ", the worst of length %.6g",
+                       finding.count, finding.row, scan->worst_length);
     }
     if (scan->flips) {
-        where.rule = EXAMINE_SIGN_FLIPS;
-        where.row = scan->first_flip;
-        where.count = scan->flips;
-        tell(examiner, &where,
-             "%" PRIu64 " times a quaternion changes its sign, first at row %" PRId64
-             " (slerp takes the shorter arc)",
-             where.count, where.row);
+        finding.rule = EXAMINE_SIGN_FLIPS;
+        finding.row = scan->first_flip;
+        finding.count = scan->flips;
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " times a quaternion changes its sign, first at row %" PRId64
+                       " (slerp takes the shorter arc)",
+                       finding.count, finding.row);
     }
 }
 
@@ -270,13 +272,13 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
     const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
     const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
     uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
-    struct examine_finding where = {EXAMINE_UNREADABLE,
-                                    examiner->index->files[episode->file_index].relative_path,
-                                    episode->id,
-                                    scan->stream->name,
-                                    -1,
-                                    1,
-                                    NULL};
+    struct examine_finding finding = {EXAMINE_UNREADABLE,
+                                      examiner->index->files[episode->file_index].relative_path,
+                                      episode->id,
+                                      scan->stream->name,
+                                      -1,
+                                      1,
+                                      NULL};
     struct trajd_error cause;
 
     if (!row_bytes)
@@ -289,41 +291,43 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
         if (trajd_array_read(examiner->reader, fd, array, row, count, scan->block, &cause)) {
             if (cause.status == TRAJD_ERR_IO && cause.foreign_code)
                 return trajd_error_set(error, cause.status, cause.foreign_code, "%s:%s: %s: %s",
-                                       where.file, where.episode, where.stream, cause.message);
-            where.row = (int64_t)row;
-            tell(examiner, &where, "%s", cause.message);
+                                       finding.file, finding.episode, finding.stream,
+                                       cause.message);
+            finding.row = (int64_t)row;
+            report_finding(examiner, &finding, "%s", cause.message);
             break;
         }
         examine_block(scan, array, (int64_t)row, count);
     }
-    report_episode(examiner, scan, where);
+    report_episode(examiner, scan, finding);
     return TRAJD_OK;
 }
 
 static void report_stream(struct examiner *examiner, const struct scan *scan)
 {
-    struct examine_finding where = {EXAMINE_CONSTANT, NULL, NULL, scan->stream->name, -1, 0, NULL};
+    struct examine_finding finding = {
+        EXAMINE_CONSTANT, NULL, NULL, scan->stream->name, -1, 0, NULL};
     char columns[256] = "";
     size_t used = 0;
 
     for (uint64_t d = 0; !scan->as_bytes && scan->rows && d < scan->columns; d++) {
         if (scan->low[d] != scan->high[d])
             continue;
-        where.count++;
+        finding.count++;
         if (used < sizeof columns - 32)
             used += (size_t)snprintf(columns + used, sizeof columns - used, "%s%" PRIu64 " (%.6g)",
                                      used ? ", " : "", d, scan->low[d]);
         else if (used < sizeof columns - 4)
             used += (size_t)snprintf(columns + used, sizeof columns - used, ", ..");
     }
-    if (where.count)
-        tell(examiner, &where, "column %s: one value in all episodes", columns);
-    where.rule = EXAMINE_IDLE;
-    where.count = scan->repeated;
-    if (scan->rows && scan->repeated * 2 >= scan->rows && where.count &&
+    if (finding.count)
+        report_finding(examiner, &finding, "column %s: one value in all episodes", columns);
+    finding.rule = EXAMINE_IDLE;
+    finding.count = scan->repeated;
+    if (scan->rows && scan->repeated * 2 >= scan->rows && finding.count &&
         (scan->as_bytes || scan->stream->kind != TRAJD_KIND_PREVIOUS))
-        tell(examiner, &where, "%.0f%% of the rows are the row before over again",
-             100.0 * (double)scan->repeated / (double)scan->rows);
+        report_finding(examiner, &finding, "%.0f%% of the rows are the row before over again",
+                       100.0 * (double)scan->repeated / (double)scan->rows);
 }
 
 static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t dataset,

@@ -113,10 +113,10 @@ static bool is_open_for_writing(const struct prep_config *config, const char *na
 
 int64_t prep_inbox_wait_ns(const struct prep_config *config, const struct prep_arrival *arrival)
 {
-    const int64_t left_ns = config->settle_ns - (trajd_now_ns() - arrival->since_ns);
+    const int64_t remaining_ns = config->settle_ns - (trajd_now_ns() - arrival->since_ns);
 
-    if (left_ns > 0)
-        return left_ns;
+    if (remaining_ns > 0)
+        return remaining_ns;
     return is_open_for_writing(config, arrival->name) ? BUSY_NS : 0;
 }
 

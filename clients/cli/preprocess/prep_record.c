@@ -140,10 +140,10 @@ enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_
 {
     FILE *file = fopen(path, "re");
     char *text = NULL, *changed = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     enum trajd_status status;
 
-    if (file && getdelim(&text, &room, 0, file) > 0)
+    if (file && getdelim(&text, &capacity, 0, file) > 0)
         changed = retimed(text, before_ns, after_ns);
     if (file)
         fclose(file);

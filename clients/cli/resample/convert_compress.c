@@ -65,12 +65,12 @@ static void shuffle(const uint8_t *in, uint8_t *out, size_t size, uint32_t eleme
 /* One tile of a block of rows into a whole chunk: what lies beyond the dataset stays zero. */
 struct tile {
     uint64_t begin[TRAJD_ARRAY_MAX_RANK], count[TRAJD_ARRAY_MAX_RANK];
-    bool is_whole; /* nothing of the chunk lies beyond */
+    bool is_full; /* nothing of the chunk lies beyond */
 };
 
 static struct tile tile_of(const struct convert_dataset *dataset, uint64_t number)
 {
-    struct tile tile = {.is_whole = true};
+    struct tile tile = {.is_full = true};
 
     for (uint32_t d = dataset->rank; d-- > 0;) {
         const uint64_t extent =
@@ -79,7 +79,7 @@ static struct tile tile_of(const struct convert_dataset *dataset, uint64_t numbe
         tile.count[d] = dataset->shape[d] - tile.begin[d];
         if (tile.count[d] > dataset->chunk_shape[d])
             tile.count[d] = dataset->chunk_shape[d];
-        tile.is_whole = tile.is_whole && tile.count[d] == dataset->chunk_shape[d];
+        tile.is_full = tile.is_full && tile.count[d] == dataset->chunk_shape[d];
         number /= extent;
     }
     return tile;
@@ -149,7 +149,7 @@ enum trajd_status convert_compress_rows(struct convert_compressor *c, struct con
             const struct tile tile = tile_of(dataset, number);
             const uint8_t *bytes = block;
             if (dataset->tile_count > 1 || remaining < chunk_rows) {
-                if (!tile.is_whole || remaining < chunk_rows)
+                if (!tile.is_full || remaining < chunk_rows)
                     memset(c->chunk, 0, size);
                 for (uint64_t r = 0; r < remaining; r++)
                     gather(dataset, &tile, 0, element_bytes, block + r * dataset->row_bytes,

@@ -31,7 +31,7 @@ static void put_label(struct convert_child *child, const struct trajd_index *ind
 
 static void put_part(struct convert_child *child, const struct convert_episode *made)
 {
-    char *text = convert_stretch_text(child->plan, made);
+    char *text = convert_part_json(child->plan, made);
 
     child->frame.failed = child->frame.failed || !text;
     if (text)

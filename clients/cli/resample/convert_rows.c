@@ -214,7 +214,7 @@ static enum trajd_status resample(struct convert_worker *worker,
 static void put_stamp(enum trajd_dtype dtype, int64_t ns, int64_t unit_ns, uint8_t *out)
 {
     const long double number = (long double)ns / unit_ns;
-    const int64_t whole = unit_ns == 1 ? ns : (int64_t)llroundl(number);
+    const int64_t integer = unit_ns == 1 ? ns : (int64_t)llroundl(number);
     const float single = (float)number;
     const double full = (double)number;
 
@@ -226,7 +226,7 @@ static void put_stamp(enum trajd_dtype dtype, int64_t ns, int64_t unit_ns, uint8
         memcpy(out, &single, sizeof single);
         break;
     default:
-        memcpy(out, &whole, trajd_dtype_size(dtype));
+        memcpy(out, &integer, trajd_dtype_size(dtype));
         break; /* little endian: the low bytes */
     }
 }

@@ -123,12 +123,12 @@ static uint32_t put_rate(struct convert_child *child, const struct trajd_layout_
     const int length = (int)(at - clock->rate_attribute);
 
     for (uint32_t e = 0; e < count; e++) {
-        char where[2 * PATH_SIZE], group[PATH_SIZE];
+        char object[2 * PATH_SIZE], group[PATH_SIZE];
         convert_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id,
                              group, sizeof group);
-        snprintf(where, sizeof where, "%s%s%.*s", is_one ? "" : group, is_one || !length ? "" : "/",
-                 length, clock->rate_attribute);
-        trajd_bytes_add_text(&child->frame, where);
+        snprintf(object, sizeof object, "%s%s%.*s", is_one ? "" : group,
+                 is_one || !length ? "" : "/", length, clock->rate_attribute);
+        trajd_bytes_add_text(&child->frame, object);
         trajd_bytes_add_text(&child->frame, at + 1);
         trajd_bytes_add_text(&child->frame, clock->rate_json);
         trajd_bytes_add_text(&child->frame, number);

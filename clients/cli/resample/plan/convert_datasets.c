@@ -93,21 +93,21 @@ static enum trajd_status share_columns(struct convert_plan *plan, struct convert
                                        const struct convert_choice *choices,
                                        struct trajd_error *error)
 {
-    uint32_t *owners = NULL, whole = UINT32_MAX, slices = 0;
+    uint32_t *owners = NULL, full_stream = UINT32_MAX, slices = 0;
     enum trajd_status status;
 
     for (uint32_t i = 0; i < index->stream_count; i++) {
         if (index->streams[i].array_index != dataset->index_dataset)
             continue;
         if (index->streams[i].feature_count == dataset->elements)
-            whole = i;
+            full_stream = i;
         else
             slices++;
     }
     if (slices) {
         owners = malloc(dataset->elements * sizeof *owners);
         for (uint64_t c = 0; owners && c < dataset->elements; c++)
-            owners[c] = whole;
+            owners[c] = full_stream;
         for (uint32_t i = 0; owners && i < index->stream_count; i++) {
             const struct trajd_index_stream *stream = &index->streams[i];
             if (stream->array_index == dataset->index_dataset &&
@@ -118,7 +118,7 @@ static enum trajd_status share_columns(struct convert_plan *plan, struct convert
         if (!owners)
             return convert_no_memory_for_plan(error);
     }
-    status = add_lanes(plan, dataset, owners, choices, index, &whole, error);
+    status = add_lanes(plan, dataset, owners, choices, index, &full_stream, error);
     free(owners);
     return status;
 }

@@ -82,43 +82,43 @@ static bool add_sizes(struct convert_plan *plan, const struct convert_episode *m
 static struct convert_episode *next_episode(struct convert_plan *plan)
 {
     /* only where episodes are cut: the old ones stay in the arena */
-    if (plan->episode_count == plan->episode_room) {
-        const uint32_t room = plan->episode_room + plan->episode_room / 2 + 16;
-        struct convert_episode *grown = trajd_arena_alloc(&plan->arena, room * sizeof *grown);
+    if (plan->episode_count == plan->episode_capacity) {
+        const uint32_t capacity = plan->episode_capacity + plan->episode_capacity / 2 + 16;
+        struct convert_episode *grown = trajd_arena_alloc(&plan->arena, capacity * sizeof *grown);
         if (!grown)
             return NULL;
         memcpy(grown, plan->episodes, plan->episode_count * sizeof *grown);
         plan->episodes = grown;
-        plan->episode_room = room;
+        plan->episode_capacity = capacity;
     }
     return &plan->episodes[plan->episode_count];
 }
 
 /* One grid, from begin to end. */
-static enum trajd_status add_episode(struct convert_plan *plan, const struct convert_episode *whole,
+static enum trajd_status add_episode(struct convert_plan *plan, const struct convert_episode *uncut,
                                      const struct gap_splitter *splitter, int64_t begin,
                                      int64_t end, uint64_t steps, struct trajd_error *error)
 {
     struct convert_episode *made = next_episode(plan);
-    const size_t size = (whole->array_count + 1) * sizeof *whole->arrays;
-    const bool is_whole = begin == whole->begin_ns && end == whole->end_ns;
+    const size_t size = (uncut->array_count + 1) * sizeof *uncut->arrays;
+    const bool is_uncut = begin == uncut->begin_ns && end == uncut->end_ns;
 
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for a plan of so many episodes");
-    *made = *whole;
+    *made = *uncut;
     made->begin_ns = begin;
     made->end_ns = end;
     made->step_count = steps;
-    if (!is_whole) {
+    if (!is_uncut) {
         made->arrays = trajd_arena_alloc(&plan->arena, size);
         if (!made->arrays)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                    "no memory for a plan of so many episodes");
-        memcpy(made->arrays, whole->arrays, size);
+        memcpy(made->arrays, uncut->arrays, size);
     }
     for (uint32_t a = 0; a < made->array_count; a++)
-        made->arrays[a].first_row = splitter->holes[a].first_row;
+        made->arrays[a].first_row = splitter->gaps[a].first_row;
     if (steps > steps_max || !add_sizes(plan, made))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense",
@@ -132,90 +132,90 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
     return TRAJD_OK;
 }
 
-static enum trajd_status leave_out_for_hole(struct convert_plan *plan,
-                                            const struct convert_episode *whole, bool may_be_cut)
+static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
+                                           const struct convert_episode *uncut, bool may_be_split)
 {
-    const struct trajd_index *index = plan->options->indexes[whole->source];
-    const struct trajd_episode *episode = &index->episodes[whole->episode];
-    struct convert_hole hole;
+    const struct trajd_index *index = plan->options->indexes[uncut->source];
+    const struct trajd_episode *episode = &index->episodes[uncut->episode];
+    struct convert_gap gap;
     char why[400] = "";
 
-    for (uint32_t a = 0; a < whole->array_count && !*why; a++) {
+    for (uint32_t a = 0; a < uncut->array_count && !*why; a++) {
         struct gap_splitter splitter = {.plan = plan,
                                         .episode = episode,
-                                        .arrays = &whole->arrays[a],
+                                        .arrays = &uncut->arrays[a],
                                         .array_count = 1,
-                                        .holes = &hole};
-        const struct convert_dataset *dataset = &plan->datasets[whole->arrays[a].dataset];
-        gap_splitter_begin(&splitter, whole->begin_ns, whole->end_ns);
-        if (hole.row >= 0)
+                                        .gaps = &gap};
+        const struct convert_dataset *dataset = &plan->datasets[uncut->arrays[a].dataset];
+        gap_splitter_begin(&splitter, uncut->begin_ns, uncut->end_ns);
+        if (gap.row >= 0)
             snprintf(why, sizeof why,
                      "%.200s: a hole of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s",
-                     dataset->path, (double)(hole.to_ns - hole.from_ns) * 1e-6, hole.row,
+                     dataset->path, (double)(gap.to_ns - gap.from_ns) * 1e-6, gap.row,
                      (double)dataset->max_gap_ns * 1e-6,
-                     may_be_cut ? ", and no two steps between holes"
-                                : ": a layout of one episode a file has no place for its parts");
+                     may_be_split ? ", and no two steps between holes"
+                                  : ": a layout of one episode a file has no place for its parts");
     }
     return leave_out(plan, index, episode, why);
 }
 
-static void note_parts(const struct convert_plan *plan, const struct convert_episode *whole,
+static void note_parts(const struct convert_plan *plan, const struct convert_episode *uncut,
                        uint32_t count, uint32_t dropped)
 {
-    const struct trajd_index *index = plan->options->indexes[whole->source];
+    const struct trajd_index *index = plan->options->indexes[uncut->source];
     char remainder[80] = "";
 
     if (dropped)
         snprintf(remainder, sizeof remainder, ", %u of a single step left out", dropped);
     convert_note(plan->options, "%s: %s: cut at holes into %u part%s%s",
-                 index->files[index->episodes[whole->episode].file_index].relative_path, whole->id,
+                 index->files[index->episodes[uncut->episode].file_index].relative_path, uncut->id,
                  count, count == 1 ? "" : "s", remainder);
 }
 
 /* As one, or where it has holes that are too long as the parts between them. A part of a single
  * step is nobody's trajectory. */
-static enum trajd_status add_parts(struct convert_plan *plan, const struct convert_episode *whole,
+static enum trajd_status add_parts(struct convert_plan *plan, const struct convert_episode *uncut,
                                    struct trajd_error *error)
 {
-    const struct trajd_index *index = plan->options->indexes[whole->source];
-    const bool may_be_cut = strpbrk(index->layout->groups, "*?[") != NULL;
+    const struct trajd_index *index = plan->options->indexes[uncut->source];
+    const bool may_be_split = strpbrk(index->layout->groups, "*?[") != NULL;
     struct gap_splitter splitter = {.plan = plan,
-                                    .episode = &index->episodes[whole->episode],
-                                    .arrays = whole->arrays,
-                                    .array_count = whole->array_count};
+                                    .episode = &index->episodes[uncut->episode],
+                                    .arrays = uncut->arrays,
+                                    .array_count = uncut->array_count};
     const uint32_t first = plan->episode_count;
     uint32_t dropped = 0, count;
     int64_t begin, end;
     enum trajd_status status = TRAJD_OK;
 
-    splitter.holes =
-        trajd_arena_alloc(&plan->arena, (whole->array_count + 1) * sizeof *splitter.holes);
-    if (!splitter.holes)
+    splitter.gaps =
+        trajd_arena_alloc(&plan->arena, (uncut->array_count + 1) * sizeof *splitter.gaps);
+    if (!splitter.gaps)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for a plan of so many episodes");
-    gap_splitter_begin(&splitter, whole->begin_ns, whole->end_ns);
+    gap_splitter_begin(&splitter, uncut->begin_ns, uncut->end_ns);
     while (!status && gap_splitter_next(&splitter, &begin, &end)) {
         const uint64_t steps = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
-        if (begin == whole->begin_ns && end == whole->end_ns)
-            return add_episode(plan, whole, &splitter, begin, end, steps, error);
-        if (!may_be_cut)
+        if (begin == uncut->begin_ns && end == uncut->end_ns)
+            return add_episode(plan, uncut, &splitter, begin, end, steps, error);
+        if (!may_be_split)
             break;
         if (steps < 2)
             dropped++;
         else
-            status = add_episode(plan, whole, &splitter, begin, end, steps, error);
+            status = add_episode(plan, uncut, &splitter, begin, end, steps, error);
     }
     count = plan->episode_count - first;
     if (status)
         return status;
     if (!count)
-        return leave_out_for_hole(plan, whole, may_be_cut);
+        return leave_out_for_gap(plan, uncut, may_be_split);
     for (uint32_t p = 0; p < count; p++) {
         plan->episodes[first + p].part = p;
         plan->episodes[first + p].part_count = count;
     }
     plan->cut_count++;
-    note_parts(plan, whole, count, dropped);
+    note_parts(plan, uncut, count, dropped);
     return TRAJD_OK;
 }
 
@@ -225,8 +225,8 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
 {
     const struct trajd_index *index = plan->options->indexes[source];
     const struct trajd_episode *episode = &index->episodes[number];
-    struct convert_episode whole = {.source = source, .episode = number, .id = episode->id},
-                           *made = &whole;
+    struct convert_episode uncut = {.source = source, .episode = number, .id = episode->id},
+                           *made = &uncut;
     int64_t begin = INT64_MIN, end = INT64_MAX;
     const char *latest = "", *earliest = "";
     char why[400];
@@ -283,7 +283,7 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
     for (uint32_t k = 0; k < options->index_count; k++)
         count += options->indexes[k]->episode_count;
     plan->episodes = trajd_arena_alloc(&plan->arena, count * sizeof *plan->episodes);
-    plan->episode_room = (uint32_t)count;
+    plan->episode_capacity = (uint32_t)count;
     if (!plan->episodes)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %zu episodes", count);
     for (uint32_t k = 0; k < options->index_count; k++)

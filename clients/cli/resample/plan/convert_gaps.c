@@ -16,20 +16,20 @@ static const struct trajd_episode_clock *clock_of(const struct gap_splitter *spl
 }
 
 /* From that row on, the next hole that begins before the end. */
-static void find_hole(const struct gap_splitter *splitter, uint32_t a, int64_t row)
+static void find_gap(const struct gap_splitter *splitter, uint32_t a, int64_t row)
 {
     const int64_t max_gap_ns = splitter->plan->datasets[splitter->arrays[a].dataset].max_gap_ns;
     const struct trajd_episode_clock *clock = clock_of(splitter, a);
-    struct convert_hole *hole = &splitter->holes[a];
+    struct convert_gap *gap = &splitter->gaps[a];
 
-    hole->row = -1;
+    gap->row = -1;
     for (; max_gap_ns > 0 && row + 1 < splitter->arrays[a].rows &&
            convert_row_ns(clock, row) < splitter->end_ns;
          row++)
         if (convert_row_ns(clock, row + 1) - convert_row_ns(clock, row) > max_gap_ns) {
-            hole->row = row;
-            hole->from_ns = convert_row_ns(clock, row);
-            hole->to_ns = convert_row_ns(clock, row + 1);
+            gap->row = row;
+            gap->from_ns = convert_row_ns(clock, row);
+            gap->to_ns = convert_row_ns(clock, row + 1);
             return;
         }
 }
@@ -39,13 +39,13 @@ static void begin_behind(struct gap_splitter *splitter, uint32_t a, int64_t behi
 {
     for (uint32_t other = 0; other < splitter->array_count; other++)
         if (clock_of(splitter, other) == clock_of(splitter, a) &&
-            splitter->holes[other].first_row < behind)
-            splitter->holes[other].first_row = behind;
+            splitter->gaps[other].first_row < behind)
+            splitter->gaps[other].first_row = behind;
 }
 
 /* From that row back, the one behind the last hole: what lies before the grid may be averaged into
  * it. */
-static int64_t row_behind_hole(const struct gap_splitter *splitter, uint32_t a, int64_t row)
+static int64_t row_after_gap(const struct gap_splitter *splitter, uint32_t a, int64_t row)
 {
     const int64_t max_gap_ns = splitter->plan->datasets[splitter->arrays[a].dataset].max_gap_ns;
     const struct trajd_episode_clock *clock = clock_of(splitter, a);
@@ -62,35 +62,35 @@ void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t
     splitter->end_ns = end_ns;
     splitter->is_over = begin_ns > end_ns;
     for (uint32_t a = 0; a < splitter->array_count; a++)
-        splitter->holes[a].first_row = 0;
+        splitter->gaps[a].first_row = 0;
     for (uint32_t a = 0; a < splitter->array_count; a++) {
         const int64_t row =
             convert_row_at(clock_of(splitter, a), splitter->arrays[a].rows, begin_ns);
-        begin_behind(splitter, a, row_behind_hole(splitter, a, row));
-        find_hole(splitter, a, row < 0 ? 0 : row);
+        begin_behind(splitter, a, row_after_gap(splitter, a, row));
+        find_gap(splitter, a, row < 0 ? 0 : row);
     }
 }
 
 /* Holes that end before the next stretch can begin. */
-static void pass_holes(struct gap_splitter *splitter)
+static void pass_gaps(struct gap_splitter *splitter)
 {
     for (uint32_t a = 0; a < splitter->array_count; a++)
-        while (splitter->holes[a].row >= 0 && splitter->holes[a].to_ns <= splitter->next_ns) {
-            const int64_t behind = splitter->holes[a].row + 1;
+        while (splitter->gaps[a].row >= 0 && splitter->gaps[a].to_ns <= splitter->next_ns) {
+            const int64_t behind = splitter->gaps[a].row + 1;
             begin_behind(splitter, a, behind);
-            find_hole(splitter, a, behind);
+            find_gap(splitter, a, behind);
         }
 }
 
 bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t *end_ns)
 {
     while (!splitter->is_over) {
-        const struct convert_hole *first = NULL;
-        pass_holes(splitter);
+        const struct convert_gap *first = NULL;
+        pass_gaps(splitter);
         for (uint32_t a = 0; a < splitter->array_count; a++)
-            if (splitter->holes[a].row >= 0 &&
-                (!first || splitter->holes[a].from_ns < first->from_ns))
-                first = &splitter->holes[a];
+            if (splitter->gaps[a].row >= 0 &&
+                (!first || splitter->gaps[a].from_ns < first->from_ns))
+                first = &splitter->gaps[a];
         *begin_ns = splitter->next_ns;
         *end_ns = first ? first->from_ns : splitter->end_ns;
         splitter->is_over = !first || first->to_ns > splitter->end_ns;
@@ -112,7 +112,7 @@ static bool is_listed(const struct convert_plan *plan, const struct convert_epis
     return false;
 }
 
-char *convert_stretch_text(const struct convert_plan *plan, const struct convert_episode *made)
+char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made)
 {
     const struct trajd_index *index = plan->options->indexes[made->source];
     const struct trajd_episode *episode = &index->episodes[made->episode];

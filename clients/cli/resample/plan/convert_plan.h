@@ -72,7 +72,7 @@ struct convert_plan {
     struct convert_dataset *datasets;
     /* [index_count][dataset_count]: the same dataset in each index; UINT32_MAX: none there */
     uint32_t *const *source_datasets;
-    uint32_t episode_count, episode_room;
+    uint32_t episode_count, episode_capacity;
     struct convert_episode *episodes;
     uint64_t left_out, cut_count;                 /* of the inputs' episodes */
     uint64_t step_count, byte_count, duration_ns; /* over all episodes */
@@ -113,7 +113,7 @@ int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, in
 
 /* The stretches of an episode between holes that are longer than its datasets allow, one after the
  * other. */
-struct convert_hole {
+struct convert_gap {
     int64_t row; /* the one before it; below 0: there is none any more */
     int64_t from_ns, to_ns;
     int64_t first_row; /* behind the last hole that was passed */
@@ -126,7 +126,7 @@ struct gap_splitter {
     uint32_t array_count;
     int64_t next_ns, end_ns;
     bool is_over;
-    struct convert_hole *holes; /* [array_count], of the caller */
+    struct convert_gap *gaps; /* [array_count], of the caller */
 };
 
 /* The episode's arrays between begin and end, both included. */
@@ -136,6 +136,6 @@ void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t
 bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t *end_ns);
 /* Which part of which episode it is, with the rows of each clock, as JSON: malloc'd; "" of a whole
  * one; NULL: no memory. */
-char *convert_stretch_text(const struct convert_plan *plan, const struct convert_episode *made);
+char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made);
 
 #endif

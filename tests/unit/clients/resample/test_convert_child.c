@@ -51,7 +51,7 @@ static void its_last_word_is_heard(void **state)
 }
 
 /* A signal that comes from outside, or a limit, is no input's fault. */
-static void who_ended_it_is_told(void **state)
+static void the_cause_of_the_end_is_reported(void **state)
 {
     static const struct {
         int number;
@@ -88,7 +88,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_last_word_is_heard),
-        cmocka_unit_test(who_ended_it_is_told),
+        cmocka_unit_test(the_cause_of_the_end_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ static void what_is_written_is_read(void **state)
 }
 
 /* At every length: the whole records before the cut, none where the head is cut. */
-static void a_cut_costs_what_is_cut(void **state)
+static void a_truncation_costs_only_the_lost_records(void **state)
 {
     struct hand hand;
     size_t used = 0;
@@ -179,7 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_cut_costs_what_is_cut),
+        cmocka_unit_test(a_truncation_costs_only_the_lost_records),
         cmocka_unit_test(a_changed_bit_is_found),
         cmocka_unit_test(it_is_of_one_plan_and_one_file),
     };

@@ -328,7 +328,7 @@ static void rules_are_checked(void **state)
 }
 
 /* joints at 30, 41, 119, 170 ms. */
-static void episodes_are_cut_at_holes(void **state)
+static void episodes_are_split_at_gaps(void **state)
 {
     const struct trajd_convert_rule rules[] = {
         {.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 77999999}};
@@ -349,7 +349,7 @@ static void episodes_are_cut_at_holes(void **state)
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_true(plan.digest != whole_digest);
     hand.layout->hash--;
-    text = convert_stretch_text(&plan, &plan.episodes[1]);
+    text = convert_part_json(&plan, &plan.episodes[1]);
     assert_string_equal(text, "");
     free(text);
     convert_plan_clear(&plan);
@@ -374,7 +374,7 @@ static void episodes_are_cut_at_holes(void **state)
                              e % 2 && plan.datasets[made->arrays[a].dataset].clock == 1 ? 2 : 0);
     }
     assert_int_equal(plan.step_count, 16);
-    text = convert_stretch_text(&plan, &plan.episodes[3]);
+    text = convert_part_json(&plan, &plan.episodes[3]);
     assert_string_equal(
         text,
         "{\"episode\": \"demo_7\", \"part\": 1, \"parts\": 2, \"ns\": [119000000, 170000000], "
@@ -500,7 +500,7 @@ int main(void)
         cmocka_unit_test(columns_belong_to_their_streams),
         cmocka_unit_test(rules_are_checked),
         cmocka_unit_test(rates_and_episodes_are_checked),
-        cmocka_unit_test(episodes_are_cut_at_holes),
+        cmocka_unit_test(episodes_are_split_at_gaps),
         cmocka_unit_test(episodes_of_other_rows_are_left_out),
         cmocka_unit_test(chunks_are_as_many_as_can_be_named),
         cmocka_unit_test(segments_cover_everything_once),
