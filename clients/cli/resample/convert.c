@@ -1,4 +1,4 @@
-/* A conversion from the first look to the rename. */
+/* Converts files, from the first check to the rename of the output. */
 #include "clients/cli/resample/convert.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 enum { LEVEL_DEFAULT = 4 };
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
 static bool is_input(const struct trajd_convert_options *options, const struct stat *status)
 {
@@ -47,7 +47,7 @@ static enum trajd_status check_output(struct conversion *r)
     if (!stat(r->partial, &status) && is_input(r->options, &status))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s is an input, and would be written to", r->partial);
-    if (stat(output, &status) && lstat(output, &status)) /* a link that leads nowhere is there */
+    if (stat(output, &status) && lstat(output, &status)) /* true for a dangling link, too */
         return TRAJD_OK;
     if (S_ISDIR(status.st_mode))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
@@ -62,7 +62,8 @@ static enum trajd_status check_output(struct conversion *r)
     return TRAJD_OK;
 }
 
-/* The partial file is ours alone as long as it is locked. */
+/* Opens and locks the partial file, its journal and its spool. The partial file belongs to this run
+ * as long as it holds the lock. */
 static enum trajd_status open_partial(struct conversion *r)
 {
     struct stat held, named;
@@ -87,7 +88,9 @@ static enum trajd_status open_partial(struct conversion *r)
         return convert_io_error(r, r->journal_path);
     if (!fstat(r->journal_fd, &held) && held.st_size)
         r->is_empty =
-            false; /* a run that went on with chunks alone was cut when it made the file anew */
+            /* A resumed run whose rows are all compressed makes the partial file again. If it was
+             * killed then, that file is empty, but its journal is not. */
+            false;
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
     if (r->has_spool)
@@ -95,7 +98,7 @@ static enum trajd_status open_partial(struct conversion *r)
     return r->has_spool && r->spool_fd < 0 ? convert_io_error(r, r->spool_path) : TRAJD_OK;
 }
 
-/* Tables of compressed arrays' chunks. */
+/* Allocates the tables of the compressed arrays' chunks. */
 static enum trajd_status make_spool(struct conversion *r)
 {
     struct convert_plan *plan = &r->plan;
@@ -127,7 +130,7 @@ static enum trajd_status make_spool(struct conversion *r)
     return r->spool.chunks ? TRAJD_OK : convert_no_memory(r);
 }
 
-/* ---- all of it ---- */
+/* ---- the conversion ---- */
 
 static void fill_report(struct conversion *r)
 {
@@ -145,7 +148,8 @@ static void fill_report(struct conversion *r)
         ((struct trajd_convert_stream *)report->streams)[s].nan_steps = r->nan_steps[s];
 }
 
-/* A disk that is full is no place to leave half a file on. */
+/* Closes and frees everything. Removes the partial files if they cannot be resumed, or if the disk
+ * is full. */
 static void clean_up(struct conversion *r, enum trajd_status status)
 {
     const bool full = status == TRAJD_ERR_IO && r->error &&
@@ -192,7 +196,7 @@ static enum trajd_status allocate(struct conversion *r)
     return convert_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
 }
 
-/* The plan as a report. */
+/* Reports the plan to the caller. */
 static void report_plan(struct conversion *r)
 {
     struct trajd_convert_report *report = r->report;
@@ -260,7 +264,7 @@ enum trajd_status trajd_convert_file(const struct trajd_convert_options *options
         if (!options->dry_run)
             status = run(&r);
         fill_report(&r);
-        r.plan.streams = NULL; /* the report's now */
+        r.plan.streams = NULL; /* now owned by the report */
         if (!status && !options->dry_run)
             convert_report_progress(&r, TRAJD_CONVERT_DONE);
     }

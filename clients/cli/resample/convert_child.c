@@ -53,7 +53,8 @@ void convert_child_end(struct convert_child *child)
     free(child->reply);
 }
 
-/* How it ended; one that only closed its socket is ended. */
+/* Waits for the child to end, and returns its wait status. Kills it after 10 s, in case it has only
+ * closed its socket. */
 static int wait_for_end(struct convert_child *child)
 {
     int status = 0;
@@ -73,8 +74,9 @@ static int wait_for_end(struct convert_child *child)
     return status;
 }
 
-/* Its end came without a word. A kill comes from the machine (its memory is full, or somebody), and
- * so does a start that fails: neither speaks against an input. */
+/* Sets the error for a child that ended without a message. A kill comes from the machine (out of
+ * memory) or from a person, and a child that does not start was not installed correctly: neither is
+ * the fault of an input. */
 static enum trajd_status lost(struct convert_child *child)
 {
     const int status = child->pid ? wait_for_end(child) : 0;
@@ -119,7 +121,7 @@ enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind,
                                "no memory for the output's structure");
     done = trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
     if (done < 0 && (errno == EPIPE || errno == ECONNRESET))
-        return TRAJD_OK; /* why it hung up is in what it said before */
+        return TRAJD_OK; /* the child's last message says why, and is read next */
     if (done != (ssize_t)sizeof header)
         return lost(child);
     while (sent < child->frame.length) {
@@ -132,8 +134,8 @@ enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind,
     return TRAJD_OK;
 }
 
-/* Until there is something to read. Chunks take as long as they take, and there is no way back from
- * them. */
+/* Waits until the socket is readable. While the child adds chunks (is_closing) there is no timeout
+ * and no cancellation, because the file could not be resumed. */
 static enum trajd_status wait_readable(struct convert_child *child)
 {
     const bool *cancel = child->is_closing ? NULL : child->plan->options->cancel;

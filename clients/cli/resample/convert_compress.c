@@ -52,7 +52,8 @@ static enum trajd_status make_room(struct convert_compressor *c, size_t size,
                                            "no memory for a chunk of %zu bytes", size);
 }
 
-/* HDF5's shuffle: all first bytes of the elements, then all second ones, ... */
+/* HDF5's shuffle filter: the first bytes of all elements, then the second bytes of all elements,
+ * and so on. */
 static void shuffle(const uint8_t *in, uint8_t *out, size_t size, uint32_t element_bytes)
 {
     const size_t count = size / element_bytes;
@@ -62,10 +63,11 @@ static void shuffle(const uint8_t *in, uint8_t *out, size_t size, uint32_t eleme
             out[b * count + i] = in[i * element_bytes + b];
 }
 
-/* One tile of a block of rows into a whole chunk: what lies beyond the dataset stays zero. */
+/* One tile of a block of rows, which becomes one chunk. The part of the chunk outside the dataset
+ * is zero. */
 struct tile {
     uint64_t begin[TRAJD_ARRAY_MAX_RANK], count[TRAJD_ARRAY_MAX_RANK];
-    bool is_full; /* nothing of the chunk lies beyond */
+    bool is_full; /* the chunk lies inside the dataset */
 };
 
 static struct tile tile_of(const struct convert_dataset *dataset, uint64_t number)
@@ -85,7 +87,7 @@ static struct tile tile_of(const struct convert_dataset *dataset, uint64_t numbe
     return tile;
 }
 
-/* Dimensions from d on of one row; recursion as deep as the rank. */
+/* Copies the dimensions from d on of one row. Recurses as deep as the rank. */
 static void gather(const struct convert_dataset *dataset, const struct tile *tile, uint32_t d,
                    uint32_t element_bytes, const uint8_t *row, uint8_t *chunk)
 {

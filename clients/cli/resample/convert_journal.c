@@ -11,7 +11,7 @@
 
 static const uint64_t journal_magic = UINT64_C(0x314C4E4A57524A54); /* "TJRWJNL1" */
 
-/* What is read, a word at a time; `failed` once something is not there. */
+/* Reads the journal one word at a time. `failed` is set when a word is missing. */
 struct reading {
     const uint8_t *data;
     size_t length, at;
@@ -135,7 +135,7 @@ static enum trajd_status read_head(struct reading *reading, struct convert_plan 
                : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "its journal is not whole");
 }
 
-/* False at the end, or at the first record that is not whole. */
+/* Reads one record. Returns false at the end, and at the first incomplete record. */
 static bool read_record(struct reading *reading, const struct convert_plan *plan, bool *done,
                         struct convert_chunk *const *const *chunks, uint64_t spool_size)
 {

@@ -15,7 +15,7 @@
 
 enum { PATH_SIZE = 4096, BATCH_MAX = 64, LEVEL_DEFAULT = 4 };
 
-/* ---- the recipe ---- */
+/* ---- the frames to the child ---- */
 
 static void put_label(struct convert_child *child, const struct trajd_index *index,
                       const struct trajd_episode *episode)
@@ -39,8 +39,8 @@ static void put_part(struct convert_child *child, const struct convert_episode *
     free(text);
 }
 
-/* Whether a dataset is a stream, taken or not, or times: its absence from the output is no
- * surprise. */
+/* Returns whether a dataset is a stream, chosen or not, or holds times. The child does not report
+ * such a dataset as left out. */
 static bool is_known(const struct trajd_index *index, uint32_t dataset)
 {
     for (uint32_t s = 0; s < index->stream_count; s++)
@@ -93,7 +93,8 @@ static void put_arrays(struct convert_child *child, const struct convert_episode
     }
 }
 
-/* False where all that the source's episode holds is made: the child need not look. */
+/* Returns false if the plan covers all that the source's episode holds. The child then skips its
+ * search for other objects. */
 static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode,
                      const struct convert_episode *made)
 {
@@ -107,8 +108,8 @@ static bool has_more(const struct trajd_index *index, const struct trajd_episode
     return !episode->is_plain || present != made->array_count;
 }
 
-/* First rows of regular clocks that say when they begin: as recorded, so without offset and
- * latency. */
+/* Adds the begin of each regular clock that stores its begin, as it would be recorded: without the
+ * layout's offset and latency. */
 static void put_starts(struct convert_child *child, const struct trajd_index *index,
                        const struct trajd_episode *episode, int64_t begin_ns)
 {
@@ -221,8 +222,8 @@ static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint3
            index->episodes[a->episode].file_index == index->episodes[b->episode].file_index;
 }
 
-/* Episodes from `first` on, and their answer before anything else: two that both wait for the
- * other's socket to have room would wait for ever. */
+/* Sends `count` episodes from `first` on, and receives their offsets before anything else is sent.
+ * Otherwise both sides could wait for room in the other's socket forever. */
 static enum trajd_status send_batch(struct convert_child *child, struct convert_plan *plan,
                                     uint32_t first, uint32_t count)
 {
@@ -236,8 +237,8 @@ static enum trajd_status send_batch(struct convert_child *child, struct convert_
     return status ? status : take_offsets(child, &plan->episodes[first], count);
 }
 
-/* In order, several at a time: a question and an answer for each would cost as much as what is
- * asked. */
+/* Sends the episodes in order, in batches. One request and reply for each would cost as much as the
+ * work itself. */
 static enum trajd_status send_episodes(struct convert_child *child, struct convert_plan *plan)
 {
     enum trajd_status status = send_datasets(child);
@@ -257,9 +258,9 @@ static enum trajd_status send_episodes(struct convert_child *child, struct conve
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the structure ---- */
 
-/* What the closed file is. */
+/* Returns the size of the closed file. */
 static enum trajd_status measure(const struct convert_plan *plan, int fd, uint64_t *size_bytes,
                                  struct trajd_error *error)
 {
@@ -287,8 +288,7 @@ static enum trajd_status begin_output(struct convert_child *child, int fd, bool 
     return status;
 }
 
-/* Rows are written where the child says: inside the file, and nowhere twice as far as can be seen.
- */
+/* Checks that the child's offsets lie inside the file, because rows will be written there. */
 static enum trajd_status check_offsets(const struct convert_plan *plan, uint64_t size_bytes,
                                        struct trajd_error *error)
 {
@@ -326,7 +326,7 @@ enum trajd_status convert_output_make(struct convert_plan *plan, int fd, uint64_
     return status ? status : check_offsets(plan, *size_bytes, error);
 }
 
-/* Where a chunk begins in the dataset. */
+/* Adds the position of a chunk in the dataset. */
 static void put_place(struct convert_child *child, const struct convert_dataset *dataset,
                       uint64_t chunk)
 {

@@ -1,4 +1,4 @@
-/* All rows are there: the file becomes what it is to be, and bears its name. */
+/* Finishes a file whose rows are all written, and gives it the output's name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,8 +26,9 @@ static enum trajd_status put_signature(struct conversion *r)
                           r->error);
 }
 
-/* From here on the file's structure changes under a kill: rows that lie in it cannot be gone on
- * with then. */
+/* Prepares for the change of the file's structure. If the run is killed during that change, rows in
+ * the file itself cannot be resumed, so the journal is removed first. Chunks in the spool can be
+ * resumed. */
 static enum trajd_status give_up_rows(struct conversion *r)
 {
     enum trajd_status status;
@@ -55,7 +56,7 @@ static enum trajd_status add_chunks(struct conversion *r)
     return status;
 }
 
-/* Rows of a file that somebody wrote to while it was read are of no recording. */
+/* Checks that no input has changed while it was read. */
 static enum trajd_status check_inputs(struct conversion *r)
 {
     const struct trajd_index_file *checked = NULL;
@@ -76,8 +77,8 @@ static enum trajd_status check_inputs(struct conversion *r)
     return status;
 }
 
-/* Whoever takes the file away while it is written has taken it away: what bears its name by then is
- * another's. */
+/* Checks that the partial file still has its name. If another process has removed or replaced it,
+ * the file that has the name now is left alone. */
 static enum trajd_status check_name(struct conversion *r)
 {
     struct stat held, named;

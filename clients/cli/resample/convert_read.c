@@ -1,4 +1,4 @@
-/* The source rows of a segment. */
+/* Reads the source rows of a segment. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static enum trajd_status open_source(struct convert_worker *worker,
     return convert_check_input(&index->files[file], &now, error);
 }
 
-/* The source rows that steps from time `first` to `last` need. */
+/* Finds the source rows that the steps from time `first` to time `last` need. */
 static void find_rows(const struct convert_dataset *dataset,
                       const struct trajd_episode_clock *clock, struct convert_member *member,
                       int64_t first, int64_t last)
@@ -63,7 +63,6 @@ static void find_rows(const struct convert_dataset *dataset,
     member->row_end = end < rows ? end : rows;
 }
 
-/* The segment's datasets and the rows that they need; *bytes of them altogether. */
 uint32_t convert_members_find(struct convert_worker *worker, const struct convert_segment *segment,
                               uint64_t *bytes)
 {
@@ -95,7 +94,7 @@ uint32_t convert_members_find(struct convert_worker *worker, const struct conver
     return count;
 }
 
-/* Rows that the clock has dropped lie between those that it kept. */
+/* Reads the rows that the clock keeps. Rows that it drops lie between them. */
 static enum trajd_status read_kept(struct convert_worker *worker,
                                    const struct convert_member *member, const uint32_t *kept,
                                    uint8_t *rows, struct trajd_error *error)

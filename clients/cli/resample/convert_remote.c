@@ -1,4 +1,4 @@
-/* A daemon's side of the work: blocks in a sealed memfd, a message each. */
+/* The connection to a daemon: one message a block, and the blocks in a sealed memfd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 
 enum { SLICE_MS = 100, FRAME_ROOM = 2048 };
 
-/* others' segments go first, of a second or two at most */
+/* The daemon does the segments of other clients first, which take a second or two at most. */
 static const int64_t reply_timeout_ns = INT64_C(300000000000);
 static const uint64_t room_unit_bytes = UINT64_C(4) << 20;
 
@@ -70,7 +70,7 @@ static enum trajd_status send_request(struct convert_remote *remote, uint64_t si
                : gone(remote, "has ended", error);
 }
 
-/* The frame that answers; *size. */
+/* Receives the next frame, and its size in *size. */
 static enum trajd_status receive_reply(struct convert_remote *remote, uint8_t frame[FRAME_ROOM],
                                        size_t *size, struct trajd_error *error)
 {
@@ -93,7 +93,7 @@ static enum trajd_status receive_reply(struct convert_remote *remote, uint8_t fr
     }
 }
 
-/* Writes the GPU's name to `device`, which may be NULL. */
+/* Sends a request and receives the reply. Copies the GPU's name to `device`, which may be NULL. */
 static enum trajd_status query(struct convert_remote *remote, uint64_t size_bytes, char *device,
                                size_t device_size, struct trajd_error *error)
 {
@@ -172,7 +172,7 @@ void convert_remote_destroy(struct convert_remote **out)
     free(remote);
 }
 
-/* All its pages at once, then its size for good. */
+/* Allocates all pages at once, and seals the size. */
 static bool make_room(struct convert_remote *remote, uint64_t bytes)
 {
     void *room;

@@ -9,10 +9,10 @@
 #include "clients/cli/resample/convert_io.h"
 #include "clients/cli/resample/convert_rows_internal.h"
 
-static const uint64_t source_bytes_max = UINT64_C(1) << 30; /* of the rows that one step needs */
+static const uint64_t source_bytes_max = UINT64_C(1) << 30; /* of the rows for one step */
 static const uint64_t source_bytes_goal = UINT64_C(32) << 20;
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
 static uint32_t lane_count(const struct convert_plan *plan)
 {
@@ -90,8 +90,7 @@ void convert_worker_destroy(struct convert_worker **out)
 
 /* ---- resampling ---- */
 
-/* Times of the targets, and of the source rows that the members have in sight: [lowest row, highest
- * row). */
+/* Fills the times of the targets, and those of the source rows from row_begin to before row_end. */
 static enum trajd_status make_times(struct convert_worker *worker,
                                     const struct convert_segment *segment, int64_t row_begin,
                                     int64_t row_end, struct trajd_error *error)
@@ -160,7 +159,8 @@ static void count_nan(struct convert_worker *worker, uint32_t stream_count, uint
     }
 }
 
-/* One window: the segment. Each member sees its own rows of the one clock. */
+/* Resamples the segment as one window. The members share one clock, and each has its own rows of
+ * it. */
 static enum trajd_status resample(struct convert_worker *worker,
                                   const struct convert_segment *segment, uint32_t count,
                                   struct trajd_error *error)
@@ -300,7 +300,8 @@ static enum trajd_status run(struct convert_worker *worker, const struct convert
     int64_t row_begin = worker->members[0].row_begin, row_end = worker->members[0].row_end;
     enum trajd_status status = place_output(worker, count, steps, error);
 
-    for (uint32_t p = 1; p < count; p++) { /* the earliest for all: one clock in sight */
+    /* all members begin with the earliest row: they share one clock */
+    for (uint32_t p = 1; p < count; p++) {
         row_begin =
             worker->members[p].row_begin < row_begin ? worker->members[p].row_begin : row_begin;
         row_end = worker->members[p].row_end > row_end ? worker->members[p].row_end : row_end;
@@ -326,8 +327,8 @@ static enum trajd_status run(struct convert_worker *worker, const struct convert
     return status;
 }
 
-/* Where many source rows lie between few targets the segment is halved until they fit, in whole
- * chunks. */
+/* Runs a segment. If many source rows lie between few targets, the segment is halved until its
+ * source rows fit, but never below one chunk. */
 enum trajd_status convert_worker_run(struct convert_worker *worker,
                                      const struct convert_segment *segment,
                                      struct trajd_error *error)

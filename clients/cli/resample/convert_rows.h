@@ -1,5 +1,5 @@
-/* The rows of the output, in segments: some steps of some datasets of one episode, read, resampled
- * and written by one thread. */
+/* The rows of the output. One thread reads, resamples and writes one segment: some steps of some
+ * datasets of one episode. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_ROWS_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_ROWS_H
 
@@ -7,11 +7,11 @@
 #include "clients/cli/resample/plan/convert_segments.h"
 #include "clients/cli/resample/convert_output.h"
 
-/* Where compressed chunks are collected. */
+/* The file in which compressed chunks are collected. */
 struct convert_spool {
     int fd;
-    uint64_t length; /* atomic: where the next chunk goes */
-    /* [episode][array][chunk]; NULL arrays are not compressed */
+    uint64_t length; /* atomic: the offset of the next chunk */
+    /* [episode][array][chunk]; an array that is not compressed is NULL */
     struct convert_chunk ***chunks;
     uint32_t level;
 };
@@ -22,8 +22,9 @@ struct convert_counts {
 
 struct convert_worker;
 
-/* One a thread. `spool` may be NULL where nothing is compressed, `backend` for the CPU.
- * nan_steps[stream_count] and *counts are added to atomically. */
+/* Creates the state of one thread. `spool` may be NULL if nothing is compressed, and `backend` for
+ * the CPU. All arguments are borrowed. The worker adds to nan_steps[stream_count] and *counts
+ * atomically. */
 enum trajd_status convert_worker_create(const struct convert_plan *plan,
                                         const struct convert_group *groups, int output_fd,
                                         struct convert_spool *spool,

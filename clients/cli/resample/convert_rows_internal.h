@@ -1,4 +1,4 @@
-/* One thread's state, between convert_rows.c and convert_read.c. */
+/* The state of one thread, shared by convert_rows.c and convert_read.c. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
 
@@ -7,7 +7,7 @@
 
 enum { CONVERT_ALIGNMENT = 64 };
 
-/* Grown when a segment needs more; segments are of one size, so it soon rests. */
+/* Grows when a segment needs more. Segments have about the same size, so it soon stops growing. */
 struct convert_buffer {
     uint8_t *bytes;
     size_t size;
@@ -19,7 +19,7 @@ struct convert_member {
     const struct convert_array *array;
     const struct trajd_array *source;
     int64_t row_begin, row_end;  /* as its clock counts them */
-    size_t source_at, output_at; /* in the buffers */
+    size_t source_at, output_at; /* offsets in the buffers */
 };
 
 struct convert_worker {
@@ -33,13 +33,13 @@ struct convert_worker {
     struct convert_compressor *compressor;
     struct convert_engine *engine;
     int source_fd;
-    uint32_t source, file; /* what source_fd is of */
+    uint32_t source, file; /* the file of source_fd */
     struct convert_buffer source_rows, output_rows, offsets, stamps, masks, raw;
     size_t source_used, output_used, masks_used;
     struct convert_member *members;
     struct trajd_bracket *brackets;
     struct trajd_stream *streams;
-    uint32_t *stream_lanes; /* [streams]: of which plan stream, for counting */
+    uint32_t *stream_lanes; /* [streams]: index of the plan's stream, to count NaN steps */
     int64_t *row_counts;    /* [brackets] */
     const void **bases;     /* [streams] */
 };
@@ -58,11 +58,11 @@ static inline const struct trajd_episode *convert_source_episode(const struct co
 
 /* ---- convert_read.c ---- */
 
-/* Makes room for `size` bytes; the contents are lost when it grows. TRAJD_ERR_MEMORY. */
+/* Makes room for `size` bytes. The contents are lost when the buffer grows. TRAJD_ERR_MEMORY. */
 enum trajd_status convert_buffer_grow(struct convert_buffer *buffer, size_t size,
                                       struct trajd_error *error);
-/* Fills worker->members with the segment's datasets and the rows that they need. Returns how many
- * there are, and in *bytes the size of all those rows. */
+/* Fills worker->members with the segment's datasets and the rows that they need. Returns the number
+ * of members, and in *bytes the size of all those rows. */
 uint32_t convert_members_find(struct convert_worker *worker, const struct convert_segment *segment,
                               uint64_t *bytes);
 /* Reads the rows of worker->members into worker->source_rows. */

@@ -89,7 +89,8 @@ enum trajd_status convert_summary_send_masks(struct convert_child *child)
     return distinct ? convert_child_send(child, TRAJD_WRITER_MASKS, -1) : TRAJD_OK;
 }
 
-/* As a number: 20, 12.5, 29.97. False where no such number is the rate exactly. */
+/* Writes the rate as a number: 20, 12.5, 29.97. Returns false if no short number is exactly the
+ * rate. */
 static bool rate_number(struct trajd_rate rate, char *text, size_t size)
 {
     static const int digits[] = {4, 6, 9, 15};
@@ -112,14 +113,14 @@ static bool clock_is_used(const struct convert_plan *plan, uint32_t clock)
     return false;
 }
 
-/* The clock's rate where its attribute is, which may be each episode's own. */
+/* Adds the clock's rate where the layout reads it: one attribute, or one in each episode. */
 static uint32_t put_rate(struct convert_child *child, const struct trajd_layout_clock *clock,
                          const char *number)
 {
     const struct convert_plan *plan = child->plan;
     const bool is_one = *clock->rate_attribute == '/';
     const uint32_t count = is_one ? 1 : plan->episode_count;
-    const char *at = strchr(clock->rate_attribute, '@'); /* the layout has it */
+    const char *at = strchr(clock->rate_attribute, '@'); /* the layout checked that there is one */
     const int length = (int)(at - clock->rate_attribute);
 
     for (uint32_t e = 0; e < count; e++) {
@@ -136,7 +137,7 @@ static uint32_t put_rate(struct convert_child *child, const struct trajd_layout_
     return count;
 }
 
-/* What reads the output by the same layout must find the new rate. */
+/* Adds the new rate of each regular clock, so that a reader with the same layout finds it. */
 static void put_rates(struct convert_child *child)
 {
     const struct convert_plan *plan = child->plan;

@@ -1,5 +1,5 @@
-/* Threads that make rows, and the one that watches them: progress, the journal, the wish to stop.
- */
+/* The threads that make rows, and the calling thread, which reports progress, writes the journal
+ * and checks for cancellation. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -63,8 +63,8 @@ static void *work(void *context)
     return NULL;
 }
 
-/* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it
- * drops for the disk. */
+/* Appends finished episodes to the journal, after their rows are on the disk. The caller holds the
+ * lock; it is released during the writes. */
 enum trajd_status convert_commit(struct conversion *r)
 {
     const uint32_t until = r->finished_count;
@@ -85,17 +85,18 @@ enum trajd_status convert_commit(struct conversion *r)
     return status;
 }
 
-/* Notes are this thread's to tell. */
+/* Sends a note if the backend has failed. Only the calling thread sends notes. */
 static void note_backend_failure(struct conversion *r)
 {
-    /* the failure was filled before */
+    /* acquire: `failure` was filled before */
     if (r->noted_backend_failure || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE))
         return;
     r->noted_backend_failure = true;
     convert_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
 }
 
-/* While the workers work: progress, the journal, the wish to stop. */
+/* Waits for the workers. Meanwhile reports progress, writes the journal, and checks for
+ * cancellation. */
 static enum trajd_status supervise(struct conversion *r)
 {
     int64_t progress_ms = now_ms(), committed_ms = progress_ms;

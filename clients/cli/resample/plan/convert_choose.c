@@ -1,4 +1,4 @@
-/* Which streams a conversion takes, how each is made, and the datasets that they are columns of. */
+/* Chooses the streams of a conversion, and the kind and element type of each. */
 
 #include "clients/cli/resample/plan/convert_plan_internal.h"
 
@@ -20,7 +20,7 @@ static bool blends(enum trajd_kind kind)
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
 }
 
-/* "no stream is called X (did you mean Y?); there are: A, B, ..." */
+/* Sets the error "no stream is called X (did you mean Y?); there are A, B, ...". */
 static enum trajd_status no_stream(const struct trajd_index *index, const char *what,
                                    const char *name, struct trajd_error *error)
 {
@@ -39,7 +39,7 @@ static enum trajd_status no_stream(const struct trajd_index *index, const char *
                            near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", list);
 }
 
-/* Marks the streams that the patterns name. */
+/* Marks the streams that match the patterns. */
 static enum trajd_status choose(const struct trajd_convert_options *options,
                                 const struct trajd_index *index, struct convert_choice *choices,
                                 struct trajd_error *error)
@@ -62,7 +62,8 @@ static enum trajd_status choose(const struct trajd_convert_options *options,
     return TRAJD_OK;
 }
 
-/* A reader by the same layout misses what it requires. */
+/* Notes streams that the layout requires and the output lacks: a reader with the same layout
+ * refuses it. */
 static void note_missing(const struct trajd_convert_options *options,
                          const struct trajd_index *index, const struct convert_choice *choices)
 {
@@ -124,7 +125,7 @@ static enum trajd_status apply_rules(const struct trajd_convert_options *options
     return TRAJD_OK;
 }
 
-/* Kind and types of one stream. */
+/* Checks the kind and the element types of one stream. */
 static enum trajd_status check_choice(const struct trajd_convert_options *options,
                                       const struct trajd_index_stream *stream,
                                       struct convert_choice *choice, struct trajd_error *error)
@@ -162,15 +163,15 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
     return TRAJD_OK;
 }
 
-/* ---- several indexes ---- */
+/* ---- several inputs ---- */
 
 static const char *name_of(const struct trajd_index *index)
 {
     return index->file_count ? index->files[0].path : "an input";
 }
 
-/* The other index has the chosen streams of the first, alike; and no other ones where all are
- * taken. */
+/* Checks that the other index has the chosen streams of the first one, with the same types. If all
+ * streams are chosen, it must have no others. */
 static enum trajd_status compare(const struct convert_plan *plan,
                                  const struct convert_choice *choices,
                                  const struct trajd_index *other, struct trajd_error *error)
@@ -208,7 +209,7 @@ static enum trajd_status compare(const struct convert_plan *plan,
     return TRAJD_OK;
 }
 
-/* The plan's streams are those that come along; lanes name them by their place there. */
+/* Copies the converted streams to the plan, and changes the lanes' stream numbers to match. */
 static enum trajd_status keep_streams(struct convert_plan *plan, const struct trajd_index *index,
                                       const struct convert_choice *choices,
                                       struct trajd_error *error)

@@ -4,7 +4,7 @@
 
 int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x)
 {
-    int64_t low = 0, high = rows; /* the first row behind x */
+    int64_t low = 0, high = rows; /* the first row after x */
 
     if (!clock->stamps_ns) {
         const int64_t row =
@@ -21,8 +21,8 @@ int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, in
     return low - 1;
 }
 
-/* Rows of the dataset that its clock counts: where it drops some, those that are left. A clock that
- * no stream of the episode is on counts none, even if its stamps are there. */
+/* A clock that drops rows counts the kept ones. A clock that no stream of the episode uses counts
+ * no rows, even if its stamps exist. */
 int64_t convert_row_count(const struct trajd_episode_clock *clock, const struct trajd_array *array)
 {
     const uint64_t rows = array->storage == TRAJD_STORAGE_ABSENT || !array->size_bytes

@@ -48,8 +48,8 @@ static void take_shape(struct convert_dataset *dataset, const struct trajd_array
         dataset->chunk_shape[d - 1] = array->chunk_shape[d];
 }
 
-/* Lanes of consecutive columns of one owner: plan stream numbers, UINT32_MAX where there is none.
- */
+/* Makes one lane for each run of columns with the same owner. Owners are indexes of the plan's
+ * streams, or UINT32_MAX for none. */
 static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dataset *dataset,
                                    const uint32_t *owners, const struct convert_choice *choices,
                                    const struct trajd_index *index, const uint32_t *numbers,
@@ -87,7 +87,8 @@ static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dat
     return TRAJD_OK;
 }
 
-/* Whose columns are whose: streams of some columns before those of all. */
+/* Finds the owner of each column. A stream of some columns takes precedence over a stream of all
+ * columns. */
 static enum trajd_status share_columns(struct convert_plan *plan, struct convert_dataset *dataset,
                                        const struct trajd_index *index,
                                        const struct convert_choice *choices,
@@ -123,7 +124,7 @@ static enum trajd_status share_columns(struct convert_plan *plan, struct convert
     return status;
 }
 
-/* The element type: one for all streams of the dataset. */
+/* Sets the element type, which all streams of the dataset share. */
 static enum trajd_status settle_type(struct convert_plan *plan, struct convert_dataset *dataset,
                                      const struct trajd_index *index,
                                      struct convert_choice *choices, struct trajd_error *error)
@@ -179,7 +180,7 @@ static struct convert_dataset *find_made(struct convert_plan *plan, uint32_t ind
     return NULL;
 }
 
-/* The stamps of every clock that a dataset of the output is on. */
+/* Adds the stamps of each clock that a dataset of the output uses. */
 static void add_stamps(struct convert_plan *plan, const struct trajd_index *index)
 {
     const uint32_t count = plan->dataset_count;
@@ -201,7 +202,7 @@ static void add_stamps(struct convert_plan *plan, const struct trajd_index *inde
     }
 }
 
-/* Whether the times of the grid can stand there, each another one. */
+/* Checks that the stamps' type can hold the grid's times without repeats. */
 static enum trajd_status check_stamps(const struct convert_plan *plan,
                                       const struct convert_dataset *dataset,
                                       struct trajd_error *error)
@@ -294,8 +295,8 @@ uint64_t convert_chunk_count(const struct convert_dataset *dataset, uint64_t ste
                : 0;
 }
 
-/* The input's chunks where it has some, so that it packs as well (pictures are cut into tiles that
- * hold many frames); else whole rows. */
+/* Takes the input's chunk shape if there is one, so that the output compresses as well: images may
+ * be in tiles that span many frames. Otherwise a chunk has whole rows. */
 void convert_choose_chunks(struct convert_plan *plan)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++) {

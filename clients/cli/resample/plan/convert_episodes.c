@@ -1,4 +1,4 @@
-/* The grids of the episodes, and their cuts at holes. */
+/* The grids of the episodes, and the split of episodes at gaps. */
 
 #include "clients/cli/resample/plan/convert_plan_internal.h"
 
@@ -8,7 +8,7 @@
 
 #include "daemon/index/writer_protocol.h"
 
-enum { ARRAY_BYTES = 32 /* of an array in a frame, beside its path */ };
+enum { ARRAY_BYTES = 32 /* bytes of an array in a frame, without its path */ };
 
 static const uint64_t steps_max = UINT64_C(1) << 40; /* of one episode */
 
@@ -27,8 +27,8 @@ static enum trajd_status leave_out(struct convert_plan *plan, const struct trajd
     return TRAJD_OK;
 }
 
-/* A stream of some columns says nothing of the others: rows are read only where all of them are as
- * wide as the first episode's. */
+/* Returns whether the episode's rows have the type and shape of the first episode's. A stream of
+ * some columns does not check the other columns. */
 static bool has_its_rows(const struct convert_dataset *dataset, const struct trajd_array *array)
 {
     bool same =
@@ -39,7 +39,8 @@ static bool has_its_rows(const struct convert_dataset *dataset, const struct tra
     return same;
 }
 
-/* Whether the frame that names all compressed chunks still has room for the episode's. */
+/* Adds the episode's chunks to the size of the frame that lists all compressed chunks. Returns
+ * false if they do not fit. */
 static bool add_chunks(struct convert_plan *plan, const struct convert_episode *made,
                        const char *groups)
 {
@@ -61,7 +62,7 @@ static bool add_chunks(struct convert_plan *plan, const struct convert_episode *
     return true;
 }
 
-/* Adds up sizes; false where they are beyond sense. */
+/* Adds the episode to the plan's sizes. Returns false if they overflow. */
 static bool add_sizes(struct convert_plan *plan, const struct convert_episode *made)
 {
     for (uint32_t a = 0; a < made->array_count; a++) {
@@ -77,11 +78,11 @@ static bool add_sizes(struct convert_plan *plan, const struct convert_episode *m
     return true;
 }
 
-/* ---- its parts ---- */
+/* ---- parts of an episode ---- */
 
 static struct convert_episode *next_episode(struct convert_plan *plan)
 {
-    /* only where episodes are cut: the old ones stay in the arena */
+    /* Only where episodes are split. The old array stays in the arena. */
     if (plan->episode_count == plan->episode_capacity) {
         const uint32_t capacity = plan->episode_capacity + plan->episode_capacity / 2 + 16;
         struct convert_episode *grown = trajd_arena_alloc(&plan->arena, capacity * sizeof *grown);
@@ -94,7 +95,7 @@ static struct convert_episode *next_episode(struct convert_plan *plan)
     return &plan->episodes[plan->episode_count];
 }
 
-/* One grid, from begin to end. */
+/* Adds one episode of the output, with a grid from begin to end. */
 static enum trajd_status add_episode(struct convert_plan *plan, const struct convert_episode *uncut,
                                      const struct gap_splitter *splitter, int64_t begin,
                                      int64_t end, uint64_t steps, struct trajd_error *error)
@@ -172,8 +173,8 @@ static void note_parts(const struct convert_plan *plan, const struct convert_epi
                  count, count == 1 ? "" : "s", remainder);
 }
 
-/* As one, or where it has holes that are too long as the parts between them. A part of a single
- * step is nobody's trajectory. */
+/* Adds the episode as one grid, or as the parts between gaps that are longer than max_gap. A part
+ * of a single step is left out. */
 static enum trajd_status add_parts(struct convert_plan *plan, const struct convert_episode *uncut,
                                    struct trajd_error *error)
 {
@@ -219,7 +220,7 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
     return TRAJD_OK;
 }
 
-/* The episode's datasets, and the span that all of them cover. */
+/* Finds the episode's datasets, and the span that all of them cover. */
 static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source, uint32_t number,
                                       struct trajd_error *error)
 {

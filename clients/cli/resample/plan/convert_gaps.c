@@ -1,6 +1,6 @@
-/* Where an episode is cut: between two rows of a stream that are further apart than it allows. A
- * stretch between such holes begins with the row behind one and ends with the row before the next,
- * so that no value of it comes from across a hole. */
+/* Splits an episode where two rows of a stream are further apart than its max_gap. A span between
+ * such gaps begins with the row after one gap and ends with the row before the next, so that no
+ * value is interpolated across a gap. */
 #include "clients/cli/resample/plan/convert_plan.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ static const struct trajd_episode_clock *clock_of(const struct gap_splitter *spl
     return &splitter->episode->clocks[splitter->plan->datasets[splitter->arrays[a].dataset].clock];
 }
 
-/* From that row on, the next hole that begins before the end. */
+/* Finds the next gap from `row` on that begins before the end. */
 static void find_gap(const struct gap_splitter *splitter, uint32_t a, int64_t row)
 {
     const int64_t max_gap_ns = splitter->plan->datasets[splitter->arrays[a].dataset].max_gap_ns;
@@ -34,7 +34,7 @@ static void find_gap(const struct gap_splitter *splitter, uint32_t a, int64_t ro
         }
 }
 
-/* Arrays on one clock have the same rows, so they begin with the same one. */
+/* Moves the first row of all arrays on the same clock, which have the same rows. */
 static void begin_behind(struct gap_splitter *splitter, uint32_t a, int64_t behind)
 {
     for (uint32_t other = 0; other < splitter->array_count; other++)
@@ -43,8 +43,8 @@ static void begin_behind(struct gap_splitter *splitter, uint32_t a, int64_t behi
             splitter->gaps[other].first_row = behind;
 }
 
-/* From that row back, the one behind the last hole: what lies before the grid may be averaged into
- * it. */
+/* Returns the row after the last gap before `row`. Rows before the grid count, because kind mean
+ * may average them into its first steps. */
 static int64_t row_after_gap(const struct gap_splitter *splitter, uint32_t a, int64_t row)
 {
     const int64_t max_gap_ns = splitter->plan->datasets[splitter->arrays[a].dataset].max_gap_ns;
@@ -71,7 +71,7 @@ void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t
     }
 }
 
-/* Holes that end before the next stretch can begin. */
+/* Skips gaps that end before the next span can begin. */
 static void pass_gaps(struct gap_splitter *splitter)
 {
     for (uint32_t a = 0; a < splitter->array_count; a++)
@@ -101,7 +101,7 @@ bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t
     return false;
 }
 
-/* The first array on each clock speaks for it. */
+/* Returns whether an earlier array has the same clock, which is then listed already. */
 static bool is_listed(const struct convert_plan *plan, const struct convert_episode *made,
                       uint32_t a)
 {

@@ -1,4 +1,4 @@
-/* Notes, and the words of the option --kind. */
+/* Notes, and the names of backends and kinds. */
 
 #include "clients/cli/resample/plan/convert_options.h"
 

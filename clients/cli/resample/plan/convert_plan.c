@@ -20,7 +20,7 @@ static int compare_ids(const void *a, const void *b)
 static bool ids_repeat(const struct convert_plan *plan)
 {
     const struct convert_episode **sorted = malloc((plan->episode_count + 1) * sizeof *sorted);
-    bool repeat = !sorted; /* without memory the ids are numbered anew, which is never wrong */
+    bool repeat = !sorted; /* without memory the ids are numbered again, which is always correct */
 
     for (uint32_t e = 0; sorted && e < plan->episode_count; e++)
         sorted[e] = &plan->episodes[e];
@@ -32,9 +32,9 @@ static bool ids_repeat(const struct convert_plan *plan)
     return repeat;
 }
 
-/* Ids stay as they are where they are one's own; else demo_0, demo_1, ... in order: readers sort by
- * the number that ends the id, and some count up to how many there are, so that a part's number
- * does not go behind its episode's. */
+/* Keeps the ids if they are unique. Otherwise numbers all episodes demo_0, demo_1, ... in order.
+ * Readers sort by the number at the end of the id, and some count up to the number of episodes, so
+ * a part's number cannot follow its episode's. */
 static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_error *error)
 {
     const struct trajd_index *first = plan->options->indexes[0];
@@ -70,7 +70,7 @@ static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_e
     return TRAJD_OK;
 }
 
-/* ---- all ---- */
+/* ---- the plan ---- */
 
 static uint64_t digest_plan(const struct convert_plan *plan)
 {
@@ -81,7 +81,7 @@ static uint64_t digest_plan(const struct convert_plan *plan)
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.num);
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.den);
     trajd_digest_add_u64(&digest, plan->options->compress_level);
-    /* of all: periods of angles, units of stamps */
+    /* Covers the periods of angles and the units of stamps. */
     trajd_digest_add_u64(&digest, plan->options->indexes[0]->layout->hash);
     for (uint32_t k = 0; k < plan->options->index_count; k++)
         for (uint32_t f = 0; f < plan->options->indexes[k]->file_count; f++) {

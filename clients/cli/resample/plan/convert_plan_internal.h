@@ -1,16 +1,17 @@
-/* Between the files that make a plan. */
+/* Functions shared by the files that make a plan. */
 #ifndef TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_INTERNAL_H
 #define TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_INTERNAL_H
 
 #include "clients/cli/resample/plan/convert_plan.h"
 
-/* A stream of the first index and what becomes of it. */
+/* A stream of the first index, and how it is converted. */
 struct convert_choice {
     struct trajd_convert_stream made;
     double angle_period;
     int64_t max_gap_ns;
-    bool is_chosen, comes_along; /* asked for; or shares its dataset with one that is */
-    bool is_typed;               /* `to` is a wish for this very stream */
+    /* matches the options; or shares a dataset with a stream that does */
+    bool is_chosen, comes_along;
+    bool is_typed; /* a rule sets `to` */
 };
 
 static inline enum trajd_status convert_no_memory_for_plan(struct trajd_error *error)

@@ -1,4 +1,5 @@
-/* How the work is cut: by bytes, so that memory is the same whatever an episode's length. */
+/* Divides the work by bytes, so that the memory needed does not depend on the length of an
+ * episode. */
 
 #include "clients/cli/resample/plan/convert_segments.h"
 
@@ -42,7 +43,8 @@ enum trajd_status convert_groups_make(struct convert_plan *plan, struct convert_
                             : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
 }
 
-/* Steps of a segment: constant for a group, whole chunks where there are some. */
+/* Returns the steps of a segment: the same for all segments of a group, and a multiple of a chunk
+ * if compressed. */
 static uint64_t segment_steps(const struct convert_plan *plan, const struct convert_group *group)
 {
     const struct convert_dataset *first = &plan->datasets[group->datasets[0]];

@@ -1,4 +1,4 @@
-/* Which episodes the options choose. */
+/* Matches episodes with the options --episodes and --filter. */
 
 #include "clients/cli/resample/plan/convert_plan_internal.h"
 
@@ -11,7 +11,7 @@
 
 enum { KEYS_MAX = 256 };
 
-/* The number that ends the id: demo_12 -> 12. */
+/* Reads the number at the end of the id: demo_12 -> 12. */
 static bool last_number(const char *id, uint64_t *number)
 {
     size_t end = strlen(id), begin = end;
@@ -24,7 +24,7 @@ static bool last_number(const char *id, uint64_t *number)
     return true;
 }
 
-/* "7" or "0..9". */
+/* Reads "7" or "0..9". */
 static bool parse_range(const char *text, uint64_t *first, uint64_t *last)
 {
     int used = 0;
@@ -71,7 +71,7 @@ bool convert_chooses_episode(const struct trajd_convert_options *options,
     return named;
 }
 
-/* Every wish finds an episode somewhere. */
+/* Checks that each item of --episodes and the filter match an episode. */
 enum trajd_status convert_check_selection(const struct trajd_convert_options *options,
                                           struct trajd_error *error)
 {
