@@ -11,6 +11,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/json.h"
 
 #define PAUSE_NS 100000000
 #define MAX_OUTPUTS 1024 /* of all datasets of a mixture */
@@ -155,27 +156,13 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
 
 /* ---- writing ---- */
 
-static void write_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', out);
-        if ((unsigned char)*text < 0x20)
-            fprintf(out, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
 /* The list of that name through all pages, of a mapping in them or of the document itself. */
 static void write_list(FILE *out, const struct subject *subject, const char *within,
                        const char *name)
 {
     const char *before = "[";
 
-    write_text(out, name);
+    trajd_json_text(out, name);
     fputs(": ", out);
     for (uint32_t p = 0; p < subject->page_count; p++) {
         const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[p]);
@@ -216,7 +203,7 @@ static void write_own(FILE *out, const struct subject *subject)
     if (!norm)
         return;
     fprintf(out, ",\n      \"norm\": {\"by\": \"%s\", \"from\": ", cli_text(norm, "by"));
-    write_text(out, cli_text(norm, "from"));
+    trajd_json_text(out, cli_text(norm, "from"));
     fputs(", ", out);
     write_list(out, subject, "norm", "scale");
     fputs(", ", out);
@@ -229,7 +216,7 @@ static void write_subject(FILE *out, const struct subject *subject, enum format 
     const struct trajd_yaml_node *count = cli_first(trajd_yaml_root(subject->pages[0]), "count");
 
     fputs("    ", out);
-    write_text(out, subject->name);
+    trajd_json_text(out, subject->name);
     fputs(": {\n      ", out);
     if (format == FORMAT_TRAJD)
         write_own(out, subject);
@@ -245,7 +232,7 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
 {
     if (format == FORMAT_TRAJD) {
         fputs("{\n  \"trajd_statistics\": 1, \"feed\": ", out);
-        write_text(out, feed);
+        trajd_json_text(out, feed);
         fprintf(out, ", \"norm_digest\": \"%s\",\n  \"outputs\": {\n",
                 all->subject_count
                     ? cli_text(trajd_yaml_root(all->subjects[0]->pages[0]), "norm_digest")
