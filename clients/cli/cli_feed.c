@@ -6,10 +6,10 @@
 
 #include "clients/cli/cli.h"
 
-/* also how long another job is waited for, which may only be about to end */
+/* also the wait for another job, which may be about to end */
 #define OPEN_TIMEOUT_MS 10000u
 
-/* A daemon may be elsewhere wherever one is named. */
+/* --key and --server-key are known wherever --endpoint is. */
 static bool is_known(const char *const *known, const char *name)
 {
     if (strcmp(name, "--key") == 0 || strcmp(name, "--server-key") == 0)

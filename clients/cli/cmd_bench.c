@@ -10,9 +10,9 @@
 #include "daemon/base/json.h"
 
 #define MAX_WORKERS 64u
-#define LATENCY_SAMPLES 65536u /* the last ones of a worker */
+#define LATENCY_SAMPLES 65536u /* the latest ones of a worker */
 
-/* In memory that the workers, which are processes, share with their parent. */
+/* In memory that the worker processes share with their parent. */
 struct worker_result {
     uint64_t batches, windows, failed, elapsed_ns, waited_ns;
     bool good;

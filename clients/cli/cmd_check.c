@@ -1,5 +1,4 @@
-/* trajctl check: what a configuration comes to. The daemon's own --check, so that both can never
- * differ. */
+/* trajctl check: runs the daemon with --check, so that both give the same result. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* trajctl explain: where the steps of a window come from, and why one is masked. The daemon's
- * documents as they are, one a line (--json), or a table. */
+/* trajctl explain: shows where the steps of a window come from, and why a step is masked. Prints
+ * the daemon's documents, one a line (--json), or a table. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define NOT_GIVEN UINT64_MAX
 
-/* The window at --position of --epoch. */
+/* Finds the window at --position of --epoch. */
 static bool find_window(struct trajd_client *client, uint32_t feed_id,
                         struct cli_feed_arguments *arguments)
 {
@@ -36,7 +36,7 @@ static bool find_window(struct trajd_client *client, uint32_t feed_id,
 
 /* ---- the table ---- */
 
-/* Rows with their shares: "41", "41 (66.7%), 42 (33.3%)", "30..41 (mean of 12)". */
+/* Describes rows and their weights: "41", "41 (66.7%), 42 (33.3%)", "30..41 (mean of 12)". */
 static void describe_rows(const struct trajd_yaml_node *source, char *text, size_t size)
 {
     const struct trajd_yaml_node *row = cli_first(source, "rows");
@@ -100,7 +100,7 @@ static void print_head(const struct trajd_yaml_node *root)
         printf("its rows cannot be read: %s\n", cli_text(root, "unreadable"));
 }
 
-/* Page by page, until the last or --count steps. */
+/* Prints page by page, up to the last step or to --count steps. */
 static int explain(struct trajd_client *client, uint32_t feed_id,
                    const struct cli_feed_arguments *arguments)
 {

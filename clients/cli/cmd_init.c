@@ -1,4 +1,4 @@
-/* trajctl init: a configuration to begin with, guessed from a file, its rates measured. */
+/* trajctl init: prints a first configuration for a file, with measured rates. */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum { PICTURE_RANK = 2, LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
 
-/* Mean rate of a clock over the first kept episode that has a span; 0 where none has. */
+/* Returns the mean rate of a clock over the first kept episode with at least two rows, or 0. */
 static double mean_rate_hz(const struct trajd_index *index, uint32_t which)
 {
     for (uint32_t e = 0; e < index->episode_count; e++) {
@@ -35,7 +35,7 @@ static bool is_action(const struct trajd_index_stream *stream)
     return strncmp(stream->name, "action", 6) == 0;
 }
 
-/* What a policy reads. The rest is listed, commented out. */
+/* Returns whether a policy would read the stream. Other streams are printed as comments. */
 static bool is_observation(const struct trajd_index_stream *stream)
 {
     static const char *const others[] = {"next_obs/", "rewards", "dones", "states", "action"};
@@ -46,7 +46,7 @@ static bool is_observation(const struct trajd_index_stream *stream)
     return true;
 }
 
-/* The clock of the actions, else of the slowest stream: windows are anchored at its rows. */
+/* Chooses the clock for the anchors: that of the actions, else the slowest one. */
 static uint32_t anchor_clock(const struct trajd_index *index)
 {
     uint32_t best = 0;
@@ -81,7 +81,7 @@ static uint64_t count_rows(const struct trajd_index *index, uint32_t clock)
     return rows;
 }
 
-/* A power of two that leaves some batches to an epoch. */
+/* Returns a power of two that gives an epoch at least 8 batches. */
 static uint32_t guess_batch(uint64_t rows)
 {
     uint32_t batch = LARGEST_BATCH;

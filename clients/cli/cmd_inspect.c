@@ -1,4 +1,4 @@
-/* trajctl inspect: what a layout makes of files. Without --layout the shipped ones are tried. */
+/* trajctl inspect: shows how a layout reads files. Without --layout it tries the shipped ones. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +19,10 @@ struct inspection {
 /* A clock over all kept episodes. */
 struct clock_summary {
     uint64_t rows, dropped;
-    double sum_s; /* of intervals */
+    double sum_s; /* sum of the intervals */
     uint64_t intervals;
     int64_t shortest_ns, longest_ns;
-    double lowest_hz, highest_hz; /* of regular clocks */
+    double lowest_hz, highest_hz; /* for regular clocks */
 };
 
 static const char *kind_name(enum trajd_kind kind)
@@ -87,7 +87,7 @@ static struct clock_summary summarize_clock(const struct trajd_index *index, uin
     return summary;
 }
 
-/* The first kept episode's array of a dataset; NULL where none has it. */
+/* Returns the dataset's array in the first kept episode that has it, or NULL. */
 static const struct trajd_array *example_array(const struct trajd_index *index, uint32_t dataset)
 {
     for (uint32_t i = 0; i < index->episode_count; i++) {
@@ -176,7 +176,8 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
     printf("\n");
 }
 
-/* In how many episodes, and the first; control characters are told as in JSON. */
+/* Prints how many episodes have it, and the first value, with control characters escaped as in
+ * JSON. */
 static void print_meta(const struct trajd_index *index, uint32_t which)
 {
     const char *example = NULL;
@@ -382,8 +383,8 @@ static int inspect_path(const struct inspection *inspection, const char *path)
     return CLI_OK;
 }
 
-/* Options stand before or behind the files; the files are moved to the front of argv, after the
- * name. Their number; -1: something is wrong. */
+/* Options may come before or after the files. Moves the files to the front of argv, after the name.
+ * Returns their number, or -1 after it printed an error. */
 static int parse(int argc, char **argv, struct inspection *inspection)
 {
     int count = 0;

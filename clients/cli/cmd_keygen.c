@@ -1,11 +1,11 @@
-/* trajctl keygen: the CURVE keys of a daemon and of its remote workers, as files that the daemon
- * reads from one directory:
+/* trajctl keygen: makes the CURVE keys of a daemon and of its remote workers, as files that the
+ * daemon reads from one directory:
  *
- *     DIR/server.key_secret     the daemon's pair, 0600
- *     DIR/server.key            its public key: what a worker must know
- *     DIR/clients/NAME.key      a public key each: these workers are let in
- *     DIR/NAME.key_secret       the worker's pair and the server's public key, 0600: goes to the
- *                               worker's machine */
+ *     DIR/server.key_secret     the daemon's pair, mode 0600
+ *     DIR/server.key            its public key, which a worker must know
+ *     DIR/clients/NAME.key      the public keys of the workers that may connect
+ *     DIR/NAME.key_secret       the worker's pair and the server's public key, mode 0600, to be
+ *                               copied to the worker's machine */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static int make_pair(const char *name, struct trajd_key_file *keys)
     return CLI_OK;
 }
 
-/* The secret file first: a public key without it would let nobody in, but stand in the way of the
- * next try. */
+/* Writes the secret file first. A public key without its secret would be useless, and would make
+ * the next attempt fail. */
 static int write_pair(const char *secret_path, const char *public_path,
                       const struct trajd_key_file *pair)
 {

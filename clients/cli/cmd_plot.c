@@ -1,5 +1,5 @@
-/* trajctl plot: one stream of one episode, its rows as points and what resampling makes of them as
- * lines, over time. */
+/* trajctl plot: draws one stream of one episode over time, its rows as points and the resampled
+ * values as lines. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024 };
 
 struct plotting {
     const char *path, *stream, *layout, *episode, *output;
-    struct trajd_rate rate; /* num 0: twenty targets a second */
+    struct trajd_rate rate; /* num 0: 20 Hz */
     struct trajd_convert_rule rule;
     int64_t from_ns, to_ns;
     struct cli_files files;
@@ -104,7 +104,7 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
            NULL;
 }
 
-/* Onto the terminal or into the file. */
+/* Draws on the terminal or into the file. */
 static int draw(const struct plotting *plotting, const struct convert_series *series,
                 const char *title)
 {

@@ -1,6 +1,6 @@
-/* trajctl preprocess: what arrives in an inbox is validated, resampled and published, or put aside
- * with the reason. One pass over the inbox, or (without --once) passes until nothing is left that
- * somebody still writes to. */
+/* trajctl preprocess: validates, resamples and publishes the files of an inbox, or quarantines them
+ * with a report. Makes passes over the inbox until no file is waited for, or with --once until
+ * `settle` has passed. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "clients/cli/preprocess/prep_inbox.h"
 #include "daemon/base/heartbeat.h"
 
-#define LOOK_AGAIN_NS INT64_C(1000000000) /* at most: for what arrives meanwhile */
+#define LOOK_AGAIN_NS INT64_C(1000000000) /* longest pause between two passes, to find new files */
 
 struct preprocessing {
     struct prep_config config;
@@ -25,11 +25,11 @@ struct preprocessing {
     bool once;
     uint64_t counts[PREP_CHANGED + 1];
     uint64_t failed;
-    int64_t wait_ns; /* until the next file is settled; 0: none is waited for */
+    int64_t wait_ns; /* until the next file is settled; 0: no file is waited for */
 };
 
-static bool is_cancelled;                /* set by the signal handler alone */
-static struct trajd_heartbeat heartbeat; /* the main thread's: for its cancel */
+static bool is_cancelled;                /* set only by the signal handler */
+static struct trajd_heartbeat heartbeat; /* of the main thread, which the signal handler cancels */
 static int cancelled_by;
 
 static void on_signal(int number)
@@ -88,7 +88,7 @@ static void do_file(struct preprocessing *preprocessing, struct prep_arrival *ar
     }
 }
 
-/* What is settled is done. */
+/* Processes the files that are settled. */
 static enum trajd_status make_pass(struct preprocessing *preprocessing, struct trajd_error *error)
 {
     const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log,
@@ -181,8 +181,8 @@ int cli_preprocess(int argc, char **argv)
     trajd_heartbeat_begin(&heartbeat);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */
-    /* somebody opens a file for writing while a lease on it is asked for */
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
+    /* sent when a process opens a file for writing while this one takes a lease */
     signal(SIGIO, SIG_IGN);
     status =
         prep_config_load(preprocessing.path, &preprocessing.files, &preprocessing.config, &error);

@@ -1,5 +1,5 @@
-/* trajctl reload: has a daemon on this machine read its configuration again (SIGHUP), and with
- * --wait tells what came of it. */
+/* trajctl reload: makes a daemon on this machine read its configuration again (SIGHUP). With --wait
+ * it prints the result. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -43,8 +43,9 @@ static bool parse(int argc, char **argv, struct reload_arguments *arguments)
     return true;
 }
 
-/* The process that listens on the daemon's socket, as this process sees it; 0, and why, if there is
- * none. A number from a file could be of another process by now, or of another namespace. */
+/* Returns the process that listens on the daemon's socket, as this process sees it. Returns 0 after
+ * it printed an error. A pid file could name a process that reuses the number, or one of another
+ * namespace. */
 static pid_t find_daemon(const char *directory)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -71,7 +72,8 @@ static pid_t find_daemon(const char *directory)
     return peer.pid;
 }
 
-/* The daemon's account of its last reload, as *yaml owns it; NULL, and why, if it cannot be had. */
+/* Returns the state of the daemon's last reload, owned by *yaml. Returns NULL after it printed an
+ * error. */
 static const struct trajd_yaml_node *query_reload(struct trajd_client *client,
                                                   struct trajd_yaml **yaml)
 {
@@ -88,7 +90,7 @@ static const struct trajd_yaml_node *query_reload(struct trajd_client *client,
     return reload;
 }
 
-/* Until the first reload that began at `asked_ns` or later has ended. */
+/* Waits until the first reload that began at request_ns or later has ended. */
 static int wait_for_end(struct trajd_client *client, int64_t request_ns)
 {
     const struct timespec pause = {0, LOOK_NS};

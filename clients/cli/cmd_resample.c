@@ -1,5 +1,4 @@
-/* trajctl resample: files onto a regular grid. The work is daemon/rewrite; here are options,
- * progress and words. */
+/* trajctl resample: reads the options and runs a conversion (clients/cli/resample). */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@ struct resampling {
     uint32_t index_count;
 };
 
-static bool is_interrupted; /* set by the signal handler alone */
+static bool is_interrupted; /* set only by the signal handler */
 
 static void on_signal(int number)
 {
@@ -38,7 +37,7 @@ static int fail_usage(void)
     return cli_usage("resample");
 }
 
-/* "a,b,c" into the list, in place. */
+/* Splits "a,b,c" in place. */
 static bool split(char *text, const char **items, uint32_t *count)
 {
     for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) {
@@ -49,8 +48,8 @@ static bool split(char *text, const char **items, uint32_t *count)
     return true;
 }
 
-/* "STREAM=VALUE", or where `may_be_all` VALUE for all streams: a rule without wishes yet. NULL
- * after telling. */
+/* Adds an empty rule for "STREAM=VALUE", or for all streams for "VALUE" if `may_be_all`. *value
+ * becomes the value. Returns NULL after it printed an error. */
 static struct trajd_convert_rule *add_rule(struct resampling *resampling, const char *option,
                                            char *text, bool may_be_all, char **value)
 {
@@ -158,7 +157,7 @@ static bool parse_threads(struct resampling *resampling, const char *text)
     return (!*end && count >= 1 && count <= 64) || (cli_fail("--threads %s: 1 to 64", text), false);
 }
 
-/* An option with a value. */
+/* Reads an option with a value. */
 static bool parse_value(struct resampling *resampling, const char *option, char *value)
 {
     struct trajd_convert_options *options = &resampling->options;
@@ -220,7 +219,8 @@ static bool takes_value(const char *option)
     return false;
 }
 
-/* Files go to the front of argv, after the name. Their number; -1: something is wrong. */
+/* Moves the files to the front of argv, after the name. Returns their number, or -1 after it
+ * printed an error. */
 static int parse(int argc, char **argv, struct resampling *resampling)
 {
     int count = 0;
@@ -256,7 +256,7 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
     for (int i = 0; i < count; i++) {
         struct trajd_error error;
         const char *layout = resampling->layout;
-        if (!layout && i > 0) /* what the first one is, the others are */
+        if (!layout && i > 0) /* all files have the layout of the first one */
             layout = resampling->indexes[0]->layout->name;
         if (cli_files_open(&resampling->files, layout, paths[i], &resampling->indexes[i], &error))
             return cli_fail("%s: %s", paths[i], error.message);
@@ -311,7 +311,7 @@ int cli_resample(int argc, char **argv)
         return cli_fail("%s", error.message);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its write */
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
     result = open_inputs(&resampling, argv + 1, count);
     if (!result)
         result = run(&resampling);

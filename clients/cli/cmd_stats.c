@@ -1,6 +1,6 @@
-/* trajctl stats: statistics of a feed's outputs, as a table, as JSON, or as a file in the form of
- * whoever is to read it. The daemon computes; this asks until it is done. Figures are passed on as
- * they came, digit for digit. */
+/* trajctl stats: prints statistics of a feed's outputs as a table or as JSON, or writes them in a
+ * format of another tool. The daemon computes them; this program polls until they are done. Numbers
+ * are copied digit by digit. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "daemon/base/json.h"
 
 #define PAUSE_NS 100000000
-#define MAX_OUTPUTS 1024 /* of all datasets of a mixture */
+#define MAX_OUTPUTS 1024 /* over all datasets of a mixture */
 #define MAX_PAGES 1024
 
 enum format { FORMAT_TRAJD, FORMAT_OPENPI, FORMAT_LEROBOT, FORMAT_COUNT };
@@ -24,7 +24,7 @@ static const char *const figures[] = {"mean", "std", "min", "max", "q01",
                                       "q10",  "q50", "q90", "q99", NULL};
 static const char *const openpi_figures[] = {"mean", "std", "q01", "q99", NULL};
 
-/* One output's document, page by page. */
+/* The document of one output, in pages. */
 struct subject {
     char *name;
     uint32_t page_count;
@@ -46,7 +46,7 @@ static void free_statistics(struct statistics *all)
     }
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 static void show_progress(const char *name, const struct trajd_yaml_node *root)
 {
@@ -60,7 +60,7 @@ static void end_progress(const char *name)
         fprintf(stderr, "\r%*s\r", (int)strlen(name) + 12, "");
 }
 
-/* One page, when it is there. */
+/* Waits for one page and returns it, or NULL after it printed an error. */
 static struct trajd_yaml *query_page(struct trajd_client *client,
                                      const struct trajd_question *question)
 {
@@ -83,7 +83,7 @@ static struct trajd_yaml *query_page(struct trajd_client *client,
     return yaml;
 }
 
-/* Of a mixture, under the name DATASET:NAME. */
+/* Queries one output. In a mixture its name becomes DATASET:NAME. */
 static bool add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t dataset_index,
                         const char *dataset, const char *name, struct statistics *all)
 {
@@ -121,7 +121,7 @@ static bool is_lacking(const struct trajd_yaml_node *output, uint64_t dataset_in
     return false;
 }
 
-/* The output of that name, or all but pictures, which may take a disk's worth of reading; of every
+/* Queries the named output, or all outputs but images, which could take very long to read, for each
  * dataset of the feed. */
 static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const char *wanted,
                         struct statistics *all)
@@ -154,9 +154,9 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
     return good;
 }
 
-/* ---- writing ---- */
+/* ---- documents ---- */
 
-/* The list of that name through all pages, of a mapping in them or of the document itself. */
+/* Writes the list of that name from all pages: of the document, or of its member `within`. */
 static void write_list(FILE *out, const struct subject *subject, const char *within,
                        const char *name)
 {
@@ -246,7 +246,7 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
     fputs(format == FORMAT_LEROBOT ? "}\n" : "  }\n}\n", out);
 }
 
-/* A pipe, a terminal, /dev/stdout: what is there stays, and takes the bytes. */
+/* Writes to a pipe, a terminal or a device, which cannot be replaced by a rename. */
 static int write_through(const char *path, const char *feed, const struct statistics *all,
                          enum format format)
 {
@@ -260,8 +260,8 @@ static int write_through(const char *path, const char *feed, const struct statis
     return fclose(out) == 0 && good ? CLI_OK : cli_fail("%s: %m", path);
 }
 
-/* Beside its place, then renamed: what is there is whole. Where a link leads to a file, that one is
- * replaced. */
+/* Writes a temporary file beside the target and renames it, so that the target is always complete.
+ * If `name` is a link, its target is replaced. */
 static int write_file(const char *name, const char *feed, const struct statistics *all,
                       enum format format)
 {

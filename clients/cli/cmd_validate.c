@@ -1,4 +1,4 @@
-/* trajctl validate: everything that can be found wrong in files, with row numbers. */
+/* trajctl validate: prints every fault in files that can be found, with row numbers. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct validation {
     bool json;
     bool is_ignored[EXAMINE_RULE_COUNT];
     struct cli_files files;
-    const char *path; /* being looked at */
+    const char *path; /* the path that is being examined */
     uint64_t findings;
 };
 
@@ -23,7 +23,8 @@ static void print_finding(const struct validation *validation,
     const char *separator = "";
 
     printf("%-12s ", examine_rule_names[finding->rule]);
-    if (finding->rule > EXAMINE_LEFT_OUT) { /* the others name what they are about themselves */
+    /* the messages of the others name the file themselves */
+    if (finding->rule > EXAMINE_LEFT_OUT) {
         for (int i = 0; i < 3; i++)
             if (parts[i]) {
                 printf("%s%s", separator, parts[i]);
@@ -69,7 +70,7 @@ static void on_finding(void *context, const struct examine_finding *finding)
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
 
-/* A file that gives no index at all is a finding too: nothing can be taken from it. */
+/* Examines one path. A path that cannot be indexed is a finding, too. */
 static void validate_path(struct validation *validation, const char *path)
 {
     struct trajd_index *index = NULL;
@@ -104,8 +105,8 @@ static int ignore(struct validation *validation, const char *name)
     return CLI_FAILED;
 }
 
-/* As in inspect: files go to the front of argv, after the name. Their number; -1: something is
- * wrong. */
+/* Moves the files to the front of argv, after the name, as in inspect. Returns their number, or -1
+ * after it printed an error. */
 static int parse(int argc, char **argv, struct validation *validation)
 {
     int count = 0;

@@ -1,4 +1,5 @@
-/* What trajctl resample prints: a progress bar, notes, the plan and the result, as text or JSON lines. */
+/* What trajctl resample prints: a progress bar, notes, the plan and the result, as text or as lines
+ * of JSON. */
 #ifndef TRAJD_CLI_RESAMPLE_PRINT_H
 #define TRAJD_CLI_RESAMPLE_PRINT_H
 

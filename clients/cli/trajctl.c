@@ -125,8 +125,8 @@ static int run(int argc, char **argv)
     return command->run(argc - 1, argv + 1);
 }
 
-/* What was printed may not have arrived: on a full disk half a document must not look like a whole
- * one. */
+/* Checks that the output was written: on a full disk, a truncated document must not end with status
+ * 0. */
 int main(int argc, char **argv)
 {
     const int status = run(argc, argv);

@@ -36,7 +36,8 @@ static enum trajd_status open_with(const struct cli_files *files, const char *la
     return trajd_index_open(&options, index, error);
 }
 
-/* A robomimic file has observations; robosuite's own files are grouped alike and have none. */
+/* Returns whether the guess is plausible. robomimic and robosuite files have the same groups, but
+ * only those of robomimic have observations. */
 static bool is_convincing(const struct trajd_index *index)
 {
     if (strcmp(index->layout->name, "robomimic"))
@@ -48,8 +49,8 @@ static bool is_convincing(const struct trajd_index *index)
     return false;
 }
 
-/* Tries the shipped layouts; the first that keeps an episode and looks right is it. The first error
- * is the one that is told. */
+/* Tries the shipped layouts. Takes the first one that keeps an episode and is plausible. If none
+ * opens, returns the first error. */
 static enum trajd_status guess(const struct cli_files *files, const char *path,
                                struct trajd_index **index, struct trajd_error *error)
 {
@@ -64,7 +65,7 @@ static enum trajd_status guess(const struct cli_files *files, const char *path,
             trajd_index_destroy(&second_best);
             return TRAJD_OK;
         }
-        /* nothing is known of this layout */
+        /* an error that does not depend on the layout */
         if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND) {
             trajd_index_destroy(&second_best);
             *index = NULL;

@@ -1,5 +1,5 @@
-/* What subcommands that look into files share: the programs and layouts of this installation, and
- * which layout files have. */
+/* What the subcommands that read files share: the programs and layouts of this installation, and
+ * the choice of a layout. */
 #ifndef TRAJD_CLI_FILES_CLI_FILES_H
 #define TRAJD_CLI_FILES_CLI_FILES_H
 
@@ -13,11 +13,12 @@ struct cli_files {
     uint32_t child_count;
 };
 
-/* Finds the programs and layouts of this installation. TRAJD_ERR_NOT_FOUND names what is missing. */
+/* Finds the programs and layouts of this installation. TRAJD_ERR_NOT_FOUND: one is missing; the
+ * message names it. */
 enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error);
 
-/* Indexes a file or folder by a layout's name or path; NULL: by the first shipped layout that keeps
- * an episode and looks right. The caller destroys. */
+/* Indexes a file or folder with a layout's name or path. NULL: with the first shipped layout that
+ * keeps an episode and is plausible. The caller destroys *index. */
 enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
                                  const char *path, struct trajd_index **index,
                                  struct trajd_error *error);

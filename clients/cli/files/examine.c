@@ -13,7 +13,8 @@
 #define BLOCK_BYTES (UINT64_C(4) << 20)
 #define GAP_FACTOR 1.75
 #define UNIT_TOLERANCE 1e-3
-#define WIDEST_ROW 4096 /* elements; wider ones are pictures and the like: looked at as bytes */
+/* in elements; wider rows are images and the like, compared only as bytes */
+#define WIDEST_ROW 4096
 
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_REFUSED] = "refused",
@@ -39,16 +40,16 @@ struct examiner {
 /* One stream over all episodes. */
 struct scan {
     const struct trajd_index_stream *stream;
-    bool as_bytes;      /* pictures: only whether they change */
-    uint64_t columns;   /* elements of a row that are looked at */
-    uint8_t *block;     /* rows as they lie in the file */
-    uint8_t *before;    /* the row before, its columns alone */
+    bool as_bytes;      /* images: only changes are examined */
+    uint64_t columns;   /* elements of a row that are examined */
+    uint8_t *block;     /* rows as in the file */
+    uint8_t *before;    /* the columns of the row before */
     double *values;     /* [columns] of one row */
     double *low, *high; /* [columns] over all rows */
     double *last;       /* [columns] of the row before */
-    /* over all episodes: rows that have one before them, and those that equal it */
+    /* over all episodes: rows that follow another row, and those that equal it */
     uint64_t rows, repeated;
-    /* of one episode: how many, and where the first is */
+    /* of one episode: their number, and the first row */
     uint64_t not_finite, not_unit, flips;
     int64_t first_not_finite, first_not_unit, first_flip;
     double worst_length;
@@ -71,7 +72,7 @@ static void report_finding(struct examiner *examiner, const struct examine_findi
     examiner->report(examiner->context, &finding);
 }
 
-/* ---- what the index knows ---- */
+/* ---- findings of the index ---- */
 
 static void examine_refusals(struct examiner *examiner)
 {
@@ -262,8 +263,8 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
     }
 }
 
-/* Rows that cannot be read are a finding, unless it is the storage that fails: nothing is known of
- * them then. */
+/* Examines the rows of one episode. Unreadable rows are a finding, but a storage failure is an
+ * error: it tells nothing about the rows. */
 static enum trajd_status examine_array(struct examiner *examiner, struct scan *scan,
                                        const struct trajd_episode *episode, int fd,
                                        struct trajd_error *error)
@@ -390,7 +391,7 @@ static enum trajd_status examine_stream(struct examiner *examiner,
         if (episode->quarantine ||
             episode->extents[stream->array_index].storage == TRAJD_STORAGE_ABSENT)
             continue;
-        if (episode->file_index != file) { /* episodes are in the order of files */
+        if (episode->file_index != file) { /* episodes are in the order of the files */
             if (fd >= 0)
                 close(fd);
             file = episode->file_index;

@@ -1,5 +1,4 @@
-/* Everything that can be found wrong in files: what the index refused, and what the rows themselves
- * show. */
+/* Finds faults in files: what the index refused, and what the rows themselves show. */
 #ifndef TRAJD_CLI_FILES_EXAMINE_H
 #define TRAJD_CLI_FILES_EXAMINE_H
 
@@ -8,42 +7,42 @@
 #include "daemon/index/index.h"
 #include "proto/error.h"
 
-/* The rules, by the names that `--ignore` takes. */
+/* The rules. `--ignore` takes their names. */
 enum examine_rule {
-    EXAMINE_REFUSED, /* no episode could be taken from the file */
-    /* the episode is left out: stamps that repeat or go back, shapes that differ, ... */
+    EXAMINE_REFUSED, /* no episode can be read from the file */
+    /* the episode is left out: its stamps repeat or go back, its shapes differ, ... */
     EXAMINE_QUARANTINED,
-    /* a dataset that only optional streams ask for, and why it cannot be read; a file by a further
-     * name */
+    /* An HDF5 dataset that only optional streams need cannot be read; or a file was found under a
+     * second name. */
     EXAMINE_LEFT_OUT,
-    EXAMINE_STAMPS, /* rows that the layout's policy for repeated or backward stamps drops */
-    /* intervals of more than 1.75 times the clock's median: frames that were dropped */
+    EXAMINE_STAMPS, /* the layout's policy for repeated or backward stamps drops rows */
+    /* intervals of more than 1.75 times the clock's median: dropped frames */
     EXAMINE_GAPS,
-    EXAMINE_UNREADABLE, /* rows that cannot be read */
+    EXAMINE_UNREADABLE, /* rows cannot be read */
     EXAMINE_NOT_FINITE, /* NaN or infinite elements */
-    EXAMINE_NOT_UNIT,   /* quaternions whose length is off 1 by more than 0.001 */
-    /* a quaternion followed by (nearly) its negative: the same rotation, and poison to what
-     * averages */
+    EXAMINE_NOT_UNIT,   /* quaternions whose length differs from 1 by more than 0.001 */
+    /* A quaternion is followed by nearly its negative. Both are the same rotation, but an average
+     * of them is wrong. */
     EXAMINE_SIGN_FLIPS,
-    EXAMINE_CONSTANT, /* a column that has one value in all episodes */
-    EXAMINE_IDLE,     /* half of the rows and more are the row before over again */
+    EXAMINE_CONSTANT, /* a column has one value in all episodes */
+    EXAMINE_IDLE,     /* at least half of the rows equal the row before */
     EXAMINE_RULE_COUNT,
 };
-extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-ended */
+extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */
 
 struct examine_finding {
     enum examine_rule rule;
-    /* relative path, id, name; NULL where it is about more than one */
+    /* relative path, id and name; NULL if the finding is about several */
     const char *file, *episode, *stream;
-    /* first such row in the file's dataset, -1: none in particular */
+    /* the first such row of the array; -1: no specific row */
     int64_t row;
     uint64_t count;   /* of such rows, or 1 */
-    const char *text; /* in words; valid during the call */
+    const char *text; /* for people; valid during the call */
 };
 
-/* Tells `report` of every finding, in the order of files, episodes, streams. Reads all rows once,
- * in blocks of a few MiB. What cannot be read is a finding, but for TRAJD_ERR_IO: the storage
- * fails, and nothing is known of the rows; and TRAJD_ERR_MEMORY. */
+/* Calls `report` for each finding, in the order of files, episodes and streams. Reads all rows
+ * once, in blocks of a few MiB. Data that cannot be read is a finding. TRAJD_ERR_IO: the storage
+ * failed, so nothing is known about the rows. TRAJD_ERR_MEMORY. */
 enum trajd_status examine_index(const struct trajd_index *index,
                                 void (*report)(void *context,
                                                const struct examine_finding *finding),

@@ -82,7 +82,7 @@ static enum trajd_status read_kind(struct prep_config *config, const struct traj
                : TRAJD_OK;
 }
 
-/* How one stream, or all (`stream` NULL), are made. */
+/* Reads how one stream is converted, or all streams if `stream` is NULL. */
 static enum trajd_status read_rule(struct prep_config *config, const struct trajd_yaml_node *node,
                                    const char *stream, struct trajd_error *error)
 {
@@ -264,9 +264,9 @@ void prep_config_clear(struct prep_config *config)
     *config = (struct prep_config){0};
 }
 
-/* ---- the file, and what it leads to ---- */
+/* ---- the file on the disk, and its paths ---- */
 
-/* The whole text of a file of at most a megabyte; the caller frees. */
+/* Reads a file of at most a megabyte. The caller frees the text. */
 static char *read_file(const char *path, size_t *length)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -285,7 +285,7 @@ static char *read_file(const char *path, size_t *length)
     return NULL;
 }
 
-/* "FOLDER/NAME" where NAME is not absolute; the caller frees. */
+/* Returns "FOLDER/NAME", or NAME if it is absolute. The caller frees it. */
 static char *resolve(const char *folder, const char *name)
 {
     char *path;
@@ -295,7 +295,7 @@ static char *resolve(const char *folder, const char *name)
                : path;
 }
 
-/* Where they are missing: the inbox for whoever is in the group to drop into. */
+/* Makes the folder if it is missing. The mode of the inbox lets the group write to it. */
 static enum trajd_status make_folder(const char *path, mode_t mode, struct trajd_error *error)
 {
     const enum trajd_status status = prep_make_parents(path, error);
@@ -317,7 +317,8 @@ static bool lies_in(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && (!path[length] || path[length] == '/');
 }
 
-/* As they really are, so that none lies in another under some other name. */
+/* Makes and resolves the three folders, so that none lies inside another one under a second
+ * name. */
 static enum trajd_status find_folders(struct prep_config *config, const char *folder,
                                       struct trajd_error *error)
 {
@@ -377,7 +378,8 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
     return TRAJD_OK;
 }
 
-/* A change of where things lie, or of how long is waited, makes nothing anew. */
+/* Computes the recipe. It leaves out the folders and `settle`: a change of those makes no output
+ * again. */
 static void make_recipe(struct prep_config *config, const char *layout_digest)
 {
     char *text = NULL;

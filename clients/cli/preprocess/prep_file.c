@@ -12,7 +12,7 @@
 
 #include "daemon/base/json.h"
 
-/* ---- what is known ---- */
+/* ---- earlier results ---- */
 
 static bool is_output_there(const char *path, const struct prep_identity *output)
 {
@@ -21,14 +21,15 @@ static bool is_output_there(const char *path, const struct prep_identity *output
            (uint64_t)stat.st_size == output->size_bytes && prep_mtime_ns(&stat) == output->mtime_ns;
 }
 
-/* A record of the same content, as far as size and recipe tell. */
+/* Loads a record. Returns whether it has the same size and recipe. */
 static bool load_record(const struct prep_run *run, const char *path, uint64_t size_bytes,
                         struct prep_record *record)
 {
     struct trajd_error error;
     const enum trajd_status status = prep_record_load(path, record, &error);
 
-    if (status == TRAJD_ERR_ARGUMENT) /* cut by a disk that failed, or not ours: made anew */
+    /* truncated by a disk failure, or not a record: it is made again */
+    if (status == TRAJD_ERR_ARGUMENT)
         LOG(run->log, WARNING, "%s", error.message);
     return !status && record->source.size_bytes == size_bytes &&
            strcmp(record->recipe, run->config->recipe) == 0;
@@ -48,8 +49,8 @@ bool prep_file_is_known(const struct prep_run *run, const char *name,
     return false;
 }
 
-/* The same content with another time of modification (copied again, touched): the record is of it
- * as well. */
+/* Recognises a published file that only got another time of modification (copied again, touched).
+ * Updates the time in its manifest. */
 static enum trajd_status recognise(struct prep_job *p, bool *known)
 {
     struct prep_record record;
@@ -70,7 +71,8 @@ static enum trajd_status recognise(struct prep_job *p, bool *known)
                   : status;
 }
 
-/* It was refused, and then the run was killed, or it could not be taken out of the inbox. */
+/* Returns whether the file was refused before, by a run that was killed then or could not move it
+ * out of the inbox. */
 static bool was_refused(const struct prep_job *p)
 {
     struct prep_record record;
@@ -79,9 +81,10 @@ static bool was_refused(const struct prep_job *p)
            record.is_refused && record.source.mtime_ns == prep_mtime_ns(&p->stat);
 }
 
-/* ---- one run at a time ---- */
+/* ---- lock ---- */
 
-/* A free lock that a killed run left is taken; one that is removed just then is not ours. */
+/* Locks the file's name against other runs. Takes over the lock file of a killed run, but not one
+ * that its owner removes at the same time. */
 static enum trajd_status lock(struct prep_job *p, bool *taken)
 {
     struct stat held, named;
@@ -96,7 +99,8 @@ static enum trajd_status lock(struct prep_job *p, bool *taken)
     return TRAJD_OK;
 }
 
-/* Staged files of other contents or recipes of this name; with `all`, those of this one too. */
+/* Removes staged files of this name with other contents or recipes; with `all`, those of this one,
+ * too. */
 static void clear_staging(const struct prep_job *p, bool all)
 {
     char folder[PREP_PATH_SIZE], path[PREP_PATH_SIZE];
@@ -115,7 +119,7 @@ static void clear_staging(const struct prep_job *p, bool all)
     closedir(entries);
 }
 
-/* ---- looking at it ---- */
+/* ---- validation and resampling ---- */
 
 static void on_finding(void *context, const struct examine_finding *finding)
 {
@@ -144,14 +148,15 @@ static void on_finding(void *context, const struct examine_finding *finding)
     fputc('}', p->findings);
 }
 
-/* What speaks against the file, not against the machine. */
+/* Returns whether the error is a fault of the file, not of the machine. */
 static bool is_of_the_file(enum trajd_status status)
 {
     return status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND ||
            status == TRAJD_ERR_DATA || status == TRAJD_ERR_UNSUPPORTED;
 }
 
-/* TRAJD_OK with a reason: it is refused. */
+/* Turns a fault of the file into a reason for refusal. TRAJD_OK with a reason means that the file
+ * is refused. */
 static enum trajd_status validation(struct prep_job *p, enum trajd_status status)
 {
     if (!is_of_the_file(status))
@@ -174,7 +179,7 @@ static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
     return validation(p, examine_index(*index, on_finding, p, p->error));
 }
 
-/* Goes on with what a killed run left, where that can be gone on with. */
+/* Resamples the file. Resumes the staged file of a killed run if possible. */
 static enum trajd_status resample(struct prep_job *p, const struct trajd_index *index)
 {
     const struct prep_config *config = p->run->config;
@@ -199,7 +204,7 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
     struct trajd_convert_report report;
     enum trajd_status status = trajd_convert_file(&options, &report, p->error);
 
-    if (status == TRAJD_ERR_ARGUMENT) { /* staged by another version, perhaps */
+    if (status == TRAJD_ERR_ARGUMENT) { /* perhaps staged by another version */
         trajd_convert_report_clear(&report);
         clear_staging(p, true);
         options.resume = false;
@@ -212,7 +217,7 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
     return validation(p, status);
 }
 
-/* The path still leads to the file that was read, and nobody has written to it. */
+/* Returns whether the path leads to another file now, or the file was written to. */
 static bool has_changed(const struct prep_job *p)
 {
     struct stat now;
@@ -252,7 +257,7 @@ static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
     return status;
 }
 
-/* ---- the passage ---- */
+/* ---- one file ---- */
 
 static enum trajd_status name_paths(struct prep_job *p)
 {

@@ -1,4 +1,4 @@
-/* One file of the inbox while it is processed, between prep_file.c, prep_publish.c and
+/* One file of the inbox while it is processed. Shared by prep_file.c, prep_publish.c and
  * prep_quarantine.c. */
 #ifndef TRAJD_CLI_PREPROCESS_PREP_JOB_H
 #define TRAJD_CLI_PREPROCESS_PREP_JOB_H
@@ -9,14 +9,15 @@
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_place.h"
 
-#define PREP_STAGING ".trajd" /* in the outbox: its filesystem; hidden from patterns */
+#define PREP_STAGING ".trajd" /* in the outbox, so on its filesystem; hidden from patterns */
 #define PREP_MANIFEST_SUFFIX ".manifest.json"
 #define PREP_CHECKSUM_SUFFIX ".sha256"
 #define PREP_REPORT_SUFFIX ".report.json"
-#define PREP_KEPT_BYTES (128L << 10) /* of findings, and of notes: a record is read whole */
+/* limit of the findings and of the notes, because a record is read into memory */
+#define PREP_KEPT_BYTES (128L << 10)
 #define PREP_ID_CHARACTERS 24
 
-/* A file on its way. */
+/* One file of the inbox in progress. */
 struct prep_job {
     const struct prep_run *run;
     const char *name;
@@ -25,7 +26,7 @@ struct prep_job {
     char lock_path[PREP_PATH_SIZE], staged[PREP_PATH_SIZE];
     char id[PREP_ID_CHARACTERS + 1];
     int fd, lock_fd;
-    bool is_new; /* nothing of ours lies in the output's place */
+    bool is_new; /* no earlier output of this program is in the output's place */
     struct stat stat;
     struct prep_record record;
     FILE *findings, *notes;

@@ -60,7 +60,7 @@ static enum trajd_status put(const char *temporary, const char *path, struct tra
     return prep_sync_parent(path, error);
 }
 
-/* A new file, opened for writing; whatever a killed run left there is gone. */
+/* Opens a new file for writing. Removes the file of a killed run. */
 static int create(const char *path)
 {
     unlink(path);
@@ -123,7 +123,7 @@ enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_su
     return status ? status : prep_sync_parent(to, error);
 }
 
-/* Whether `from` still leads to what was copied, as it was. */
+/* Checks that `from` still leads to the file that was copied, and that it is unchanged. */
 static enum trajd_status check_copied(const char *from, int in, const struct stat *before,
                                       struct trajd_error *error)
 {

@@ -1,4 +1,4 @@
-/* The output and the documents beside it. */
+/* Publishes the output and writes the documents beside it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ void prep_note(void *context, const char *text)
     keep_line(((struct prep_job *)context)->notes, text);
 }
 
-/* The record as a document; the caller frees. */
+/* Returns the record as text. The caller frees it. */
 static char *document(struct prep_job *p, size_t *size)
 {
     char *text = NULL;
@@ -51,8 +51,8 @@ enum trajd_status prep_write_job_record(struct prep_job *p, const char *path)
     return status;
 }
 
-/* The checksum that stands beside the output is the output's: it was published, and the run was
- * killed before it had written the manifest. */
+/* Returns whether the checksum beside the output matches the output. Then a run published it and
+ * was killed before it wrote the manifest. */
 static bool has_checksum(const struct prep_job *p)
 {
     char path[PREP_PATH_SIZE], expected[PREP_DIGEST_SIZE] = "", digest[PREP_DIGEST_SIZE] = "";
@@ -72,7 +72,7 @@ static bool has_checksum(const struct prep_job *p)
     return both && strcmp(expected, digest) == 0;
 }
 
-/* What lies in the output's place may be replaced if it was published here. */
+/* An existing file is replaced only if it was published here. */
 enum trajd_status prep_check_place(struct prep_job *p)
 {
     struct prep_record record;
@@ -89,7 +89,7 @@ enum trajd_status prep_check_place(struct prep_job *p)
         p->output);
 }
 
-/* As `sha256sum --check` reads it. */
+/* Writes the checksum in the format of `sha256sum --check`. */
 static enum trajd_status write_checksum(struct prep_job *p)
 {
     char path[PREP_PATH_SIZE], line[PREP_DIGEST_SIZE + PREP_PATH_SIZE];
@@ -121,8 +121,8 @@ static enum trajd_status identify_output(struct prep_job *p)
     return status;
 }
 
-/* The checksum before its file, and the manifest after it: wherever a run is killed the next one
- * finds out whose file that is. */
+/* The checksum is written before the output, and the manifest after it. So the next run can tell
+ * whose file it is, whenever a run is killed. */
 enum trajd_status prep_publish_job(struct prep_job *p)
 {
     enum trajd_status status = identify_output(p);

@@ -1,4 +1,4 @@
-/* Files that were refused. */
+/* Moves refused files to the quarantine. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,8 +17,7 @@ enum trajd_status prep_put_aside(struct prep_job *p, enum prep_outcome *outcome)
     return TRAJD_OK;
 }
 
-/* An earlier recording of that name, and its report, stay beside the new one as NAME.1, NAME.2, ...
- */
+/* Renames an earlier file of that name in the quarantine, and its report, to NAME.1, NAME.2, ... */
 static enum trajd_status make_way(const struct prep_job *p)
 {
     char path[PREP_PATH_SIZE], suffix[64];
@@ -45,7 +44,7 @@ static enum trajd_status make_way(const struct prep_job *p)
     return status;
 }
 
-/* The report first: whoever finds the file there finds out why. */
+/* The report is written first, so that a file in the quarantine always has one. */
 enum trajd_status prep_quarantine(struct prep_job *p, enum prep_outcome *outcome)
 {
     enum trajd_status status;

@@ -120,8 +120,8 @@ enum trajd_status prep_record_load(const char *path, struct prep_record *record,
     return status;
 }
 
-/* The first one in the document is the source's; inside of a text it would have its quotes escaped.
- */
+/* Returns the text with a new time of modification. The first match in the document is the
+ * source's; quotes inside texts are escaped, so they cannot match. */
 static char *retimed(const char *text, int64_t before_ns, int64_t after_ns)
 {
     char member[64], *changed;
