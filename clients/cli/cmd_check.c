@@ -13,7 +13,7 @@ int cli_check(int argc, char **argv)
     if (argc != 2 || argv[1][0] == '-')
         return cli_usage("check");
     if (!trajd_paths_daemon(daemon, sizeof daemon))
-        return cli_fail("trajd is neither beside this program nor in its installation");
+        return cli_fail("trajd was found neither beside this program nor in its installation");
     execl(daemon, "trajd", "--config", argv[1], "--check", (char *)NULL);
-    return cli_fail("%s cannot be run", daemon);
+    return cli_fail("cannot run %s", daemon);
 }

@@ -109,7 +109,7 @@ static void print_change(const struct side *a, const struct side *b)
                  cli_number(a->item, "rows"), a->endpoint, cli_number(b->item, "rows"),
                  b->endpoint);
     else
-        snprintf(what, sizeof what, "other content (stamps, rows, shapes or texts)");
+        snprintf(what, sizeof what, "the content differs (stamps, rows, shapes or texts)");
     print_difference(a, what);
 }
 
@@ -135,7 +135,7 @@ static uint64_t walk(struct side *a, struct side *b)
             advance(b);
     }
     if (differences > LISTED_MAX)
-        printf("... %" PRIu64 " episodes in all\n", differences);
+        printf("... %" PRIu64 " episodes differ\n", differences);
     return differences;
 }
 
@@ -168,7 +168,7 @@ int cli_diff(int argc, char **argv)
         argc = 4;
     }
     if (argc != 4 || argv[1][0] == '-' || argv[2][0] == '-' || argv[3][0] == '-') {
-        cli_fail("two endpoints and a feed");
+        cli_fail("name two endpoints and a feed");
         return cli_usage("diff");
     }
     a.endpoint = argv[1];

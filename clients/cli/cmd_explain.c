@@ -31,7 +31,7 @@ static bool find_window(struct trajd_client *client, uint32_t feed_id,
         arguments->window = strtoull(cli_text(item, "window_id"), NULL, 10);
     trajd_yaml_destroy(&yaml);
     free(json);
-    return item || (cli_fail("the daemon knows no window there"), false);
+    return item || (cli_fail("the daemon has no window at that position"), false);
 }
 
 /* ---- the table ---- */
@@ -80,12 +80,12 @@ static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns
          source = source->next) {
         const int64_t first = cli_number(source, "first_column");
         printf("  from %s: dataset %s, columns %" PRId64 " to %" PRId64
-               ", clock %s, %s, %s rows in sight\n",
+               ", clock %s, %s, %s visible rows\n",
                cli_text(source, "stream"), cli_text(source, "path"), first,
                first + cli_number(source, "columns") - 1, cli_text(source, "clock"),
                cli_text(source, "kind"), cli_text(source, "visible_rows"));
     }
-    printf("  %5s %14s  %-32s %s\n", "step", "to the anchor", "rows", "mask, and why");
+    printf("  %5s %14s  %-32s %s\n", "step", "from anchor", "rows", "mask and reason");
     for (const struct trajd_yaml_node *step = cli_first(output, "items"); step; step = step->next)
         print_step(step, anchor_ns);
 }
@@ -154,8 +154,9 @@ int cli_explain(int argc, char **argv)
         return cli_usage("explain");
     if ((arguments.window == NOT_GIVEN) == (arguments.position == NOT_GIVEN) ||
         arguments.count == 0) {
-        cli_fail(arguments.count == 0 ? "--count: at least 1"
-                                      : "which window? --window ID, or --position P of --epoch E");
+        cli_fail(arguments.count == 0
+                     ? "--count must be at least 1"
+                     : "name a window: --window ID, or --position P with --epoch E");
         return cli_usage("explain");
     }
     client = cli_connect(&arguments, false);

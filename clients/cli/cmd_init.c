@@ -130,14 +130,14 @@ static void print_feed(const struct trajd_index *index)
     if (has_filter_key(index, "train"))
         printf("    filter: train\n");
     else if (index->kept_count >= FEWEST_TO_SPLIT)
-        printf("    split: 0..0.9              # 0.9..1 is left to validate with; adding data "
-               "moves no episode\n");
+        printf("    split: 0..0.9              # 0.9..1 remains for validation; new data moves no "
+               "episode\n");
     printf("    global_batch: %u\n", guess_batch(count_rows(index, anchor)));
     if (index->clock_count > 1 && rate > 0)
-        printf("    rate: %.0f                   # of all steps; the anchors' clock was measured "
-               "at %.6g Hz\n",
+        printf("    rate: %.0f                   # of all steps; the anchors' clock has %.6g Hz as "
+               "measured\n",
                fmax(1, round(rate)), rate);
-    printf("    anchor: {clock: %s}%*s# one window a row", index->clocks[anchor].name, 4, "");
+    printf("    anchor: {clock: %s}%*s# one window per row", index->clocks[anchor].name, 4, "");
     if (rate > 0)
         printf(", %.6g Hz", rate);
     printf("\n    pad: {before: 1, after: any, with: edge}\n    outputs:\n");
@@ -150,10 +150,10 @@ static int print_config(const char *path, const struct trajd_index *index)
     char real[PATH_MAX];
 
     if (!realpath(path, real))
-        return cli_fail("%s: cannot be resolved", path);
-    printf("# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows what comes "
-           "of it.\n",
-           index->kept_count);
+        return cli_fail("%s: the path cannot be resolved", path);
+    printf(
+        "# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows its outputs.\n",
+        index->kept_count);
     printf("version: 1\n\ndatasets:\n  data: {path: ");
     trajd_json_text(stdout, real);
     printf(", layout: %s}\n", index->layout->name);
@@ -175,15 +175,15 @@ int cli_init(int argc, char **argv)
         if (!strcmp(argv[i], "--layout") && i + 1 < argc)
             layout = argv[++i];
         else if (argv[i][0] == '-' || path)
-            return cli_fail(path && argv[i][0] != '-' ? "one file or folder, not also %s"
-                                                      : "no option is called %s",
+            return cli_fail(path && argv[i][0] != '-' ? "name one file or folder, not also %s"
+                                                      : "unknown option: %s",
                             argv[i]),
                    cli_usage("init");
         else
             path = argv[i];
     }
     if (!path)
-        return cli_fail("which file or folder?"), cli_usage("init");
+        return cli_fail("name a file or folder"), cli_usage("init");
     if (cli_files_find(&files, &error))
         return cli_fail("%s", error.message);
     if (cli_files_open(&files, layout, path, &index, &error))

@@ -214,7 +214,7 @@ static void print_problems(const struct trajd_index *index)
     for (uint32_t i = 0; i < index->note_count && listed++ < LISTED_MAX; i++)
         printf("  %s\n", index->notes[i]);
     if (problems > LISTED_MAX)
-        printf("  ... %u in all; --json lists them\n", problems);
+        printf("  ... %u problems; --json lists all of them\n", problems);
 }
 
 static void print_index(const char *path, const struct trajd_index *index)
@@ -223,7 +223,7 @@ static void print_index(const char *path, const struct trajd_index *index)
            index->layout->name, index->file_count, index->file_count == 1 ? "" : "s",
            index->kept_count, index->episode_count, index->fingerprint);
     if (index->trimmed_row_count)
-        printf("  %" PRIu64 " rows beyond their clock's last stamp left out (T+1)\n",
+        printf("  %" PRIu64 " rows after their clock's last stamp are left out (T+1)\n",
                index->trimmed_row_count);
     print_problems(index);
     printf(" clocks\n");
@@ -397,12 +397,12 @@ static int parse(int argc, char **argv, struct inspection *inspection)
         else if (!strcmp(argv[i], "--layout") && i + 1 < argc)
             inspection->layout = argv[++i];
         else if (!strcmp(argv[i], "--layout"))
-            return cli_fail("%s: a value is missing", argv[i]), -1;
+            return cli_fail("%s needs a value", argv[i]), -1;
         else
-            return cli_fail("no option is called %s", argv[i]), -1;
+            return cli_fail("unknown option: %s", argv[i]), -1;
     }
     if (!count)
-        return cli_fail("which files?"), -1;
+        return cli_fail("name one or more files"), -1;
     return count;
 }
 

@@ -61,8 +61,8 @@ static int make_server(const char *directory)
     if (make_pair("server", &pair) != CLI_OK ||
         write_pair(secret_path, public_path, &pair) != CLI_OK)
         return CLI_FAILED;
-    printf("%s: the daemon's, stays here\n%s: its public key %s\n", secret_path, public_path,
-           pair.public_key);
+    printf("%s: the daemon's key pair, keep it on this machine\n%s: its public key %s\n",
+           secret_path, public_path, pair.public_key);
     return CLI_OK;
 }
 
@@ -83,7 +83,7 @@ static int make_client(const char *directory, const char *clients, const char *n
     memcpy(pair.server_key, server.public_key, sizeof pair.server_key);
     if (write_pair(secret_path, public_path, &pair) != CLI_OK)
         return CLI_FAILED;
-    printf("%s: goes to the worker's machine, nowhere else\n%s: lets it in\n", secret_path,
+    printf("%s: copy it to the worker's machine only\n%s: lets the worker connect\n", secret_path,
            public_path);
     return CLI_OK;
 }
@@ -104,7 +104,8 @@ int cli_keygen(int argc, char **argv)
     if (!directory || strlen(directory) > sizeof clients - 128)
         return cli_usage("keygen");
     if (name && (!trajd_key_name_is_valid(name) || strcmp(name, "server") == 0)) {
-        cli_fail("--client %s: 1 to 64 letters, digits, '-', '_' and '.', and not \"server\"",
+        cli_fail("--client %s: a name has 1 to 64 letters, digits, '-', '_' and '.', and is not "
+                 "\"server\"",
                  name);
         return CLI_USAGE;
     }

@@ -102,7 +102,7 @@ static int print_layouts(void)
     DIR *folder = trajd_paths_layouts(path, sizeof path) ? opendir(path) : NULL;
 
     if (!folder)
-        return cli_fail("the layouts are neither beside this program nor below its prefix");
+        return cli_fail("the layouts were found neither beside this program nor below its prefix");
     for (const struct dirent *entry; (entry = readdir(folder));) {
         const size_t length = strlen(entry->d_name);
         if (length > 5 && strcmp(entry->d_name + length - 5, ".yaml") == 0)

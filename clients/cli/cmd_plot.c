@@ -36,7 +36,8 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
         return plotting->output = value, true;
     if (!strcmp(option, "--rate"))
         return trajd_parse_rate(value, &plotting->rate) ||
-               (cli_fail("--rate: \"%s\" is no rate above 0 (20, 29.97, 30000/1001)", value),
+               (cli_fail("--rate: \"%s\" is not a rate above 0 (such as 20, 29.97 or 30000/1001)",
+                         value),
                 false);
     if (!strcmp(option, "--kind")) {
         plotting->rule.kind = trajd_convert_kind_parse(value, &error);
@@ -47,10 +48,11 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
     if (!strcmp(option, "--window"))
         return (trajd_parse_duration(value, &plotting->rule.window_ns) &&
                 plotting->rule.window_ns > 0) ||
-               (cli_fail("--window: \"%s\" is no time above 0 (50ms, 1.5s)", value), false);
+               (cli_fail("--window: \"%s\" is not a time above 0 (such as 50ms or 1.5s)", value),
+                false);
     return (trajd_parse_duration(value, !strcmp(option, "--from") ? &plotting->from_ns
                                                                   : &plotting->to_ns)) ||
-           (cli_fail("%s: \"%s\" is no time (1.5s, 200ms)", option, value), false);
+           (cli_fail("%s: \"%s\" is not a time (such as 1.5s or 200ms)", option, value), false);
 }
 
 static bool parse(int argc, char **argv, struct plotting *plotting)
@@ -62,24 +64,24 @@ static bool parse(int argc, char **argv, struct plotting *plotting)
         bool known = false;
         if (argv[i][0] != '-') {
             if (plotting->stream)
-                return cli_fail("one file and one stream, and here is %s too", argv[i]), false;
+                return cli_fail("unexpected argument: %s", argv[i]), false;
             *(plotting->path ? &plotting->stream : &plotting->path) = argv[i];
             continue;
         }
         for (int k = 0; options[k]; k++)
             known = known || !strcmp(options[k], argv[i]);
         if (!known)
-            return cli_fail("no option is called %s", argv[i]), false;
+            return cli_fail("unknown option: %s", argv[i]), false;
         if (i + 1 == argc)
-            return cli_fail("%s: a value is missing", argv[i]), false;
+            return cli_fail("%s needs a value", argv[i]), false;
         if (!parse_value(plotting, argv[i], argv[i + 1]))
             return false;
         i++;
     }
     if (!plotting->stream)
-        return cli_fail("which stream of which file?"), false;
+        return cli_fail("name a file and a stream"), false;
     if (plotting->to_ns <= plotting->from_ns)
-        return cli_fail("--to must lie behind --from"), false;
+        return cli_fail("--to must be after --from"), false;
     return true;
 }
 
@@ -99,8 +101,8 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
             names[count++] = episode->id;
     }
     near = trajd_yaml_nearest(id ? id : "", names, count);
-    return cli_fail("no episode is called \"%s\"%s%s%s", id ? id : "",
-                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : ""),
+    return cli_fail("there is no episode \"%s\"%s%s%s", id ? id : "", near ? " (did you mean " : "",
+                    near ? near : "", near ? "?)" : ""),
            NULL;
 }
 
@@ -151,8 +153,8 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
              index->files[episode->file_index].relative_path, episode->id, plotting->stream,
              series->kind, (double)series->rate.num / (double)series->rate.den);
     if (series->features_left_out)
-        fprintf(stderr, "note: the first %u of %" PRIu64 " features\n", series->feature_count,
-                series->feature_count + series->features_left_out);
+        fprintf(stderr, "note: the plot shows the first %u of %" PRIu64 " features\n",
+                series->feature_count, series->feature_count + series->features_left_out);
     result = draw(plotting, series, title);
     convert_series_destroy(&series);
     return result;

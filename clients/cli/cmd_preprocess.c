@@ -47,7 +47,7 @@ static bool parse_shard(struct preprocessing *preprocessing, const char *text)
                    &preprocessing->shard_count, &length) == 2 &&
             !text[length] && preprocessing->shard_count &&
             preprocessing->shard < preprocessing->shard_count) ||
-           (cli_fail("--shard %s: I/N with I from 0 to N-1", text), false);
+           (cli_fail("--shard %s: write I/N with I from 0 to N-1", text), false);
 }
 
 static bool parse(int argc, char **argv, struct preprocessing *preprocessing)
@@ -59,13 +59,13 @@ static bool parse(int argc, char **argv, struct preprocessing *preprocessing)
             if (!parse_shard(preprocessing, argv[++i]))
                 return false;
         } else if (*argv[i] == '-')
-            return cli_fail("%s: no such option, or its value is missing", argv[i]), false;
+            return cli_fail("%s: unknown option, or its value is missing", argv[i]), false;
         else if (preprocessing->path)
-            return cli_fail("one argument too many: %s", argv[i]), false;
+            return cli_fail("unexpected argument: %s", argv[i]), false;
         else
             preprocessing->path = argv[i];
     }
-    return preprocessing->path || (cli_fail("which configuration?"), false);
+    return preprocessing->path || (cli_fail("name a configuration file"), false);
 }
 
 static void do_file(struct preprocessing *preprocessing, struct prep_arrival *arrival)
@@ -81,7 +81,7 @@ static void do_file(struct preprocessing *preprocessing, struct prep_arrival *ar
     arrival->is_finished = outcome != PREP_CHANGED || status;
     if (status) {
         preprocessing->failed++;
-        LOG(&preprocessing->log, ERROR, "%s: %s: left for the next run", arrival->name,
+        LOG(&preprocessing->log, ERROR, "%s: %s: it is left for the next run", arrival->name,
             error.message);
     } else {
         preprocessing->counts[outcome]++;
@@ -150,16 +150,15 @@ static int conclude(const struct preprocessing *preprocessing, enum trajd_status
         LOG(log, ERROR, "%s", error->message);
     LOG(log, INFO,
         "%" PRIu64 " published, %" PRIu64 " quarantined, %" PRIu64 " failed, %" PRIu64
-        " at another run, %u still being written, %u in all",
+        " in another run, %u still being written, %u in total",
         preprocessing->counts[PREP_PUBLISHED], preprocessing->counts[PREP_QUARANTINED],
         preprocessing->failed, preprocessing->counts[PREP_ELSEWHERE], unfinished,
         preprocessing->inbox.count);
     if (prep_config_has_changed(&preprocessing->config))
-        LOG(log, WARNING,
-            "%s has changed since this run read it: the next run goes by what it says now",
+        LOG(log, WARNING, "%s has changed since this run read it: the next run uses the new text",
             preprocessing->path);
     if (is_cancelled)
-        LOG(log, INFO, "ended by signal %d: the next run goes on", cancelled_by);
+        LOG(log, INFO, "ended by signal %d: the next run continues", cancelled_by);
     return is_cancelled                      ? 128 + cancelled_by
            : status || preprocessing->failed ? CLI_FAILED
                                              : CLI_OK;

@@ -30,15 +30,14 @@ static bool parse(int argc, char **argv, struct reload_arguments *arguments)
         else if (strcmp(argv[i], "--endpoint") == 0 && i + 1 < argc)
             arguments->feed.endpoint = argv[++i];
         else
-            return cli_fail("%s: no such option, or its value is missing", argv[i]), false;
+            return cli_fail("%s: unknown option, or its value is missing", argv[i]), false;
     }
     arguments->directory =
         arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");
     if (!arguments->directory || !*arguments->directory)
         arguments->directory = "/run/trajd/main";
     if (strncmp(arguments->directory, "tcp://", 6) == 0)
-        return cli_fail("%s: only a daemon of this machine can be told to reload",
-                        arguments->directory),
+        return cli_fail("%s: only a daemon on this machine can be reloaded", arguments->directory),
                false;
     return true;
 }
@@ -59,7 +58,8 @@ static pid_t find_daemon(const char *directory)
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address)) {
         cli_fail("%s: %s", address.sun_path,
-                 errno == ENOENT || errno == ECONNREFUSED ? "no daemon is there" : strerror(errno));
+                 errno == ENOENT || errno == ECONNREFUSED ? "no daemon is running there"
+                                                          : strerror(errno));
     } else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
         cli_fail("%s: %s", address.sun_path, strerror(errno));
         peer.pid = 0;
@@ -85,7 +85,7 @@ static const struct trajd_yaml_node *query_reload(struct trajd_client *client,
         trajd_yaml_parse("status", json, strlen(json), yaml, &error))
         cli_fail("%s", error.message);
     else if (!(reload = trajd_yaml_get(trajd_yaml_root(*yaml), "reload")))
-        cli_fail("the daemon tells nothing of reloads: it is of an earlier version");
+        cli_fail("the daemon does not report reloads: it is an earlier version");
     free(json);
     return reload;
 }
@@ -105,7 +105,7 @@ static int wait_for_end(struct trajd_client *client, int64_t request_ns)
                  !strcmp(cli_text(reload, "running"), "true"))
             nanosleep(&pause, NULL);
         else if (strcmp(cli_text(reload, "applied"), "true") != 0)
-            result = cli_fail("refused, the configuration stays as it was: %s",
+            result = cli_fail("the reload was refused, the configuration is unchanged: %s",
                               cli_text(reload, "message"));
         else
             result = printf("%s\n", cli_text(reload, "message")) < 0;
@@ -130,7 +130,7 @@ int cli_reload(int argc, char **argv)
     request_ns = trajd_now_ns();
     if (kill(pid, SIGHUP))
         result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno),
-                          errno == EPERM ? ": its user and root can" : "");
+                          errno == EPERM ? ": only its user and root can reload it" : "");
     else if (arguments.wait)
         result = wait_for_end(client, request_ns);
     trajd_client_close(&client);

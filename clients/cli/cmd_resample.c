@@ -92,7 +92,9 @@ static bool parse_time(struct resampling *resampling, const char *option, char *
     if (!rule)
         return false;
     if (!trajd_parse_duration(value, &ns) || ns <= 0)
-        return cli_fail("%s: \"%s\" is no time above 0 (50ms, 1.5s, 200us)", option, value), false;
+        return cli_fail("%s: \"%s\" is not a time above 0 (such as 50ms, 1.5s or 200us)", option,
+                        value),
+               false;
     *(strcmp(option, "--window") ? &rule->max_gap_ns : &rule->window_ns) = ns;
     return true;
 }
@@ -106,8 +108,7 @@ static bool parse_dtype(struct resampling *resampling, char *text)
         return false;
     rule->dtype = trajd_dtype_parse(value);
     return rule->dtype ||
-           (cli_fail("--dtype: \"%s\" is no type; there are float16, float32, float64", value),
-            false);
+           (cli_fail("--dtype: \"%s\" is not one of float16, float32 and float64", value), false);
 }
 
 static bool parse_compress(struct resampling *resampling, const char *text)
@@ -128,7 +129,8 @@ static bool parse_compress(struct resampling *resampling, const char *text)
         if (!*end && level >= 1 && level <= LEVEL_MAX)
             return true;
     }
-    return cli_fail("--compress %s: keep, none, gzip or gzip:1 to gzip:%d", text, LEVEL_MAX), false;
+    return cli_fail("--compress %s: choose keep, none, gzip or gzip:1 to gzip:%d", text, LEVEL_MAX),
+           false;
 }
 
 static bool parse_backend(struct resampling *resampling, const char *text)
@@ -139,13 +141,15 @@ static bool parse_backend(struct resampling *resampling, const char *text)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(text, trajd_convert_backend_name(kinds[i])))
             return resampling->options.backend = kinds[i], true;
-    return cli_fail("--backend %s: auto, cpu, cuda or daemon", text), false;
+    return cli_fail("--backend %s: choose auto, cpu, cuda or daemon", text), false;
 }
 
 static bool parse_rate(struct resampling *resampling, const char *text)
 {
     return trajd_parse_rate(text, &resampling->options.rate) ||
-           (cli_fail("--rate: \"%s\" is no rate above 0 (20, 29.97, 30000/1001)", text), false);
+           (cli_fail("--rate: \"%s\" is not a rate above 0 (such as 20, 29.97 or 30000/1001)",
+                     text),
+            false);
 }
 
 static bool parse_threads(struct resampling *resampling, const char *text)
@@ -154,7 +158,8 @@ static bool parse_threads(struct resampling *resampling, const char *text)
     const unsigned long count = strtoul(text, &end, 10);
 
     resampling->options.thread_count = (uint32_t)count;
-    return (!*end && count >= 1 && count <= 64) || (cli_fail("--threads %s: 1 to 64", text), false);
+    return (!*end && count >= 1 && count <= 64) ||
+           (cli_fail("--threads %s: choose 1 to 64", text), false);
 }
 
 /* Reads an option with a value. */
@@ -202,7 +207,7 @@ static bool parse_switch(struct resampling *resampling, const char *option)
     else if (!strcmp(option, "--json"))
         resampling->printer.json = true;
     else
-        return cli_fail("no option is called %s", option), false;
+        return cli_fail("unknown option: %s", option), false;
     return true;
 }
 
@@ -232,20 +237,20 @@ static int parse(int argc, char **argv, struct resampling *resampling)
         else if (!takes_value(argv[i]))
             ok = parse_switch(resampling, argv[i]);
         else if (i + 1 == argc)
-            ok = (cli_fail("%s: a value is missing", argv[i]), false);
+            ok = (cli_fail("%s needs a value", argv[i]), false);
         else
             ok = parse_value(resampling, argv[i], argv[i + 1]), i++;
         if (!ok)
             return -1;
     }
     if (!count)
-        return cli_fail("which files?"), -1;
+        return cli_fail("name one or more files"), -1;
     if (count > ITEMS_MAX)
         return cli_fail("more than %d files: name their folder", ITEMS_MAX), -1;
     if (!resampling->options.rate.num)
         return cli_fail("--rate is missing"), -1;
     if (!resampling->options.output && !resampling->options.dry_run)
-        return cli_fail("-o is missing: which file is to be written?"), -1;
+        return cli_fail("-o is missing: name the output file"), -1;
     return count;
 }
 

@@ -274,9 +274,9 @@ static int write_file(const char *name, const char *feed, const struct statistic
     if (stat(name, &there) == 0 && !S_ISREG(there.st_mode))
         return write_through(name, feed, all, format);
     if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
-        return cli_fail("%s: too long a path", name);
+        return cli_fail("%s: the path is too long", name);
     if ((size_t)snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= sizeof temporary)
-        return cli_fail("%s: too long a path", path);
+        return cli_fail("%s: the path is too long", path);
     fd = mkstemp(temporary);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!out)
@@ -331,7 +331,7 @@ static bool parse_format(const char *name, enum format *format)
             *format = (enum format)f;
             return true;
         }
-    cli_fail("--format: no format is called %s (there are: trajd, openpi, lerobot)", name);
+    cli_fail("--format %s: choose trajd, openpi or lerobot", name);
     return false;
 }
 

@@ -163,7 +163,7 @@ static void print_trouble(const struct trajd_yaml_node *root)
                                         "silent_sessions",
 
                                         "rank_timeouts",    "slow_jobs"};
-    const char *before = "\nseen: ";
+    const char *before = "\nproblems: ";
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (number_of(root, names[i]) <= 0)
@@ -178,9 +178,9 @@ static void print_trouble(const struct trajd_yaml_node *root)
 static void print_reload(const struct trajd_yaml_node *reload)
 {
     if (strcmp(text_of(reload, "running"), "true") == 0)
-        printf("\na reload is going on\n");
+        printf("\na reload is running\n");
     else if (number_of(reload, "count") > 0)
-        printf("\nlast reload, of %s: %s: %s\n", text_of(reload, "count"),
+        printf("\nlast of %s reloads: %s: %s\n", text_of(reload, "count"),
                strcmp(text_of(reload, "applied"), "true") ? "refused" : "applied",
                text_of(reload, "message"));
 }

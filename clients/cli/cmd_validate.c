@@ -98,7 +98,7 @@ static int ignore(struct validation *validation, const char *name)
             validation->is_ignored[r] = true;
             return CLI_OK;
         }
-    cli_fail("--ignore %s: no such rule; there are:", name);
+    cli_fail("--ignore %s: unknown rule; the rules are:", name);
     for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
         fprintf(stderr, " %s", examine_rule_names[r]);
     fprintf(stderr, "\n");
@@ -118,17 +118,17 @@ static int parse(int argc, char **argv, struct validation *validation)
         else if (!strcmp(argv[i], "--json"))
             validation->json = true;
         else if (takes_value && i + 1 == argc)
-            return cli_fail("%s: a value is missing", argv[i]), -1;
+            return cli_fail("%s needs a value", argv[i]), -1;
         else if (!strcmp(argv[i], "--layout"))
             validation->layout = argv[++i];
         else if (!strcmp(argv[i], "--ignore")) {
             if (ignore(validation, argv[++i]))
                 return -1;
         } else
-            return cli_fail("no option is called %s", argv[i]), -1;
+            return cli_fail("unknown option: %s", argv[i]), -1;
     }
     if (!count)
-        return cli_fail("which files?"), -1;
+        return cli_fail("name one or more files"), -1;
     return count;
 }
 
@@ -149,7 +149,7 @@ int cli_validate(int argc, char **argv)
     if (validation.json)
         printf("]\n");
     else
-        printf(validation.findings ? "%" PRIu64 " findings\n" : "nothing found\n",
+        printf(validation.findings ? "%" PRIu64 " findings\n" : "no findings\n",
                validation.findings);
     return validation.findings ? CLI_FAILED : CLI_OK;
 }

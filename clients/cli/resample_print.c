@@ -64,7 +64,7 @@ static void print_plan(const struct resample_printer *printer,
            (double)printer->rate.num / (double)printer->rate.den, (double)plan->byte_count * 1e-6,
            plan->backend_text);
     if (plan->episodes_cut)
-        printf("; %" PRIu64 " were cut into parts", plan->episodes_cut);
+        printf("; %" PRIu64 " were split into parts", plan->episodes_cut);
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_convert_stream *stream = &plan->streams[s];
@@ -140,15 +140,15 @@ void resample_print_report(const struct resample_printer *printer,
     }
     for (uint32_t s = 0; s < report->stream_count; s++)
         if (report->streams[s].nan_steps)
-            printf("%s: %" PRIu64 " steps are NaN, as their source is\n", report->streams[s].name,
-                   report->streams[s].nan_steps);
+            printf("%s: %" PRIu64 " steps are NaN because their source is NaN\n",
+                   report->streams[s].name, report->streams[s].nan_steps);
     if (report->segments_here)
         printf("%" PRIu64 " of %" PRIu64
-               " pieces were too large to be handed over: this CPU has made them\n",
+               " pieces were too large for the backend: this CPU resampled them\n",
                report->segments_here, report->segments);
     printf("%s: %" PRIu64 " episodes", printer->output,
            report->episodes_written + report->episodes_resumed);
     if (report->episodes_resumed)
-        printf(", %" PRIu64 " of them from before", report->episodes_resumed);
+        printf(", %" PRIu64 " of them from an earlier run", report->episodes_resumed);
     printf("\n");
 }

@@ -56,7 +56,7 @@ def test_preprocess_replaces_nothing_of_others(station, kind, monkeypatch):  # n
         monkeypatch.setitem(ENVIRONMENT, key, value)
     assert "a.hdf5: File exists: left for the next run" in station.run(code=1)
     assert output.read_text() == "another's\n"
-    assert "no manifest says that it was published here: it is not replaced" in station.run(code=1)
+    assert "no manifest shows that it was published here: it is not replaced" in station.run(code=1)
     assert output.read_text() == "another's\n" and (station.inbox / "a.hdf5").exists()
     output.unlink()
     monkeypatch.delitem(ENVIRONMENT, "TRAJD_TEST_APPEARS")

@@ -15,7 +15,7 @@ enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *er
     if (!trajd_paths_helper(files->helper, sizeof files->helper))
         return trajd_error_set(
             error, TRAJD_ERR_NOT_FOUND, 0,
-            "trajd-indexer is neither beside this program nor in its installation");
+            "trajd-indexer was found neither beside this program nor in its installation");
     if (!trajd_paths_layouts(files->layouts, sizeof files->layouts))
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "the folder of layouts is not in this program's installation");

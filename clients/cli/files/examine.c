@@ -127,7 +127,7 @@ static void examine_gaps(struct examiner *examiner, const struct trajd_episode_c
     }
     if (finding.count)
         report_finding(examiner, &finding,
-                       "%" PRIu64 " gaps, the first behind row %" PRId64
+                       "%" PRIu64 " gaps, the first after row %" PRId64
                        ", the longest %.6g ms; the median interval is %.6g ms",
                        finding.count, finding.row, (double)longest / 1e6, (double)median / 1e6);
 }
@@ -327,7 +327,7 @@ static void report_stream(struct examiner *examiner, const struct scan *scan)
     finding.count = scan->repeated;
     if (scan->rows && scan->repeated * 2 >= scan->rows && finding.count &&
         (scan->as_bytes || scan->stream->kind != TRAJD_KIND_PREVIOUS))
-        report_finding(examiner, &finding, "%.0f%% of the rows are the row before over again",
+        report_finding(examiner, &finding, "%.0f%% of the rows repeat the row before",
                        100.0 * (double)scan->repeated / (double)scan->rows);
 }
 

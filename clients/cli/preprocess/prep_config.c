@@ -26,7 +26,7 @@ static enum trajd_status read_streams(struct prep_config *config,
 
     if (node->kind != TRAJD_YAML_SEQUENCE || !node->child_count ||
         node->child_count > PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error, "a list of 1 to %d streams",
+        return trajd_yaml_error(config->yaml, node, error, "must be a list of 1 to %d streams",
                                 PREP_MAX_ITEMS);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
         status =
@@ -52,7 +52,8 @@ static enum trajd_status read_dtype(struct prep_config *config, const struct tra
         return status;
     *dtype = trajd_dtype_parse(word);
     if (*dtype != TRAJD_F16 && *dtype != TRAJD_F32 && *dtype != TRAJD_F64)
-        return trajd_yaml_error(config->yaml, node, error, "%s: float16, float32 or float64", word);
+        return trajd_yaml_error(config->yaml, node, error,
+                                "%s is not one of float16, float32 and float64", word);
     return TRAJD_OK;
 }
 
@@ -61,9 +62,9 @@ static enum trajd_status read_time(struct prep_config *config, const struct traj
 {
     enum trajd_status status = trajd_yaml_duration(config->yaml, node, ns, error);
 
-    return status || *ns > 0
-               ? status
-               : trajd_yaml_error(config->yaml, node, error, "%s: a time above 0", node->value);
+    return status || *ns > 0 ? status
+                             : trajd_yaml_error(config->yaml, node, error,
+                                                "%s is not a time above 0", node->value);
 }
 
 static enum trajd_status read_kind(struct prep_config *config, const struct trajd_yaml_node *node,
@@ -93,7 +94,7 @@ static enum trajd_status read_rule(struct prep_config *config, const struct traj
 
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, node, error,
-                                "{kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
+                                "must be {kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
         return status;
     rule = add_rule(config, stream);
@@ -114,8 +115,8 @@ static enum trajd_status read_each(struct prep_config *config, const struct traj
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count >= PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error, "a mapping of at most %d streams",
-                                PREP_MAX_ITEMS - 1);
+        return trajd_yaml_error(config->yaml, node, error,
+                                "must be a mapping of at most %d streams", PREP_MAX_ITEMS - 1);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
         status = read_rule(config, item, item->key, error);
     return status;
@@ -133,7 +134,7 @@ static enum trajd_status read_resample(struct prep_config *config,
     int choice = 0;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
+        return trajd_yaml_error(config->yaml, node, error, "must be a mapping of keys");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
         return status;
     if ((child = trajd_yaml_get(node, "streams")))
@@ -161,7 +162,7 @@ static enum trajd_status read_rules(struct prep_config *config, const struct tra
     enum trajd_status status;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "{RULE: refuse|report|ignore}");
+        return trajd_yaml_error(config->yaml, node, error, "must be {RULE: refuse|report|ignore}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, examine_rule_names, error)))
         return status;
     for (int r = 0; r < EXAMINE_RULE_COUNT && !status; r++) {
@@ -184,7 +185,9 @@ static enum trajd_status read_text(struct prep_config *config, const char *key, 
                                  *node = trajd_yaml_get(root, key);
 
     if (!node)
-        return is_needed ? trajd_yaml_error(config->yaml, root, error, "no `%s:`", key) : TRAJD_OK;
+        return is_needed
+                   ? trajd_yaml_error(config->yaml, root, error, "the key `%s:` is missing", key)
+                   : TRAJD_OK;
     return trajd_yaml_string(config->yaml, node, text, error);
 }
 
@@ -196,13 +199,13 @@ static enum trajd_status read_times(struct prep_config *config, struct trajd_err
     enum trajd_status status;
 
     if (!node)
-        return trajd_yaml_error(config->yaml, root, error, "no `rate:`");
+        return trajd_yaml_error(config->yaml, root, error, "the key `rate:` is missing");
     status = trajd_yaml_rate(config->yaml, node, &config->rate, error);
     if (!status && (node = trajd_yaml_get(root, "settle"))) {
         status = trajd_yaml_duration(config->yaml, node, &config->settle_ns, error);
         if (!status && (config->settle_ns < 0 || config->settle_ns > 3600 * SECOND))
-            status =
-                trajd_yaml_error(config->yaml, node, error, "%s: between 0s and 1h", node->value);
+            status = trajd_yaml_error(config->yaml, node, error, "%s is not between 0s and 1h",
+                                      node->value);
     }
     if (!status && (node = trajd_yaml_get(root, "threads")))
         status = trajd_yaml_int(config->yaml, node, 0, 64, &number, error);
@@ -220,11 +223,11 @@ static enum trajd_status read_root(struct prep_config *config, struct trajd_erro
     int64_t version;
 
     if (root->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, root, error, "a mapping of keys");
+        return trajd_yaml_error(config->yaml, root, error, "must be a mapping of keys");
     if ((status = trajd_yaml_check_keys(config->yaml, root, keys, error)))
         return status;
     if (!(node = trajd_yaml_get(root, "version")))
-        return trajd_yaml_error(config->yaml, root, error, "no `version: 1`");
+        return trajd_yaml_error(config->yaml, root, error, "the key `version: 1` is missing");
     if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)) ||
         (status = read_text(config, "inbox", true, &config->inbox, error)) ||
         (status = read_text(config, "outbox", true, &config->outbox, error)) ||
@@ -343,7 +346,7 @@ static enum trajd_status find_folders(struct prep_config *config, const char *fo
             if (a != b && lies_in(config->folders[a], config->folders[b]))
                 return trajd_error_set(
                     error, TRAJD_ERR_ARGUMENT, 0,
-                    "%s: %s lies in %s: inbox, outbox and quarantine are apart from each other",
+                    "%s: %s lies in %s: inbox, outbox and quarantine must not contain each other",
                     config->path, config->folders[a], config->folders[b]);
     return TRAJD_OK;
 }

@@ -242,7 +242,7 @@ static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
     if (!status && !*p->reason)
         status = resample(p, index);
     if (has_changed(p)) {
-        LOG(p->run->log, INFO, "%s: has changed while it was read", p->name);
+        LOG(p->run->log, INFO, "%s: changed while it was read", p->name);
         clear_staging(p, true);
         *outcome = PREP_CHANGED;
         status = TRAJD_OK;
@@ -300,7 +300,7 @@ static enum trajd_status open_source(struct prep_job *p)
     p->fd = open(p->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (p->fd < 0 || fstat(p->fd, &p->stat) || !S_ISREG(p->stat.st_mode))
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->source,
-                               p->fd < 0 ? strerror(errno) : "no regular file");
+                               p->fd < 0 ? strerror(errno) : "not a regular file");
     p->record.name = p->name;
     p->record.source.size_bytes = (uint64_t)p->stat.st_size;
     p->record.source.mtime_ns = prep_mtime_ns(&p->stat);

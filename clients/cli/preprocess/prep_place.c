@@ -135,7 +135,7 @@ static enum trajd_status check_copied(const char *from, int in, const struct sta
         after.st_size == before->st_size && after.st_mtim.tv_sec == before->st_mtim.tv_sec &&
         after.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: has changed while it was copied", from);
+    return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: changed while it was copied", from);
 }
 
 static enum trajd_status copy(const char *from, const char *to, struct trajd_error *error)

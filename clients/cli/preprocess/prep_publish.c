@@ -85,7 +85,7 @@ enum trajd_status prep_check_place(struct prep_job *p)
         return TRAJD_OK;
     return trajd_error_set(
         p->error, TRAJD_ERR_IO, EEXIST,
-        "%s is there, and no manifest says that it was published here: it is not replaced",
+        "%s exists, but no manifest shows that it was published here: it is not replaced",
         p->output);
 }
 
@@ -134,9 +134,8 @@ enum trajd_status prep_publish_job(struct prep_job *p)
         status = p->is_new ? prep_publish_new(p->staged, p->output, &is_sure, p->error)
                            : prep_publish(p->staged, p->output, p->error);
     if (!status && !is_sure)
-        prep_note(p,
-                  "the outbox can neither rename without replacing nor link: a file of that name "
-                  "that appeared at that very moment was replaced");
+        prep_note(p, "the filesystem of the outbox can neither rename without replacing nor link: "
+                     "a file of that name that appeared at that moment was replaced");
     if (!status)
         status = prep_write_job_record(p, p->manifest);
     if (!status)

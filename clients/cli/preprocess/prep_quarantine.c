@@ -12,7 +12,7 @@ enum trajd_status prep_put_aside(struct prep_job *p, enum prep_outcome *outcome)
     if (status != TRAJD_ERR_UNSUPPORTED)
         return status;
     *outcome = PREP_KNOWN;
-    LOG(p->run->log, WARNING, "%s: stays in the inbox, and is not looked at again until it changes",
+    LOG(p->run->log, WARNING, "%s: the file stays in the inbox and is ignored until it changes",
         p->error->message);
     return TRAJD_OK;
 }

@@ -52,7 +52,7 @@ static enum trajd_status read_digest(const struct trajd_yaml *yaml,
     if (status)
         return status;
     if (strlen(text) >= PREP_DIGEST_SIZE)
-        return trajd_yaml_error(yaml, node, error, "no digest");
+        return trajd_yaml_error(yaml, node, error, "this is not a SHA-256 digest");
     strcpy(digest, text);
     return TRAJD_OK;
 }
@@ -85,7 +85,7 @@ static enum trajd_status read_document(const struct trajd_yaml *yaml, struct pre
 
     if (root->kind != TRAJD_YAML_MAPPING || !(state = trajd_yaml_get(root, "state")) ||
         !(recipe = trajd_yaml_get(root, "recipe")))
-        return trajd_yaml_error(yaml, root, error, "no record of a file");
+        return trajd_yaml_error(yaml, root, error, "this is not the record of a file");
     if ((status = trajd_yaml_choice(yaml, state, states, &choice, error)) ||
         (status = read_digest(yaml, recipe, record->recipe, error)) ||
         (status = read_identity(yaml, "source", &record->source, error)))

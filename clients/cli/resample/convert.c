@@ -35,7 +35,7 @@ static enum trajd_status check_output(struct conversion *r)
     struct stat status;
 
     if (!output || !*output)
-        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "no output is named");
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "name an output");
     if (strlen(output) + sizeof ".partial.journal" > CONVERT_PATH_SIZE)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
     slash = strrchr(output, '/');
@@ -46,15 +46,16 @@ static enum trajd_status check_output(struct conversion *r)
     snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);
     if (!stat(r->partial, &status) && is_input(r->options, &status))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s is an input, and would be written to", r->partial);
+                               "%s is an input, so it cannot be the partial file of the output",
+                               r->partial);
     if (stat(output, &status) && lstat(output, &status)) /* true for a dangling link, too */
         return TRAJD_OK;
     if (S_ISDIR(status.st_mode))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s is a folder: the output is one file", output);
+                               "%s is a folder: name a file as the output", output);
     if (is_input(r->options, &status))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s is an input too: it is not overwritten", output);
+                               "%s is also an input: an input is not overwritten", output);
     if (!r->options->force)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s exists: --force replaces it when the new one is finished",
@@ -76,11 +77,11 @@ static enum trajd_status open_partial(struct conversion *r)
     }
     if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) ||
         held.st_ino != named.st_ino)
-        return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is at it", r->partial);
+        return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is writing it",
+                               r->partial);
     r->is_empty = !held.st_size;
     if (held.st_size && !r->options->resume)
-        convert_note(r->options,
-                     "%s of an earlier run is begun anew (--resume would go on with it)",
+        convert_note(r->options, "%s of an earlier run is overwritten (--resume would continue it)",
                      r->partial);
     r->has_files = true;
     r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -162,7 +163,7 @@ static void clean_up(struct conversion *r, enum trajd_status status)
         unlink(r->journal_path);
         unlink(r->spool_path);
     } else if (status && r->began_rows && r->has_files) {
-        convert_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it",
+        convert_note(r->options, "%s is kept with %llu of %u episodes: --resume continues it",
                      r->partial,
                      (unsigned long long)(r->report->episodes_resumed + r->committed_count),
                      r->plan.episode_count);

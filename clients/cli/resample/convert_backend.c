@@ -98,7 +98,7 @@ static enum trajd_status use_daemon(struct convert_backend *backend, bool only_g
     if (strncmp(backend->directory, "tcp://", 6) == 0)
         return trajd_error_set(
             error, TRAJD_ERR_UNSUPPORTED, 0,
-            "%s: rows are handed to a daemon of this machine alone: --backend cpu or cuda",
+            "%s: only a daemon on this machine can resample rows: use --backend cpu or cuda",
             backend->directory);
     status = convert_remote_create(backend->directory, backend->cancel, device, sizeof device,
                                    &remote, error);
@@ -118,7 +118,7 @@ static enum trajd_status use_daemon(struct convert_backend *backend, bool only_g
 static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_error *error)
 {
     static const char instead[] =
-        "--backend daemon has a running daemon do it, --backend cpu does it here";
+        "use --backend daemon for a running daemon, or --backend cpu for this CPU";
     struct trajd_runner *runner = NULL;
     enum trajd_status status;
 
@@ -170,7 +170,8 @@ enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32
         .kind = TRAJD_CONVERT_CPU, .cancel = options->cancel, .text = "the CPU"};
     if (strlen(directory) >= sizeof backend->directory)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%.100s...: no daemon's directory has so long a path", directory);
+                               "%.100s...: the path of the daemon's directory is too long",
+                               directory);
     strcpy(backend->directory, directory);
     if (options->backend == TRAJD_CONVERT_AUTO)
         use_fastest(plan, thread_count, options->endpoint != NULL, backend);

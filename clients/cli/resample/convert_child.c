@@ -148,10 +148,9 @@ static enum trajd_status wait_readable(struct convert_child *child)
         if (poll(&poll_fd, 1, SLICE_MS) > 0)
             return TRAJD_OK;
     }
-    return trajd_error_set(
-        child->error, TRAJD_ERR_DATA, 0,
-        "the process that makes the output's structure has not answered for %d s",
-        REPLY_TIMEOUT_MS / 1000);
+    return trajd_error_set(child->error, TRAJD_ERR_DATA, 0,
+                           "the process that makes the output's structure has not replied for %d s",
+                           REPLY_TIMEOUT_MS / 1000);
 }
 
 static enum trajd_status receive(struct convert_child *child, void *data, size_t size)
@@ -197,12 +196,11 @@ enum trajd_status convert_child_reply(struct convert_child *child, uint32_t kind
         if (header.magic != TRAJD_HELPER_MAGIC || header.length > reply_bytes_max)
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
-                "the process that makes the output's structure broke the framing");
+                "the process that makes the output's structure sent an invalid frame");
         if (header.length >= child->reply_capacity) {
             uint8_t *grown = realloc(child->reply, header.length + 1);
             if (!grown)
-                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0,
-                                       "no memory for an answer");
+                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for a reply");
             child->reply = grown;
             child->reply_capacity = header.length + 1;
         }
@@ -217,7 +215,7 @@ enum trajd_status convert_child_reply(struct convert_child *child, uint32_t kind
         if (header.kind != TRAJD_WRITER_NOTE)
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
-                "the process that makes the output's structure answered what was not asked");
+                "the process that makes the output's structure sent an unexpected reply");
         convert_note(child->plan->options, "%s", (const char *)child->reply);
     }
 }

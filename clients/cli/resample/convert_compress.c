@@ -119,8 +119,8 @@ static enum trajd_status pack(struct convert_compressor *c, struct convert_spool
     }
     packed = libdeflate_zlib_compress(c->deflate, bytes, size, c->packed, c->packed_size);
     if (!packed || packed > UINT32_MAX)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: a chunk of %zu bytes", path,
-                               size);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s: a chunk of %zu bytes cannot be compressed", path, size);
     *chunk = (struct convert_chunk){__atomic_fetch_add(&spool->length, packed, __ATOMIC_RELAXED),
                                     (uint32_t)packed, 0};
     return convert_pwrite(spool->fd, c->packed, packed, chunk->offset, path, error);

@@ -11,7 +11,7 @@ enum trajd_status convert_check_input(const struct trajd_index_file *file, const
         now->st_mtim.tv_sec * INT64_C(1000000000) + now->st_mtim.tv_nsec == file->mtime_ns)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "%s: has changed meanwhile (size, time or inode are not as indexed)",
+                           "%s: changed since it was indexed (size, time or inode differ)",
                            file->path);
 }
 

@@ -113,7 +113,8 @@ static enum trajd_status read_head(struct reading *reading, struct convert_plan 
     head->signature = take(reading);
     count = take(reading);
     if (reading->failed || magic != journal_magic)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no journal of a run");
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "there is no journal of an earlier run");
     if (digest != plan->digest || count != array_count(plan))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "it was begun with other inputs or options, or by another version");
@@ -127,12 +128,13 @@ static enum trajd_status read_head(struct reading *reading, struct convert_plan 
                  dataset->row_bytes * plan->episodes[e].step_count >
                      head->file_size - array->offset))
                 return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                       "its journal has room at %" PRIu64 " in %" PRIu64 " bytes",
+                                       "its journal has the offset %" PRIu64
+                                       ", outside the file of %" PRIu64 " bytes",
                                        array->offset, head->file_size);
         }
     return ends_well(reading, 0)
                ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "its journal is not whole");
+               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "its journal is incomplete");
 }
 
 /* Reads one record. Returns false at the end, and at the first incomplete record. */

@@ -159,8 +159,8 @@ static enum trajd_status take_offsets(struct convert_child *child, struct conver
         arrays += made[e].array_count;
     if (!status && length != arrays * sizeof(uint64_t))
         return trajd_error_set(child->error, TRAJD_ERR_DATA, 0,
-                               "%s: offsets of %zu bytes for %zu datasets", made->id, length,
-                               arrays);
+                               "%s: received offsets of %zu bytes for %zu datasets", made->id,
+                               length, arrays);
     for (uint32_t e = 0; e < count && !status; e++)
         for (uint32_t a = 0; a < made[e].array_count; a++, next += sizeof(uint64_t))
             memcpy(&made[e].arrays[a].offset, next, sizeof(uint64_t));
@@ -300,10 +300,10 @@ static enum trajd_status check_offsets(const struct convert_plan *plan, uint64_t
             if (!dataset->is_compressed &&
                 (array->offset < TRAJD_WRITER_SIGNATURE_SIZE || array->offset > size_bytes ||
                  bytes > size_bytes - array->offset))
-                return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                       "%s: %s: room at %" PRIu64 " of a file of %" PRIu64 " bytes",
-                                       plan->episodes[e].id, dataset->path, array->offset,
-                                       size_bytes);
+                return trajd_error_set(
+                    error, TRAJD_ERR_DATA, 0,
+                    "%s: %s: the offset %" PRIu64 " lies outside the file of %" PRIu64 " bytes",
+                    plan->episodes[e].id, dataset->path, array->offset, size_bytes);
         }
     return TRAJD_OK;
 }

@@ -88,8 +88,7 @@ static enum trajd_status check_name(struct conversion *r)
         return TRAJD_OK;
     r->has_files = false;
     return trajd_error_set(r->error, TRAJD_ERR_IO, 0,
-                           "%s: somebody has removed or replaced it while it was written",
-                           r->partial);
+                           "%s: was removed or replaced while it was written", r->partial);
 }
 
 static enum trajd_status name_output(struct conversion *r)
@@ -102,8 +101,7 @@ static enum trajd_status name_output(struct conversion *r)
     if (!is_sure)
         convert_note(r->options,
                      "%s: its filesystem can neither rename without replacing nor link: a file of "
-                     "that name that appeared at this very "
-                     "moment was replaced",
+                     "that name that appeared at this moment was replaced",
                      r->options->output);
     return TRAJD_OK;
 }

@@ -48,8 +48,8 @@ static enum trajd_status connect_to(struct convert_remote *remote, struct trajd_
     if (remote->connection < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
     if (connect(remote->connection, (struct sockaddr *)&address, sizeof address))
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno,
-                               "no daemon that resamples: %s: %s", remote->path, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno, "no daemon resamples at %s: %s",
+                               remote->path, strerror(errno));
     return TRAJD_OK;
 }
 
@@ -82,7 +82,7 @@ static enum trajd_status receive_reply(struct convert_remote *remote, uint8_t fr
         if (remote->cancel && __atomic_load_n(remote->cancel, __ATOMIC_RELAXED))
             return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "interrupted");
         if (trajd_now_ns() > end_ns)
-            return gone(remote, "does not answer", error);
+            return gone(remote, "does not reply", error);
         if (poll(&ready, 1, SLICE_MS) <= 0)
             continue;
         got = recv(remote->connection, frame, FRAME_ROOM, MSG_DONTWAIT);
@@ -118,7 +118,7 @@ static enum trajd_status query(struct convert_remote *remote, uint64_t size_byte
     }
     if (message.op != TRAJD_WIRE_RESAMPLED || message.resampled.request != remote->request)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "the daemon at %s answers what was not asked", remote->path);
+                               "the daemon at %s sent an unexpected reply", remote->path);
     if (device)
         trajd_wire_text_copy(message.resampled.device, device, device_size);
     return TRAJD_OK;
@@ -142,7 +142,7 @@ enum trajd_status convert_remote_create(const char *directory, const bool *cance
         status = query(remote, 0, device, device_size, error);
     is_cancelled = cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED);
     if (status == TRAJD_ERR_CLOSED && !is_cancelled)
-        status = gone(remote, "has ended, does not answer, or takes no more programs", error);
+        status = gone(remote, "has ended, does not reply, or accepts no more clients", error);
     if (status)
         convert_remote_destroy(out);
     return status;
@@ -201,7 +201,7 @@ enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t si
             const int code = errno;
             drop_room(remote);
             return trajd_error_set(error, TRAJD_ERR_MEMORY, code,
-                                   "no memory for rows to hand over (%llu bytes): %s",
+                                   "no memory to share with the daemon (%llu bytes): %s",
                                    (unsigned long long)bytes, strerror(code));
         }
     }

@@ -88,8 +88,8 @@ static enum trajd_status go_on_here(struct conversion *r)
         return TRAJD_OK;
     if (!r->backend.may_fall_back)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "it was begun on the CPU: --backend cpu goes on with it");
-    convert_note(r->options, "%s was begun on the CPU, which goes on with it", r->partial);
+                               "it was begun on the CPU: use --backend cpu to continue it");
+    convert_note(r->options, "%s was begun on the CPU, so the CPU continues it", r->partial);
     r->backend.kind = r->report->backend = TRAJD_CONVERT_CPU;
     r->backend.is_on_gpu = false; /* in case the file is begun again after all */
     return TRAJD_OK;
@@ -126,7 +126,7 @@ enum trajd_status convert_resume(struct conversion *r)
     free(data);
     if (!status && !convert_is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
         status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0,
-                                 "the file has not the journal's size");
+                                 "the file does not have the size in its journal");
     if (!status && ftruncate(r->journal_fd, (off_t)used))
         status = convert_io_error(r, r->journal_path);
     if (status) {

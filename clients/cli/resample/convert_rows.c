@@ -351,7 +351,7 @@ enum trajd_status convert_worker_run(struct convert_worker *worker,
         if (bytes > source_bytes_max)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                    "%s: one step averages %" PRIu64
-                                   " MiB of rows, at most %" PRIu64,
+                                   " MiB of rows, more than the limit of %" PRIu64,
                                    dataset->path, bytes >> 20, source_bytes_max >> 20);
         status = run(worker, &current, count, bytes, error);
         if (status)

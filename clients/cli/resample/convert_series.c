@@ -50,9 +50,8 @@ static enum trajd_status take_columns(struct making *m, enum trajd_dtype dtype, 
     for (uint64_t r = 0; r < count; r++)
         if (!trajd_array_to_f64(dtype, rows + r * row_bytes + m->stream->first_column * size,
                                 m->series->feature_count, values + r * m->series->feature_count))
-            return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "%s: %s is no number to draw", m->options->stream,
-                                   trajd_dtype_name(dtype));
+            return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0, "%s: %s cannot be drawn",
+                                   m->options->stream, trajd_dtype_name(dtype));
     return TRAJD_OK;
 }
 
@@ -87,10 +86,11 @@ static enum trajd_status find_span(struct making *m)
     if ((m->series->row_count + m->series->step_count) > values_max / m->series->feature_count ||
         (m->series->row_count + m->series->step_count) >
             bytes_max / (m->dataset->source_bytes + m->dataset->row_bytes))
-        return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%" PRIu64 " rows and %" PRIu64
-                               " steps are too many to look at: a shorter span by --from and --to",
-                               m->series->row_count, m->series->step_count);
+        return trajd_error_set(
+            m->error, TRAJD_ERR_UNSUPPORTED, 0,
+            "%" PRIu64 " rows and %" PRIu64
+            " steps are too many to plot: choose a shorter span with --from and --to",
+            m->series->row_count, m->series->step_count);
     return TRAJD_OK;
 }
 
@@ -229,10 +229,10 @@ static enum trajd_status find_parts(struct making *m)
 
     if (found < 0)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: one stream is looked at, not a pattern", m->options->stream);
+                               "%s: name one stream, not a pattern", m->options->stream);
     if (!find_episode(m))
-        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: a resampling leaves it out",
-                               m->options->episode->id);
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
+                               "%s: resampling leaves this stream out", m->options->episode->id);
     m->stream = &m->options->index->streams[found];
     for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++)
         if (m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].index_dataset ==
@@ -240,7 +240,7 @@ static enum trajd_status find_parts(struct making *m)
             m->array = &m->plan.episodes[0].arrays[a];
     if (!m->array)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: the episode has no rows of it", m->options->stream);
+                               "%s: the episode has no rows of this stream", m->options->stream);
     m->dataset = &m->plan.datasets[m->array->dataset];
     m->series = calloc(1, sizeof *m->series);
     if (!m->series)

@@ -157,13 +157,13 @@ static void put_rates(struct convert_child *child)
             count += put_rate(child, clock, number);
             if (!exact)
                 convert_note(plan->options,
-                             "clock %s: no number is %" PRId64 "/%" PRId64
-                             " Hz exactly, %s stands in %s",
+                             "clock %s: no decimal number is exactly %" PRId64 "/%" PRId64
+                             " Hz; %s is written to %s",
                              clock->name, rate.num, rate.den, number, clock->rate_attribute);
         } else if (clock->rate.num != rate.num || clock->rate.den != rate.den) {
             convert_note(plan->options,
-                         "layout %s says itself that clock %s is at %.6g Hz: the output needs a "
-                         "copy of it with `rate: %s`",
+                         "layout %s states that clock %s has %.6g Hz: to read the output, use a "
+                         "copy of the layout with `rate: %s`",
                          layout->name, clock->name,
                          (double)clock->rate.num / (double)clock->rate.den, number);
         }

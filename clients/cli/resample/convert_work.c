@@ -92,7 +92,7 @@ static void note_backend_failure(struct conversion *r)
     if (r->noted_backend_failure || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE))
         return;
     r->noted_backend_failure = true;
-    convert_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
+    convert_note(r->options, "%s: the CPU continues", r->backend.failure.message);
 }
 
 /* Waits for the workers. Meanwhile reports progress, writes the journal, and checks for
@@ -176,7 +176,7 @@ enum trajd_status convert_write_rows(struct conversion *r)
     pthread_mutex_unlock(&r->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!count)
-        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "no thread can be started");
+        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "cannot start a thread");
     status = supervise(r);
     for (uint32_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);

@@ -20,7 +20,7 @@ static bool blends(enum trajd_kind kind)
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
 }
 
-/* Sets the error "no stream is called X (did you mean Y?); there are A, B, ...". */
+/* Sets the error for an unknown stream, with the nearest name and a list of names. */
 static enum trajd_status no_stream(const struct trajd_index *index, const char *what,
                                    const char *name, struct trajd_error *error)
 {
@@ -35,7 +35,7 @@ static enum trajd_status no_stream(const struct trajd_index *index, const char *
     for (uint32_t i = 0; i < count && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                           "%s: no stream is called \"%s\"%s%s%s; there are %s", what, name,
+                           "%s: there is no stream \"%s\"%s%s%s; the streams are %s", what, name,
                            near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", list);
 }
 
@@ -69,10 +69,10 @@ static void note_missing(const struct trajd_convert_options *options,
 {
     for (uint32_t i = 0; i < index->stream_count; i++)
         if (!choices[i].comes_along && !index->streams[i].optional)
-            convert_note(
-                options,
-                "layout %s requires %s, which is not taken: the output needs a layout without it",
-                index->layout->name, index->streams[i].name);
+            convert_note(options,
+                         "layout %s requires %s, which is left out: to read the output, use a "
+                         "layout without it",
+                         index->layout->name, index->streams[i].name);
 }
 
 static void start_choice(const struct trajd_index *index, const struct trajd_index_stream *stream,
@@ -138,10 +138,11 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
                                made->name, made->feature_count);
     if (blends(made->kind) &&
         (made->from == TRAJD_BOOL || (made->from == TRAJD_U8 && stream->rank >= 2)))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: %s cannot be blended by %s: previous or nearest", made->name,
-                               made->from == TRAJD_BOOL ? "bool" : "a picture of uint8",
-                               trajd_window_kind_name(made->kind));
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: %s cannot be interpolated with kind %s: use previous or nearest", made->name,
+            made->from == TRAJD_BOOL ? "bool" : "a uint8 image",
+            trajd_window_kind_name(made->kind));
     if (made->kind == TRAJD_KIND_ANGLE)
         choice->angle_period = stream->kind == TRAJD_KIND_ANGLE               ? stream->angle_period
                                : stream->unit && !strcmp(stream->unit, "deg") ? full_turn_deg
@@ -153,13 +154,14 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
     if (!choice->is_typed && blends(made->kind) && !convert_is_floating(made->from))
         made->to = TRAJD_F32;
     if (made->to != made->from && !convert_is_floating(made->to))
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, 0,
-            "%s: cannot be written as %s (float16, float32, or float64 where it is that)",
-            made->name, trajd_dtype_name(made->to));
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: cannot be written as %s: choose float16 or float32, or float64 "
+                               "if the input has it",
+                               made->name, trajd_dtype_name(made->to));
     if (made->to == TRAJD_F64 && made->from != TRAJD_F64)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: %s is not widened to float64",
-                               made->name, trajd_dtype_name(made->from));
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s: %s cannot be widened to float64", made->name,
+                               trajd_dtype_name(made->from));
     return TRAJD_OK;
 }
 
@@ -179,9 +181,9 @@ static enum trajd_status compare(const struct convert_plan *plan,
     const struct trajd_index *first = plan->options->indexes[0];
 
     if (first->layout->hash != other->layout->hash)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s is of layout %s, %s of %s",
-                               name_of(first), first->layout->name, name_of(other),
-                               other->layout->name);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s has layout %s, but %s has layout %s", name_of(first),
+                               first->layout->name, name_of(other), other->layout->name);
     for (uint32_t i = 0; i < first->stream_count; i++) {
         const struct trajd_index_stream *stream = &first->streams[i], *same;
         const int64_t found =
@@ -189,23 +191,25 @@ static enum trajd_status compare(const struct convert_plan *plan,
         if (!choices[i].comes_along)
             continue;
         if (found < 0)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "%s has a stream %s, %s has not: take others by --streams",
-                                   name_of(first), stream->name, name_of(other));
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "%s has the stream %s, but %s does not: choose other streams with --streams",
+                name_of(first), stream->name, name_of(other));
         same = &other->streams[found];
         if (same->dtype != stream->dtype || same->rank != stream->rank ||
             memcmp(same->shape, stream->shape, sizeof same->shape))
             return trajd_error_set(
                 error, TRAJD_ERR_ARGUMENT, 0,
-                "%s: %s with %" PRIu64 " elements a row in %s, %s with %" PRIu64 " in %s",
+                "%s: %s with %" PRIu64 " elements per row in %s, but %s with %" PRIu64 " in %s",
                 stream->name, trajd_dtype_name(stream->dtype), stream->feature_count,
                 name_of(first), trajd_dtype_name(same->dtype), same->feature_count, name_of(other));
     }
     for (uint32_t i = 0; i < other->stream_count && !plan->options->stream_count; i++)
         if (trajd_index_find_stream(first, other->streams[i].name) < 0)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "%s has a stream %s, %s has not: take others by --streams",
-                                   name_of(other), other->streams[i].name, name_of(first));
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "%s has the stream %s, but %s does not: choose other streams with --streams",
+                name_of(other), other->streams[i].name, name_of(first));
     return TRAJD_OK;
 }
 

@@ -79,7 +79,7 @@ static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dat
         } else {
             convert_note(plan->options,
                          "%s: columns %" PRIu64 " to %" PRIu64
-                         " belong to no stream of the layout: held (previous)",
+                         " belong to no stream of the layout and are held (kind previous)",
                          dataset->path, c, end - 1);
         }
         dataset->lanes[dataset->lane_count++] = lane;
@@ -144,14 +144,14 @@ static enum trajd_status settle_type(struct convert_plan *plan, struct convert_d
         dataset->to = made->to;
     }
     if (by && dataset->stamps_column != CONVERT_NO_COLUMN && convert_is_floating(dataset->from)) {
-        convert_note(plan->options, "%s: holds stamps and stays %s", dataset->path,
+        convert_note(plan->options, "%s: holds stamps and therefore stays %s", dataset->path,
                      trajd_dtype_name(dataset->from));
         dataset->to = dataset->from;
     } else if (by && dataset->stamps_column != CONVERT_NO_COLUMN) {
         return trajd_error_set(
             error, TRAJD_ERR_UNSUPPORTED, 0,
-            "%s: holds stamps as %s, and %s would make it %s: previous or nearest", dataset->path,
-            trajd_dtype_name(dataset->from), by, trajd_dtype_name(dataset->to));
+            "%s: holds stamps as %s, but %s would make it %s: use kind previous or nearest",
+            dataset->path, trajd_dtype_name(dataset->from), by, trajd_dtype_name(dataset->to));
     }
     dataset->row_bytes = dataset->elements * trajd_dtype_size(dataset->to);
     for (uint32_t i = 0; i < index->stream_count; i++)
@@ -214,16 +214,17 @@ static enum trajd_status check_stamps(const struct convert_plan *plan,
         return TRAJD_OK;
     if (dataset->stamps_column >= dataset->elements)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "%s: has %" PRIu64 " columns, the stamps are to be column %" PRIu64,
+                               "%s: has %" PRIu64
+                               " columns, but the layout's stamps are column %" PRIu64,
                                dataset->path, dataset->elements, dataset->stamps_column);
     if (dataset->from == TRAJD_F16)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%s: stamps as float16 are too coarse to be written", dataset->path);
+                               "%s: float16 is too coarse for stamps", dataset->path);
     if (!convert_is_floating(dataset->from) &&
         trajd_rate_row_ns(rate, 1) < units_ns[dataset->stamps_unit])
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "%s: holds stamps in whole units of %" PRId64 " ns, which repeat at %.6g Hz",
+            "%s: holds stamps in whole units of %" PRId64 " ns, which would repeat at %.6g Hz",
             dataset->path, units_ns[dataset->stamps_unit], (double)rate.num / (double)rate.den);
     return TRAJD_OK;
 }
@@ -244,7 +245,7 @@ enum trajd_status convert_add_datasets(struct convert_plan *plan, const struct t
             continue;
         if (dataset && dataset->clock != stream->clock_index)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "%s: its columns are on two clocks, %s and %s", dataset->path,
+                                   "%s: its columns have two clocks, %s and %s", dataset->path,
                                    index->clocks[dataset->clock].name,
                                    index->clocks[stream->clock_index].name);
         if (!dataset)

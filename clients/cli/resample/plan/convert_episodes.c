@@ -122,13 +122,13 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
         made->arrays[a].first_row = splitter->gaps[a].first_row;
     if (steps > steps_max || !add_sizes(plan, made))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: %.3g s at this rate are %" PRIu64 " rows: beyond sense",
+                               "%s: %.3g s at this rate are %" PRIu64 " rows, which is too many",
                                made->id, (double)(end - begin) * 1e-9, steps);
     if (!add_chunks(plan, made, plan->options->indexes[made->source]->layout->groups))
-        return trajd_error_set(
-            error, TRAJD_ERR_UNSUPPORTED, 0,
-            "%s: the output has too many compressed chunks: --compress none, or larger chunks",
-            made->id);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s: the output has too many compressed chunks: use --compress "
+                               "none, or larger chunks in the input",
+                               made->id);
     plan->episode_count++;
     return TRAJD_OK;
 }
@@ -151,11 +151,11 @@ static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
         gap_splitter_begin(&splitter, uncut->begin_ns, uncut->end_ns);
         if (gap.row >= 0)
             snprintf(why, sizeof why,
-                     "%.200s: a hole of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s",
+                     "%.200s: a gap of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s",
                      dataset->path, (double)(gap.to_ns - gap.from_ns) * 1e-6, gap.row,
                      (double)dataset->max_gap_ns * 1e-6,
-                     may_be_split ? ", and no two steps between holes"
-                                  : ": a layout of one episode a file has no place for its parts");
+                     may_be_split ? ", and no two steps between gaps"
+                                  : ": a layout with one episode per file cannot hold its parts");
     }
     return leave_out(plan, index, episode, why);
 }
@@ -168,7 +168,7 @@ static void note_parts(const struct convert_plan *plan, const struct convert_epi
 
     if (dropped)
         snprintf(remainder, sizeof remainder, ", %u of a single step left out", dropped);
-    convert_note(plan->options, "%s: %s: cut at holes into %u part%s%s",
+    convert_note(plan->options, "%s: %s: split at gaps into %u part%s%s",
                  index->files[index->episodes[uncut->episode].file_index].relative_path, uncut->id,
                  count, count == 1 ? "" : "s", remainder);
 }
@@ -246,7 +246,7 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
             continue;
         if (!has_its_rows(&plan->datasets[d], &episode->extents[mapped])) {
             snprintf(why, sizeof why,
-                     "%.200s: its rows are %" PRIu64 " x %s, and %" PRIu64
+                     "%.200s: its rows are %" PRIu64 " x %s, but %" PRIu64
                      " x %s in the first episode",
                      plan->datasets[d].path, trajd_array_row_elements(&episode->extents[mapped]),
                      trajd_dtype_name(episode->extents[mapped].dtype), plan->datasets[d].elements,
@@ -264,7 +264,7 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
         made->arrays[made->array_count++] = (struct convert_array){.dataset = d, .rows = rows};
     }
     if (!made->array_count)
-        return leave_out(plan, index, episode, "it has no rows of the streams");
+        return leave_out(plan, index, episode, "it has no rows of the chosen streams");
     if (begin > end) {
         snprintf(why, sizeof why, "%.150s begins %.3f s after %.150s has ended", latest,
                  (double)(begin - end) * 1e-9, earliest);
@@ -300,8 +300,8 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
             }
         }
     if (!status && !plan->episode_count)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                               "no episode is left of %" PRIu64 " (the notes say why)",
-                               plan->left_out);
+        return trajd_error_set(
+            error, TRAJD_ERR_DATA, 0,
+            "all %" PRIu64 " episodes were left out (the notes give the reasons)", plan->left_out);
     return status;
 }

@@ -44,8 +44,8 @@ enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *e
             return kinds[i];
     near = trajd_yaml_nearest(word, words, sizeof words / sizeof *words);
     trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                    "\"%s\" is no kind%s%s%s; there are linear, previous, nearest, slerp (or "
-                    "slerp_xyzw, slerp_wxyz), angle, mean",
+                    "\"%s\" is not a kind%s%s%s; the kinds are linear, previous, nearest, slerp "
+                    "(or slerp_xyzw, slerp_wxyz), angle, mean",
                     word, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
     return TRAJD_CONVERT_NO_KIND;
 }

@@ -44,15 +44,17 @@ static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_e
         if (plan->episode_count > 1)
             return trajd_error_set(
                 error, TRAJD_ERR_ARGUMENT, 0,
-                "layout %s has one episode a file, and here are %u: resample them one by one",
+                "layout %s has one episode per file, but there are %u: resample them one at a time",
                 first->layout->name, plan->episode_count);
         return TRAJD_OK;
     }
     if (!ids_repeat(plan))
         return TRAJD_OK;
-    convert_note(plan->options, "%s: all are numbered anew, each with the attribute trajd_source",
-                 plan->cut_count ? "parts need names of their own"
-                                 : "episodes of several files have the same names");
+    convert_note(
+        plan->options,
+        "%s: all episodes get new numbers, and the attribute trajd_source names the old ones",
+        plan->cut_count ? "parts need names of their own"
+                        : "episodes of several files have the same names");
     stem = strlen(plan->episodes[0].id);
     while (stem > 0 && plan->episodes[0].id[stem - 1] >= '0' &&
            plan->episodes[0].id[stem - 1] <= '9')
@@ -61,7 +63,8 @@ static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_e
         char id[1100];
         const int length = snprintf(id, sizeof id, "%.*s%u", (int)stem, plan->episodes[0].id, e);
         if ((size_t)length >= sizeof id)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%.100s...: a name of %d bytes",
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "%.100s...: a name of %d bytes is too long",
                                    plan->episodes[0].id, length);
         plan->episodes[e].id = trajd_arena_copy(&plan->arena, id, (size_t)length);
         if (!plan->episodes[e].id)
@@ -119,7 +122,7 @@ static enum trajd_status check_options(const struct trajd_convert_options *optio
     const struct trajd_rate rate = options->rate;
 
     if (!options->index_count)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "no input");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "name an input");
     if (rate.num <= 0 || rate.den <= 0 || rate.num / rate.den > TRAJD_CONVERT_RATE_MAX)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "the rate must be above 0 and at most %d Hz",
@@ -127,7 +130,7 @@ static enum trajd_status check_options(const struct trajd_convert_options *optio
     for (uint32_t r = 0; r < options->rule_count; r++)
         if (options->rules[r].dtype == TRAJD_BF16)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "HDF5 has no bfloat16: float16, float32 or float64");
+                                   "HDF5 has no bfloat16: choose float16, float32 or float64");
     return TRAJD_OK;
 }
 

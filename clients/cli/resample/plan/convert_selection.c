@@ -86,7 +86,7 @@ enum trajd_status convert_check_selection(const struct trajd_convert_options *op
                 found = names_episode(options->episodes[i], options->indexes[k]->episodes[e].id);
         if (!found)
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                                   "--episodes: there is no %s (the first is %s)",
+                                   "--episodes: there is no episode %s (the first one is %s)",
                                    options->episodes[i], options->indexes[0]->episodes[0].id);
     }
     for (uint32_t k = 0; k < options->index_count && options->filter; k++)
