@@ -1,5 +1,4 @@
-/* convert_gaps.c: stretches between holes, on clocks made by hand. Times are in ns here, small
- * ones. */
+/* convert_gaps.c: spans between gaps, on clocks made by hand. Times are small numbers of ns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +13,7 @@ struct span {
     int64_t begin, end, first_row[2];
 };
 
-/* Two arrays on clocks 0 and 1 (or both on 0), each with a limit of its own. */
+/* Checks two arrays on clocks 0 and 1 (or both on 0), each with its own limit. */
 static void check(const struct trajd_episode_clock *clocks, const uint32_t clock_of[2],
                   const int64_t rows[2], const int64_t max_gap[2], int64_t begin, int64_t end,
                   const struct span *expected, size_t count)
@@ -52,23 +51,23 @@ static void gaps_of_all_streams_count(void **state)
 
     (void)state;
     check(clocks, own, rows, (int64_t[]){-1, -1}, 0, 130, (struct span[]){{0, 130, {0, 0}}}, 1);
-    /* as long as may be */
+    /* exactly as long as the limit */
     check(clocks, own, rows, (int64_t[]){80, 40}, 0, 130, (struct span[]){{0, 130, {0, 0}}}, 1);
     check(clocks, own, rows, (int64_t[]){79, 40}, 0, 130,
           (struct span[]){{0, 20, {0, 0}}, {100, 130, {3, 0}}}, 2);
-    /* b's hole goes beyond the end */
+    /* b's gap ends after the end of the grid */
     check(clocks, own, rows, (int64_t[]){79, 39}, 0, 130,
           (struct span[]){{0, 20, {0, 0}}, {100, 120, {3, 0}}}, 2);
     check(clocks, own, rows, (int64_t[]){-1, 39}, 0, 160,
           (struct span[]){{0, 120, {0, 0}}, {160, 160, {0, 9}}}, 2);
-    /* it begins inside of a hole */
+    /* the grid begins inside a gap */
     check(clocks, own, rows, (int64_t[]){79, 39}, 50, 130, (struct span[]){{100, 120, {3, 0}}}, 1);
-    /* and is nothing else */
+    /* the whole grid lies in a gap */
     check(clocks, own, rows, (int64_t[]){79, -1}, 30, 90, NULL, 0);
     check(clocks, own, rows, (int64_t[]){79, -1}, 20, 90, (struct span[]){{20, 20, {0, 0}}}, 1);
 }
 
-/* What lies before a hole that is over when the grid begins is not averaged into it either. */
+/* Rows before a gap that ends when the grid begins must not be averaged into the grid. */
 static void gaps_before_the_grid_count(void **state)
 {
     static const int64_t a[] = {0, 10, 20, 100, 110, 200, 210, 220}, b[] = {205, 215, 225};
@@ -92,18 +91,18 @@ static void gaps_may_overlap(void **state)
         {.stamps_ns = a}, {.stamps_ns = b}, {.stamps_ns = c}};
 
     (void)state;
-    /* a: 10..60; b: 5..40, 40..75: from 5 to 75 there is no moment that all know */
+    /* a: 10..60; b: 5..40, 40..75: at no time from 5 to 75 do both arrays have values */
     check(clocks, (uint32_t[]){0, 1}, (int64_t[]){5, 5}, (int64_t[]){30, 30}, 0, 80,
           (struct span[]){{0, 5, {0, 0}}, {75, 80, {2, 3}}}, 2);
-    /* rows that are all far apart are stretches of one moment */
+    /* if all rows are far apart, each span is a single time */
     check(clocks, (uint32_t[]){2, 2}, (int64_t[]){3, 3}, (int64_t[]){30, -1}, 0, 80,
           (struct span[]){{0, 0, {0, 0}}, {40, 40, {1, 1}}, {80, 80, {2, 2}}}, 3);
 }
 
-static void arrays_on_one_clock_begin_alike(void **state)
+static void arrays_on_one_clock_begin_together(void **state)
 {
     static const int64_t a[] = {0, 10, 60, 70, 80};
-    /* every 10 */
+    /* a row every 10 ns */
     const struct trajd_episode_clock clocks[] = {{.stamps_ns = a}, {.rate = {100000000, 1}}};
 
     (void)state;
@@ -121,7 +120,7 @@ int main(void)
         cmocka_unit_test(gaps_of_all_streams_count),
         cmocka_unit_test(gaps_before_the_grid_count),
         cmocka_unit_test(gaps_may_overlap),
-        cmocka_unit_test(arrays_on_one_clock_begin_alike),
+        cmocka_unit_test(arrays_on_one_clock_begin_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
