@@ -388,7 +388,7 @@ def test_ctrl_c_condemns_no_file(station, tools):
 @pytest.mark.parametrize("keys, message", [
     ({"rate": 0}, "rate"), ({"rat": 3}, "lab.yaml:9: rat: no such key (did you mean rate?)"), ({"layout": "dmo"}, "dmo.yaml"),
     ({"outbox": "inbox/out"}, "must not contain each other"), ({"resample": "{each: {actions: {kind: cubic}}}"}, "cubic"),
-    ({"resample": "{dtype: int8}"}, "float16, float32 or float64"), ({"resample": "{max_gap: 0}"}, "a time above 0"),
+    ({"resample": "{dtype: int8}"}, "float16, float32 and float64"), ({"resample": "{max_gap: 0}"}, "a time above 0"),
     ({"rules": "{gap: ignore}"}, "did you mean gaps"), ({"rules": "{refused: ignore}"}, "always refused"), ({"settle": "2h"}, "between 0s and 1h"),
     ({"outbox": "/proc/nothing"}, "/proc/nothing"),
 ])

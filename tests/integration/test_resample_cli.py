@@ -584,7 +584,7 @@ def test_places(tmp_path, demo_file):
     os.link(source, tmp_path / "hard.hdf5")
     for name in ("source.hdf5", "soft.hdf5", "hard.hdf5"):
         for force in ([], ["--force"]):
-            assert "is an input" in refused(source, "-o", tmp_path / name, "--rate", 10, *force)
+            assert "is also an input" in refused(source, "-o", tmp_path / name, "--rate", 10, *force)
     assert source.read_bytes() == before
     out.write_text("precious")
     assert "--force" in refused(source, "-o", out, "--rate", 10) and out.read_text() == "precious"
@@ -643,7 +643,7 @@ def test_files_that_are_none(tmp_path, demo_file):
         file["data/demo_0/actions"] = np.zeros((0, 7))
     assert "actions" in refused(bad, "-o", out, "--rate", 10)
     write_robomimic(bad, [20, 20])
-    assert "picture" in refused(bad, "-o", out, "--rate", 10, "--kind", "obs/agentview_image=linear")
+    assert "uint8 image" in refused(bad, "-o", out, "--rate", 10, "--kind", "obs/agentview_image=linear")
     assert not out.exists()
 
 
