@@ -40,17 +40,18 @@ static bool find_window(struct trajd_client *client, uint32_t feed_id,
 static void describe_rows(const struct trajd_yaml_node *source, char *text, size_t size)
 {
     const struct trajd_yaml_node *row = cli_first(source, "rows");
-    const struct trajd_yaml_node *behind = row ? row->next : NULL;
+    const struct trajd_yaml_node *next_row = row ? row->next : NULL;
 
     if (!row || !row->children)
         snprintf(text, size, "-");
-    else if (behind && behind->children && trajd_yaml_get(source, "averaged"))
-        snprintf(text, size, "%s..%s (mean of %s)", row->children->value, behind->children->value,
+    else if (next_row && next_row->children && trajd_yaml_get(source, "averaged"))
+        snprintf(text, size, "%s..%s (mean of %s)", row->children->value, next_row->children->value,
                  cli_text(source, "averaged"));
-    else if (behind && behind->children && behind->children->next && behind->children->next->next) {
-        const double share = strtod(behind->children->next->next->value, NULL);
+    else if (next_row && next_row->children && next_row->children->next &&
+             next_row->children->next->next) {
+        const double share = strtod(next_row->children->next->next->value, NULL);
         snprintf(text, size, "%s (%.1f%%), %s (%.1f%%)", row->children->value, 100 * (1 - share),
-                 behind->children->value, 100 * share);
+                 next_row->children->value, 100 * share);
     } else
         snprintf(text, size, "%s", row->children->value);
 }

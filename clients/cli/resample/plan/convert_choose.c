@@ -15,7 +15,7 @@ enum { NEAREST_MAX = 1024 };
 static const double full_turn_rad = 6.283185307179586476925;
 static const double full_turn_deg = 360.0;
 
-static bool blends(enum trajd_kind kind)
+static bool interpolates(enum trajd_kind kind)
 {
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
 }
@@ -136,7 +136,7 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: slerp needs a multiple of 4 features, it has %" PRIu64,
                                made->name, made->feature_count);
-    if (blends(made->kind) &&
+    if (interpolates(made->kind) &&
         (made->from == TRAJD_BOOL || (made->from == TRAJD_U8 && stream->rank >= 2)))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
@@ -151,7 +151,7 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
         made->window_ns = 0;
     else if (!made->window_ns)
         made->window_ns = trajd_rate_row_ns(options->rate, 1);
-    if (!choice->is_typed && blends(made->kind) && !convert_is_floating(made->from))
+    if (!choice->is_typed && interpolates(made->kind) && !convert_is_floating(made->from))
         made->to = TRAJD_F32;
     if (made->to != made->from && !convert_is_floating(made->to))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,

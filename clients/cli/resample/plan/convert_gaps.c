@@ -35,12 +35,12 @@ static void find_gap(const struct gap_splitter *splitter, uint32_t a, int64_t ro
 }
 
 /* Moves the first row of all arrays on the same clock, which have the same rows. */
-static void begin_behind(struct gap_splitter *splitter, uint32_t a, int64_t behind)
+static void begin_after(struct gap_splitter *splitter, uint32_t a, int64_t row)
 {
     for (uint32_t other = 0; other < splitter->array_count; other++)
         if (clock_of(splitter, other) == clock_of(splitter, a) &&
-            splitter->gaps[other].first_row < behind)
-            splitter->gaps[other].first_row = behind;
+            splitter->gaps[other].first_row < row)
+            splitter->gaps[other].first_row = row;
 }
 
 /* Returns the row after the last gap before `row`. Rows before the grid count, because kind mean
@@ -66,7 +66,7 @@ void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t
     for (uint32_t a = 0; a < splitter->array_count; a++) {
         const int64_t row =
             convert_row_at(clock_of(splitter, a), splitter->arrays[a].rows, begin_ns);
-        begin_behind(splitter, a, row_after_gap(splitter, a, row));
+        begin_after(splitter, a, row_after_gap(splitter, a, row));
         find_gap(splitter, a, row < 0 ? 0 : row);
     }
 }
@@ -76,9 +76,9 @@ static void pass_gaps(struct gap_splitter *splitter)
 {
     for (uint32_t a = 0; a < splitter->array_count; a++)
         while (splitter->gaps[a].row >= 0 && splitter->gaps[a].to_ns <= splitter->next_ns) {
-            const int64_t behind = splitter->gaps[a].row + 1;
-            begin_behind(splitter, a, behind);
-            find_gap(splitter, a, behind);
+            const int64_t row = splitter->gaps[a].row + 1;
+            begin_after(splitter, a, row);
+            find_gap(splitter, a, row);
         }
 }
 

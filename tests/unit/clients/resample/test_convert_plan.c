@@ -337,17 +337,17 @@ static void episodes_are_split_at_gaps(void **state)
     struct trajd_convert_options options = options_of(indexes, 100, 1);
     struct convert_plan plan;
     struct trajd_error error;
-    uint64_t whole_digest;
+    uint64_t uncut_digest;
     char *text;
 
     (void)state;
     set_up(&hand);
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    whole_digest = plan.digest;
+    uncut_digest = plan.digest;
     convert_plan_clear(&plan);
     hand.layout->hash++; /* any difference between the layouts */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    assert_true(plan.digest != whole_digest);
+    assert_true(plan.digest != uncut_digest);
     hand.layout->hash--;
     text = convert_part_json(&plan, &plan.episodes[1]);
     assert_string_equal(text, "");
@@ -359,7 +359,7 @@ static void episodes_are_split_at_gaps(void **state)
     assert_int_equal(plan.episode_count, 4);
     assert_int_equal(plan.cut_count, 2);
     assert_int_equal(plan.left_out, 0);
-    assert_true(plan.digest != whole_digest);
+    assert_true(plan.digest != uncut_digest);
     for (uint32_t e = 0; e < 4; e++) {
         const struct convert_episode *made = &plan.episodes[e];
         const char *const names[] = {"demo_0", "demo_1", "demo_2", "demo_3"};
