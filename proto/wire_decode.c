@@ -140,17 +140,17 @@ static bool read_token(struct cursor *cursor, struct token *token)
 bool trajd_wire_scan(const void *body, size_t size, uint32_t max_items)
 {
     struct cursor cursor = {body, (const uint8_t *)body + size};
-    uint64_t left[TRAJD_WIRE_MAX_DEPTH + 1] = {
+    uint64_t remaining[TRAJD_WIRE_MAX_DEPTH + 1] = {
         1}; /* values still to come at each depth; above the root there is one */
     uint32_t depth = 0, items = 0;
     struct token token;
 
-    while (depth || left[0]) {
-        if (!left[depth]) {
+    while (depth || remaining[0]) {
+        if (!remaining[depth]) {
             depth--;
             continue;
         }
-        left[depth]--;
+        remaining[depth]--;
         if (++items > max_items || !read_token(&cursor, &token))
             return false;
         if (items == 1 && token.type != TOKEN_MAP)
@@ -159,7 +159,7 @@ bool trajd_wire_scan(const void *body, size_t size, uint32_t max_items)
             continue;
         if (depth == TRAJD_WIRE_MAX_DEPTH)
             return false;
-        left[++depth] = token.value;
+        remaining[++depth] = token.value;
     }
     return cursor.at == cursor.end;
 }
@@ -168,11 +168,11 @@ static bool skip_value(struct cursor *cursor)
 {
     struct token token;
 
-    for (uint64_t left = 1; left; left--) {
+    for (uint64_t remaining = 1; remaining; remaining--) {
         if (!read_token(cursor, &token))
             return false;
         if (token.type == TOKEN_MAP || token.type == TOKEN_ARRAY)
-            left += token.value;
+            remaining += token.value;
     }
     return true;
 }

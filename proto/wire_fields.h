@@ -44,7 +44,7 @@ struct trajd_wire_table {
 const struct trajd_wire_table *trajd_wire_table(unsigned op);
 extern const struct trajd_wire_table trajd_wire_tensor_table;
 
-/* Bytes of the character at text, 0 if it is no UTF-8 or NUL; left >= 1. */
-uint32_t trajd_wire_character(const uint8_t *text, size_t left);
+/* Bytes of the character at text, 0 if it is no UTF-8 or NUL; remaining >= 1. */
+uint32_t trajd_wire_character(const uint8_t *text, size_t remaining);
 
 #endif
