@@ -181,7 +181,7 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
                    .keys = config->listen_keys,
                    .insecure_loopback = config->insecure_loopback,
                    .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
-                   .tell = on_tell}};
+                   .log_line = on_tell}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
     sigset_t before;
 

@@ -52,8 +52,8 @@ static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_err
     return TRAJD_OK;
 }
 
-static enum trajd_status heartbeat(struct trajd_fdsock *fdsock, int fd, uint32_t index,
-                                   struct trajd_error *error)
+static enum trajd_status add_to_epoll(struct trajd_fdsock *fdsock, int fd, uint32_t index,
+                                      struct trajd_error *error)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
     if (epoll_ctl(fdsock->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
@@ -91,7 +91,7 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
     }
     status = listen_at(fdsock, error);
     if (!status)
-        status = heartbeat(fdsock, fdsock->listener, LISTENER, error);
+        status = add_to_epoll(fdsock, fdsock->listener, LISTENER, error);
     if (status)
         goto fail;
     *out = fdsock;
@@ -174,7 +174,8 @@ static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
         return;
     }
     struct connection *connection = find_free(fdsock);
-    if (!connection || heartbeat(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
+    if (!connection ||
+        add_to_epoll(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
         close(fd);
         return;
     }
@@ -210,7 +211,7 @@ static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
     fdsock->silent_count--;
     if (send(connection->fd, &welcome, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
         close_connection(fdsock, connection);
-        fdsock->options.gone(fdsock->options.context, session);
+        fdsock->options.session_lost(fdsock->options.context, session);
     }
 }
 
@@ -220,7 +221,7 @@ static void end_session(struct trajd_fdsock *fdsock, struct connection *connecti
 {
     uint64_t session = connection->session;
     close_connection(fdsock, connection);
-    fdsock->options.gone(fdsock->options.context, session);
+    fdsock->options.session_lost(fdsock->options.context, session);
 }
 
 static void close_silent(struct trajd_fdsock *fdsock, uint64_t now_ns)

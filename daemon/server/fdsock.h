@@ -23,7 +23,7 @@ struct trajd_fdsock_options {
     uint64_t (*identify)(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], uid_t uid);
     /* The session's connection is at its end: its worker is dead. Not called after
      * trajd_fdsock_drop. */
-    void (*gone)(void *context, uint64_t session);
+    void (*session_lost)(void *context, uint64_t session);
     void *context;
 };
 

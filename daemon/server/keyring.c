@@ -76,11 +76,11 @@ static enum trajd_status read_clients(struct trajd_keyring *keyring, struct traj
     }
     keyring->changed = before.st_mtim;
     for (const struct dirent *entry; (entry = readdir(directory));) {
-        struct trajd_error own;
-        enum trajd_status added = add_client(keyring, entry->d_name, &own);
+        struct trajd_error file_error;
+        enum trajd_status added = add_client(keyring, entry->d_name, &file_error);
         if (added && !status) {
             status = added;
-            *error = own;
+            *error = file_error;
         }
     }
     closedir(directory);
@@ -145,11 +145,11 @@ static bool has_changed(const struct trajd_keyring *keyring)
 }
 
 const char *trajd_keyring_find(struct trajd_keyring *keyring, const char *public_key,
-                               struct trajd_error *trouble)
+                               struct trajd_error *error)
 {
-    trouble->status = TRAJD_OK;
+    error->status = TRAJD_OK;
     if (has_changed(keyring))
-        read_clients(keyring, trouble);
+        read_clients(keyring, error);
     for (uint32_t i = 0; i < keyring->count; i++)
         if (strcmp(keyring->clients[i].public_key, public_key) == 0)
             return keyring->clients[i].name;

@@ -1,4 +1,4 @@
-/* The keys of the tcp socket: the daemon's own pair, and the workers that may connect, a file each
+/* The keys of the tcp socket: the daemon's file_error pair, and the workers that may connect, a file each
  * in one directory (trajctl keygen makes both). That directory is read again when it has changed,
  * so a worker is let in or shut out without a restart; connections that exist stay. One thread at a
  * time. */
@@ -25,8 +25,8 @@ const struct trajd_key_file *trajd_keyring_server(const struct trajd_keyring *ke
 uint32_t trajd_keyring_count(const struct trajd_keyring *keyring);
 /* The name (of the file, without ".key") of the worker with that public key, as text; NULL: it may
  * not connect. Valid until the next call. A file that cannot be read any more lets nobody in:
- * *trouble says so, each time (TRAJD_OK: none). */
+ * *error says so, each time (TRAJD_OK: none). */
 const char *trajd_keyring_find(struct trajd_keyring *keyring, const char *public_key,
-                               struct trajd_error *trouble);
+                               struct trajd_error *error);
 
 #endif

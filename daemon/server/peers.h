@@ -10,7 +10,7 @@
 #include "daemon/server/transport.h"
 
 #define TRAJD_PEER_RINGS 16u
-#define TRAJD_PEER_WHERE 128u
+#define TRAJD_PEER_REMOTE 128u
 
 struct trajd_peer {
     uint64_t session; /* 0: the entry is free */
@@ -19,8 +19,8 @@ struct trajd_peer {
     /* has its connection on fd.sock; over tcp: has said something after HELLO */
     bool attached;
     uint64_t attach_by_ns;            /* forgotten if not attached by then */
-    uint64_t heard_ns;                /* its last message */
-    char where[TRAJD_PEER_WHERE];     /* "NAME@ADDRESS" of a remote one, else "" */
+    uint64_t last_message_ns;         /* its last message */
+    char remote[TRAJD_PEER_REMOTE];   /* "NAME@ADDRESS" of a remote one, else "" */
     uint64_t rings[TRAJD_PEER_RINGS]; /* ids + 1 of those handed over lately, 0: none */
     uint32_t ring_count;
     uint32_t next; /* in its bucket, index + 1 */

@@ -115,7 +115,7 @@ struct trajd_server_options {
         bool insecure_loopback; /* no CURVE; refused unless the address is 127.0.0.1 or ::1 */
         uint32_t silence_ms;    /* a remote worker that says nothing for so long is dead */
         /* A line for the log: who was refused, and why. On the server's thread. May be NULL. */
-        void (*tell)(void *context, const char *line);
+        void (*log_line)(void *context, const char *line);
     } remote;
     /* sockets are 0770: whoever is in the directory's group may connect; else our uid and root */
     bool group_access;

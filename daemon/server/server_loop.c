@@ -1,4 +1,3 @@
-#include <string.h>
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
@@ -9,88 +8,6 @@
 #define TICK_NS (100 * UINT64_C(1000000))
 #define RATE_NS (1000 * UINT64_C(1000000))
 #define MAX_IDLE_FEEDS 64u
-
-static void note_latency(struct trajd_server *server, uint64_t ready_ns)
-{
-    const uint64_t now_ns = (uint64_t)trajd_now_ns();
-    const uint64_t took_ns = now_ns > ready_ns ? now_ns - ready_ns : 0;
-    uint32_t bucket = took_ns > 0 ? 64u - (uint32_t)__builtin_clzll(took_ns) : 0;
-    server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
-}
-
-static enum trajd_status send_record(struct trajd_server *server,
-                                     const struct trajd_outgoing_record *record, const void *frame)
-{
-    struct trajd_payload_segment segments[TRAJD_WIRE_MAX_TENSORS];
-    if (!record->slot_sends)
-        return trajd_transport_send(server->transport, &record->route, frame, record->length);
-    const uint32_t count = trajd_slot_sends_payload(record->slot_sends, record->slot,
-                                                    record->row_begin, record->row_count, segments);
-    enum trajd_status status =
-        trajd_transport_send_payload(server->transport, &record->route, frame, record->length,
-                                     segments, count, record->slot_sends, record->slot);
-    trajd_slot_sends_return(record->slot_sends, record->slot);
-    return status;
-}
-
-/* Each record as send_message wrote it. The send lock is held. True if there was something to send.
- */
-static bool send_outbox(struct trajd_server *server)
-{
-    const bool found = server->sending.size > 0;
-    const unsigned char *at = server->sending.bytes;
-    const unsigned char *end = at + server->sending.size;
-    while (at < end) {
-        struct trajd_outgoing_record record;
-        memcpy(&record, at, sizeof record);
-        at += sizeof record;
-        if (send_record(server, &record, at))
-            /* the peer comes back with its token, or its end of file ends the session */
-            server->unsent++;
-        else if (record.ready_ns != 0)
-            note_latency(server, record.ready_ns);
-        at += record.length;
-    }
-    server->sending.size = 0;
-    return found;
-}
-
-/* Baton and mutex are held. */
-static void take_outbox(struct trajd_server *server)
-{
-    struct trajd_outbox full = server->outbox;
-    server->outbox = server->sending;
-    server->sending = full;
-}
-
-static bool is_outbox_empty(struct trajd_server *server)
-{
-    pthread_mutex_lock(&server->mutex);
-    bool empty = server->outbox.size == 0;
-    pthread_mutex_unlock(&server->mutex);
-    return empty;
-}
-
-/* Sending may swallow the sign that a message came, on which the thread sleeps: so whoever has sent
- * looks for one, and wakes the thread. What another thread put into the outbox while this one had
- * the send lock was left to it: so it looks again after it has let go. */
-void trajd_server_flush(struct trajd_server *server)
-{
-    do {
-        if (pthread_mutex_trylock(&server->send_lock) != 0)
-            return;
-        pthread_mutex_lock(&server->mutex);
-        take_outbox(server);
-        pthread_mutex_unlock(&server->mutex);
-        bool arrived = send_outbox(server) && trajd_transport_has_message(server->transport);
-        pthread_mutex_unlock(&server->send_lock);
-        if (!arrived)
-            continue;
-        pthread_mutex_lock(&server->mutex);
-        trajd_server_wake(server);
-        pthread_mutex_unlock(&server->mutex);
-    } while (!is_outbox_empty(server));
-}
 
 /* True if none is left. */
 static bool receive_all(struct trajd_server *server, uint64_t now_ns)
@@ -106,13 +23,13 @@ static bool receive_all(struct trajd_server *server, uint64_t now_ns)
 
 /* A HELLO that nothing followed, and remote workers that are not heard any more: a local one's
  * death is the end of file of its connection on fd.sock. */
-static void forget_silent(struct trajd_server *server, uint64_t now_ns)
+static void end_silent_sessions(struct trajd_server *server, uint64_t now_ns)
 {
     const uint64_t silence_ns = server->options.remote.silence_ms * UINT64_C(1000000);
     for (uint32_t i = 0; i < server->peers.capacity; i++) {
         struct trajd_peer *peer = &server->peers.list[i];
         const bool remote = peer->route.listener == TRAJD_LISTENER_REMOTE;
-        const bool silent = remote && now_ns >= peer->heard_ns + silence_ns;
+        const bool silent = remote && now_ns >= peer->last_message_ns + silence_ns;
         if (peer->session == 0 || (!silent && (peer->attached || now_ns < peer->attach_by_ns)))
             continue;
         server->silent_sessions += remote && peer->attached;
@@ -124,7 +41,7 @@ static void forget_silent(struct trajd_server *server, uint64_t now_ns)
 static void wake_for_sends(struct trajd_server *server)
 {
     for (struct trajd_feed *feed = server->feeds; feed; feed = feed->next)
-        if (trajd_slot_sends_came_back(feed->slot_sends))
+        if (trajd_slot_sends_take_returned(feed->slot_sends))
             feed->is_wanted = true;
 }
 
@@ -138,16 +55,16 @@ static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **id
         trajd_core_feed_info(feed->core, &info);
         bool over = info.idle_since_ns != 0 &&
                     now_ns >= info.idle_since_ns + server->options.feed_idle_ms * UINT64_C(1000000);
-        if (over && !feed->idle_told && !feed->closed) {
+        if (over && !feed->idle_reported && !feed->closed) {
             feed->users++;
             idle[count++] = feed;
         }
-        feed->idle_told = over;
+        feed->idle_reported = over;
     }
     return count;
 }
 
-static void tell_idle(struct trajd_server *server, struct trajd_feed **idle, uint32_t count)
+static void report_idle(struct trajd_server *server, struct trajd_feed **idle, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         server->options.feed_idle(server->options.context, idle[i]);
@@ -181,12 +98,12 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     uint32_t idle_count = 0;
     server->tick_at_ns = now_ns + TICK_NS;
     pthread_mutex_lock(&server->mutex);
-    forget_silent(server, now_ns);
+    end_silent_sessions(server, now_ns);
     measure_rates(server, now_ns);
     if (server->options.feed_idle)
         idle_count = collect_idle(server, idle, now_ns);
     pthread_mutex_unlock(&server->mutex);
-    tell_idle(server, idle, idle_count);
+    report_idle(server, idle, idle_count);
 }
 
 /* What the core said in this turn. True if something was sent. */
@@ -196,12 +113,12 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
     server->woken = false;
     wake_for_sends(server);
     trajd_server_finish_requests(server, now_ns);
-    take_outbox(server);
+    trajd_server_take_outbox(server);
     if (server->draining && trajd_core_lease_count(server->core) == 0)
         pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
-    trajd_server_ask_instances(server);
-    bool sent = send_outbox(server);
+    trajd_server_request_instances(server);
+    bool sent = trajd_server_send_taken(server);
     pthread_mutex_lock(&server->mutex);
     /* not before: they would contend for the mutex, and for the cores */
     trajd_server_wake_takers(server);
@@ -247,7 +164,7 @@ void *trajd_server_run(void *context)
         pthread_mutex_lock(&server->send_lock);
         idle = turn(server, readable, now_ns);
         pthread_mutex_unlock(&server->send_lock);
-        idle = is_outbox_empty(server) && idle;
+        idle = trajd_server_outbox_is_empty(server) && idle;
         readable = 0;
     }
     return NULL;

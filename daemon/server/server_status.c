@@ -146,9 +146,9 @@ static void append_session(struct text *text, struct trajd_server *server,
     const uint64_t silent_ns = now_ns > info->last_message_ns ? now_ns - info->last_message_ns : 0;
     append(text, "{\"session\":%" PRIu64 ",", info->session);
     append_string(text, "client", info->client);
-    if (peer && peer->where[0] != '\0') {
+    if (peer && peer->remote[0] != '\0') {
         append(text, ",");
-        append_string(text, "remote", peer->where);
+        append_string(text, "remote", peer->remote);
     }
     append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u",
            info->pid, info->feed_id, info->rank, info->credit, info->held);

@@ -60,7 +60,7 @@ void trajd_slot_sends_return(struct trajd_slot_sends *slot_sends, uint32_t slot)
      * awaited, or the taker sees that it is back. And what was read of it was read before. */
     const bool back = __atomic_sub_fetch(&slot_sends->sends[slot], 1, __ATOMIC_SEQ_CST) == 0;
     if (back && __atomic_load_n(&slot_sends->awaited, __ATOMIC_SEQ_CST)) {
-        /* pairs with trajd_slot_sends_came_back */
+        /* pairs with trajd_slot_sends_take_returned */
         __atomic_store_n(&slot_sends->returned, true, __ATOMIC_RELEASE);
         ssize_t size = write(slot_sends->wake_fd, &one, sizeof one);
         (void)size; /* only a full counter refuses, and that is readable */
@@ -86,7 +86,7 @@ bool trajd_slot_sends_is_in_use(struct trajd_slot_sends *slot_sends, uint32_t sl
     return __atomic_load_n(&slot_sends->sends[slot], __ATOMIC_SEQ_CST) != 0;
 }
 
-bool trajd_slot_sends_came_back(struct trajd_slot_sends *slot_sends)
+bool trajd_slot_sends_take_returned(struct trajd_slot_sends *slot_sends)
 {
     if (!__atomic_load_n(&slot_sends->returned, __ATOMIC_ACQUIRE))
         return false;

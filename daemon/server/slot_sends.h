@@ -52,10 +52,10 @@ void trajd_slot_sends_return(struct trajd_slot_sends *slot_sends, uint32_t slot)
 /* What ZeroMQ calls when it lets go of a frame: `data` lies in the slot whose send reference
  * returns. */
 void trajd_slot_sends_release(void *data, void *slot_sends);
-/* For the taker. If it is, its return writes wake_fd, and then trajd_slot_sends_came_back says so,
+/* For the taker. If it is, its return writes wake_fd, and then trajd_slot_sends_take_returned says so,
  * once. */
 bool trajd_slot_sends_is_in_use(struct trajd_slot_sends *slot_sends, uint32_t slot);
-bool trajd_slot_sends_came_back(struct trajd_slot_sends *slot_sends);
+bool trajd_slot_sends_take_returned(struct trajd_slot_sends *slot_sends);
 /* Slots that are lent. */
 uint32_t trajd_slot_sends_count(const struct trajd_slot_sends *slot_sends);
 

@@ -31,7 +31,7 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
     }
     size_t size = sizeof transport->zap_fd;
     zmq_getsockopt(transport->zap, ZMQ_FD, &transport->zap_fd, &size);
-    transport->aside = true;
+    transport->has_side_events = true;
     *out = transport;
     return TRAJD_OK;
 }
@@ -71,7 +71,7 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
         if (transport->listeners[i].router)
             items[used++] =
                 (struct pollfd){.fd = transport->listeners[i].monitor_fd, .events = POLLIN};
-    const nfds_t aside = used;
+    const nfds_t side_count = used;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
         if (transport->listeners[i].router)
             items[used++] =
@@ -79,9 +79,9 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
     for (uint32_t i = 0; i < count; i++)
         items[used + i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
     const int ready = poll(items, used + count, (int)timeout_ms);
-    transport->aside = ready <= 0;
-    for (nfds_t i = 0; ready > 0 && i < aside; i++)
-        transport->aside = transport->aside || items[i].revents != 0;
+    transport->has_side_events = ready <= 0;
+    for (nfds_t i = 0; ready > 0 && i < side_count; i++)
+        transport->has_side_events = transport->has_side_events || items[i].revents != 0;
     for (uint32_t i = 0; ready > 0 && i < count; i++)
         readable |= (uint32_t)(items[used + i].revents != 0) << i;
     return readable;
@@ -105,9 +105,9 @@ void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
     bool rests = false;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
         rests = rests || transport->listeners[i].bind_at_ns != 0;
-    if (!transport->aside && !rests)
+    if (!transport->has_side_events && !rests)
         return;
-    transport->aside = false;
+    transport->has_side_events = false;
     trajd_access_answer(transport);
     trajd_listeners_watch(transport, now_ns);
 }
@@ -125,7 +125,7 @@ static bool has_more(zmq_msg_t *message)
     return zmq_msg_more(message) != 0;
 }
 
-/* The rest of a message that is not one of ours. */
+/* The remaining of a message that is not one of ours. */
 static void skip_frames(struct trajd_transport *transport, void *router)
 {
     while (has_more(&transport->frame))
@@ -229,13 +229,13 @@ struct outgoing {
     void *router;
     struct trajd_slot_sends *slot_sends;
     uint32_t slot;
-    size_t left; /* bytes that are in no frame yet */
+    size_t remaining; /* bytes that are in no frame yet */
 };
 
 static int more_after(struct outgoing *out, size_t size)
 {
-    out->left -= size;
-    return ZMQ_DONTWAIT | (out->left > 0 ? ZMQ_SNDMORE : 0);
+    out->remaining -= size;
+    return ZMQ_DONTWAIT | (out->remaining > 0 ? ZMQ_SNDMORE : 0);
 }
 
 static void flush_staging(struct outgoing *out)
@@ -254,7 +254,7 @@ static void stage(struct outgoing *out, const void *data, size_t size)
     out->transport->staged += size;
 }
 
-static void lend(struct outgoing *out, unsigned char *data, size_t size)
+static void send_in_place(struct outgoing *out, unsigned char *data, size_t size)
 {
     zmq_msg_t message;
     trajd_slot_sends_acquire(out->slot_sends, out->slot);
@@ -274,10 +274,10 @@ static void send_segment(struct outgoing *out, const struct trajd_payload_segmen
     } else {
         flush_staging(out);
         for (size_t at = 0; at < segment->size_bytes;) {
-            const size_t rest = segment->size_bytes - at;
+            const size_t remaining = segment->size_bytes - at;
             const size_t size =
-                rest < TRAJD_WIRE_MAX_PAYLOAD_FRAME ? rest : TRAJD_WIRE_MAX_PAYLOAD_FRAME;
-            lend(out, segment->data + at, size);
+                remaining < TRAJD_WIRE_MAX_PAYLOAD_FRAME ? remaining : TRAJD_WIRE_MAX_PAYLOAD_FRAME;
+            send_in_place(out, segment->data + at, size);
             at += size;
         }
     }
@@ -296,9 +296,9 @@ enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport
                            .slot_sends = slot_sends,
                            .slot = slot};
     for (uint32_t i = 0; i < count; i++)
-        out.left += segments[i].size_bytes + segments[i].zeros;
+        out.remaining += segments[i].size_bytes + segments[i].zeros;
     enum trajd_status status =
-        send_head(transport, route, frame, size_bytes, out.left > 0 ? ZMQ_SNDMORE : 0);
+        send_head(transport, route, frame, size_bytes, out.remaining > 0 ? ZMQ_SNDMORE : 0);
     if (status)
         return status;
     for (uint32_t i = 0; i < count; i++)

@@ -41,7 +41,7 @@ struct trajd_transport_remote {
     uint32_t silence_ms;
     /* A line for the log: a key that is not known (each once), a file of keys that cannot be read.
      * On the thread that calls trajd_transport_turn. May be NULL. */
-    void (*tell)(void *context, const char *line);
+    void (*log_line)(void *context, const char *line);
     void *context;
 };
 

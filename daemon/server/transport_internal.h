@@ -9,7 +9,7 @@
 #include "daemon/server/transport.h"
 
 #define TRAJD_LISTENERS 2u
-#define TRAJD_STRANGERS 64u
+#define TRAJD_MAX_UNKNOWN_KEYS 64u
 /* Pieces below are copied together: a send reference of its own costs more than so many bytes. */
 #define TRAJD_SEND_IN_PLACE_MIN_BYTES 4096u
 #define TRAJD_STAGING_BYTES 65536u
@@ -36,12 +36,12 @@ struct trajd_transport {
     struct trajd_transport_remote remote; /* `address` lives with the caller only while creating */
     struct trajd_keyring *keyring;        /* NULL: no CURVE */
     /* keys that were refused and told, the oldest replaced */
-    char strangers[TRAJD_STRANGERS][TRAJD_KEY_SIZE];
-    uint32_t stranger_count;
-    char trouble[TRAJD_ERROR_MESSAGE_SIZE]; /* with files of keys, told last */
-    bool aside;                             /* zap or a monitor may have something */
-    uint32_t turn;                          /* the listener that is asked first */
-    zmq_msg_t frame;                        /* of the last receive */
+    char unknown_keys[TRAJD_MAX_UNKNOWN_KEYS][TRAJD_KEY_SIZE];
+    uint32_t unknown_key_count;
+    char key_error[TRAJD_ERROR_MESSAGE_SIZE]; /* with files of keys, told last */
+    bool has_side_events;                     /* zap or a monitor may have something */
+    uint32_t turn;                            /* the listener that is asked first */
+    zmq_msg_t frame;                          /* of the last receive */
     uint64_t descriptor_limit;
     uint64_t count_again_at; /* this many accepted */
     struct trajd_transport_counters counters;

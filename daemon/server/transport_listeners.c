@@ -15,9 +15,9 @@
 
 #include "daemon/server/transport_internal.h"
 
-/* Against a flood of connections, twice: Descriptors are counted while there are many left, each
+/* Against a flood of connections, twice: Descriptors are counted while there are many remaining, each
  * time that a quarter of the free ones may have gone, and the listener through which most came is
- * closed for a while when few are. That keeps descriptors for the rest of the daemon, but it is a
+ * closed for a while when few are. That keeps descriptors for the remaining of the daemon, but it is a
  * race against the I/O threads. libzmq's ipc listener aborts the process when accept fails with
  * EMFILE, ENOBUFS or ENOMEM, though not with ENFILE. So accept4 here stands before libc's (the
  * linker lets an executable's definition win) and says ENFILE for all of them. */
@@ -253,7 +253,7 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
     return status;
 }
 
-/* The port that 0 has become: it is bound to again after a rest. */
+/* The port that 0 has become: it is bound to again after a remaining. */
 static enum trajd_status note_endpoint(struct trajd_transport_listener *listener,
                                        struct trajd_error *error)
 {
@@ -322,7 +322,7 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
 static uint64_t count_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    /* no descriptor left for it, or no /proc: then nothing is known and nothing is watched */
+    /* no descriptor remaining for it, or no /proc: then nothing is known and nothing is watched */
     if (!directory)
         return errno == EMFILE || errno == ENFILE ? UINT64_MAX : 0;
     uint64_t count = 0;
@@ -332,13 +332,14 @@ static uint64_t count_descriptors(void)
     return count;
 }
 
-/* True if so few are left that a listener must rest. */
+/* True if so few are remaining that a listener must remaining. */
 static bool descriptors_short(struct trajd_transport *transport)
 {
     uint64_t used = count_descriptors();
-    uint64_t left = used < transport->descriptor_limit ? transport->descriptor_limit - used : 0;
-    transport->count_again_at = left / 4;
-    return left < transport->descriptor_limit / 4;
+    uint64_t remaining =
+        used < transport->descriptor_limit ? transport->descriptor_limit - used : 0;
+    transport->count_again_at = remaining / 4;
+    return remaining < transport->descriptor_limit / 4;
 }
 
 static void drain_monitor(struct trajd_transport *transport,

@@ -801,10 +801,10 @@ static void test_parts_and_loans(void **state)
     assert_true(trajd_slot_sends_is_in_use(slot_sends, 2));
     assert_false(trajd_slot_sends_is_in_use(slot_sends, 1));
     trajd_slot_sends_release(slot + 4095, slot_sends); /* any byte of it */
-    assert_false(trajd_slot_sends_came_back(slot_sends));
+    assert_false(trajd_slot_sends_take_returned(slot_sends));
     trajd_slot_sends_return(slot_sends, 2);
-    assert_true(trajd_slot_sends_came_back(slot_sends));
-    assert_false(trajd_slot_sends_came_back(slot_sends));
+    assert_true(trajd_slot_sends_take_returned(slot_sends));
+    assert_false(trajd_slot_sends_take_returned(slot_sends));
     assert_false(trajd_slot_sends_is_in_use(slot_sends, 2));
     trajd_slot_sends_acquire(slot_sends, 0);
     struct trajd_slot_sends *kept = slot_sends;
