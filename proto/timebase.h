@@ -4,8 +4,8 @@
  * zero. The product is formed in 128 bits and never accumulated, so that row 10^12 is as exact as
  * row 1, and the row for a time is found from the same formula: floor(x / period) is off by one at
  * 15, 30 and 29.97 Hz. */
-#ifndef TRAJD_KERNELS_TIMEBASE_H
-#define TRAJD_KERNELS_TIMEBASE_H
+#ifndef TRAJD_PROTO_TIMEBASE_H
+#define TRAJD_PROTO_TIMEBASE_H
 
 #include <stdint.h>
 
