@@ -26,7 +26,8 @@ bool trajd_key_name_is_valid(const char *name)
 
 /* ---- reading ---- */
 
-/* A line `name = "value"`, without its blanks. False: it is something else. */
+/* Splits a line `name = "value"`, and removes blanks and quotes. Returns false for any other line.
+ */
 static bool split(char *line, char **name, char **value)
 {
     char *equals = strchr(line, '=');
@@ -146,7 +147,8 @@ static enum trajd_status read_open(const char *path, int fd, struct trajd_key_fi
 
 static int open_for_reading(const char *path, struct trajd_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a fifo must not stop us */
+    /* O_NONBLOCK, so that a fifo does not block */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM, errno,
                         "%s: %s", path, strerror(errno));

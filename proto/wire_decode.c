@@ -140,7 +140,7 @@ static bool read_bytes(struct trajd_wire_cursor *cursor, uint64_t limit,
     return true;
 }
 
-/* Ascending, so that nothing is there twice and equal lists are equal bytes. */
+/* Reads ranks that must ascend, so that no rank is listed twice and equal sets have equal bytes. */
 static bool read_ranks(struct trajd_wire_cursor *cursor, struct trajd_wire_ranks *ranks)
 {
     if (!read_array(cursor, 0, TRAJD_WIRE_MAX_LOCAL, &ranks->count))
@@ -169,10 +169,10 @@ static bool read_rows(struct trajd_wire_cursor *cursor, uint32_t *pair)
            read_u32(cursor, 0, &pair[1]);
 }
 
-/* `base` is the op's struct; tensors is where those of an OPENED go. */
+/* Where decoded values are written. */
 struct target {
-    char *base;
-    struct trajd_wire_tensor *tensors;
+    char *base;                        /* the op's struct */
+    struct trajd_wire_tensor *tensors; /* for the tensors of an OPENED */
 };
 
 static const char *read_table(struct trajd_wire_cursor *cursor,
@@ -260,11 +260,11 @@ static const struct trajd_wire_field *find_field(const struct trajd_wire_table *
     return NULL;
 }
 
-/* NULL, or the key that is wrong, missing or there twice. */
+/* Reads a map by its table. Returns NULL, or the key that is wrong, missing or there twice. */
 static const char *read_table(struct trajd_wire_cursor *cursor,
                               const struct trajd_wire_table *table, struct target target)
 {
-    uint32_t seen = 0; /* a bit a field; no table has more than 32 */
+    uint32_t seen = 0; /* one bit for each field; no table has more than 32 */
     struct trajd_wire_token map;
 
     if (!trajd_wire_read_token(cursor, &map) || map.type != TRAJD_WIRE_TOKEN_MAP)
@@ -294,7 +294,7 @@ static const char *read_table(struct trajd_wire_cursor *cursor,
     return NULL;
 }
 
-/* Whoever opens is one of the node's, and all of them are in the world. */
+/* Returns true if the list has the rank of the OPEN, and only ranks below its world. */
 static bool names_rank(const struct trajd_wire_ranks *local, const struct trajd_wire_open *open)
 {
     bool found = false;
@@ -304,7 +304,7 @@ static bool names_rank(const struct trajd_wire_ranks *local, const struct trajd_
     return found && local->list[local->count - 1] < open->world;
 }
 
-/* What no single key shows; NULL or the key to name. */
+/* Checks rules that concern several keys of an OPEN. Returns NULL, or the key for the message. */
 static const char *check_open(const struct trajd_wire_open *open)
 {
     if (!open->feed.size == !open->spec.size)
@@ -320,7 +320,8 @@ static const char *check_open(const struct trajd_wire_open *open)
     return NULL;
 }
 
-/* The request's number of a message that is refused, so that the answer finds its asker. */
+/* Returns the number of the request in a message that is refused, so that the peer can match the
+ * answer. Returns 0 if there is none. */
 static uint64_t find_request(struct trajd_wire_cursor cursor)
 {
     struct trajd_wire_text key;
@@ -347,7 +348,8 @@ static enum trajd_status decode_body(struct trajd_wire_cursor cursor,
 {
     const char *wrong;
 
-    memset(&message->hello, 0, table->size); /* every struct of the union begins where hello does */
+    /* every struct of the union begins at the address of hello */
+    memset(&message->hello, 0, table->size);
     if (table->op == TRAJD_WIRE_OPEN) {
         message->open.fresh = true;
         message->open.world = 1;

@@ -23,7 +23,7 @@ static const struct trajd_wire_field open_fields[] = {
     {"rank", TRAJD_WIRE_KIND_U32, AT(open, rank), true, 0, UINT32_MAX},
     {"world", TRAJD_WIRE_KIND_U32, AT(open, world), true, 1, UINT32_MAX},
     {"credit", TRAJD_WIRE_KIND_U32, AT(open, credit), false, 2, UINT32_MAX},
-    /* the next one is prefetched */
+    /* below the maximum, because the epoch after it is produced ahead */
     {"epoch", TRAJD_WIRE_KIND_U64, AT(open, epoch), true, 0, UINT64_MAX - 1},
     {"next", TRAJD_WIRE_KIND_U64, AT(open, next), true, 0, UINT64_MAX},
     {"fingerprint", TRAJD_WIRE_KIND_U64, AT(open, fingerprint), true, 0, UINT64_MAX},
