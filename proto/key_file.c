@@ -61,10 +61,11 @@ static enum trajd_status note(const char *path, unsigned number, const char *nam
             continue;
         if (!trajd_key_is_valid(value))
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "%s:%u: %s: not 40 characters of Z85", path, number, names[i]);
-        if (fields[i][0] != '\0')
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: a second %s", path, number,
+                                   "%s:%u: %s: must be 40 characters of Z85", path, number,
                                    names[i]);
+        if (fields[i][0] != '\0')
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: %s appears a second time",
+                                   path, number, names[i]);
         memcpy(fields[i], value, TRAJD_KEY_SIZE);
         return TRAJD_OK;
     }
@@ -72,8 +73,8 @@ static enum trajd_status note(const char *path, unsigned number, const char *nam
         return TRAJD_OK;
     if (!trajd_key_name_is_valid(value))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s:%u: name: 1 to 64 letters, digits, '-', '_' and '.'", path,
-                               number);
+                               "%s:%u: name: must be 1 to 64 letters, digits, '-', '_' and '.'",
+                               path, number);
     memcpy(keys->name, value, strlen(value) + 1);
     return TRAJD_OK;
 }
@@ -89,8 +90,8 @@ enum trajd_status trajd_key_parse(const char *path, const char *text, size_t siz
         length = end ? (size_t)(end - (text + at)) : size - at;
         number++;
         if (length >= sizeof line || memchr(text + at, '\0', length))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: no line of a file of keys",
-                                   path, number);
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "%s:%u: this is not a line of a key file", path, number);
         memcpy(line, text + at, length);
         line[length] = '\0';
         char *begin = line + strspn(line, " \t"), *name, *value;
@@ -101,9 +102,9 @@ enum trajd_status trajd_key_parse(const char *path, const char *text, size_t siz
             return status;
     }
     if (keys->public_key[0] == '\0')
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: no public-key: not a file of keys (trajctl keygen makes them)",
-                               path);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: no public-key: this is not a key file (trajctl keygen makes them)", path);
     return TRAJD_OK;
 }
 
@@ -113,14 +114,15 @@ static enum trajd_status check_secrecy(const char *path, int fd, struct trajd_er
     if (fstat(fd, &file) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     if (!S_ISREG(file.st_mode))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: not an ordinary file", path);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: is not an ordinary file", path);
     if (file.st_uid != geteuid() && file.st_uid != 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: belongs to uid %u, not to ours (%u): a secret key must", path,
-                               (unsigned)file.st_uid, (unsigned)geteuid());
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: belongs to uid %u: a secret key must belong to the user (uid %u)", path,
+            (unsigned)file.st_uid, (unsigned)geteuid());
     if ((file.st_mode & 077) != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: mode %04o: others may use this secret key (chmod 600)", path,
+                               "%s: mode %04o lets others use this secret key (chmod 600)", path,
                                (unsigned)file.st_mode & 07777);
     return TRAJD_OK;
 }
@@ -138,7 +140,7 @@ static enum trajd_status read_open(const char *path, int fd, struct trajd_key_fi
     }
     if (size > TRAJD_KEY_FILE_LIMIT)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: longer than %u bytes: not a file of keys", path,
+                               "%s: is longer than %u bytes: this is not a key file", path,
                                TRAJD_KEY_FILE_LIMIT);
     enum trajd_status status = trajd_key_parse(path, text, size, keys, error);
     explicit_bzero(text, sizeof text);

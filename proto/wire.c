@@ -283,7 +283,7 @@ enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, vo
         'T', 'R', 'J', 'D', TRAJD_WIRE_MAJOR, (uint8_t)message->op, 0, 0};
 
     if (!table)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %u is no message",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: there is no message with op %u",
                                (unsigned)message->op);
     if (writer.end - writer.at > (ptrdiff_t)TRAJD_WIRE_MAX_FRAME)
         writer.end = writer.at + TRAJD_WIRE_MAX_FRAME;
@@ -291,11 +291,12 @@ enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, vo
     msgpack_packer_init(&packer, &writer, write_bytes);
     /* every struct of the union begins at the address of hello */
     if (!pack_table(&packer, table, &message->hello))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "wire: %s: a value is beyond its limit", table->name);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %s: a value breaks its limit",
+                               table->name);
     if (writer.full)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "wire: %s: longer than %zu bytes",
-                               table->name, (size_t)(writer.end - (uint8_t *)buffer));
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "wire: %s: the message is longer than %zu bytes", table->name,
+                               (size_t)(writer.end - (uint8_t *)buffer));
     *size = (size_t)(writer.at - (uint8_t *)buffer);
     return TRAJD_OK;
 }

@@ -378,19 +378,21 @@ enum trajd_status trajd_wire_decode(const void *frame, size_t size,
     message->op = 0;
     if (size < TRAJD_WIRE_HEADER_SIZE || size > TRAJD_WIRE_MAX_FRAME ||
         memcmp(bytes, "TRJD", 4) != 0)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: not a message of trajd");
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: this is not a message of trajd");
     if (bytes[4] != TRAJD_WIRE_MAJOR)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "protocol version %u, this side speaks %u: daemon and workers have "
-                               "to be of one release",
-                               bytes[4], TRAJD_WIRE_MAJOR);
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0,
+            "protocol version %u: this side has version %u: use the same release "
+            "for daemon and workers",
+            bytes[4], TRAJD_WIRE_MAJOR);
     body = (struct trajd_wire_cursor){bytes + TRAJD_WIRE_HEADER_SIZE, bytes + size};
     table = bytes[5] == TRAJD_WIRE_OPENED && !tensors ? NULL : trajd_wire_table(bytes[5]);
     if (bytes[6] || bytes[7] ||
         !trajd_wire_scan(body.at, size - TRAJD_WIRE_HEADER_SIZE,
                          table && table->op == TRAJD_WIRE_OPENED ? TRAJD_WIRE_MAX_ITEMS_OPENED
                                                                  : TRAJD_WIRE_MAX_ITEMS))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: a body that fails the scan");
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "wire: the body is not valid msgpack or breaks a limit");
     message->op = table ? table->op : 0;
     if (!table)
         status = trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "unknown operation %u", bytes[5]);

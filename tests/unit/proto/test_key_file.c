@@ -80,7 +80,7 @@ static void test_what_is_no_file_of_keys_is_refused(void **state)
         {"public-key = \"" PUBLIC "0\"\n", "some.key:1: public-key"},
         {"public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{h~~\"\n", "some.key:1: public-key"},
         {"public-key = \"" PUBLIC "\"\npublic-key = \"" PUBLIC "\"\n",
-         "some.key:2: a second public-key"},
+         "some.key:2: public-key appears a second time"},
         {"public-key = \"" PUBLIC "\"\nname = \"../x\"\n", "some.key:2: name"},
         {"public-key = \"" PUBLIC "\"\nsecret-key = \n", "some.key:2: secret-key"},
     };
