@@ -605,7 +605,7 @@ static void test_another_version_is_told(void **state)
                      TRAJD_ERR_UNSUPPORTED);
     assert_string_equal(
         error.message,
-        "protocol version 2, this side speaks 1: daemon and workers have to be of one release");
+        "protocol version 2: this side has version 1: use the same release for daemon and workers");
     daemon_stop(daemon);
     free(daemon);
 }
