@@ -194,7 +194,8 @@ void trajd_server_wake_takers(struct trajd_server *server);
 void trajd_server_flush(struct trajd_server *server);
 /* Moves the outbox to `sending`, which must be empty. The caller holds both locks. */
 void trajd_server_take_outbox(struct trajd_server *server);
-/* Sends the messages in `sending`. Returns true if there was one. The caller holds the send lock. */
+/* Sends the messages in `sending`. Returns true if there was one. The caller holds the send lock.
+ */
 bool trajd_server_send_taken(struct trajd_server *server);
 /* Takes the mutex itself. */
 bool trajd_server_outbox_is_empty(struct trajd_server *server);
