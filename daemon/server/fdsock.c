@@ -12,11 +12,11 @@
 
 #include "daemon/base/send_fd.h"
 
-#define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
+#define LISTENER UINT32_MAX /* in epoll's data; a connection has its index there */
 
 struct connection {
     int fd;           /* -1: free */
-    uint64_t session; /* 0: has shown no token yet */
+    uint64_t session; /* 0: has sent no token yet */
     uint64_t deadline_ns;
 };
 
@@ -24,7 +24,7 @@ struct trajd_fdsock {
     struct trajd_fdsock_options options;
     char *path;
     int listener, epoll;
-    /* given up for a moment to accept and close a connection when descriptors have run out */
+    /* closed for a moment, to accept and close a connection when no descriptor is free */
     int reserve;
     struct connection *connections;
     uint32_t silent_count;
@@ -153,7 +153,8 @@ static struct connection *find_free(struct trajd_fdsock *fdsock)
     return NULL;
 }
 
-/* Without descriptors the pending connection would make the listener readable for ever. */
+/* Accepts and closes a connection when no descriptor is free. Without this the pending connection
+ * would keep the listener readable forever. */
 static void refuse_without_descriptors(struct trajd_fdsock *fdsock)
 {
     if (fdsock->reserve < 0)
@@ -197,9 +198,9 @@ static uint64_t token_session(struct trajd_fdsock *fdsock, int fd, const uint8_t
 static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     const uint8_t welcome = 0;
-    uint8_t token[TRAJD_TOKEN_SIZE + 1]; /* a longer message is no token */
+    uint8_t token[TRAJD_TOKEN_SIZE + 1]; /* one more byte, to detect a longer message */
     ssize_t length = recv(connection->fd, token, sizeof token, MSG_DONTWAIT);
-    if (length < 0 && errno == EAGAIN) /* the event was for an earlier connection of this index */
+    if (length < 0 && errno == EAGAIN) /* the event was for an earlier connection at this index */
         return;
     uint64_t session =
         length == TRAJD_TOKEN_SIZE ? token_session(fdsock, connection->fd, token) : 0;
@@ -215,8 +216,8 @@ static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
     }
 }
 
-/* A worker says nothing after its token: whatever becomes readable is the end, or a peer that
- * breaks the protocol. */
+/* Ends the session of a connection that has become readable. A worker sends nothing after its
+ * token, so this is its end of file, or a peer that breaks the protocol. */
 static void end_session(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     uint64_t session = connection->session;
@@ -243,7 +244,7 @@ void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns)
             continue;
         }
         struct connection *connection = &fdsock->connections[events[i].data.u32];
-        if (connection->fd < 0) /* closed by a callback of this very turn */
+        if (connection->fd < 0) /* closed by a callback of this turn */
             continue;
         if (connection->session == 0)
             greet(fdsock, connection);

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define SUFFIX ".key"
-#define SETTLED_S 2 /* longer than any file system's stamps are coarse */
+#define SETTLED_S 2 /* more than the resolution of times in any file system */
 
 struct client {
     char name[TRAJD_KEY_NAME_SIZE], public_key[TRAJD_KEY_SIZE];
@@ -20,11 +20,11 @@ struct trajd_keyring {
     char *clients_path;
     struct client *clients;
     uint32_t count;
-    struct timespec changed; /* of the directory, when it was read */
-    bool settled;            /* and that was long before, and all was well: else it is read again */
+    struct timespec changed; /* modification time of the directory when it was read */
+    bool settled; /* it was read without errors, long after `changed`; false: read it again */
 };
 
-/* "alice.key" -> "alice"; false: not the name of a public key. */
+/* Sets name to "alice" for "alice.key". Returns false for any other kind of file name. */
 static bool name_of(const char *file, char name[TRAJD_KEY_NAME_SIZE])
 {
     const size_t length = strlen(file), suffix = strlen(SUFFIX);
@@ -36,7 +36,7 @@ static bool name_of(const char *file, char name[TRAJD_KEY_NAME_SIZE])
     return trajd_key_name_is_valid(name);
 }
 
-/* One file of the directory; a failure is told, and concerns this file alone. */
+/* Adds the worker of one file of the directory. Ignores a file with another kind of name. */
 static enum trajd_status add_client(struct trajd_keyring *keyring, const char *file,
                                     struct trajd_error *error)
 {
@@ -58,7 +58,7 @@ static enum trajd_status add_client(struct trajd_keyring *keyring, const char *f
     return TRAJD_OK;
 }
 
-/* All files; the first failure is the one that is returned. */
+/* Reads all files of the directory, also after an error. Returns the first error. */
 static enum trajd_status read_clients(struct trajd_keyring *keyring, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;

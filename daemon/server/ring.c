@@ -17,7 +17,7 @@
 static int open_memfd(void)
 {
     int fd = memfd_create("trajd-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL) /* an older kernel knows no MFD_NOEXEC_SEAL */
+    if (fd < 0 && errno == EINVAL) /* a kernel without MFD_NOEXEC_SEAL */
         fd = memfd_create("trajd-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     return fd;
 }
@@ -51,9 +51,9 @@ static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes
     return TRAJD_OK;
 }
 
-/* Sizes never change; and where workers only read, no new mapping can write (the kernel holds that
- * against a worker that opens the memory again through /proc; one before Linux 5.1 only refuses the
- * descriptor itself). */
+/* Seals the size of the ring. If workers may only read, also seals it against new writable
+ * mappings, which works even if a worker opens the memory again through /proc. Before Linux 5.1
+ * there is no such seal, and only the descriptor for workers is read-only. */
 static enum trajd_status seal(struct trajd_server_ring *ring, bool writable,
                               struct trajd_error *error)
 {
@@ -159,6 +159,6 @@ void *trajd_server_ring_slot(const struct trajd_server_ring *ring, uint32_t slot
 void trajd_server_ring_stamp(const struct trajd_server_ring *ring, uint32_t slot,
                              const struct trajd_slot_header *header)
 {
-    if (!ring->is_device) /* workers look at no header there: reading it would cost them a copy */
+    if (!ring->is_device) /* workers do not read headers on a GPU, which would cost a copy */
         memcpy(trajd_server_ring_slot(ring, slot), header, sizeof *header);
 }

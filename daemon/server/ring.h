@@ -17,8 +17,7 @@ struct trajd_server_ring {
     uint64_t slot_size_bytes;
     uint32_t slot_count;
     uint32_t ring_id;
-    bool
-        is_device; /* the memory is on a GPU and owned by the caller: no function here accesses it */
+    bool is_device; /* memory on a GPU, owned by the caller; nothing here reads or writes it */
 };
 
 /* Creates a ring. Allocates every page now, so that a full machine is an error here and not a

@@ -11,7 +11,7 @@ static bool tensor_size(const struct trajd_feed_tensor *tensor, uint64_t *size_b
     return true;
 }
 
-/* False on overflow. */
+/* Rounds up to a multiple of the alignment. Returns false on overflow. */
 static bool align_up(uint64_t *value, uint64_t alignment)
 {
     if (__builtin_add_overflow(*value, alignment - 1, value))

@@ -1,3 +1,4 @@
+/* Creates, drains and destroys the server. */
 #include "daemon/server/server_internal.h"
 
 #include <errno.h>
@@ -14,14 +15,14 @@
 #include "daemon/server/lock.h"
 
 #define SILENCE_MS 2000u
-#define FD_SOCKET_SPARE 64u /* connections that have shown no token yet */
+#define FD_SOCKET_SPARE 64u /* more connections, for those that have sent no token yet */
 
 static uint64_t now(void)
 {
     return (uint64_t)trajd_now_ns();
 }
 
-/* ---- what the core calls back; the mutex is held ---- */
+/* ---- callbacks of the core; the caller of the core holds the mutex ---- */
 
 static void send_message(void *context, uint64_t session, void *user,
                          const struct trajd_wire_message *message)
@@ -45,7 +46,7 @@ static bool is_lent(void *context, struct trajd_core_feed *core_feed, uint32_t s
     return trajd_slot_sends_is_in_use(feed->slot_sends, slot);
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 static enum trajd_status create_core(struct trajd_server *server, struct trajd_error *error)
 {
@@ -62,16 +63,17 @@ static enum trajd_status create_core(struct trajd_server *server, struct trajd_e
     return trajd_core_create(&options, &server->core, error);
 }
 
-/* Identification of fd.sock's connections; the thread's. */
+/* Returns the session that a token on fd.sock belongs to, or 0, and marks it as attached. Called on
+ * the server's thread. */
 static uint64_t identify(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], uid_t uid)
 {
     struct trajd_server *server = context;
     pthread_mutex_lock(&server->mutex);
     uint64_t session = trajd_core_find_token(server->core, token);
     struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
+    /* A remote worker's token is refused on fd.sock. */
     bool known = peer && peer->owner == uid && !peer->attached &&
-                 peer->route.listener ==
-                     TRAJD_LISTENER_LOCAL; /* a remote worker's token opens nothing here */
+                 peer->route.listener == TRAJD_LISTENER_LOCAL;
     if (known)
         peer->attached = true;
     pthread_mutex_unlock(&server->mutex);
@@ -169,7 +171,7 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     trajd_heartbeat_init_condition(&server->changed);
     trajd_heartbeat_init_condition(&server->query_added);
     server->last_end_ns = now();
-    /* a stamp: nothing is ordered by it */
+    /* relaxed: only a time, which orders no other memory */
     __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED);
     enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
     if (!status)
@@ -179,7 +181,7 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     if (!status)
         status = open_sockets(server, error);
     if (!status) {
-        *out = server; /* callbacks may look for it there as soon as the thread runs */
+        *out = server; /* before the thread runs, because callbacks may use it there */
         status = start_thread(server, error);
     }
     if (status) {
@@ -194,7 +196,7 @@ static void stop_thread(struct trajd_server *server)
     if (!server->running)
         return;
     pthread_mutex_lock(&server->mutex);
-    /* relaxed: the thread looks after it is woken, and joins below */
+    /* relaxed: the thread reads it after it was woken, and is joined below */
     __atomic_store_n(&server->stop, true, __ATOMIC_RELAXED);
     trajd_server_wake(server);
     pthread_mutex_unlock(&server->mutex);
@@ -207,7 +209,7 @@ void trajd_server_destroy(struct trajd_server **pointer)
     if (!server)
         return;
     stop_thread(server);
-    trajd_transport_destroy(&server->transport); /* nothing reads the rings any more */
+    trajd_transport_destroy(&server->transport); /* after this nothing reads the rings */
     trajd_outbox_drop(&server->sending);
     while (server->feeds) {
         struct trajd_feed *feed = server->feeds;
@@ -261,7 +263,7 @@ void trajd_server_get_stats(const struct trajd_server *server, struct trajd_serv
 {
     struct trajd_core_stats core;
     uint64_t last_end_ns;
-    /* locking is no change that a caller sees */
+    /* the cast drops const: a caller sees no change of the server */
     pthread_mutex_t *mutex = (pthread_mutex_t *)&server->mutex;
     pthread_mutex_lock(mutex);
     trajd_core_get_stats(server->core, &core);

@@ -1,15 +1,16 @@
+/* The server's thread: one turn receives messages, handles them, sends, and does timed work. */
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
 #include "daemon/server/server_internal.h"
 
-#define IDLE_MS 100u /* a turn at least so often: the watchdog looks at its stamp */
+#define IDLE_MS 100u /* the longest sleep: the watchdog checks the time of the last turn */
 #define MESSAGES_A_TURN 256u
 #define TICK_NS (100 * UINT64_C(1000000))
 #define RATE_NS (1000 * UINT64_C(1000000))
 #define MAX_IDLE_FEEDS 64u
 
-/* True if none is left. */
+/* Handles up to MESSAGES_A_TURN messages. Returns true if no message remains. */
 static bool receive_all(struct trajd_server *server, uint64_t now_ns)
 {
     struct trajd_incoming incoming;
@@ -21,8 +22,8 @@ static bool receive_all(struct trajd_server *server, uint64_t now_ns)
     return false;
 }
 
-/* A HELLO that nothing followed, and remote workers that are not heard any more: a local one's
- * death is the end of file of its connection on fd.sock. */
+/* Ends sessions that did not attach in time after HELLO, and remote sessions that have sent nothing
+ * for silence_ms. A local worker's death is detected on fd.sock instead. */
 static void end_silent_sessions(struct trajd_server *server, uint64_t now_ns)
 {
     const uint64_t silence_ns = server->options.remote.silence_ms * UINT64_C(1000000);
@@ -37,7 +38,7 @@ static void end_silent_sessions(struct trajd_server *server, uint64_t now_ns)
     }
 }
 
-/* Slots that takers waited for came back from the transport. */
+/* Marks the feeds whose takers wait for a slot that the transport has finished sending. */
 static void wake_for_sends(struct trajd_server *server)
 {
     for (struct trajd_feed *feed = server->feeds; feed; feed = feed->next)
@@ -45,7 +46,8 @@ static void wake_for_sends(struct trajd_server *server)
             feed->is_wanted = true;
 }
 
-/* The feeds that nobody has been on for long, each once; they cannot be removed until told. */
+/* Collects the feeds that have been idle for feed_idle_ms, each once for an idle time. Counts a
+ * user on each, so that it is not removed before report_idle has called feed_idle. */
 static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **idle, uint64_t now_ns)
 {
     uint32_t count = 0;
@@ -106,7 +108,7 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     report_idle(server, idle, idle_count);
 }
 
-/* What the core said in this turn. True if something was sent. */
+/* Sends the messages of this turn, and wakes takers. Returns true if a message was sent. */
 static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
 {
     pthread_mutex_lock(&server->mutex);
@@ -120,7 +122,7 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
     trajd_server_request_instances(server);
     bool sent = trajd_server_send_taken(server);
     pthread_mutex_lock(&server->mutex);
-    /* not before: they would contend for the mutex, and for the cores */
+    /* Last, because takers would compete with the sending for the mutex and the CPU cores. */
     trajd_server_wake_takers(server);
     pthread_mutex_unlock(&server->mutex);
     return sent;
@@ -128,18 +130,18 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
 
 enum { READABLE_CONNECTIONS = 1, READABLE_WAKE = 2 };
 
-/* True if the thread may sleep. */
+/* Does one turn. Returns true if the thread may sleep. */
 static bool turn(struct trajd_server *server, uint32_t readable, uint64_t now_ns)
 {
     trajd_transport_turn(server->transport, now_ns);
-    bool idle = receive_all(
-        server, now_ns); /* what a worker said before it died counts: before its end of file */
+    /* Messages come before ends of file, because what a worker sent before its death is valid. */
+    bool idle = receive_all(server, now_ns);
     const bool due = now_ns >= server->tick_at_ns;
     if ((readable & READABLE_CONNECTIONS) || due)
         trajd_fdsock_turn(server->fdsock, now_ns);
     if (due)
         tick(server, now_ns);
-    /* sending may swallow the sign of a message: look before sleeping */
+    /* Sending may consume ZeroMQ's sign of a message, so this checks for one before the sleep. */
     if (finish_turn(server, now_ns))
         idle = idle && !trajd_transport_has_message(server->transport);
     return idle;
@@ -157,10 +159,10 @@ void *trajd_server_run(void *context)
         if (idle)
             readable = trajd_transport_wait(server->transport, descriptors, 2, IDLE_MS);
         const uint64_t now_ns = (uint64_t)trajd_now_ns();
-        __atomic_store_n(&server->last_turn_ns, now_ns,
-                         __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+        /* relaxed: only a time, which orders no other memory */
+        __atomic_store_n(&server->last_turn_ns, now_ns, __ATOMIC_RELAXED);
         if ((readable & READABLE_WAKE) && read(server->wake_fd, &count, sizeof count) < 0)
-            count = 0; /* never empty here; and if it were, nothing would be lost */
+            count = 0; /* cannot happen, as wake_fd is readable; harmless if it did */
         pthread_mutex_lock(&server->send_lock);
         idle = turn(server, readable, now_ns);
         pthread_mutex_unlock(&server->send_lock);

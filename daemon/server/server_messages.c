@@ -1,3 +1,4 @@
+/* Handles the messages of workers; begins and ends sessions. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 #define ATTACH_NS (5 * UINT64_C(1000000000))
 
-/* Answers that are no part of a session's state go out at once. */
+/* Sends an answer at once. For answers that are not part of a session's state. */
 static void reply(struct trajd_server *server, const struct trajd_route *route,
                   const struct trajd_wire_message *message)
 {
@@ -28,7 +29,7 @@ static void reply_error(struct trajd_server *server, const struct trajd_route *r
     reply(server, route, &message);
 }
 
-/* BYE: nobody waits for the session's return. */
+/* Ends a session that will not return. */
 static void handle_bye(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns)
 {
     trajd_core_bye(server->core, peer->session, now_ns);
@@ -45,7 +46,8 @@ void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *pe
 
 /* ---- HELLO ---- */
 
-/* The session that the token names, if it is this instance's and the same user's. */
+/* Returns the peer of the session with the token of `hello`, or NULL. The token must be of this
+ * instance of the daemon, and the session of the same owner. */
 static struct trajd_peer *find_resumed(struct trajd_server *server,
                                        const struct trajd_wire_hello *hello, uint64_t owner)
 {
@@ -63,8 +65,8 @@ static enum trajd_status make_token(uint8_t token[TRAJD_WIRE_TOKEN_SIZE], struct
     return TRAJD_OK;
 }
 
-/* A session of this connection's that another HELLO is to follow: one without fd.sock was never
- * used. */
+/* Ends the session of this connection so that a HELLO can begin another one. TRAJD_ERR_PROTOCOL:
+ * the session has attached, so it is in use. */
 static enum trajd_status make_way(struct trajd_server *server, const struct trajd_route *route,
                                   uint64_t now_ns, struct trajd_error *error)
 {
@@ -98,7 +100,7 @@ static enum trajd_status start_session(struct trajd_server *server,
     void *replaced;
     struct trajd_peer *peer = find_resumed(server, hello, incoming->owner);
     struct trajd_peer *here = trajd_peers_by_route(&server->peers, &incoming->route);
-    if (here && !here->attached && !hello->has_token) { /* it has not heard the first answer yet */
+    if (here && !here->attached && !hello->has_token) { /* a repeated HELLO: answer it again */
         trajd_core_welcome(server->core, here->session, hello, now_ns);
         return TRAJD_OK;
     }
@@ -109,7 +111,7 @@ static enum trajd_status start_session(struct trajd_server *server,
         return status;
     const bool known = peer != NULL;
     if (!known) {
-        hello->has_token = false; /* of another run, or of nobody: a new session */
+        hello->has_token = false; /* the token is unknown here: a new session */
         hello->held.count = hello->done.count = 0;
         peer = trajd_peers_free_entry(&server->peers);
     }
@@ -145,9 +147,10 @@ static void handle_query(struct trajd_server *server, const struct trajd_peer *p
     trajd_server_send(server, peer, &message);
 }
 
-/* ---- the rest ---- */
+/* ---- other messages ---- */
 
-/* False: the connection has no session, and has been told. */
+/* Handles a message that needs a session. Returns false if the connection has none; the answer then
+ * was an error. */
 static bool handle_session_message(struct trajd_server *server,
                                    const struct trajd_incoming *incoming,
                                    const struct trajd_wire_message *message, uint64_t now_ns)
@@ -157,7 +160,7 @@ static bool handle_session_message(struct trajd_server *server,
     struct trajd_peer *peer = trajd_peers_by_route(&server->peers, &incoming->route);
     if (peer) {
         peer->last_message_ns = now_ns;
-        /* it has heard WELCOME */
+        /* the first message after HELLO attaches a remote session */
         peer->attached = peer->attached || peer->route.listener == TRAJD_LISTENER_REMOTE;
         trajd_core_touch(server->core, peer->session, now_ns);
         if (message->op == TRAJD_WIRE_OPEN)
@@ -176,7 +179,7 @@ static bool handle_session_message(struct trajd_server *server,
         trajd_server_request_feed(server, request, &message->open);
     if (peer || message->op == TRAJD_WIRE_BYE)
         return peer != NULL;
-    struct trajd_error error; /* a reconnected worker hears this, and comes back with its token */
+    struct trajd_error error; /* a worker that has reconnected answers with HELLO and its token */
     trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no session on this connection: say HELLO");
     reply_error(server, &incoming->route, 0, &error);
     return false;
@@ -246,6 +249,6 @@ void trajd_server_handle(struct trajd_server *server, const struct trajd_incomin
     } else if (status != TRAJD_ERR_DATA)
         reply_error(server, &incoming->route, request, &error);
     else
-        __atomic_add_fetch(&server->dropped_frames, 1,
-                           __ATOMIC_RELAXED); /* a counter: nothing is ordered by it */
+        /* relaxed: only a counter, which orders no other memory */
+        __atomic_add_fetch(&server->dropped_frames, 1, __ATOMIC_RELAXED);
 }

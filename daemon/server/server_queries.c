@@ -1,4 +1,4 @@
-/* ASK: a bounded queue between the server's thread and the one that answers. */
+/* ASK: a bounded queue of queries between the server's thread and the thread that answers them. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -40,7 +40,7 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
     return TRAJD_OK;
 }
 
-/* The oldest that nobody has taken. */
+/* Returns the oldest query that was not taken yet, or NULL. */
 static struct trajd_pending_query *find_untaken(struct trajd_server *server)
 {
     struct trajd_pending_query *oldest = NULL;
@@ -89,7 +89,7 @@ void trajd_server_answer_query(struct trajd_server *server, uint64_t id, const c
     }
     struct trajd_peer *peer = trajd_peers_by_session(&server->peers, pending->session);
     pending->query.id = 0;
-    if (peer) /* else it has died meanwhile */
+    if (peer) /* NULL: the session has ended meanwhile */
         trajd_server_send(server, peer, &message);
     pthread_mutex_unlock(&server->mutex);
     trajd_server_flush(server);

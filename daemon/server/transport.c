@@ -22,7 +22,7 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
                     1 + (options->remote.address ? trajd_listeners_remote_threads() : 0)) != 0)
         status = trajd_zmq_error(error, "zmq_ctx_new");
     if (!status)
-        status = trajd_access_open(transport, error); /* before the first connection asks */
+        status = trajd_access_open(transport, error); /* before the first connection */
     if (!status)
         status = trajd_listeners_open(transport, options, error);
     if (status) {
@@ -58,8 +58,8 @@ const char *trajd_transport_remote_endpoint(const struct trajd_transport *transp
 
 /* ---- waiting ---- */
 
-/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something
- * after there was nothing. */
+/* Polls the descriptors of the sockets itself, because zmq_poll checks every socket twice. Such a
+ * descriptor is edge-triggered: it becomes readable when an empty socket gets an event. */
 uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors,
                               uint32_t count, uint32_t timeout_ms)
 {
@@ -125,7 +125,7 @@ static bool has_more(zmq_msg_t *message)
     return zmq_msg_more(message) != 0;
 }
 
-/* The remaining of a message that is not one of ours. */
+/* Discards the remaining frames of an invalid message. */
 static void skip_frames(struct trajd_transport *transport, void *router)
 {
     while (has_more(&transport->frame))
@@ -139,7 +139,7 @@ static const char *property(zmq_msg_t *message, const char *name)
     return value ? value : "";
 }
 
-/* Numbers above those of uids; a name is a key. */
+/* Returns a number above all uids for the name of a key. */
 static uint64_t owner_of_user(const char *user)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
@@ -148,7 +148,7 @@ static uint64_t owner_of_user(const char *user)
     return hash | UINT64_C(1) << 63;
 }
 
-/* Whose the message is; false: nobody's. */
+/* Sets the owner of a message. Returns false if a local peer has no uid. */
 static bool identify(struct trajd_transport *transport, struct trajd_incoming *incoming)
 {
     uid_t uid;
@@ -222,14 +222,14 @@ enum trajd_status trajd_transport_send(struct trajd_transport *transport,
     return send_head(transport, route, frame, size_bytes, 0);
 }
 
-/* A part on its way out. Once the head is queued nothing can fail that matters: frames for a
- * connection that ends meanwhile are dropped by ZeroMQ, which then calls back as for those sent. */
+/* A payload that is being sent. After its first frame is queued no failure matters: if the
+ * connection ends, ZeroMQ drops the frames, and calls back for them as for sent ones. */
 struct outgoing {
     struct trajd_transport *transport;
     void *router;
     struct trajd_slot_sends *slot_sends;
     uint32_t slot;
-    size_t remaining; /* bytes that are in no frame yet */
+    size_t remaining; /* bytes that are not in a frame yet */
 };
 
 static int more_after(struct outgoing *out, size_t size)
@@ -260,7 +260,8 @@ static void send_in_place(struct outgoing *out, unsigned char *data, size_t size
     trajd_slot_sends_acquire(out->slot_sends, out->slot);
     if (zmq_msg_init_data(&message, data, size, trajd_slot_sends_release, out->slot_sends) != 0) {
         trajd_slot_sends_return(out->slot_sends, out->slot);
-        zmq_msg_init(&message); /* without memory the part is short, which its receiver finds out */
+        zmq_msg_init(
+            &message); /* no memory: the payload is too short, which the receiver detects */
     }
     if (zmq_msg_send(&message, out->router, more_after(out, size)) < 0)
         zmq_msg_close(&message);

@@ -1,5 +1,5 @@
-/* Who may connect: ZeroMQ's handshake asks a socket of ours (ZAP, RFC 27), for each listener by its
- * domain. */
+/* Decides who may connect. ZeroMQ's handshake sends a request to a socket of the daemon (ZAP, RFC
+ * 27), with the domain of the listener. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +39,8 @@ bool trajd_access_parse_uid(const char *address, uid_t *uid)
     return true;
 }
 
-/* Frames: version, request id, domain, address, routing id, mechanism, credentials. False: no
- * request waits. */
+/* Receives a request with the frames version, request id, domain, address, routing id, mechanism
+ * and credentials. Returns false if no request waits. */
 static bool receive_request(struct trajd_transport *transport, struct zap_request *request)
 {
     struct {
@@ -91,7 +91,7 @@ static void log_line(struct trajd_transport *transport, const char *line)
         transport->remote.log_line(transport->remote.context, line);
 }
 
-/* Each stranger is told once; a port that the world can see has many. */
+/* Logs an unknown key once, because a public port gets many connections with unknown keys. */
 static void report_unknown_key(struct trajd_transport *transport, const char *key,
                                const char *address)
 {
@@ -125,13 +125,14 @@ static const char *find_user(struct trajd_transport *transport, const struct zap
     return user;
 }
 
-/* Without CURVE the listener is bound to the loopback address alone, so nobody else comes here. */
+/* Returns true for a loopback address. Without CURVE the listener is bound to one, so other peers
+ * cannot connect anyway. */
 static bool is_loopback(const char *address)
 {
     return strcmp(address, "127.0.0.1") == 0 || strcmp(address, "::1") == 0;
 }
 
-/* The user's name, or NULL: refused. */
+/* Returns the user's name, "" for a peer without one, or NULL if the peer is refused. */
 static const char *validate(struct trajd_transport *transport, const struct zap_request *request)
 {
     if (strcmp(request->domain, TRAJD_LOCAL_DOMAIN) == 0)
