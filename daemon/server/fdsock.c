@@ -34,10 +34,10 @@ static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_err
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(fdsock->path) >= sizeof address.sun_path)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
-            fdsock->path, sizeof address.sun_path - 1);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                               "%s: the path of a socket can have at most %zu bytes: choose a "
+                               "shorter runtime directory",
+                               fdsock->path, sizeof address.sun_path - 1);
     memcpy(address.sun_path, fdsock->path, strlen(fdsock->path) + 1);
     fdsock->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fdsock->listener < 0)

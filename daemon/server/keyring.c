@@ -50,7 +50,7 @@ static enum trajd_status add_client(struct trajd_keyring *keyring, const char *f
     if (status)
         return status;
     if (keyring->count == TRAJD_KEYRING_LIMIT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: more than %u workers",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: has keys of more than %u workers",
                                keyring->clients_path, TRAJD_KEYRING_LIMIT);
     memcpy(client.public_key, keys.public_key, sizeof client.public_key);
     explicit_bzero(&keys, sizeof keys);
@@ -68,8 +68,8 @@ static enum trajd_status read_clients(struct trajd_keyring *keyring, struct traj
     keyring->settled = false;
     if (!directory || fstat(dirfd(directory), &before) != 0) {
         status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM,
-                                 errno, "%s: %s (trajctl keygen makes it)", keyring->clients_path,
-                                 strerror(errno));
+                                 errno, "%s: %s (trajctl keygen makes this directory)",
+                                 keyring->clients_path, strerror(errno));
         if (directory)
             closedir(directory);
         return status;

@@ -40,14 +40,14 @@ static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes
     if (slot_count == 0 || slot_size_bytes == 0 || slot_size_bytes % TRAJD_RING_ALIGNMENT != 0)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "ring of %u slots of %llu bytes (at least one slot, sizes in multiples of %u)",
+            "ring of %u slots of %llu bytes: needs a slot, and slot sizes in multiples of %u bytes",
             slot_count, (unsigned long long)slot_size_bytes, TRAJD_RING_ALIGNMENT);
     if (__builtin_mul_overflow((uint64_t)slot_count, slot_size_bytes, size_bytes) ||
         __builtin_add_overflow(*size_bytes, TRAJD_RING_ALIGNMENT, size_bytes) ||
         *size_bytes > INT64_MAX)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "ring of %u slots of %llu bytes: more than an address can say",
-                               slot_count, (unsigned long long)slot_size_bytes);
+                               "ring of %u slots of %llu bytes: the size overflows", slot_count,
+                               (unsigned long long)slot_size_bytes);
     return TRAJD_OK;
 }
 
@@ -70,7 +70,8 @@ static enum trajd_status seal(struct trajd_server_ring *ring, bool writable,
     ring->share_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (ring->share_fd < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno,
-                               "%s, to hand a ring over read-only: %s", path, strerror(errno));
+                               "%s: cannot open a ring read-only for workers: %s", path,
+                               strerror(errno));
     return TRAJD_OK;
 }
 

@@ -116,7 +116,8 @@ static enum trajd_status start_session(struct trajd_server *server,
         peer = trajd_peers_free_entry(&server->peers);
     }
     if (!peer)
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "all %u sessions are taken",
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "all %u sessions are in use: raise limits.sessions, or end a worker",
                                server->options.max_sessions);
     status = trajd_core_hello(server->core, hello, token, peer, now_ns, &session, &resumed,
                               &replaced, error);
@@ -180,7 +181,7 @@ static bool handle_session_message(struct trajd_server *server,
     if (peer || message->op == TRAJD_WIRE_BYE)
         return peer != NULL;
     struct trajd_error error; /* a worker that has reconnected answers with HELLO and its token */
-    trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no session on this connection: say HELLO");
+    trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "this connection has no session: send HELLO");
     reply_error(server, &incoming->route, 0, &error);
     return false;
 }
@@ -218,7 +219,7 @@ static void handle_good(struct trajd_server *server, const struct trajd_incoming
     if (message->op == TRAJD_WIRE_RESAMPLE) {
         struct trajd_error error;
         trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0,
-                        "RESAMPLE: goes to resample.sock, with a descriptor");
+                        "RESAMPLE: send it to resample.sock, with a descriptor");
         reply_error(server, &incoming->route, message->resample.request, &error);
         return;
     }
@@ -243,7 +244,7 @@ void trajd_server_handle(struct trajd_server *server, const struct trajd_incomin
     if (!status && message.op < TRAJD_WIRE_WELCOME)
         handle_good(server, incoming, &message, now_ns);
     else if (!status) {
-        trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d goes from daemon to worker only",
+        trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "op %d: only the daemon may send it",
                         (int)message.op);
         reply_error(server, &incoming->route, 0, &error);
     } else if (status != TRAJD_ERR_DATA)

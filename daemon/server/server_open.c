@@ -184,7 +184,7 @@ uint64_t trajd_server_handle_open(struct trajd_server *server, struct trajd_peer
         (!server->options.open_on_gpu || peer->route.listener == TRAJD_LISTENER_REMOTE)) {
         trajd_error_set(&error, TRAJD_ERR_UNSUPPORTED, 0, "gpu: %s",
                         peer->route.listener == TRAJD_LISTENER_REMOTE
-                            ? "a remote worker gets the bytes of its batches"
+                            ? "a remote worker cannot have batches in a GPU's memory"
                             : "this daemon makes no batches in a GPU's memory");
     } else if (!peer->attached) {
         trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "OPEN: connect to fd.sock first");

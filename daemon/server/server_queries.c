@@ -21,12 +21,12 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
     struct trajd_pending_query *pending = find_query(server, 0);
     if (!server->options.answers_queries)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "ASK: nobody answers questions here");
+                               "ASK: this daemon answers no queries");
     if (server->queries_closed)
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "ASK: the daemon is ending");
     if (!pending)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "ASK: %u questions wait for an answer: try again",
+                               "ASK: %u queries wait for an answer: try again",
                                TRAJD_SERVER_MAX_QUERIES);
     *pending = (struct trajd_pending_query){.session = peer->session, .request = query->request};
     pending->query = (struct trajd_query){.id = ++server->last_query,

@@ -103,7 +103,7 @@ static void report_unknown_key(struct trajd_transport *transport, const char *ke
     memcpy(transport->unknown_keys[transport->unknown_key_count++ % TRAJD_MAX_UNKNOWN_KEYS], key,
            TRAJD_KEY_SIZE);
     snprintf(line, sizeof line,
-             "refused a worker from %s: no file in the directory of clients has its public key %s",
+             "refused a worker from %s: no file of the clients directory has its public key %s",
              address, key);
     log_line(transport, line);
 }

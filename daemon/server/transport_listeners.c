@@ -162,10 +162,10 @@ static enum trajd_status open_local(struct trajd_transport *transport,
     struct trajd_transport_listener *listener = &transport->listeners[TRAJD_LISTENER_LOCAL];
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     if (strlen(options->path) > limit)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
-            options->path, limit);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                               "%s: the path of a socket can have at most %zu bytes: choose a "
+                               "shorter runtime directory",
+                               options->path, limit);
     if (asprintf(&listener->endpoint, "ipc://%s", options->path) < 0) {
         listener->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
@@ -214,17 +214,17 @@ static enum trajd_status check_remote(const struct trajd_transport_remote *remot
     if (!parse_address(remote->address, address))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "listen.tcp: %s: ADDRESS:PORT in numbers, like 0.0.0.0:7878 or [::]:7878",
+            "listen.tcp: %s: must be ADDRESS:PORT in numbers, like 0.0.0.0:7878 or [::]:7878",
             remote->address);
     if (remote->insecure_loopback && !address->is_loopback)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "listen.insecure_loopback: without CURVE only 127.0.0.1 or ::1 can "
-                               "be listened on, not %s",
+                               "listen.insecure_loopback: without CURVE the address must be "
+                               "127.0.0.1 or ::1, not %s",
                                address->host);
     if (!remote->insecure_loopback && !remote->keys)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "listen.keys: tcp is served with CURVE keys alone: `trajctl keygen DIR` makes them");
+            "listen.keys: listen.tcp needs CURVE keys: `trajctl keygen DIR` makes them");
     if (!remote->insecure_loopback && zmq_has("curve") != 1)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "listen.tcp: this libzmq was built without CURVE (libsodium)");
@@ -318,7 +318,7 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
     if (limit.rlim_cur < wanted)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "RLIMIT_NOFILE is %llu: %u sessions need %llu (raise it, or allow fewer sessions)",
+            "RLIMIT_NOFILE is %llu: %u sessions need %llu: raise it, or lower limits.sessions",
             (unsigned long long)limit.rlim_cur, max_sessions, (unsigned long long)wanted);
     return TRAJD_OK;
 }
