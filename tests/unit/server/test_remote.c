@@ -772,51 +772,9 @@ static void test_a_flood_of_connections_is_survived(void **state)
     assert_int_equal(process_wait(&daemon), 0);
 }
 
-/* ---- lending alone ---- */
-
-static void test_parts_and_loans(void **state)
-{
-    (void)state;
-    struct trajd_error error;
-    struct trajd_server_ring ring;
-    struct trajd_payload_segment segments[2];
-    assert_int_equal(trajd_server_ring_create(&ring, 3, 4096, true, &error), TRAJD_OK);
-    struct trajd_wire_tensor *tensors = calloc(2, sizeof *tensors);
-    tensors[0] =
-        (struct trajd_wire_tensor){.dtype = TRAJD_I64, .rank = 1, .shape = {6}, .offset_bytes = 64};
-    tensors[1] = (struct trajd_wire_tensor){
-        .dtype = TRAJD_U8, .rank = 3, .shape = {6, 2, 5}, .offset_bytes = 128};
-    struct trajd_slot_sends *slot_sends = trajd_slot_sends_create(&ring, tensors, 2, -1);
-    unsigned char *slot = trajd_server_ring_slot(&slot_sends->ring, 2);
-    assert_int_equal(trajd_slot_sends_payload(slot_sends, 2, 2, 3, segments), 2);
-    assert_ptr_equal(segments[0].data, slot + 64 + 16);
-    assert_int_equal(segments[0].size_bytes, 24);
-    assert_int_equal(segments[0].zeros, 40);
-    assert_ptr_equal(segments[1].data, slot + 128 + 20);
-    assert_int_equal(segments[1].size_bytes, 30);
-    assert_int_equal(segments[1].zeros, 34);
-    assert_int_equal(trajd_slot_sends_payload(slot_sends, 2, 6, 0, segments), 0);
-    trajd_slot_sends_acquire(slot_sends, 2);
-    trajd_slot_sends_acquire(slot_sends, 2);
-    assert_true(trajd_slot_sends_is_in_use(slot_sends, 2));
-    assert_false(trajd_slot_sends_is_in_use(slot_sends, 1));
-    trajd_slot_sends_release(slot + 4095, slot_sends); /* any byte of it */
-    assert_false(trajd_slot_sends_take_returned(slot_sends));
-    trajd_slot_sends_return(slot_sends, 2);
-    assert_true(trajd_slot_sends_take_returned(slot_sends));
-    assert_false(trajd_slot_sends_take_returned(slot_sends));
-    assert_false(trajd_slot_sends_is_in_use(slot_sends, 2));
-    trajd_slot_sends_acquire(slot_sends, 0);
-    struct trajd_slot_sends *kept = slot_sends;
-    trajd_slot_sends_drop(&slot_sends); /* the memory lives on */
-    slot[0] = 1;
-    trajd_slot_sends_return(kept, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_and_loans),
         cmocka_unit_test_setup_teardown(test_a_remote_worker_reads_what_a_local_one_does, start,
                                         stop),
         cmocka_unit_test_setup_teardown(test_ranks_here_and_there, start, stop),

@@ -19,7 +19,6 @@
 #include "clients/c/tensors.h"
 #include "daemon/server/lock.h"
 #include "daemon/server/ring.h"
-#include "daemon/server/server.h"
 
 #define INSTANCE 42u
 
@@ -183,26 +182,6 @@ static void test_lock_names_its_holder(void **state)
     assert_int_equal(trajd_lock_take(directory, &second, &error), TRAJD_ERR_SYSTEM);
 }
 
-static void test_schema_layout_is_aligned(void **state)
-{
-    (void)state;
-    struct trajd_error error;
-    struct trajd_feed_tensor tensors[] = {
-        {.name = "a", .role = "obs", .dtype = TRAJD_U8, .rank = 2, .shape = {3, 5}},
-        {.name = "b", .role = "obs", .dtype = TRAJD_F64, .rank = 1, .shape = {3}},
-    };
-    struct trajd_feed_schema schema = {.global_batch = 3, .tensor_count = 2, .tensors = tensors};
-    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_OK);
-    assert_int_equal(tensors[0].offset_bytes, 64);
-    assert_int_equal(tensors[1].offset_bytes, 128);
-    assert_int_equal(schema.slot_size_bytes, 4096);
-    tensors[0].shape[1] = UINT64_C(1) << 63;
-    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_ERR_MEMORY);
-    tensors[0].shape[1] = 5;
-    tensors[0].shape[0] = 4;
-    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_ERR_ARGUMENT);
-}
-
 static struct trajd_wire_tensor wire_tensor(uint64_t offset_bytes, uint64_t columns)
 {
     return (struct trajd_wire_tensor){.name = trajd_wire_text("x"),
@@ -275,7 +254,6 @@ int main(void)
         cmocka_unit_test(test_mapping_refuses_a_device_ring_between_boundaries),
         cmocka_unit_test(test_mapping_refuses_files_that_are_no_rings),
         cmocka_unit_test(test_lock_names_its_holder),
-        cmocka_unit_test(test_schema_layout_is_aligned),
         cmocka_unit_test(test_client_schema_stays_in_its_slot),
         cmocka_unit_test(test_client_tensors_share_a_slot),
     };
