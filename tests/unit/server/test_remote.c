@@ -1,5 +1,5 @@
-/* Remote workers against a real server: the same batches as local ones, keys, and peers that break
- * every rule. */
+/* Remote workers and a real server: the same batches as for local workers, keys, and peers that
+ * break the protocol. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -28,15 +28,15 @@
 
 #define LENGTH 400u
 #define BATCH 8u
-#define PAYLOAD 70000u /* of a row: a batch has several frames */
-#define LARGE 1000000u /* more than sockets take in */
+#define PAYLOAD 70000u /* bytes of a row, so that a batch has several frames */
+#define LARGE 1000000u /* bytes of a row, more than the buffers of sockets */
 #define WIDE 1024u
 #define SILENCE_MS 1500u
 
 static char directory[32], keys[64], alice[96], mallory[96];
 static struct producer *producer;
 static const char *endpoint;
-/* of a row, and of the epoch, as the feed has them */
+/* of the feed: bytes of a row, and positions of an epoch */
 static uint64_t payload_bytes = PAYLOAD, length = LENGTH;
 
 /* ---- a server ---- */
@@ -161,7 +161,7 @@ static void check_values(const struct trajd_batch *batch)
             assert_true(((const float *)actions->data)[row * PRODUCER_COLUMNS + column] ==
                         producer_value(info.epoch, window, column));
     }
-    /* the worker's own memory, all of it */
+    /* the memory belongs to the worker, which may write to it */
     memset(payload->data, 1, info.row_count * payload_bytes);
 }
 
@@ -208,7 +208,7 @@ static void wait_for_status(const char *name, uint64_t least)
     }
 }
 
-static void test_a_remote_worker_reads_what_a_local_one_does(void **state)
+static void test_a_remote_worker_gets_the_same_batches(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_to(endpoint, alice);
@@ -217,12 +217,12 @@ static void test_a_remote_worker_reads_what_a_local_one_does(void **state)
         assert_int_equal(read_epoch(client), LENGTH);
     }
     trajd_client_close(&client);
-    /* BYE was heard with all before it */
+    /* the server has received BYE and all messages before it */
     assert_int_equal(status_number("windows_done"), 2 * LENGTH);
     assert_int_equal(status_number("dead_sessions"), 0);
 }
 
-static void test_ranks_here_and_there(void **state)
+static void test_local_and_remote_ranks(void **state)
 {
     (void)state;
     struct trajd_client *ranks[3];
@@ -263,7 +263,7 @@ static enum trajd_status try_connect(const char *key_file, const char *server_ke
     return status;
 }
 
-static void test_only_known_keys_come_in(void **state)
+static void test_only_known_keys_may_connect(void **state)
 {
     (void)state;
     struct trajd_error error;
@@ -275,10 +275,10 @@ static void test_only_known_keys_come_in(void **state)
     assert_non_null(strstr(error.message, "does not know the key"));
     assert_true(status_number("refused_keys") >= 1);
     assert_int_equal(trajd_key_read(mallory, &pair, &error), TRAJD_OK);
-    /* another server's */
+    /* the key of another server */
     assert_int_equal(try_connect(alice, pair.public_key, &error), TRAJD_ERR_TIMEOUT);
     assert_non_null(strstr(error.message, "handshake"));
-    /* let in without a restart, and shut out again */
+    /* a worker is admitted and shut out again without a restart */
     memset(pair.secret_key, 0, sizeof pair.secret_key);
     snprintf(to, sizeof to, "%s/clients/mallory.key", keys);
     snprintf(from, sizeof from, "%s/clients/broken.key", keys);
@@ -322,7 +322,7 @@ static void test_bad_endpoints_and_keys_are_refused(void **state)
     assert_non_null(strstr(error.message, "chmod 600"));
 }
 
-static void refuse_server(const char *address, const char *from, bool insecure, const char *part)
+static void refuse_server(const char *address, const char *from, bool insecure, const char *quoted)
 {
     struct trajd_server *server = NULL;
     struct trajd_error error;
@@ -333,7 +333,7 @@ static void refuse_server(const char *address, const char *from, bool insecure, 
         .remote = {
             .address = address, .keys = from, .insecure_loopback = insecure, .silence_ms = 1000}};
     assert_int_not_equal(trajd_server_create(&options, &server, &error), TRAJD_OK);
-    if (!strstr(error.message, part))
+    if (!strstr(error.message, quoted))
         fail_msg("%s", error.message);
 }
 
@@ -351,7 +351,7 @@ static int remove_directory_only(void **state)
     return system(command);
 }
 
-static void test_servers_that_must_not_start(void **state)
+static void test_invalid_listeners_are_refused(void **state)
 {
     (void)state;
     char path[128];
@@ -375,30 +375,30 @@ static void test_servers_that_must_not_start(void **state)
     refuse_server("127.0.0.1:0", keys, false, "chmod 600");
 }
 
-/* ---- peers that speak for themselves ---- */
+/* ---- raw peers ---- */
 
 struct peer {
     void *context, *dealer;
     unsigned char frame[TRAJD_WIRE_MAX_FRAME];
     struct trajd_wire_tensor tensors[TRAJD_WIRE_MAX_TENSORS];
-    struct trajd_wire_message heard;
-    size_t part_bytes; /* behind it */
-    unsigned char part[BATCH * LARGE + 65536];
+    struct trajd_wire_message received;
+    size_t payload_size; /* behind the message */
+    unsigned char payload[BATCH * LARGE + 65536];
 };
 
 static struct peer *peer_connect(void)
 {
-    const int no_linger = 0, patience_ms = 20000;
+    const int no_linger = 0, timeout_ms = 20000;
     struct peer *peer = calloc(1, sizeof *peer);
     peer->context = zmq_ctx_new();
     peer->dealer = zmq_socket(peer->context, ZMQ_DEALER);
     zmq_setsockopt(peer->dealer, ZMQ_LINGER, &no_linger, sizeof no_linger);
-    zmq_setsockopt(peer->dealer, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    zmq_setsockopt(peer->dealer, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
     assert_int_equal(zmq_connect(peer->dealer, endpoint), 0);
     return peer;
 }
 
-/* Takes a message or two and reads no more until asked. */
+/* Connects with small buffers, so that ZeroMQ reads only a message or two ahead. */
 static struct peer *peer_connect_slowly(void)
 {
     const int one = 1, small = 65536;
@@ -417,7 +417,7 @@ static void peer_close(struct peer *peer)
     free(peer);
 }
 
-static void peer_say(struct peer *peer, const struct trajd_wire_message *message)
+static void peer_send(struct peer *peer, const struct trajd_wire_message *message)
 {
     size_t size;
     assert_int_equal(trajd_wire_encode(message, peer->frame, sizeof peer->frame, &size, NULL),
@@ -425,64 +425,64 @@ static void peer_say(struct peer *peer, const struct trajd_wire_message *message
     assert_int_equal(zmq_send(peer->dealer, peer->frame, size, 0), size);
 }
 
-/* The message in `frame`, and what comes behind it. */
+/* Decodes the message in `frame`, and receives the payload behind it. */
 static void peer_take(struct peer *peer, size_t frame_size)
 {
     uint64_t request;
     int more = 1, size;
     size_t more_size = sizeof more;
     assert_int_equal(
-        trajd_wire_decode(peer->frame, frame_size, peer->tensors, &peer->heard, &request, NULL),
+        trajd_wire_decode(peer->frame, frame_size, peer->tensors, &peer->received, &request, NULL),
         TRAJD_OK);
-    peer->part_bytes = 0;
+    peer->payload_size = 0;
     while (zmq_getsockopt(peer->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more) {
-        size = zmq_recv(peer->dealer, peer->part + peer->part_bytes,
-                        sizeof peer->part - peer->part_bytes, 0);
+        size = zmq_recv(peer->dealer, peer->payload + peer->payload_size,
+                        sizeof peer->payload - peer->payload_size, 0);
         assert_in_range(size, 1, TRAJD_WIRE_MAX_PAYLOAD_FRAME);
-        peer->part_bytes += (size_t)size;
-        assert_in_range(peer->part_bytes, 1, sizeof peer->part);
+        peer->payload_size += (size_t)size;
+        assert_in_range(peer->payload_size, 1, sizeof peer->payload);
     }
 }
 
-static void peer_hear(struct peer *peer, enum trajd_wire_op op)
+static void peer_receive(struct peer *peer, enum trajd_wire_op op)
 {
     int size = zmq_recv(peer->dealer, peer->frame, sizeof peer->frame, 0);
     assert_true(size > 0);
     peer_take(peer, (size_t)size);
-    assert_int_equal(peer->heard.op, op);
+    assert_int_equal(peer->received.op, op);
 }
 
 static void peer_hello(struct peer *peer)
 {
-    peer_say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
-    peer_hear(peer, TRAJD_WIRE_WELCOME);
+    peer_send(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
+    peer_receive(peer, TRAJD_WIRE_WELCOME);
 }
 
 static void peer_open(struct peer *peer, uint32_t credit)
 {
-    peer_say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_OPEN,
-                                                .open = {.request = 1,
-                                                         .feed = trajd_wire_text("train"),
-                                                         .world = 1,
-                                                         .credit = credit,
-                                                         .fresh = true}});
-    peer_hear(peer, TRAJD_WIRE_OPENED);
+    peer_send(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_OPEN,
+                                                 .open = {.request = 1,
+                                                          .feed = trajd_wire_text("train"),
+                                                          .world = 1,
+                                                          .credit = credit,
+                                                          .fresh = true}});
+    peer_receive(peer, TRAJD_WIRE_OPENED);
 }
 
-/* window_id stands first in a part, dense. */
-static void check_part(const struct peer *peer)
+/* Checks the payload of a BATCH, which begins with the dense tensor window_id. */
+static void check_payload(const struct peer *peer)
 {
-    const struct trajd_wire_batch *batch = &peer->heard.batch;
+    const struct trajd_wire_batch *batch = &peer->received.batch;
     int64_t id;
-    assert_true(peer->part_bytes > batch->row_count * payload_bytes);
-    assert_int_equal(peer->part_bytes % 64, 0);
+    assert_true(peer->payload_size > batch->row_count * payload_bytes);
+    assert_int_equal(peer->payload_size % 64, 0);
     for (uint32_t row = 0; row < batch->row_count; row++) {
-        memcpy(&id, peer->part + row * sizeof id, sizeof id);
+        memcpy(&id, peer->payload + row * sizeof id, sizeof id);
         assert_int_equal(id, producer_window(batch->epoch, batch->position + row, length));
     }
 }
 
-static void test_a_token_opens_nothing_elsewhere(void **state)
+static void test_a_remote_token_is_refused_on_fd_sock(void **state)
 {
     (void)state;
     struct peer *peer = peer_connect();
@@ -490,29 +490,29 @@ static void test_a_token_opens_nothing_elsewhere(void **state)
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
     char byte;
     peer_hello(peer);
-    assert_int_equal(peer->heard.welcome.silence_ms, SILENCE_MS);
-    memcpy(token, peer->heard.welcome.token, sizeof token);
+    assert_int_equal(peer->received.welcome.silence_ms, SILENCE_MS);
+    memcpy(token, peer->received.welcome.token, sizeof token);
     snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(send(fd, token, sizeof token, 0), sizeof token);
-    assert_int_equal(recv(fd, &byte, 1, 0), 0); /* its end, and no ring ever */
+    assert_int_equal(recv(fd, &byte, 1, 0), 0); /* end of file */
     close(fd);
-    peer_open(peer, 2); /* and the session is as it was */
-    peer_hear(peer, TRAJD_WIRE_BATCH);
-    check_part(peer);
-    /* HELLO again, its answer may have been lost; then with a token of nobody's */
+    peer_open(peer, 2); /* the session is unchanged */
+    peer_receive(peer, TRAJD_WIRE_BATCH);
+    check_payload(peer);
+    /* a repeated HELLO, as if the answer was lost; then one with an unknown token */
     struct peer *other = peer_connect();
     peer_hello(other);
-    const uint64_t session = other->heard.welcome.session;
+    const uint64_t session = other->received.welcome.session;
     peer_hello(other);
-    assert_int_equal(other->heard.welcome.session, session);
+    assert_int_equal(other->received.welcome.session, session);
     struct trajd_wire_message hello = {
         .op = TRAJD_WIRE_HELLO,
         .hello = {.minor = 2, .has_token = true, .instance = 1, .token = {1, 2, 3}, .received = 9}};
-    peer_say(other, &hello);
-    peer_hear(other, TRAJD_WIRE_WELCOME);
-    assert_false(other->heard.welcome.resumed);
+    peer_send(other, &hello);
+    peer_receive(other, TRAJD_WIRE_WELCOME);
+    assert_false(other->received.welcome.resumed);
     peer_close(other);
     peer_close(peer);
 }
@@ -524,7 +524,7 @@ static int start_large(void **state)
     return make_directory() != 0 ? -1 : start_with((struct producer_options){.sessions = 3});
 }
 
-/* Ids that are too many to be copied. */
+/* Starts a feed with so many rows that the ids are sent in place, not copied. */
 static int start_wide(void **state)
 {
     (void)state;
@@ -535,9 +535,9 @@ static int start_wide(void **state)
                : start_with((struct producer_options){.batch = WIDE, .silence_ms = 20000});
 }
 
-/* A peer gives slots back that it has not read: they are FREE, but not to be filled before they
- * have left. */
-static void test_what_was_given_back_unread_leaves_as_it_was(void **state)
+/* A peer releases slots whose bytes it has not received yet. They are FREE, but must not be filled
+ * before they were sent. */
+static void test_released_slots_are_not_filled_while_they_are_sent(void **state)
 {
     (void)state;
     struct peer *slow = peer_connect_slowly();
@@ -548,22 +548,22 @@ static void test_what_was_given_back_unread_leaves_as_it_was(void **state)
         ack.ack.released.list[ack.ack.released.count++] =
             (struct trajd_wire_lease){.ring = 1, .slot = slot, .generation = 1};
     wait_for_status("batches_sent", 6);
-    peer_say(slow, &ack);
+    peer_send(slow, &ack);
     wait_for_status("batches_done", 6);
-    for (int i = 0; i < 10; i++) /* time to do it wrong */
+    for (int i = 0; i < 10; i++) /* time for the producer to fill them by mistake */
         assert_true(status_number("lent") > 0);
     for (uint64_t position = 0; position < 6 * WIDE; position += WIDE) {
-        peer_hear(slow, TRAJD_WIRE_BATCH);
-        assert_int_equal(slow->heard.batch.position, position);
-        check_part(slow);
+        peer_receive(slow, TRAJD_WIRE_BATCH);
+        assert_int_equal(slow->received.batch.position, position);
+        check_payload(slow);
     }
     peer_close(slow);
 }
 
-/* A peer takes all the credit and stops reading. Its session ends, its batches go to another, but
- * the slots that ZeroMQ still sends from are not filled again before the connection is given up,
- * too. */
-static void test_what_is_under_way_is_never_written_over(void **state)
+/* A peer gets all batches of its credit and stops reading. Its session ends, and another session
+ * gets its batches. But the slots that ZeroMQ still sends are not filled again before the
+ * connection was closed, too. */
+static void test_slots_of_a_dead_session_are_not_filled_while_they_are_sent(void **state)
 {
     (void)state;
     struct peer *slow = peer_connect_slowly();
@@ -582,19 +582,19 @@ static void test_what_is_under_way_is_never_written_over(void **state)
         assert_true(trajd_now_ns() < end_ns);
         usleep(5000);
     }
-    const int patience_ms = 300;
-    zmq_setsockopt(slow->dealer, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    const int timeout_ms = 300;
+    zmq_setsockopt(slow->dealer, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
     int size;
-    /* what came through is whole */
+    /* the payloads that arrived are complete */
     while ((size = zmq_recv(slow->dealer, slow->frame, sizeof slow->frame, 0)) > 0) {
         peer_take(slow, (size_t)size);
-        check_part(slow);
+        check_payload(slow);
     }
     peer_close(slow);
 }
 
-/* The feed and the daemon end while ZeroMQ still has bytes of theirs. */
-static void test_an_end_with_bytes_under_way(void **state)
+/* The feed and the server end while ZeroMQ still sends their bytes. */
+static void test_the_server_ends_while_bytes_are_in_flight(void **state)
 {
     (void)state;
     struct peer *slow[2];
@@ -603,8 +603,8 @@ static void test_an_end_with_bytes_under_way(void **state)
         peer_hello(slow[i]);
         peer_open(slow[i], 8);
     }
-    peer_hear(slow[0], TRAJD_WIRE_BATCH);
-    check_part(slow[0]);
+    peer_receive(slow[0], TRAJD_WIRE_BATCH);
+    check_payload(slow[0]);
     const int64_t begin_ns = trajd_now_ns();
     producer_stop(&producer);
     assert_true(trajd_now_ns() - begin_ns < INT64_C(5000000000));
@@ -630,13 +630,14 @@ static int raw_connect(void)
     return fd;
 }
 
-static int raw_connect_at_once(void) /* or not at all */
+/* Does not wait for the connection. */
+static int raw_connect_at_once(void)
 {
     int result;
     return raw_socket(SOCK_NONBLOCK, &result);
 }
 
-static void test_garbage_and_silence_harm_nobody(void **state)
+static void test_garbage_and_silence_harm_no_worker(void **state)
 {
     (void)state;
     enum { SILENT = 40 };
@@ -644,7 +645,7 @@ static void test_garbage_and_silence_harm_nobody(void **state)
                                            "\x16\x03\x01\x02\x00\x01", "SSH-2.0-OpenSSH_9.2\r\n",
                                            "\x01\x00", "\xff\xff\xff\xff\xff\xff\xff\xff\xff"};
     int silent[SILENT];
-    for (int i = 0; i < SILENT; i++) /* half-open handshakes are held */
+    for (int i = 0; i < SILENT; i++) /* connections that never begin a handshake */
         silent[i] = raw_connect();
     for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
         int fd = raw_connect();
@@ -656,7 +657,7 @@ static void test_garbage_and_silence_harm_nobody(void **state)
             continue;
         close(fd);
     }
-    struct peer *peer = peer_connect(); /* of ours, but it does not keep to the frames */
+    struct peer *peer = peer_connect(); /* a ZeroMQ peer that sends wrong frames */
     peer_hello(peer);
     const uint64_t dropped = status_number("dropped_messages");
     for (size_t i = 0; i < 16; i++) {
@@ -666,7 +667,7 @@ static void test_garbage_and_silence_harm_nobody(void **state)
         zmq_send(peer->dealer, "nonsense", 8, 0);
     }
     wait_for_status("dropped_messages", dropped + 32);
-    char *large = calloc(1, TRAJD_WIRE_MAX_FRAME + 4096); /* ends the connection, and that alone */
+    char *large = calloc(1, TRAJD_WIRE_MAX_FRAME + 4096); /* ends this connection only */
     zmq_send(peer->dealer, large, TRAJD_WIRE_MAX_FRAME + 4096, 0);
     free(large);
     struct trajd_client *client = connect_to(endpoint, NULL);
@@ -684,15 +685,15 @@ static void test_more_sessions_than_allowed(void **state)
     struct peer *peers[4];
     for (size_t i = 0; i < 4; i++) {
         peers[i] = peer_connect();
-        peer_say(peers[i],
-                 &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
-        peer_hear(peers[i], i < 3 ? TRAJD_WIRE_WELCOME : TRAJD_WIRE_ERROR);
+        peer_send(peers[i],
+                  &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
+        peer_receive(peers[i], i < 3 ? TRAJD_WIRE_WELCOME : TRAJD_WIRE_ERROR);
     }
-    assert_int_equal(peers[3]->heard.error.status, TRAJD_ERR_BUSY);
-    peer_say(peers[0], &(struct trajd_wire_message){.op = TRAJD_WIRE_BYE});
-    for (int i = 0; i < 100; i++) { /* as soon as BYE is heard */
-        peer_say(peers[3],
-                 &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
+    assert_int_equal(peers[3]->received.error.status, TRAJD_ERR_BUSY);
+    peer_send(peers[0], &(struct trajd_wire_message){.op = TRAJD_WIRE_BYE});
+    for (int i = 0; i < 100; i++) { /* until the server has received BYE */
+        peer_send(peers[3],
+                  &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO, .hello = {.minor = 2}});
         int size = zmq_recv(peers[3]->dealer, peers[3]->frame, sizeof(peers[3]->frame), 0);
         assert_true(size > 5);
         if (peers[3]->frame[5] == TRAJD_WIRE_WELCOME)
@@ -704,21 +705,21 @@ static void test_more_sessions_than_allowed(void **state)
         peer_close(peers[i]);
 }
 
-static void test_a_silent_worker_is_given_up_and_says_so(void **state)
+static void test_a_silent_session_ends(void **state)
 {
     (void)state;
     struct peer *peer = peer_connect();
     peer_hello(peer);
     peer_open(peer, 2);
-    peer_hear(peer, TRAJD_WIRE_BATCH);
-    peer_hear(peer, TRAJD_WIRE_BATCH);
+    peer_receive(peer, TRAJD_WIRE_BATCH);
+    peer_receive(peer, TRAJD_WIRE_BATCH);
     wait_for_status("silent_sessions", 1);
     assert_int_equal(status_number("handed_again"), 2);
-    peer_say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {1}});
-    peer_hear(peer, TRAJD_WIRE_ERROR);
-    assert_int_equal(peer->heard.error.status, TRAJD_ERR_NOT_FOUND);
+    peer_send(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {1}});
+    peer_receive(peer, TRAJD_WIRE_ERROR);
+    assert_int_equal(peer->received.error.status, TRAJD_ERR_NOT_FOUND);
     peer_close(peer);
-    /* libtrajd is not silent while its caller works */
+    /* libtrajd sends PING while its caller computes */
     struct trajd_client *client = connect_to(endpoint, NULL);
     struct trajd_batch *batch;
     struct trajd_error error;
@@ -735,7 +736,7 @@ static void test_a_silent_worker_is_given_up_and_says_so(void **state)
 
 /* ---- a flood, against a process with few descriptors ---- */
 
-/* Held until a local worker has read an epoch: the tcp listener rests, the other one stays open. */
+/* The flood lasts until a local worker has read an epoch: only the tcp listener is closed. */
 static void test_a_flood_of_connections_is_survived(void **state)
 {
     enum { FLOOD = 400 };
@@ -775,25 +776,24 @@ static void test_a_flood_of_connections_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_remote_worker_reads_what_a_local_one_does, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(test_ranks_here_and_there, start, stop),
-        cmocka_unit_test_setup_teardown(test_only_known_keys_come_in, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_remote_worker_gets_the_same_batches, start, stop),
+        cmocka_unit_test_setup_teardown(test_local_and_remote_ranks, start, stop),
+        cmocka_unit_test_setup_teardown(test_only_known_keys_may_connect, start, stop),
         cmocka_unit_test_setup_teardown(test_bad_endpoints_and_keys_are_refused, start, stop),
-        cmocka_unit_test_setup_teardown(test_servers_that_must_not_start, make_directory_only,
+        cmocka_unit_test_setup_teardown(test_invalid_listeners_are_refused, make_directory_only,
                                         remove_directory_only),
-        cmocka_unit_test_setup_teardown(test_a_token_opens_nothing_elsewhere, start_insecurely,
+        cmocka_unit_test_setup_teardown(test_a_remote_token_is_refused_on_fd_sock, start_insecurely,
                                         stop),
-        cmocka_unit_test_setup_teardown(test_what_is_under_way_is_never_written_over, start_large,
-                                        stop),
-        cmocka_unit_test_setup_teardown(test_what_was_given_back_unread_leaves_as_it_was,
+        cmocka_unit_test_setup_teardown(
+            test_slots_of_a_dead_session_are_not_filled_while_they_are_sent, start_large, stop),
+        cmocka_unit_test_setup_teardown(test_released_slots_are_not_filled_while_they_are_sent,
                                         start_wide, stop),
-        cmocka_unit_test_setup_teardown(test_an_end_with_bytes_under_way, start_insecurely, stop),
-        cmocka_unit_test_setup_teardown(test_garbage_and_silence_harm_nobody, start_insecurely,
+        cmocka_unit_test_setup_teardown(test_the_server_ends_while_bytes_are_in_flight,
+                                        start_insecurely, stop),
+        cmocka_unit_test_setup_teardown(test_garbage_and_silence_harm_no_worker, start_insecurely,
                                         stop),
         cmocka_unit_test_setup_teardown(test_more_sessions_than_allowed, start_insecurely, stop),
-        cmocka_unit_test_setup_teardown(test_a_silent_worker_is_given_up_and_says_so,
-                                        start_insecurely, stop),
+        cmocka_unit_test_setup_teardown(test_a_silent_session_ends, start_insecurely, stop),
         cmocka_unit_test(test_a_flood_of_connections_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

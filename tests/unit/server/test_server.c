@@ -1,5 +1,5 @@
-/* The server over its real sockets, spoken to by a raw peer: what is answered, what is dropped, and
- * that it lives on. */
+/* The server over its real sockets, with raw peers: which messages it answers and drops, and that
+ * it survives them. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static int stop(void **state)
     producer_stop(&producer);
     snprintf(path, sizeof path, "%s/lock", directory);
     unlink(path);
-    return rmdir(directory); /* fails if a socket was left */
+    return rmdir(directory); /* fails if a socket file remains */
 }
 
 /* ---- a peer ---- */
@@ -61,12 +61,12 @@ static int stop(void **state)
 static struct peer *peer_open(void)
 {
     char endpoint[96];
-    const int patience_ms = 10000, no_linger = 0;
+    const int timeout_ms = 10000, no_linger = 0;
     struct peer *peer = calloc(1, sizeof *peer);
     snprintf(endpoint, sizeof endpoint, "ipc://%s/feed.sock", directory);
     peer->context = zmq_ctx_new();
     peer->socket = zmq_socket(peer->context, ZMQ_DEALER);
-    zmq_setsockopt(peer->socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    zmq_setsockopt(peer->socket, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
     zmq_setsockopt(peer->socket, ZMQ_LINGER, &no_linger, sizeof no_linger);
     assert_int_equal(zmq_connect(peer->socket, endpoint), 0);
     return peer;
@@ -79,7 +79,7 @@ static void peer_close(struct peer *peer)
     free(peer);
 }
 
-static void say(struct peer *peer, const struct trajd_wire_message *message)
+static void send_message(struct peer *peer, const struct trajd_wire_message *message)
 {
     size_t size;
     struct trajd_error error;
@@ -88,7 +88,7 @@ static void say(struct peer *peer, const struct trajd_wire_message *message)
     assert_int_equal(zmq_send(peer->socket, peer->frame, size, 0), (int)size);
 }
 
-static bool hear(struct peer *peer, struct trajd_wire_message *message)
+static bool receive_message(struct peer *peer, struct trajd_wire_message *message)
 {
     uint64_t request;
     int size = zmq_recv(peer->socket, peer->frame, sizeof peer->frame, 0);
@@ -96,11 +96,11 @@ static bool hear(struct peer *peer, struct trajd_wire_message *message)
            !trajd_wire_decode(peer->frame, (size_t)size, peer->tensors, message, &request, NULL);
 }
 
-/* The next message of that op; others are passed over. */
+/* Receives the next message of that op, and ignores others. */
 static void await(struct peer *peer, enum trajd_wire_op op, struct trajd_wire_message *message)
 {
     do
-        assert_true(hear(peer, message));
+        assert_true(receive_message(peer, message));
     while (message->op != op);
 }
 
@@ -108,7 +108,7 @@ static struct trajd_wire_welcome hello(struct peer *peer)
 {
     struct trajd_wire_message message = {.op = TRAJD_WIRE_HELLO,
                                          .hello = {.client = trajd_wire_text("raw"), .pid = 1}};
-    say(peer, &message);
+    send_message(peer, &message);
     await(peer, TRAJD_WIRE_WELCOME, &message);
     return message.welcome;
 }
@@ -122,7 +122,7 @@ static int connect_fd(void)
     return fd;
 }
 
-/* Bytes of the next message, 0 at the end; the time is limited. */
+/* Returns the bytes of the next message, or 0 at the end of file. Waits at most 10 s. */
 static ssize_t read_fd(int fd)
 {
     unsigned char bytes[64];
@@ -142,12 +142,12 @@ static int attach(const struct trajd_wire_welcome *welcome)
 
 static void open_train(struct peer *peer, uint32_t credit)
 {
-    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_OPEN,
-                                           .open = {.request = 5,
-                                                    .feed = trajd_wire_text("train"),
-                                                    .world = 1,
-                                                    .credit = credit,
-                                                    .fresh = true}});
+    send_message(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_OPEN,
+                                                    .open = {.request = 5,
+                                                             .feed = trajd_wire_text("train"),
+                                                             .world = 1,
+                                                             .credit = credit,
+                                                             .fresh = true}});
 }
 
 static struct trajd_wire_lease lease_of(const struct trajd_wire_batch *batch)
@@ -162,7 +162,7 @@ static uint64_t status_number(struct peer *peer, const char *name)
 {
     char document[4096], pattern[64];
     struct trajd_wire_message message = {.op = TRAJD_WIRE_STATUS, .status = {.request = 9}};
-    say(peer, &message);
+    send_message(peer, &message);
     await(peer, TRAJD_WIRE_STATE, &message);
     trajd_wire_text_copy(message.state.status, document, sizeof document);
     snprintf(pattern, sizeof pattern, "\"%s\":", name);
@@ -191,10 +191,11 @@ static void test_a_batch_from_hello_to_release(void **state)
     await(peer, TRAJD_WIRE_BATCH, &message);
     assert_int_equal(message.batch.seq, 1);
     const struct trajd_wire_lease lease = lease_of(&message.batch);
-    await(peer, TRAJD_WIRE_BATCH, &message); /* and no third one: the credit is 2 */
+    await(peer, TRAJD_WIRE_BATCH, &message); /* the last one, as the credit is 2 */
     assert_int_equal(status_number(peer, "batches_sent"), 2);
-    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_ACK,
-                                           .ack = {.released = {.count = 1, .list = {lease}}}});
+    send_message(peer,
+                 &(struct trajd_wire_message){.op = TRAJD_WIRE_ACK,
+                                              .ack = {.released = {.count = 1, .list = {lease}}}});
     await(peer, TRAJD_WIRE_BATCH, &message);
     assert_int_equal(message.batch.position, 16);
     assert_int_equal(status_number(peer, "batches_done"), 1);
@@ -217,20 +218,21 @@ static void test_late_acks_are_counted(void **state)
         .ack = {.released = {.count = 4, .list = {lease, lease, lease, lease}}}};
     ack.ack.released.list[2].generation += 100;
     ack.ack.released.list[3].slot = 4000;
-    say(peer, &ack);
-    assert_int_equal(status_number(peer, "late_acks"), 3); /* twice, of another use, of no slot */
+    send_message(peer, &ack);
+    assert_int_equal(status_number(peer, "late_acks"),
+                     3); /* a repeated lease, another generation, no such slot */
     assert_int_equal(status_number(peer, "batches_done"), 1);
     close(fd);
     peer_close(peer);
 }
 
-static void test_rows_are_resampled_elsewhere(void **state)
+static void test_resample_is_refused_on_feed_sock(void **state)
 {
     (void)state;
     struct peer *peer = peer_open();
     struct trajd_wire_message message = {.op = TRAJD_WIRE_RESAMPLE,
                                          .resample = {.request = 6, .size_bytes = 64}};
-    say(peer, &message); /* an answer, not silence */
+    send_message(peer, &message); /* is answered */
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.request, 6);
     assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
@@ -246,15 +248,15 @@ static void test_unknown_feeds_and_specs_go_to_the_producer(void **state)
         .open = {
             .request = 6, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
     struct trajd_wire_welcome welcome = hello(peer);
-    say(peer, &message);
-    await(peer, TRAJD_WIRE_ERROR, &message); /* not before fd.sock */
+    send_message(peer, &message);
+    await(peer, TRAJD_WIRE_ERROR, &message); /* the session is not attached yet */
     assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
     int fd = attach(&welcome);
     message = (struct trajd_wire_message){
         .op = TRAJD_WIRE_OPEN,
         .open = {
             .request = 7, .feed = trajd_wire_text("nope"), .world = 1, .credit = 2, .fresh = true}};
-    say(peer, &message);
+    send_message(peer, &message);
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.request, 7);
     assert_int_equal(message.error.status, TRAJD_ERR_NOT_FOUND);
@@ -264,7 +266,7 @@ static void test_unknown_feeds_and_specs_go_to_the_producer(void **state)
                                                    .world = 1,
                                                    .credit = 2,
                                                    .fresh = true}};
-    say(peer, &message);
+    send_message(peer, &message);
     await(peer, TRAJD_WIRE_OPENED, &message);
     assert_int_equal(message.opened.request, 8);
     close(fd);
@@ -277,15 +279,15 @@ static enum trajd_wire_op open_feed(struct peer *peer, const char *name)
         .op = TRAJD_WIRE_OPEN,
         .open = {
             .request = 11, .feed = trajd_wire_text(name), .world = 1, .credit = 2, .fresh = true}};
-    say(peer, &message);
+    send_message(peer, &message);
     do
-        assert_true(hear(peer, &message));
+        assert_true(receive_message(peer, &message));
     while (message.op == TRAJD_WIRE_BATCH);
     return message.op;
 }
 
-/* An OPEN that waits for the producer when the next one comes, which is answered at once: the last
- * one counts. */
+/* A second OPEN, which is answered at once, arrives while the first one waits for the producer: the
+ * second one counts. */
 static void test_the_last_open_counts(void **state)
 {
     (void)state;
@@ -293,7 +295,7 @@ static void test_the_last_open_counts(void **state)
     struct trajd_wire_welcome welcome = hello(peer);
     struct trajd_wire_message message;
     int fd = attach(&welcome);
-    for (uint64_t i = 1; i <= 50; i++) { /* both are to come in one turn of the server's */
+    for (uint64_t i = 1; i <= 50; i++) { /* so often that both arrive in one turn of the server */
         struct trajd_wire_message open = {.op = TRAJD_WIRE_OPEN,
                                           .open = {.request = 2 * i,
                                                    .spec = trajd_wire_text("any"),
@@ -301,21 +303,22 @@ static void test_the_last_open_counts(void **state)
                                                    .credit = 2,
                                                    .epoch = 1000 + i,
                                                    .fresh = true}};
-        say(peer, &open);
+        send_message(peer, &open);
         open.open = (struct trajd_wire_open){.request = 2 * i + 1,
                                              .feed = trajd_wire_text("train"),
                                              .world = 1,
                                              .credit = 2,
                                              .epoch = i,
                                              .fresh = true};
-        say(peer, &open);
-        say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_STATUS, .status = {.request = 9}});
+        send_message(peer, &open);
+        send_message(
+            peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_STATUS, .status = {.request = 9}});
         await(peer, TRAJD_WIRE_STATE, &message);
-        say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_CHECKPOINT,
-                                               .checkpoint = {.request = 10 * i}});
+        send_message(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_CHECKPOINT,
+                                                        .checkpoint = {.request = 10 * i}});
         uint64_t last = 0;
         do {
-            assert_true(hear(peer, &message));
+            assert_true(receive_message(peer, &message));
             last = message.op == TRAJD_WIRE_OPENED ? message.opened.epoch : last;
         } while (message.op != TRAJD_WIRE_CHECKPOINTED);
         assert_true(last == 0 || last == i);
@@ -344,7 +347,7 @@ static struct trajd_feed *add_hidden(const char *name)
     return feed;
 }
 
-/* Feeds come and go in one moment, unless one that goes is read: then none does. */
+/* Feeds are replaced together, and not at all while one of the old ones is read. */
 static void test_feeds_change_together(void **state)
 {
     (void)state;
@@ -371,13 +374,13 @@ static void test_feeds_change_together(void **state)
                                           .feed_idle_ms = 1000};
     assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_ERR_BUSY);
     assert_int_equal(busy, 0);
-    /* it leaves what it had open, too */
+    /* a refused OPEN leaves the feed, too */
     assert_int_equal(open_feed(peer, "later"), TRAJD_WIRE_ERROR);
     assert_true(trajd_feed_is_idle(late));
     assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
     struct trajd_fill fill;
     assert_int_equal(trajd_feed_take(late, 10, &fill), TRAJD_ERR_CLOSED);
-    assert_int_equal(open_feed(peer, "late"), TRAJD_WIRE_OPENED); /* the other one of that name */
+    assert_int_equal(open_feed(peer, "late"), TRAJD_WIRE_OPENED); /* the new feed of that name */
     assert_false(trajd_feed_is_idle(again));
     assert_int_equal(open_feed(peer, "later"), TRAJD_WIRE_OPENED);
     trajd_server_remove_feed(server, &late);
@@ -403,7 +406,7 @@ static void test_an_idle_feed_that_is_closed_is_not_found(void **state)
     assert_int_equal(trajd_server_change(server, &change, &busy), TRAJD_OK);
     assert_int_equal(open_feed(peer, "short"), TRAJD_WIRE_OPENED);
     assert_false(trajd_feed_close_if_idle(feed));
-    /* it leaves what it had open, too */
+    /* a refused OPEN leaves the feed, too */
     assert_int_equal(open_feed(peer, "another"), TRAJD_WIRE_ERROR);
     assert_true(trajd_feed_close_if_idle(feed));
     assert_int_equal(open_feed(peer, "short"), TRAJD_WIRE_ERROR);
@@ -429,7 +432,7 @@ static void test_garbage_is_dropped_and_counted(void **state)
     }
     zmq_send(peer->socket, "TRJD", 4, ZMQ_SNDMORE); /* two frames */
     zmq_send(peer->socket, "x", 1, 0);
-    /* containers that claim millions of members: more than an unpacker should ever be asked for */
+    /* containers that claim millions of members, which an unpacker must not try to read */
     memcpy(bytes, "TRJD\x01\x01\0\0\xdf\xff\xff\xff\xff", 13);
     zmq_send(peer->socket, bytes, 13, 0);
     memcpy(bytes,
@@ -443,37 +446,37 @@ static void test_garbage_is_dropped_and_counted(void **state)
     zmq_send(peer->socket, bytes, 9, 0);
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.status, TRAJD_ERR_UNSUPPORTED);
-    memcpy(bytes, "TRJD\x01\x2a\0\0\x80", 9); /* an op that nobody knows */
+    memcpy(bytes, "TRJD\x01\x2a\0\0\x80", 9); /* an unknown op */
     zmq_send(peer->socket, bytes, 9, 0);
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
     peer_close(peer);
 }
 
-static void test_a_connection_without_session_is_told(void **state)
+static void test_a_connection_without_session_gets_an_error(void **state)
 {
     (void)state;
     struct peer *peer = peer_open();
     struct trajd_wire_message message = {.op = TRAJD_WIRE_PING, .ping = {.time = 3}};
-    say(peer, &message);
+    send_message(peer, &message);
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.status, TRAJD_ERR_NOT_FOUND);
     struct trajd_wire_welcome welcome = hello(peer);
-    /* said twice, one session */
+    /* a repeated HELLO gets the same session */
     assert_memory_equal(hello(peer).token, welcome.token, sizeof welcome.token);
     int fd = attach(&welcome);
-    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = 3}});
+    send_message(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = 3}});
     await(peer, TRAJD_WIRE_PONG, &message);
     assert_int_equal(message.pong.time, 3);
-    say(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO,
-                                           .hello = {.client = trajd_wire_text("again")}});
+    send_message(peer, &(struct trajd_wire_message){.op = TRAJD_WIRE_HELLO,
+                                                    .hello = {.client = trajd_wire_text("again")}});
     await(peer, TRAJD_WIRE_ERROR, &message);
     assert_int_equal(message.error.status, TRAJD_ERR_PROTOCOL);
     close(fd);
     peer_close(peer);
 }
 
-static void test_tokens_open_fd_sock_once(void **state)
+static void test_a_token_attaches_one_connection(void **state)
 {
     (void)state;
     struct peer *peer = peer_open();
@@ -488,7 +491,7 @@ static void test_tokens_open_fd_sock_once(void **state)
     assert_int_equal(read_fd(fd), 0);
     close(fd);
     int first = attach(&welcome);
-    int second = connect_fd(); /* the session has its connection: this one is a thief's */
+    int second = connect_fd(); /* of another process: the session is attached already */
     send(second, welcome.token, sizeof welcome.token, MSG_NOSIGNAL);
     assert_int_equal(read_fd(second), 0);
     close(second);
@@ -512,7 +515,7 @@ static void test_a_session_is_resumed_by_its_token(void **state)
     const struct trajd_wire_lease held = lease_of(&message.batch);
     await(peer, TRAJD_WIRE_BATCH, &message);
     const uint64_t second = message.batch.position;
-    peer_close(peer); /* as after a cut: fd.sock stays */
+    peer_close(peer); /* as if the connection was cut; fd.sock stays */
     message = (struct trajd_wire_message){.op = TRAJD_WIRE_HELLO,
                                           .hello = {.client = trajd_wire_text("raw"),
                                                     .has_token = true,
@@ -520,45 +523,46 @@ static void test_a_session_is_resumed_by_its_token(void **state)
                                                     .received = 1,
                                                     .held = {.count = 1, .list = {held}}}};
     memcpy(message.hello.token, welcome.token, sizeof welcome.token);
-    say(later, &message);
+    send_message(later, &message);
     await(later, TRAJD_WIRE_WELCOME, &message);
     assert_true(message.welcome.resumed);
     assert_int_equal(message.welcome.session, welcome.session);
-    await(later, TRAJD_WIRE_BATCH, &message); /* again, with its old number */
+    await(later, TRAJD_WIRE_BATCH, &message); /* again, with its old seq */
     assert_int_equal(message.batch.seq, 2);
     assert_int_equal(message.batch.position, second);
     close(fd);
     peer_close(later);
 }
 
-static void test_the_end_of_fd_sock_is_death(void **state)
+static void test_a_session_ends_with_its_connection_on_fd_sock(void **state)
 {
     (void)state;
-    struct peer *peer = peer_open(), *heir = peer_open();
+    struct peer *peer = peer_open(), *survivor = peer_open();
     struct trajd_wire_message message;
     struct trajd_wire_welcome welcome = hello(peer);
     int fd = attach(&welcome);
     open_train(peer, 2);
     await(peer, TRAJD_WIRE_BATCH, &message);
     assert_int_equal(message.batch.position, 0);
-    struct trajd_wire_welcome other = hello(heir);
+    struct trajd_wire_welcome other = hello(survivor);
     int other_fd = attach(&other);
-    open_train(heir, 16);
-    await(heir, TRAJD_WIRE_OPENED, &message);
+    open_train(survivor, 16);
+    await(survivor, TRAJD_WIRE_OPENED, &message);
     close(fd);
     bool seen[2] = {false};
-    while (!seen[0] || !seen[1]) { /* what the dead one held comes to the other */
-        await(heir, TRAJD_WIRE_BATCH, &message);
+    while (!seen[0] || !seen[1]) { /* the other session gets the batches of the dead one */
+        await(survivor, TRAJD_WIRE_BATCH, &message);
         if (message.batch.position <= 8)
             seen[message.batch.position / 8] = true;
-        say(heir, &(struct trajd_wire_message){
-                      .op = TRAJD_WIRE_ACK,
-                      .ack = {.released = {.count = 1, .list = {lease_of(&message.batch)}}}});
+        send_message(survivor,
+                     &(struct trajd_wire_message){
+                         .op = TRAJD_WIRE_ACK,
+                         .ack = {.released = {.count = 1, .list = {lease_of(&message.batch)}}}});
     }
-    assert_int_equal(status_number(heir, "dead_sessions"), 1);
+    assert_int_equal(status_number(survivor, "dead_sessions"), 1);
     close(other_fd);
     peer_close(peer);
-    peer_close(heir);
+    peer_close(survivor);
 }
 
 static void test_goaway_waits_for_leases(void **state)
@@ -571,10 +575,10 @@ static void test_goaway_waits_for_leases(void **state)
     open_train(peer, 2);
     await(peer, TRAJD_WIRE_BATCH, &message);
     await(peer, TRAJD_WIRE_BATCH, &message);
-    trajd_server_drain(producer_server(producer), 50); /* in vain: both are held */
+    trajd_server_drain(producer_server(producer), 50); /* times out, as both batches are held */
     await(peer, TRAJD_WIRE_GOAWAY, &message);
     close(fd);
-    /* returns as soon as the death is known */
+    /* returns as soon as the server knows of the death */
     trajd_server_drain(producer_server(producer), 10000);
     peer_close(peer);
 }
@@ -589,12 +593,12 @@ static void test_a_second_daemon_is_refused(void **state)
     assert_int_equal(producer_start(&options, &second, &error), TRAJD_ERR_BUSY);
     snprintf(pid, sizeof pid, "%ld", (long)getpid());
     assert_non_null(strstr(error.message, pid));
-    struct peer *peer = peer_open(); /* and the first one still has its sockets */
+    struct peer *peer = peer_open(); /* the first daemon still has its sockets */
     hello(peer);
     peer_close(peer);
 }
 
-static void test_bad_directories(void **state)
+static void test_bad_directories_are_refused(void **state)
 {
     (void)state;
     struct producer *none = NULL;
@@ -648,13 +652,13 @@ static void test_a_flood_of_connections_is_survived(void **state)
     for (uint32_t i = 0; i < FLOOD; i++) {
         sockets[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         assert_true(sockets[i] >= 0);
-        /* refused ones are as good */
+        /* a refused connection is fine, too */
         connect(sockets[i], (struct sockaddr *)&address, sizeof address);
     }
     for (uint32_t i = 0; i < FLOOD; i++)
         close(sockets[i]);
     free(sockets);
-    /* on a busy machine the daemon takes seconds to shake the flood off, and cuts off others
+    /* on a busy machine the daemon needs seconds to recover, and cuts other connections
      * meanwhile */
     struct process worker = process_start("fake_worker", path, "credit=4 timeout_ms=50000");
     uint32_t batches = 0;
@@ -663,7 +667,7 @@ static void test_a_flood_of_connections_is_survived(void **state)
     assert_string_equal(line, "E 0");
     assert_int_equal(batches, 50);
     assert_int_equal(process_wait(&worker), 0);
-    assert_int_equal(waitpid(daemon.pid, NULL, WNOHANG), 0); /* it lives */
+    assert_int_equal(waitpid(daemon.pid, NULL, WNOHANG), 0); /* the daemon still runs */
     process_signal(&daemon, SIGTERM);
     assert_int_equal(process_wait(&daemon), 0);
 }
@@ -673,20 +677,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_batch_from_hello_to_release, start, stop),
         cmocka_unit_test_setup_teardown(test_late_acks_are_counted, start, stop),
-        cmocka_unit_test_setup_teardown(test_rows_are_resampled_elsewhere, start, stop),
+        cmocka_unit_test_setup_teardown(test_resample_is_refused_on_feed_sock, start, stop),
         cmocka_unit_test_setup_teardown(test_unknown_feeds_and_specs_go_to_the_producer, start,
                                         stop),
         cmocka_unit_test_setup_teardown(test_the_last_open_counts, start, stop),
         cmocka_unit_test_setup_teardown(test_feeds_change_together, start, stop),
         cmocka_unit_test_setup_teardown(test_an_idle_feed_that_is_closed_is_not_found, start, stop),
         cmocka_unit_test_setup_teardown(test_garbage_is_dropped_and_counted, start, stop),
-        cmocka_unit_test_setup_teardown(test_a_connection_without_session_is_told, start, stop),
-        cmocka_unit_test_setup_teardown(test_tokens_open_fd_sock_once, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_connection_without_session_gets_an_error, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(test_a_token_attaches_one_connection, start, stop),
         cmocka_unit_test_setup_teardown(test_a_session_is_resumed_by_its_token, start, stop),
-        cmocka_unit_test_setup_teardown(test_the_end_of_fd_sock_is_death, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_session_ends_with_its_connection_on_fd_sock, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_goaway_waits_for_leases, start, stop),
         cmocka_unit_test_setup_teardown(test_a_second_daemon_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(test_bad_directories, start, stop),
+        cmocka_unit_test_setup_teardown(test_bad_directories_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(test_sockets_are_private, start, stop),
         cmocka_unit_test(test_a_flood_of_connections_is_survived),
     };
