@@ -201,11 +201,10 @@ static int format_text(const struct trajd_key_file *keys, char *text, size_t roo
                     "curve\n"
                     "    public-key = \"%s\"\n"
                     "%s%s%s",
-                    secret ? "A key pair: whoever can read this file has the name below"
-                           : "A public key",
-                    keys->name, bound ? "    server-key = \"" : "", keys->server_key,
-                    bound ? "\"\n" : "", keys->public_key, secret ? "    secret-key = \"" : "",
-                    keys->secret_key, secret ? "\"\n" : "");
+                    secret ? "A key pair to be kept secret" : "A public key", keys->name,
+                    bound ? "    server-key = \"" : "", keys->server_key, bound ? "\"\n" : "",
+                    keys->public_key, secret ? "    secret-key = \"" : "", keys->secret_key,
+                    secret ? "\"\n" : "");
 }
 
 enum trajd_status trajd_key_write(const char *path, const struct trajd_key_file *keys,

@@ -195,7 +195,7 @@ static uint64_t token_session(struct trajd_fdsock *fdsock, int fd, const uint8_t
     return session != 0 && !find_session(fdsock, session) ? session : 0;
 }
 
-static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
+static void receive_token(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     const uint8_t welcome = 0;
     uint8_t token[TRAJD_TOKEN_SIZE + 1]; /* one more byte, to detect a longer message */
@@ -247,7 +247,7 @@ void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns)
         if (connection->fd < 0) /* closed by a callback of this turn */
             continue;
         if (connection->session == 0)
-            greet(fdsock, connection);
+            receive_token(fdsock, connection);
         else
             end_session(fdsock, connection);
     }

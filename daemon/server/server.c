@@ -39,7 +39,7 @@ static void wake_taker(void *context, struct trajd_core_feed *core_feed)
         feed->is_wanted = true;
 }
 
-static bool is_lent(void *context, struct trajd_core_feed *core_feed, uint32_t slot)
+static bool is_slot_in_use(void *context, struct trajd_core_feed *core_feed, uint32_t slot)
 {
     struct trajd_feed *feed = trajd_core_feed_user(core_feed);
     (void)context;
@@ -57,7 +57,7 @@ static enum trajd_status create_core(struct trajd_server *server, struct trajd_e
         .feed_names = server->options.feed_names,
         .send = send_message,
         .wake = wake_taker,
-        .is_in_flight = is_lent,
+        .is_in_flight = is_slot_in_use,
         .context = server,
     };
     return trajd_core_create(&options, &server->core, error);

@@ -124,7 +124,7 @@ uint32_t trajd_slot_sends_payload(const struct trajd_slot_sends *slot_sends, uin
         struct trajd_payload_segment segment = {
             .data = memory + slot_sends->tensors[i].offset_bytes + row_begin * size_bytes,
             .size_bytes = row_count * size_bytes};
-        segment.zeros = -segment.size_bytes % TRAJD_PART_ALIGNMENT;
+        segment.zeros = -segment.size_bytes % TRAJD_PAYLOAD_ALIGNMENT;
         if (segment.size_bytes > 0)
             segments[count++] = segment;
     }

@@ -23,7 +23,7 @@
 #include "proto/wire.h"
 
 /* Alignment of each tensor in a payload, in bytes (PROTOCOL.md, "Over tcp"). */
-#define TRAJD_PART_ALIGNMENT 64u
+#define TRAJD_PAYLOAD_ALIGNMENT 64u
 
 struct trajd_slot_sends {
     struct trajd_server_ring ring;
@@ -62,14 +62,14 @@ bool trajd_slot_sends_take_returned(struct trajd_slot_sends *slot_sends);
 uint32_t trajd_slot_sends_count(const struct trajd_slot_sends *slot_sends);
 
 /* Bytes of a slot to be sent, and the number of zeros behind them, which is less than
- * TRAJD_PART_ALIGNMENT. */
+ * TRAJD_PAYLOAD_ALIGNMENT. */
 struct trajd_payload_segment {
     unsigned char *data;
     size_t size_bytes, zeros;
 };
 
 /* Lists rows [row_begin, row_begin + row_count) of every tensor in the order of the schema, each
- * padded with zeros to TRAJD_PART_ALIGNMENT. `segments` has room for tensor_count. Returns the
+ * padded with zeros to TRAJD_PAYLOAD_ALIGNMENT. `segments` has room for tensor_count. Returns the
  * number of segments; none of them is empty. */
 uint32_t trajd_slot_sends_payload(const struct trajd_slot_sends *slot_sends, uint32_t slot,
                                   uint32_t row_begin, uint32_t row_count,

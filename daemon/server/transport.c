@@ -102,10 +102,10 @@ bool trajd_transport_has_message(struct trajd_transport *transport)
 
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
 {
-    bool rests = false;
+    bool is_one_closed = false;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
-        rests = rests || transport->listeners[i].bind_at_ns != 0;
-    if (!transport->has_side_events && !rests)
+        is_one_closed = is_one_closed || transport->listeners[i].bind_at_ns != 0;
+    if (!transport->has_side_events && !is_one_closed)
         return;
     transport->has_side_events = false;
     trajd_access_answer(transport);
@@ -193,10 +193,10 @@ static bool receive_from(struct trajd_transport *transport, uint32_t index,
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming)
 {
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
-        const uint32_t index = (transport->turn + i) % TRAJD_LISTENERS;
+        const uint32_t index = (transport->next_listener + i) % TRAJD_LISTENERS;
         if (!receive_from(transport, index, incoming))
             continue;
-        transport->turn = index + 1;
+        transport->next_listener = index + 1;
         return true;
     }
     return false;
@@ -269,7 +269,7 @@ static void send_in_place(struct outgoing *out, unsigned char *data, size_t size
 
 static void send_segment(struct outgoing *out, const struct trajd_payload_segment *segment)
 {
-    static const unsigned char zeros[TRAJD_PART_ALIGNMENT];
+    static const unsigned char zeros[TRAJD_PAYLOAD_ALIGNMENT];
     if (segment->size_bytes < TRAJD_SEND_IN_PLACE_MIN_BYTES) {
         stage(out, segment->data, segment->size_bytes);
     } else {

@@ -42,7 +42,7 @@ struct trajd_transport {
     uint32_t unknown_key_count;
     char key_error[TRAJD_ERROR_MESSAGE_SIZE]; /* the last logged error of key files */
     bool has_side_events;                     /* zap or a monitor may have events */
-    uint32_t turn;                            /* the listener to receive from first */
+    uint32_t next_listener;                   /* the listener to receive from first */
     zmq_msg_t frame;                          /* the last received frame */
     uint64_t descriptor_limit;
     uint64_t count_again_at; /* descriptors are counted again after so many connections */

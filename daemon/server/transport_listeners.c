@@ -23,7 +23,7 @@
  * Second, libzmq's ipc listener aborts the process when accept4 fails with EMFILE, ENOBUFS or
  * ENOMEM, but not with ENFILE. So the accept4 below replaces that of libc (the linker prefers the
  * definition of an executable) and returns ENFILE for all of them. */
-#define LISTENER_REST_NS (300 * UINT64_C(1000000))
+#define LISTENER_CLOSED_NS (300 * UINT64_C(1000000))
 
 #define REMOTE_HANDSHAKE_MS 5000
 #define CURVE_OVERHEAD_BYTES 64 /* of a frame, as ZeroMQ limits the encrypted size */
@@ -338,7 +338,7 @@ static uint64_t count_descriptors(void)
 }
 
 /* Counts descriptors. Returns true if so few are free that a listener must be closed. */
-static bool descriptors_short(struct trajd_transport *transport)
+static bool are_descriptors_short(struct trajd_transport *transport)
 {
     uint64_t used = count_descriptors();
     uint64_t remaining =
@@ -369,8 +369,8 @@ static void reopen(struct trajd_transport *transport, struct trajd_transport_lis
     if (listener->bind_at_ns == 0 || now_ns < listener->bind_at_ns)
         return;
     listener->bind_at_ns = 0;
-    if (descriptors_short(transport) || bind_listener(transport, listener) != 0)
-        listener->bind_at_ns = now_ns + LISTENER_REST_NS;
+    if (are_descriptors_short(transport) || bind_listener(transport, listener) != 0)
+        listener->bind_at_ns = now_ns + LISTENER_CLOSED_NS;
 }
 
 void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns)
@@ -387,15 +387,15 @@ void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns)
     }
     if (accepted < transport->count_again_at)
         return;
-    const bool rests = descriptors_short(transport) && busiest->bind_at_ns == 0;
+    const bool must_close = are_descriptors_short(transport) && busiest->bind_at_ns == 0;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
         transport->listeners[i].accepted = 0;
-    if (!rests)
+    if (!must_close)
         return;
     /* This cuts every connection of the listener. The sessions stay, and workers resume them with
      * their tokens. */
     zmq_unbind(busiest->router, busiest->endpoint);
-    busiest->bind_at_ns = now_ns + LISTENER_REST_NS;
+    busiest->bind_at_ns = now_ns + LISTENER_CLOSED_NS;
     transport->counters.floods++;
 }
 
@@ -411,7 +411,7 @@ enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
     if (!status && options->remote.address)
         status = open_remote(transport, options, error);
     if (!status)
-        descriptors_short(transport);
+        are_descriptors_short(transport);
     return status;
 }
 
