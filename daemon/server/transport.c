@@ -260,8 +260,8 @@ static void send_in_place(struct outgoing *out, unsigned char *data, size_t size
     trajd_slot_sends_acquire(out->slot_sends, out->slot);
     if (zmq_msg_init_data(&message, data, size, trajd_slot_sends_release, out->slot_sends) != 0) {
         trajd_slot_sends_return(out->slot_sends, out->slot);
-        zmq_msg_init(
-            &message); /* no memory: the payload is too short, which the receiver detects */
+        /* no memory: the payload is too short, which the receiver detects */
+        zmq_msg_init(&message);
     }
     if (zmq_msg_send(&message, out->router, more_after(out, size)) < 0)
         zmq_msg_close(&message);
