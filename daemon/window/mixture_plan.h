@@ -4,7 +4,7 @@
 #ifndef TRAJD_WINDOW_MIXTURE_PLAN_H
 #define TRAJD_WINDOW_MIXTURE_PLAN_H
 
-#include "daemon/window/mixture.h"
+#include "daemon/window/order/mixture.h"
 #include "daemon/window/window_plan.h"
 
 struct trajd_mixture_plan {

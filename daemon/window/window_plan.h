@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "daemon/cache/dataset.h"
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/sampler.h"
 #include "daemon/window/window_spec.h"
 #include "kernels/resample.h"
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/sampler.h"
 #include "kernels/resample.h"
 
 struct trajd_statistics; /* stats.h */

@@ -1,7 +1,7 @@
 /* The datasets of a feed: one, or a mixture with what is said for each of them alone. */
 #include <string.h>
 
-#include "daemon/window/mixture.h"
+#include "daemon/window/order/mixture.h"
 #include "daemon/window/window_spec_internal.h"
 
 #define MAX_WEIGHT 1000000

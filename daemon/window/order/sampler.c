@@ -1,6 +1,6 @@
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/sampler.h"
 
-#include "daemon/window/sampler_order.h"
+#include "daemon/window/order/sampler_order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-#include "daemon/window/mixture.h"
+#include "daemon/window/order/mixture.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "daemon/window/permute.h"
-#include "daemon/window/sampler_order.h"
+#include "daemon/window/order/permute.h"
+#include "daemon/window/order/sampler_order.h"
 
 #define TOGETHER 16 /* windows of a part: one at a time, each step waits for the one before it */
 

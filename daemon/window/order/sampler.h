@@ -5,8 +5,8 @@
  * order. An epoch's order is a keyed permutation of those numbers, evaluated per position. Memory
  * is O(segments), a look-up O(log segments). Immutable after creation: all functions are safe from
  * any thread. Version 1; a later version never changes what 1 yields. */
-#ifndef TRAJD_WINDOW_SAMPLER_H
-#define TRAJD_WINDOW_SAMPLER_H
+#ifndef TRAJD_WINDOW_ORDER_SAMPLER_H
+#define TRAJD_WINDOW_ORDER_SAMPLER_H
 
 #include <stdint.h>
 

@@ -1,9 +1,9 @@
 /* A sampler's order of one epoch made ready, for who walks several samplers at once. */
-#ifndef TRAJD_WINDOW_SAMPLER_ORDER_H
-#define TRAJD_WINDOW_SAMPLER_ORDER_H
+#ifndef TRAJD_WINDOW_ORDER_SAMPLER_ORDER_H
+#define TRAJD_WINDOW_ORDER_SAMPLER_ORDER_H
 
-#include "daemon/window/permute.h"
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/permute.h"
+#include "daemon/window/order/sampler.h"
 
 struct trajd_sampler_order {
     uint64_t epoch;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/mixture.h"
+#include "daemon/window/order/mixture.h"
 
 #define MAX_WORDS 64
 #define MAX_PARTS 8

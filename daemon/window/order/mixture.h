@@ -17,10 +17,10 @@
  * Memory is O(datasets) beside their samplers', a look-up O(log segments), wherever it is.
  * Immutable after creation: all functions are safe from any thread. Version 1; a later version
  * never changes what 1 yields. */
-#ifndef TRAJD_WINDOW_MIXTURE_H
-#define TRAJD_WINDOW_MIXTURE_H
+#ifndef TRAJD_WINDOW_ORDER_MIXTURE_H
+#define TRAJD_WINDOW_ORDER_MIXTURE_H
 
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/sampler.h"
 
 #define TRAJD_MIXTURE_VERSION 1
 #define TRAJD_MIXTURE_MAX_DATASETS 64

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/sampler.h"
 
 #define MAX_WORDS 64
 

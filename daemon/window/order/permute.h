@@ -1,6 +1,6 @@
 /* A keyed permutation made ready: what depends on key and n is formed once for all positions. */
-#ifndef TRAJD_WINDOW_PERMUTE_H
-#define TRAJD_WINDOW_PERMUTE_H
+#ifndef TRAJD_WINDOW_ORDER_PERMUTE_H
+#define TRAJD_WINDOW_ORDER_PERMUTE_H
 
 #include <stdint.h>
 

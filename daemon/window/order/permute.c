@@ -2,8 +2,8 @@
  * tests/golden/sampler and never changes. */
 #include <math.h>
 
-#include "daemon/window/permute.h"
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/permute.h"
+#include "daemon/window/order/sampler.h"
 
 /* 2^64 over the golden ratio: successive multiples are far apart */
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
