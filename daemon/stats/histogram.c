@@ -11,7 +11,7 @@
 #define TILE TRAJD_HISTOGRAM_TILE
 #define NO_NODE 0xff
 
-const double trajd_histogram_quantiles[TRAJD_HISTOGRAM_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
+const double trajd_histogram_quantiles[TRAJD_STATISTICS_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
 
 /* Finite values gathered from rows that count. */
 struct tile {
@@ -281,7 +281,7 @@ static void want_ranks(struct trajd_histogram *histogram)
     const uint64_t last = histogram->found.count - 1;
 
     histogram->rank_count = TRAJD_HISTOGRAM_RANKS;
-    for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+    for (uint32_t q = 0; q < TRAJD_STATISTICS_QUANTILES; q++) {
         const uint64_t below = (uint64_t)floor(trajd_histogram_quantiles[q] * (double)last);
         histogram->ranks[2 * q].rest = below;
         histogram->ranks[2 * q + 1].rest = below < last ? below + 1 : last;
@@ -324,7 +324,7 @@ static void finish(struct trajd_histogram *histogram)
 
     if (!found->count) {
         found->mean = found->std = found->min = found->max = NAN;
-        for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++)
+        for (uint32_t q = 0; q < TRAJD_STATISTICS_QUANTILES; q++)
             found->quantiles[q] = NAN;
         return;
     }
@@ -333,7 +333,7 @@ static void finish(struct trajd_histogram *histogram)
         histogram->m2 = 0;
     }
     found->std = sqrt(histogram->m2 / (double)found->count);
-    for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+    for (uint32_t q = 0; q < TRAJD_STATISTICS_QUANTILES; q++) {
         const double place = trajd_histogram_quantiles[q] * (double)(found->count - 1);
         found->quantiles[q] =
             histogram->rank_count

@@ -18,24 +18,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/window/statistics.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 
-#define TRAJD_HISTOGRAM_QUANTILES 5 /* 0.01, 0.10, 0.50, 0.90, 0.99 */
-#define TRAJD_HISTOGRAM_RANKS (2 * TRAJD_HISTOGRAM_QUANTILES)
+#define TRAJD_HISTOGRAM_RANKS (2 * TRAJD_STATISTICS_QUANTILES)
 #define TRAJD_HISTOGRAM_LEVELS 6
 #define TRAJD_HISTOGRAM_TILE 256
 
-/* What is known of one feature. Without a value (count 0) the figures are NaN. */
-struct trajd_feature_statistics {
-    uint64_t count;         /* finite values that the figures are of */
-    uint64_t nan, infinite; /* left out */
-    double mean, std;       /* of the population: divided by count */
-    double min, max;
-    double quantiles[TRAJD_HISTOGRAM_QUANTILES];
-};
-
-extern const double trajd_histogram_quantiles[TRAJD_HISTOGRAM_QUANTILES];
+extern const double trajd_histogram_quantiles[TRAJD_STATISTICS_QUANTILES];
 
 /* Values of one feature: `row_count` rows of `group` elements each (pixels of a picture; else 1).
  */

@@ -25,28 +25,11 @@
 #include <stdio.h>
 
 #include "daemon/stats/histogram.h"
+#include "daemon/window/statistics.h"
 #include "daemon/window/window_plan.h"
 #include "kernels/pool.h"
 
 #define TRAJD_STATISTICS_MAX_FEATURES 65536
-
-enum trajd_statistics_source {
-    TRAJD_STATISTICS_WINDOWS = 0,
-    TRAJD_STATISTICS_ROWS = 1,
-    TRAJD_STATISTICS_FILE = 2
-};
-
-/* One block of memory: free() it. */
-struct trajd_statistics {
-    enum trajd_statistics_source source;
-    /* of dataset, windows and output: what the figures are a function of. 0: from a file */
-    uint64_t fingerprint;
-    uint64_t item_count;  /* windows or rows looked at */
-    uint64_t step_count;  /* steps of those windows; of rows: rows */
-    uint64_t valid_count; /* those that count */
-    uint32_t feature_count;
-    struct trajd_feature_statistics features[];
-};
 
 /* Shared by who computes and who looks on; atomic, no order with anything else. */
 struct trajd_stats_heartbeat {
@@ -59,12 +42,6 @@ struct trajd_statistics_request {
     struct trajd_pool *pool;                 /* NULL: the caller's thread alone */
     struct trajd_stats_heartbeat *heartbeat; /* or NULL */
 };
-
-/* Features that statistics of an output or a stream have: its channels if it is a picture, else its
- * features. */
-uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
-                                          uint32_t output_index);
-bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index);
 
 /* What figures are a function of; equal numbers, equal figures. Independent of batch size, seed,
  * order, tail, norm, and of the feed's other outputs as far as they do not change which windows
@@ -93,14 +70,6 @@ struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t f
 void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics);
 
 /* ---- stats_json.c ---- */
-
-/* The numbers of a feature that documents have, by the names they have there; each is a double of
- * trajd_feature_statistics. */
-#define TRAJD_STATISTICS_FIGURES 9
-extern const struct trajd_statistics_figure {
-    const char *name;
-    size_t offset;
-} trajd_statistics_figures[TRAJD_STATISTICS_FIGURES];
 
 /* The members of features [first, first + count) without braces:
  * "source":..,"features":..,"count":[..],"mean":[..]...; what is not known is null. */

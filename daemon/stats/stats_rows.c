@@ -136,7 +136,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
             "stream %s: statistics of %llu features in rows of %llu bytes (at most %d)",
             stream->name, (unsigned long long)columns, (unsigned long long)lane.row_stride_bytes,
             TRAJD_STATISTICS_MAX_FEATURES);
-    item.result = statistics_new(TRAJD_STATISTICS_ROWS, item.column_count);
+    item.result = trajd_statistics_new(TRAJD_STATISTICS_ROWS, item.column_count);
     if (!item.result)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     walk.selection =

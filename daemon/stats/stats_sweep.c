@@ -19,17 +19,6 @@ struct counting {
     uint32_t slice_count;
 };
 
-struct trajd_statistics *statistics_new(enum trajd_statistics_source source, uint32_t feature_count)
-{
-    struct trajd_statistics *made =
-        calloc(1, sizeof *made + (size_t)feature_count * sizeof made->features[0]);
-    if (made) {
-        made->source = source;
-        made->feature_count = feature_count;
-    }
-    return made;
-}
-
 /* ---- one chunk ---- */
 
 /* Rows [row, row + count) of a run, columns [begin, end) of those of all items that are the slice's

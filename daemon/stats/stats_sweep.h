@@ -65,8 +65,5 @@ bool statistics_wait_for_others(const struct statistics_sweep *sweep,
                                 const struct trajd_cache *cache,
                                 const struct trajd_selection *selection, uint32_t episode_index,
                                 const struct trajd_error *error);
-/* An empty result with so many features; NULL without memory. */
-struct trajd_statistics *statistics_new(enum trajd_statistics_source source,
-                                        uint32_t feature_count);
 
 #endif

@@ -20,54 +20,6 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 /* ---- which outputs, in what form ---- */
 
-static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
-                                                    uint32_t output_index)
-{
-    const struct trajd_index_stream *found = NULL;
-
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index) {
-            if (found)
-                return NULL;
-            found = trajd_plan_stream(plan, &plan->targets[t]);
-        }
-    return found;
-}
-
-static bool is_bytes(enum trajd_dtype dtype)
-{
-    return dtype == TRAJD_U8 || dtype == TRAJD_BOOL;
-}
-
-/* Bytes that are passed on are counted as bytes, whatever type the feed makes of them. */
-static bool passes_bytes(const struct trajd_window_plan *plan, uint32_t output_index)
-{
-    const struct trajd_index_stream *stream = only_stream(plan, output_index);
-    enum trajd_kind kind = plan->spec->outputs[output_index].kind;
-
-    if (!stream || !is_bytes(stream->dtype))
-        return false;
-    kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
-    return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
-}
-
-bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index)
-{
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
-    return passes_bytes(plan, output_index) && (output->rank == 2 || output->rank == 3) &&
-           only_stream(plan, output_index)->dtype == TRAJD_U8;
-}
-
-uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
-                                          uint32_t output_index)
-{
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
-
-    if (trajd_statistics_is_picture(plan, output_index))
-        return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
-    return (uint32_t)output->feature_count;
-}
-
 static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
                         struct trajd_window_spec *spec)
 {
@@ -79,8 +31,8 @@ static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
     for (uint32_t o = 0; o < spec->output_count; o++) {
         struct trajd_spec_output *output = &spec->outputs[o];
         trajd_spec_norm_clear(output);
-        if (passes_bytes(feed, o))
-            output->dtype = only_stream(feed, o)->dtype;
+        if (trajd_statistics_byte_type(feed, o))
+            output->dtype = trajd_statistics_byte_type(feed, o);
         else if (output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
             output->dtype = TRAJD_F32;
     }
@@ -212,7 +164,7 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
         sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
         sweep->items[i].result =
-            statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
+            trajd_statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
         status = sweep->items[i].result ? make_lanes(walk, i, error) : no_memory(error);
     }
     return status;

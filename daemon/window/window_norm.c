@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/stats/stats.h"
+#include "daemon/window/statistics.h"
 #include "daemon/window/window_plan.h"
 
 /* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
@@ -105,7 +105,7 @@ static double width_of(enum trajd_norm by, const struct trajd_feature_statistics
 {
     const double low = by == TRAJD_NORM_MIN_MAX ? found->min : found->quantiles[0];
     const double high =
-        by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_HISTOGRAM_QUANTILES - 1];
+        by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_STATISTICS_QUANTILES - 1];
 
     if (by == TRAJD_NORM_MEAN_STD) {
         *centre = *flat_centre = found->mean;
@@ -120,7 +120,7 @@ static double width_of(enum trajd_norm by, const struct trajd_feature_statistics
 static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statistics *found)
 {
     const double figures[] = {found->mean, found->min, found->max, found->quantiles[0],
-                              found->quantiles[TRAJD_HISTOGRAM_QUANTILES - 1]};
+                              found->quantiles[TRAJD_STATISTICS_QUANTILES - 1]};
     double greatest = 0;
 
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)

@@ -166,7 +166,7 @@ void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
 
 /* ---- window_norm.c: normalisation ---- */
 
-struct trajd_statistics; /* stats.h */
+struct trajd_statistics; /* statistics.h */
 
 /* The output is normalised by figures that are computed: it waits for trajd_window_norm_set. */
 bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t output_index);

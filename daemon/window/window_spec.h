@@ -11,7 +11,7 @@
 #include "daemon/window/order/sampler.h"
 #include "kernels/resample.h"
 
-struct trajd_statistics; /* stats.h */
+struct trajd_statistics; /* statistics.h */
 
 #define TRAJD_SPEC_MAX_OUTPUTS 64
 #define TRAJD_SPEC_MAX_SOURCES 32

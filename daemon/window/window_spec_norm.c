@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stats/stats_file.h"
+#include "daemon/window/statistics.h"
 #include "daemon/window/window_spec_internal.h"
 
 static const char *const rules[] = {"mean_std", "min_max", "q01_q99", NULL};

@@ -104,7 +104,7 @@ static void check(const struct trajd_feature_statistics *found, double *sorted, 
     assert_true(fabsl(found->mean - mean) <=
                 1e-13L * fmaxl(fabsl(sorted[0]), fabsl(sorted[n - 1])));
     assert_true(fabsl(found->std - sqrtl(squares / n)) <= 1e-12L * sqrtl(squares / n));
-    for (int q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+    for (int q = 0; q < TRAJD_STATISTICS_QUANTILES; q++) {
         const double place = trajd_histogram_quantiles[q] * (double)(n - 1),
                      member = place - floor(place);
         const double a = sorted[(uint64_t)place],

@@ -1,10 +1,88 @@
-#include "daemon/stats/stats_file.h"
+#include "daemon/window/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stats/stats_sweep.h"
+#include "daemon/window/window_plan.h"
+
+const struct trajd_statistics_figure trajd_statistics_figures[TRAJD_STATISTICS_FIGURES] = {
+    {"mean", offsetof(struct trajd_feature_statistics, mean)},
+    {"std", offsetof(struct trajd_feature_statistics, std)},
+    {"min", offsetof(struct trajd_feature_statistics, min)},
+    {"max", offsetof(struct trajd_feature_statistics, max)},
+    {"q01", offsetof(struct trajd_feature_statistics, quantiles[0])},
+    {"q10", offsetof(struct trajd_feature_statistics, quantiles[1])},
+    {"q50", offsetof(struct trajd_feature_statistics, quantiles[2])},
+    {"q90", offsetof(struct trajd_feature_statistics, quantiles[3])},
+    {"q99", offsetof(struct trajd_feature_statistics, quantiles[4])},
+};
+
+struct trajd_statistics *trajd_statistics_new(enum trajd_statistics_source source,
+                                              uint32_t feature_count)
+{
+    struct trajd_statistics *made =
+        calloc(1, sizeof *made + (size_t)feature_count * sizeof made->features[0]);
+    if (made) {
+        made->source = source;
+        made->feature_count = feature_count;
+    }
+    return made;
+}
+
+/* ---- outputs ---- */
+
+static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
+                                                    uint32_t output_index)
+{
+    const struct trajd_index_stream *found = NULL;
+
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (plan->targets[t].output_index == output_index) {
+            if (found)
+                return NULL;
+            found = trajd_plan_stream(plan, &plan->targets[t]);
+        }
+    return found;
+}
+
+static bool is_bytes(enum trajd_dtype dtype)
+{
+    return dtype == TRAJD_U8 || dtype == TRAJD_BOOL;
+}
+
+/* Bytes that are passed on are counted as bytes, whatever type the feed makes of them. */
+enum trajd_dtype trajd_statistics_byte_type(const struct trajd_window_plan *plan,
+                                            uint32_t output_index)
+{
+    const struct trajd_index_stream *stream = only_stream(plan, output_index);
+    enum trajd_kind kind = plan->spec->outputs[output_index].kind;
+
+    if (!stream || !is_bytes(stream->dtype))
+        return TRAJD_DTYPE_NONE;
+    kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
+    return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST ? stream->dtype
+                                                                     : TRAJD_DTYPE_NONE;
+}
+
+bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    return trajd_statistics_byte_type(plan, output_index) == TRAJD_U8 &&
+           (output->rank == 2 || output->rank == 3);
+}
+
+uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
+                                          uint32_t output_index)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+
+    if (trajd_statistics_is_picture(plan, output_index))
+        return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
+    return (uint32_t)output->feature_count;
+}
+
+/* ---- files ---- */
 
 /* Numbers of a list, however nested. */
 static uint32_t count_numbers(const struct trajd_yaml_node *node)
@@ -121,7 +199,7 @@ enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, cons
         status = measure(yaml, entry, &features, error);
     if (status)
         return status;
-    made = statistics_new(TRAJD_STATISTICS_FILE, features);
+    made = trajd_statistics_new(TRAJD_STATISTICS_FILE, features);
     if (!made)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     for (size_t f = 0; f < TRAJD_STATISTICS_FIGURES && !status; f++) {
