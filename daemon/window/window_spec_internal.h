@@ -40,6 +40,9 @@ enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
 enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node);
 
+/* All keys of a feed but `mix:` and `epoch:`; no other keys may be there. */
+enum trajd_status trajd_spec_read_keys(struct trajd_spec_parser *p,
+                                       const struct trajd_yaml_node *feed);
 /* `mix:` and `epoch:` of a feed whose other keys have been read; or its one dataset. */
 enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *feed);
