@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_plan_internal.h"
 #include "daemon/window/window_spec_internal.h"
 
 #define MAX_VALUES 4096

@@ -6,15 +6,10 @@
 
 #include "daemon/base/digest.h"
 #include "daemon/window/statistics.h"
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_plan_internal.h"
 
 /* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
 #define FLAT 1e-6
-
-static enum trajd_status no_memory(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
-}
 
 static bool is_rotation(enum trajd_kind kind)
 {
@@ -82,7 +77,7 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
     out->scale = malloc(out->feature_count * sizeof *out->scale);
     out->offset = malloc(out->feature_count * sizeof *out->offset);
     if (!out->scale || !out->offset)
-        return no_memory(error);
+        return trajd_plan_no_memory(error);
     for (uint64_t d = 0; d < out->feature_count; d++) {
         out->scale[d] = output->norm_count ? output->scale[d] : 1;
         out->offset[d] = output->norm_count ? output->offset[d] : 0;

@@ -184,20 +184,9 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
 /* A number for all scales and offsets in force; 0 where nothing is normalised. Two feeds of one
  * fingerprint that differ in it deliver the same windows in the same order with other values. */
 uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
-/* Checks an output's `norm:` against its streams and makes room: once its sources are known. */
-enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
-                                            struct trajd_error *error);
 
-/* ---- between the three files ---- */
+/* ---- window_plan_facts.c ---- */
 
-/* 1 where the fractions that floor() cut off anchor j and step t of a grid with a rate add up to a
- * whole ns, else 0. */
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
-                            const struct trajd_plan_grid *grid, int64_t j, int64_t t);
-/* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of
- * grid->step_fraction. */
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole);
 /* The stream of a target, or the one that it stands for where it is absent. */
 const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan,
                                                    const struct trajd_plan_target *target);
@@ -211,23 +200,5 @@ int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
 int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
                              const struct trajd_plan_bracket *bracket,
                              const struct trajd_episode *episode);
-/* `filter:` of a feed. Checked against the layout first: TRAJD_ERR_NOT_FOUND for a text that it
- * does not name or no episode has. */
-enum trajd_status trajd_episode_filter_check(const struct trajd_window_spec *spec,
-                                             const struct trajd_index *index,
-                                             struct trajd_error *error);
-bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
-                                  const struct trajd_index *index,
-                                  const struct trajd_episode *episode);
-uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec);
-/* The episodes' segments and the sampler. */
-enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
-                                             struct trajd_error *error);
-/* Decides which entries are converted when they are loaded: float64 rows that the feed only picks
- * and never blends. */
-void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
-/* The request's constant part. */
-enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
-                                            struct trajd_error *error);
 
 #endif

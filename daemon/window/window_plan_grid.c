@@ -5,39 +5,9 @@
 
 #define MAX_OFFSETS (UINT64_C(1) << 24) /* explicit targets of a batch on one grid: 128 MiB */
 
-static enum trajd_status no_memory(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
-}
-
 static bool same_rate(struct trajd_rate a, struct trajd_rate b)
 {
     return a.num == b.num && a.den == b.den;
-}
-
-/* (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num ns. */
-static uint64_t rate_fraction(struct trajd_rate rate, int64_t i)
-{
-    const __int128 product = (__int128)i * 1000000000 * rate.den;
-    return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
-}
-
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole)
-{
-    *whole = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
-    return rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
-}
-
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
-                            const struct trajd_plan_grid *grid, int64_t j, int64_t t)
-{
-    uint64_t whole, fraction;
-
-    if (!plan->anchor_rate.num || !grid->rate.num)
-        return 0;
-    fraction = trajd_plan_anchor_fraction(plan, grid, j, &whole);
-    return fraction + grid->step_fraction[t] >= whole;
 }
 
 /* Steps from `grid->from`, at `grid->rate` if it has one: what the range says, in whole steps. */
@@ -81,19 +51,19 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
     grid->per_window =
         grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
     if (grid->per_window && offsets > MAX_OFFSETS)
-        return no_memory(error);
+        return trajd_plan_no_memory(error);
     grid->offsets = calloc(grid->per_window ? offsets : grid->step_count, sizeof *grid->offsets);
     grid->step_ns = calloc(grid->step_count, sizeof *grid->step_ns);
     grid->step_fraction = calloc(grid->step_count, sizeof *grid->step_fraction);
     if (!grid->offsets || !grid->step_ns || !grid->step_fraction)
-        return no_memory(error);
+        return trajd_plan_no_memory(error);
     for (uint32_t t = 0; t < grid->step_count; t++) {
         const int64_t step = grid->from + t;
         if (grid->rate.num)
             grid->step_ns[t] = trajd_rate_row_ns(grid->rate, step);
         if (exact)
             grid->step_fraction[t] =
-                rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
+                trajd_plan_rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
         if (!grid->per_window)
             grid->offsets[t] = grid->rule == TRAJD_TARGET_ROWS ? step : grid->step_ns[t];
     }
@@ -176,5 +146,6 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
     bracket.row_count = calloc(batch, sizeof *bracket.row_count);
     bracket.anchor = calloc(batch, sizeof *bracket.anchor);
     plan->brackets[plan->bracket_count++] = bracket;
-    return bracket.row_begin && bracket.row_count && bracket.anchor ? TRAJD_OK : no_memory(error);
+    return bracket.row_begin && bracket.row_count && bracket.anchor ? TRAJD_OK
+                                                                    : trajd_plan_no_memory(error);
 }

@@ -1,6 +1,6 @@
 /* Which anchors of which episodes are windows: filter, split, missing streams, and how much padding
  * is allowed. */
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
