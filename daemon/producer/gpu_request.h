@@ -4,7 +4,7 @@
 #ifndef TRAJD_PRODUCER_GPU_REQUEST_H
 #define TRAJD_PRODUCER_GPU_REQUEST_H
 
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_batch.h"
 #include "daemon/producer/gpu.h"
 
 struct trajd_gpu_request;
@@ -13,7 +13,7 @@ struct trajd_gpu_request;
  * frames can wait at a time. The plan must outlive it. Blocks. */
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
-                                           const struct trajd_window_plan *plan,
+                                           const struct trajd_window_batch *batch,
                                            uint32_t frame_count, struct trajd_gpu_request **request,
                                            struct trajd_error *error);
 void trajd_gpu_request_destroy(struct trajd_gpu_request **request);

@@ -7,14 +7,14 @@
 #ifndef TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
 #define TRAJD_PRODUCER_GPU_STREAMED_ROWS_H
 
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_batch.h"
 #include "kernels/pool.h"
 
 struct trajd_gpu_streamed_rows;
 
 /* Of the entries of the plan's selection that are not `held`. The plan must outlive it. *streamed
  * rows NULL: there are none. */
-enum trajd_status trajd_gpu_streamed_create(const struct trajd_window_plan *plan, const bool *held,
+enum trajd_status trajd_gpu_streamed_create(struct trajd_window_batch *batch, const bool *held,
                                             struct trajd_gpu_streamed_rows **streamed,
                                             struct trajd_error *error);
 void trajd_gpu_streamed_destroy(struct trajd_gpu_streamed_rows **streamed);

@@ -48,7 +48,7 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count && !status && !producer->spec->keep_bad_rows; w++) {
-        const uint32_t episode = plan->windows[w].episode_index;
+        const uint32_t episode = producer->batch->members[p]->windows[w].episode_index;
         if (!producer->gpu->members[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.array_count, sizeof *rows);
@@ -71,13 +71,15 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
 static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
                                   uint32_t first, uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = producer->plan->members[p];
+    const struct trajd_window_batch *batch = producer->batch->members[p];
+    const struct trajd_window_plan *plan = batch->plan;
     const struct trajd_producer_gpu *own = producer->gpu;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count; w++) {
-        const uint32_t row = plan->window_rows ? plan->window_rows[w] : w;
-        if (!is_unreadable(&own->members[p], &producer->members[p], plan->windows[w].episode_index))
+        const uint32_t row = batch->window_rows ? batch->window_rows[w] : w;
+        if (!is_unreadable(&own->members[p], &producer->members[p],
+                           batch->windows[w].episode_index))
             continue;
         for (uint32_t o = 0; o < plan->output_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
@@ -85,8 +87,9 @@ static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_
                 output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
             if (output->dtype == TRAJD_F64 || output->dtype == TRAJD_F32 ||
                 output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
-                status = trajd_device_fill_async(slot + output->offset_bytes + row * bytes, 0xff,
-                                                 bytes, own->stream, error);
+                status =
+                    trajd_device_fill_async(slot + batch->outputs[o].offset_bytes + row * bytes,
+                                            0xff, bytes, own->stream, error);
         }
     }
     return status;
@@ -183,9 +186,9 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
                                      struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->gpu;
-    struct trajd_window_plan *plan = producer->plan->members[p];
+    struct trajd_window_batch *batch = producer->batch->members[p];
     struct rows_of_member of = {&own->members[p], &producer->members[p],
-                                plan->selection.array_count};
+                                batch->plan->selection.array_count};
     struct trajd_device_stream *copies = own->members[p].streamed ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(in_flight - own->batches_in_flight);
     const struct trajd_resample_request *request;
@@ -195,7 +198,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     if (used->block + trajd_gpu_request_block_bytes(own->members[p].request, count) >
         own->block_bytes)
         status = empty(producer, in_flight, used, error);
-    trajd_window_plan_bind(plan, first, count, in_flight->fill.memory, rows_of, &of);
+    trajd_window_batch_bind(batch, first, count, in_flight->fill.memory, rows_of, &of);
     if (!status && own->members[p].streamed)
         status = send_streamed(producer, in_flight, &of, first, count, used, error);
     if (!status && in_flight->requests[p]) /* another range of the same dataset */
@@ -227,7 +230,7 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
         trajd_producer_unpin_windows(member, first, count);
         if (status != TRAJD_ERR_MEMORY || count > 1 ||
             !trajd_producer_wait_for_others(producer, member,
-                                            member->plan->windows[first].episode_index, error))
+                                            member->batch->windows[first].episode_index, error))
             break;
     }
     return status;
@@ -271,19 +274,19 @@ static const void *const *no_rows(void *context, uint32_t episode)
 /* The first batch of an epoch tells what batches are like. */
 uint64_t trajd_producer_gpu_room(struct trajd_producer *producer, uint32_t p)
 {
-    struct trajd_window_plan *plan = producer->plan->members[p];
+    struct trajd_window_batch *batch = producer->batch->members[p];
     struct trajd_gpu_streamed_rows *streamed = producer->gpu->members[p].streamed;
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
                    largest = trajd_gpu_streamed_largest(streamed);
     uint32_t first, count;
     uint64_t size_bytes = 0;
 
-    trajd_mixture_plan_look_up(
-        producer->plan, 0, 0,
+    trajd_mixture_batch_look_up(
+        producer->batch, 0, 0,
         length < producer->spec->global_batch ? (uint32_t)length : producer->spec->global_batch);
-    trajd_mixture_plan_slice(plan, 0, producer->spec->global_batch, &first, &count);
+    trajd_mixture_batch_slice(batch, 0, producer->spec->global_batch, &first, &count);
     if (count) {
-        trajd_window_plan_bind(plan, first, count, producer->gpu->slab, no_rows, NULL);
+        trajd_window_batch_bind(batch, first, count, producer->gpu->slab, no_rows, NULL);
         size_bytes = trajd_gpu_streamed_narrow(streamed, first, count);
         size_bytes += size_bytes / 4;
     }
@@ -315,12 +318,12 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
     memset(in_flight->requests, 0, producer->plan->member_count * sizeof *in_flight->requests);
     if (producer->gpu->copies)
         trajd_producer_prefetch(producer, fill);
-    trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
+    trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);
     for (uint32_t r = 0; r < fill->range_count; r++)
         for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(producer->plan->members[p], fill->ranges[r].begin,
-                                     fill->ranges[r].count, &first, &count);
+            trajd_mixture_batch_slice(producer->batch->members[p], fill->ranges[r].begin,
+                                      fill->ranges[r].count, &first, &count);
             trajd_counter_add(&producer->members[p].windows, count);
             if (count)
                 status = gather_windows(producer, in_flight, p, first, count, &used, error);

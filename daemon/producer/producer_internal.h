@@ -23,7 +23,8 @@ enum {
 /* One dataset of the feed. */
 struct trajd_producer_member {
     struct trajd_dataset *dataset;
-    struct trajd_window_plan *plan; /* the mixture plan's */
+    const struct trajd_window_plan *plan; /* the mixture plan's */
+    struct trajd_window_batch *batch;     /* the mixture batch's */
     struct trajd_plan *kernel_plan;
     /* what batches read from the cache: the plan's, or what of it is not on the GPU */
     const struct trajd_selection *selection;
@@ -44,8 +45,9 @@ struct trajd_producer {
     struct trajd_server *server;
     const struct trajd_log *log;
     struct trajd_stats_service *stats_service;
-    bool norm_is_known; /* statistics that the outputs go by are in force */
-    struct trajd_mixture_plan *plan;
+    bool norm_is_known;              /* statistics that the outputs go by are in force */
+    struct trajd_mixture_plan *plan; /* constant once its normalisation is in force */
+    struct trajd_mixture_batch *batch;
     struct trajd_producer_member *members; /* [plan->member_count] */
     struct trajd_feed_schema schema;
     uint32_t slot_count;

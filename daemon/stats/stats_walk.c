@@ -76,9 +76,9 @@ static void prefetch(struct windows_walk *walk, uint32_t last_episode)
 static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count,
                                    struct trajd_error *error)
 {
-    prefetch(walk, walk->plan->windows[*count - 1].episode_index);
+    prefetch(walk, walk->batch->windows[*count - 1].episode_index);
     for (uint32_t w = 0; w < *count; w++) {
-        const uint32_t episode = walk->plan->windows[w].episode_index;
+        const uint32_t episode = walk->batch->windows[w].episode_index;
         enum trajd_status status;
         if (walk->episode_count && walk->episodes[walk->episode_count - 1] == episode)
             continue;
@@ -136,7 +136,7 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_bracket *bracket =
         &plan->brackets[plan->targets[view->first_target].bracket_index];
-    const struct trajd_window *window = &plan->windows[w];
+    const struct trajd_window *window = &walk->batch->windows[w];
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
     const void *const *rows = rows_of(walk, window->episode_index);
     int64_t count, first;
@@ -148,10 +148,10 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
         return;
     first =
         weigh_rows(&plan->grids[bracket->grid_index], trajd_plan_row_count(plan, bracket, episode),
-                   plan->request_streams[view->first_target].max_age_ns >= 0, window->anchor,
+                   plan->streams[view->first_target].max_age_ns >= 0, window->anchor,
                    window->anchor + (end - w), view->weights + *used, &count);
     for (uint32_t t = 0; t < view->target_count; t++) {
-        const struct trajd_stream *stream = &plan->request_streams[view->first_target + t];
+        const struct trajd_stream *stream = &plan->streams[view->first_target + t];
         struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
         lane->runs[lane->run_count++] = (struct statistics_run){
             (const char *)rows[plan->targets[view->first_target + t].entry] +
@@ -164,7 +164,7 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
 
 static void make_runs(struct windows_walk *walk, uint32_t i, uint32_t count)
 {
-    const struct trajd_window *windows = walk->plan->windows;
+    const struct trajd_window *windows = walk->batch->windows;
     uint32_t used = 0, end;
 
     walk->at = 0;
@@ -224,18 +224,18 @@ static void drop_nan_rows(void *context, uint32_t slice)
 static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
                                   struct trajd_error *error)
 {
-    struct trajd_window_plan *plan = walk->plan;
+    const struct trajd_window_plan *plan = walk->plan;
     struct trajd_resample_request request;
     uint32_t s = 0;
 
     walk->at = 0;
-    trajd_window_plan_bind(plan, 0, count, walk->slot, rows_of, walk);
+    trajd_window_batch_bind(walk->batch, 0, count, walk->slot, rows_of, walk);
     for (uint32_t t = 0; t < plan->target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++)
             if (walk->sweep->items[i].active && !walk->views[i].direct &&
                 walk->sweep->items[i].index == plan->targets[t].output_index)
-                walk->streams[s++] = plan->request_streams[t];
-    request = plan->request;
+                walk->streams[s++] = walk->batch->request_streams[t];
+    request = walk->batch->request;
     request.streams = walk->streams;
     request.stream_count = walk->stream_count;
     return trajd_plan_run(walk->kernels, &request, walk->sweep->pool, error);
@@ -244,16 +244,16 @@ static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
 static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
 {
     const struct item_view *view = &walk->views[i];
-    const struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[i].index];
-    const uint8_t *mask = walk->slot + output->mask_offset_bytes;
+    const uint32_t o = walk->sweep->items[i].index;
+    const struct trajd_batch_output *place = &walk->batch->outputs[o];
+    const uint8_t *mask = walk->slot + place->mask_offset_bytes;
     struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane];
-    const uint64_t steps = (uint64_t)count * output->step_count;
+    const uint64_t steps = (uint64_t)count * walk->plan->outputs[o].step_count;
 
     for (uint64_t s = 0; s < steps; s++)
         view->weights[s] = mask[s] == TRAJD_MASK_VALID;
     lane->run_count = 1;
-    lane->runs[0] =
-        (struct statistics_run){walk->slot + output->offset_bytes, steps, view->weights};
+    lane->runs[0] = (struct statistics_run){walk->slot + place->offset_bytes, steps, view->weights};
 }
 
 static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
@@ -302,7 +302,7 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
     const struct trajd_window_plan *plan = walk->plan;
     const struct trajd_device_facts facts = {.cpu_threads =
                                                  trajd_pool_thread_count(walk->sweep->pool)};
-    struct trajd_resample_request shape = plan->request;
+    struct trajd_resample_request shape = walk->batch->request;
     bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
 
     walk->stream_count = walk->selection.array_count = walk->next_episode = walk->prefetched = 0;
@@ -313,7 +313,7 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
                 continue;
             needed[plan->targets[t].entry] = true;
             if (!walk->views[i].direct)
-                walk->streams[walk->stream_count++] = plan->request_streams[t];
+                walk->streams[walk->stream_count++] = walk->batch->request_streams[t];
         }
     for (uint32_t p = 0; p < plan->selection.array_count; p++)
         if (needed[p]) {
@@ -344,7 +344,7 @@ enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *
     for (uint64_t position = 0; position < windows && !status; position += count) {
         count = windows - position < walk->spec.global_batch ? (uint32_t)(windows - position)
                                                              : walk->spec.global_batch;
-        trajd_window_plan_look_up(walk->plan, 0, position, count);
+        trajd_window_batch_look_up(walk->batch, 0, position, count);
         status = pin_chunk(walk, &count, error);
         if (!status)
             status = count_chunk(walk, count, error);

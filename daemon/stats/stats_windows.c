@@ -62,7 +62,7 @@ static bool is_direct(const struct trajd_window_plan *plan, const struct item_vi
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
         const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
-        const enum trajd_kind kind = plan->request_streams[t].kind;
+        const enum trajd_kind kind = plan->streams[t].kind;
         if (target->bracket_index != plan->targets[view->first_target].bracket_index ||
             grid->rule != TRAJD_TARGET_ROWS ||
             (kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST) ||
@@ -100,7 +100,7 @@ static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
 
     view->first_lane = sweep->lane_count;
     for (uint32_t t = 0; t < (view->direct ? view->target_count : 1) && !status; t++) {
-        const struct trajd_stream *stream = &plan->request_streams[view->first_target + t];
+        const struct trajd_stream *stream = &plan->streams[view->first_target + t];
         const uint32_t own = view->direct && !picture ? stream->feature_count : columns;
         struct statistics_lane *lane;
         status = add_lane(sweep, i, column, own, room, error);
@@ -122,17 +122,18 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
     uint64_t size = 0;
 
     for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
-        struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[i].index];
+        const uint32_t o = walk->sweep->items[i].index;
+        const struct trajd_plan_output *output = &walk->plan->outputs[o];
         const uint64_t steps = windows * output->step_count;
         walk->views[i].weights = calloc(steps, sizeof *walk->views[i].weights);
         if (!walk->views[i].weights)
             return no_memory(error);
         if (walk->views[i].direct)
             continue;
-        output->offset_bytes = size;
+        walk->batch->outputs[o].offset_bytes = size;
         size += (steps * output->feature_count * trajd_dtype_size(output->dtype) + ALIGNMENT - 1) /
                 ALIGNMENT * ALIGNMENT;
-        output->mask_offset_bytes = size;
+        walk->batch->outputs[o].mask_offset_bytes = size;
         size += (steps + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     walk->slot = aligned_alloc(ALIGNMENT, size ? size : ALIGNMENT);
@@ -142,7 +143,7 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
 static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *outputs,
                                     struct trajd_error *error)
 {
-    struct trajd_window_plan *plan = walk->plan;
+    const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
     enum trajd_status status = TRAJD_OK;
 
@@ -203,6 +204,7 @@ static void free_walk(struct windows_walk *walk)
     for (uint32_t i = 0; walk->views && i < sweep->item_count; i++)
         free(walk->views[i].weights);
     trajd_plan_destroy(&walk->kernels);
+    trajd_window_batch_destroy(&walk->batch);
     trajd_window_plan_destroy(&walk->plan);
     free(walk->slot);
     free(walk->views);
@@ -234,8 +236,10 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
     status = trajd_window_plan_create_again(request->plan, &walk->spec, &walk->plan, error);
     if (!status) {
         trajd_window_plan_take_forms(walk->plan, request->plan);
-        status = allocate(walk, error);
+        status = trajd_window_batch_create(walk->plan, &walk->batch, error);
     }
+    if (!status)
+        status = allocate(walk, error);
     if (!status)
         status = make_items(walk, outputs, error);
     if (!status)

@@ -4,6 +4,7 @@
 #define TRAJD_STATS_STATS_WINDOWS_H
 
 #include "daemon/stats/stats_sweep.h"
+#include "daemon/window/window_batch.h"
 
 /* What one item needs beside the sweep's. */
 struct item_view {
@@ -14,8 +15,9 @@ struct item_view {
 };
 
 struct windows_walk {
-    struct trajd_window_spec spec; /* the feed's, changed; its texts are the feed's */
-    struct trajd_window_plan *plan;
+    struct trajd_window_spec spec;  /* the feed's, changed; its texts are the feed's */
+    struct trajd_window_plan *plan; /* of `spec` */
+    struct trajd_window_batch *batch;
     struct trajd_plan *kernels; /* of this walk; NULL: all that is counted is direct */
     struct trajd_stream *streams;
     uint32_t stream_count;

@@ -5,7 +5,7 @@
 #define TRAJD_WINDOW_MIXTURE_PLAN_H
 
 #include "daemon/window/order/mixture.h"
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_batch.h"
 
 struct trajd_mixture_plan {
     const struct trajd_window_spec *spec;
@@ -17,7 +17,6 @@ struct trajd_mixture_plan {
     struct trajd_mixture *mixture; /* NULL: a feed of one dataset */
     /* of the parts in order, their weights and the epoch's length */
     uint64_t fingerprint;
-    struct trajd_window *windows; /* [G]: a mixture's batch, in order of rows */
 };
 
 /* datasets[member_count] for spec->parts. Errors as trajd_window_plan_create's; TRAJD_ERR_ARGUMENT
@@ -46,13 +45,27 @@ uint64_t trajd_mixture_plan_number_count(const struct trajd_mixture_plan *plan);
 bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t window_id,
                                struct trajd_window *window);
 
-/* Looks up the windows of a batch: each part has its own of them then, with the rows that they go
- * to. */
-void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
-                                uint32_t row_count);
+/* A batch of a feed: one batch of each member's plan. For one thread at a time. */
+struct trajd_mixture_batch {
+    const struct trajd_mixture_plan *plan;
+    struct trajd_window_batch **members; /* [plan->member_count] */
+    struct trajd_window *windows;        /* [G]: of a mixture, in the order of rows */
+};
+
+/* Makes an empty batch. The plan must be complete (trajd_window_batch_create) and outlive the batch.
+ * Caller destroys. */
+enum trajd_status trajd_mixture_batch_create(const struct trajd_mixture_plan *plan,
+                                             struct trajd_mixture_batch **batch,
+                                             struct trajd_error *error);
+void trajd_mixture_batch_destroy(struct trajd_mixture_batch **batch);
+
+/* Looks up the windows [position, position + row_count) of an epoch. Each member's batch then has its
+ * windows, with their rows. */
+void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epoch,
+                                 uint64_t position, uint32_t row_count);
 /* Which of a member's windows go to the batch's rows [begin, begin + count): *window_count of them
  * from *first on. */
-void trajd_mixture_plan_slice(const struct trajd_window_plan *member, uint32_t begin,
-                              uint32_t count, uint32_t *first, uint32_t *window_count);
+void trajd_mixture_batch_slice(const struct trajd_window_batch *member, uint32_t begin,
+                               uint32_t count, uint32_t *first, uint32_t *window_count);
 
 #endif

@@ -89,8 +89,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     return hash;
 }
 
-static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_member,
-                                  struct trajd_error *error)
+static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_error *error)
 {
     size_t targets = 0;
 
@@ -103,13 +102,8 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, bool is_member
     plan->brackets = calloc(targets, sizeof *plan->brackets);
     plan->entry_arrays = calloc(targets, sizeof *plan->entry_arrays);
     plan->entry_as_float32 = calloc(targets, sizeof *plan->entry_as_float32);
-    plan->windows = calloc(plan->spec->global_batch, sizeof *plan->windows);
-    plan->anchor_ns = calloc(plan->spec->global_batch, sizeof *plan->anchor_ns);
-    if (is_member &&
-        !(plan->window_rows = calloc(plan->spec->global_batch, sizeof *plan->window_rows)))
-        return trajd_plan_no_memory(error);
     return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->entry_arrays &&
-                   plan->entry_as_float32 && plan->windows && plan->anchor_ns
+                   plan->entry_as_float32
                ? TRAJD_OK
                : trajd_plan_no_memory(error);
 }
@@ -132,8 +126,9 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
     plan->dataset = dataset;
     plan->peers = peers;
     plan->peer_count = peer_count;
+    plan->is_member = is_member;
     plan->fingerprint = trajd_mix(hashes, 2);
-    status = allocate(plan, is_member, error);
+    status = allocate(plan, error);
     if (!status)
         status = resolve_anchor(plan, error);
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
@@ -203,13 +198,6 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
         free(plan->grids[g].step_ns);
         free(plan->grids[g].step_fraction);
     }
-    for (uint32_t b = 0; b < plan->bracket_count; b++) {
-        free(plan->brackets[b].row_begin);
-        free(plan->brackets[b].row_count);
-        free(plan->brackets[b].anchor);
-    }
-    for (uint32_t t = 0; plan->targets && t < plan->target_count; t++)
-        free(plan->targets[t].bases);
     trajd_sampler_destroy(&plan->sampler);
     for (uint32_t o = 0; plan->outputs && o < plan->output_count; o++) {
         free(plan->outputs[o].scale);
@@ -221,13 +209,8 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->brackets);
     free(plan->entry_arrays);
     free(plan->entry_as_float32);
-    free(plan->windows);
-    free(plan->anchor_ns);
-    free(plan->window_rows);
     free(plan->episodes);
-    free(plan->request_clocks);
-    free(plan->request_grids);
-    free(plan->request_brackets);
-    free(plan->request_streams);
+    free(plan->clocks);
+    free(plan->streams);
     free(plan);
 }

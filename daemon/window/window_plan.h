@@ -30,7 +30,7 @@ struct trajd_plan_grid {
     /* of a step; num 0: the anchors', which differ from episode to episode or are irregular */
     struct trajd_rate rate;
     bool per_window;
-    int64_t *offsets; /* [T], or [G][T] where per_window */
+    int64_t *offsets; /* [T]; NULL where each window has its own (per_window) */
     int64_t *step_ns; /* [T]: time of a step from a step 0 at 0 ns */
     /* [T]: what floor() cut off it, in units of 1 / (anchor rate num * rate num) ns */
     uint64_t *step_fraction;
@@ -41,7 +41,6 @@ struct trajd_plan_bracket {
     bool clipped; /* observations: rows behind anchor + lookahead do not exist */
     int64_t lookahead_ns;
     int64_t array_index; /* >= 0: rows are this dataset's (T + 1 rows, say); -1: the clock's */
-    int64_t *row_begin, *row_count, *anchor; /* [G] */
 };
 
 #define TRAJD_PLAN_ABSENT UINT32_MAX
@@ -56,7 +55,6 @@ struct trajd_plan_target {
     uint32_t bracket_index;
     uint32_t entry; /* which dataset of the selection; TRAJD_PLAN_ABSENT likewise */
     enum trajd_missing missing;
-    const void **bases; /* [G] */
 };
 
 struct trajd_plan_output {
@@ -69,8 +67,6 @@ struct trajd_plan_output {
     uint64_t feature_count; /* D over all sources */
     /* [D]: normalisation in force, 1 and 0 until it is known; NULL: none */
     float *scale, *offset;
-    /* in the slot; set by the owner of the slot (trajd_window_plan_place) */
-    uint64_t offset_bytes, mask_offset_bytes;
 };
 
 struct trajd_window_plan {
@@ -94,17 +90,10 @@ struct trajd_window_plan {
     uint32_t *episodes;
     /* dataset and window specification; independent of G, slots, tail and normalisation */
     uint64_t fingerprint;
-    /* the request that bind fills; its arrays are [..._count], per-window arrays [G] */
-    struct trajd_clock *request_clocks;
-    struct trajd_grid *request_grids;
-    struct trajd_bracket *request_brackets;
-    struct trajd_stream *request_streams;
-    struct trajd_resample_request request;
-    uint32_t window_count;        /* windows of the batch looked up last that are this dataset's */
-    struct trajd_window *windows; /* [G]: these */
-    int64_t *anchor_ns;           /* [G]: their anchors, ns from the episode's origin */
-    /* [G], ascending: their rows of the batch. NULL: row w is window w */
-    uint32_t *window_rows;
+    bool is_member;             /* of a mixture: its windows go to rows of their own in a batch */
+    struct trajd_clock *clocks; /* [clocks of the dataset], as the kernels take them */
+    /* [target_count], as the kernels take them, without rows, outputs and masks */
+    struct trajd_stream *streams;
 };
 
 /* TRAJD_ERR_ARGUMENT with the feed's and the output's name; TRAJD_ERR_NOT_FOUND where a stream,
@@ -138,26 +127,6 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
 
 /* Whether the dataset lacks a stream of the output. */
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
-
-/* Looks up the windows of [position, position + row_count) of an epoch into plan->windows and
- * plan->anchor_ns. */
-void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position,
-                               uint32_t row_count);
-
-/* The same one window at a time: none, then each with the batch's row that it goes to (ascending;
- * of a part). */
-void trajd_window_plan_clear(struct trajd_window_plan *plan);
-void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window,
-                           uint32_t row);
-
-/* First rows of an episode's entries: rows[k] for selection.array_indexes[k]. NULL result: the
- * episode cannot be read, its rows are masked MISSING. Called once per window. */
-typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
-
-/* Fills plan->request for the windows [first, first + count) of those looked up, with outputs and
- * masks in `slot`. */
-void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count,
-                            uint8_t *slot, trajd_episode_rows rows, void *context);
 
 /* Has float64 rows loaded in the forms that another plan of the same outputs has chosen: one form
  * in the cache serves both. Values are the same. Before anything is bound. */

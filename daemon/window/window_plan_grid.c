@@ -52,10 +52,10 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
         grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
     if (grid->per_window && offsets > MAX_OFFSETS)
         return trajd_plan_no_memory(error);
-    grid->offsets = calloc(grid->per_window ? offsets : grid->step_count, sizeof *grid->offsets);
+    grid->offsets = grid->per_window ? NULL : calloc(grid->step_count, sizeof *grid->offsets);
     grid->step_ns = calloc(grid->step_count, sizeof *grid->step_ns);
     grid->step_fraction = calloc(grid->step_count, sizeof *grid->step_fraction);
-    if (!grid->offsets || !grid->step_ns || !grid->step_fraction)
+    if (!(grid->per_window || grid->offsets) || !grid->step_ns || !grid->step_fraction)
         return trajd_plan_no_memory(error);
     for (uint32_t t = 0; t < grid->step_count; t++) {
         const int64_t step = grid->from + t;
@@ -123,7 +123,6 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
                                           uint32_t *bracket_index, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
-    const size_t batch = plan->spec->global_batch;
     struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
                                          .clipped = output->role == TRAJD_ROLE_OBS,
                                          .lookahead_ns = output->lookahead_ns,
@@ -142,10 +141,6 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
             other->array_index == bracket.array_index)
             return TRAJD_OK;
     }
-    bracket.row_begin = calloc(batch, sizeof *bracket.row_begin);
-    bracket.row_count = calloc(batch, sizeof *bracket.row_count);
-    bracket.anchor = calloc(batch, sizeof *bracket.anchor);
     plan->brackets[plan->bracket_count++] = bracket;
-    return bracket.row_begin && bracket.row_count && bracket.anchor ? TRAJD_OK
-                                                                    : trajd_plan_no_memory(error);
+    return TRAJD_OK;
 }

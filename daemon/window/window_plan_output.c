@@ -212,9 +212,6 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
             return status;
         if (!is_absent)
             find_entry(plan, stream->array_index);
-        target->bases = calloc(plan->spec->global_batch, sizeof *target->bases);
-        if (!target->bases)
-            return trajd_plan_no_memory(error);
         plan->target_count++;
         out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
         shape_output(out, stream, alone);

@@ -55,7 +55,7 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     const struct trajd_index_stream *source = trajd_plan_stream(plan, target);
     const struct trajd_plan_grid *grid =
         &plan->grids[plan->brackets[target->bracket_index].grid_index];
-    struct trajd_stream *stream = &plan->request_streams[target_index];
+    struct trajd_stream *stream = &plan->streams[target_index];
     const uint64_t element = trajd_dtype_size(out->dtype);
 
     if (source->feature_count == 0 || source->feature_count > UINT32_MAX)
@@ -66,7 +66,6 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     stream->source_type = is_float32(plan, target) ? TRAJD_F32 : source->dtype;
     stream->feature_count = (uint32_t)source->feature_count;
     stream->first_column = source->first_column;
-    stream->bases = target->bases;
     /* On rows nothing blends: what is left of these kinds is the row itself, which the kernels
      * copy. */
     if (grid->rule == TRAJD_TARGET_ROWS && !output->has_range &&
@@ -123,9 +122,9 @@ void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
                 plan->entry_as_float32[p] = other->entry_as_float32[q];
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
-        plan->request_streams[t].source_type =
+        plan->streams[t].source_type =
             is_float32(plan, target) ? TRAJD_F32 : trajd_plan_stream(plan, target)->dtype;
-        plan->request_streams[t].row_stride_bytes = row_stride(plan, target);
+        plan->streams[t].row_stride_bytes = row_stride(plan, target);
     }
 }
 
@@ -133,52 +132,22 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
                                             struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
-    struct trajd_resample_request *request = &plan->request;
     enum trajd_status status = TRAJD_OK;
     uint64_t column = 0;
 
-    plan->request_clocks = calloc(index->clock_count + 1, sizeof *plan->request_clocks);
-    plan->request_grids = calloc(plan->grid_count, sizeof *plan->request_grids);
-    plan->request_brackets = calloc(plan->bracket_count, sizeof *plan->request_brackets);
-    plan->request_streams = calloc(plan->target_count, sizeof *plan->request_streams);
-    if (!plan->request_clocks || !plan->request_grids || !plan->request_brackets ||
-        !plan->request_streams)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+    plan->clocks = calloc(index->clock_count + 1, sizeof *plan->clocks);
+    plan->streams = calloc(plan->target_count, sizeof *plan->streams);
+    if (!plan->clocks || !plan->streams)
+        return trajd_plan_no_memory(error);
     for (uint32_t c = 0; c < index->clock_count; c++)
-        plan->request_clocks[c] =
+        plan->clocks[c] =
             (struct trajd_clock){plan->dataset->clock_stamps_ns[c], plan->dataset->clock_rates[c]};
-    for (uint32_t g = 0; g < plan->grid_count; g++) {
-        const struct trajd_plan_grid *grid = &plan->grids[g];
-        plan->request_grids[g] = (struct trajd_grid){
-            .unit = grid->rule == TRAJD_TARGET_ROWS ? TRAJD_GRID_ROWS : TRAJD_GRID_NS,
-            .step_count = grid->step_count,
-            .offsets = grid->offsets,
-            .offsets_per_window = grid->per_window ? grid->step_count : 0};
-    }
-    for (uint32_t b = 0; b < plan->bracket_count; b++) {
-        const struct trajd_plan_bracket *bracket = &plan->brackets[b];
-        plan->request_brackets[b] = (struct trajd_bracket){.clock_index = bracket->clock_index,
-                                                           .grid_index = bracket->grid_index,
-                                                           .row_begin = bracket->row_begin,
-                                                           .row_count = bracket->row_count,
-                                                           .anchor = bracket->anchor};
-    }
     for (uint32_t t = 0; t < plan->target_count && !status; t++) {
         column = t && plan->targets[t].output_index == plan->targets[t - 1].output_index
-                     ? column + plan->request_streams[t - 1].feature_count
+                     ? column + plan->streams[t - 1].feature_count
                      : 0;
         status = prepare_stream(plan, t, column, error);
-        plan->request_streams[t].row_stride_bytes = row_stride(plan, &plan->targets[t]);
+        plan->streams[t].row_stride_bytes = row_stride(plan, &plan->targets[t]);
     }
-    *request = (struct trajd_resample_request){.clock_count = index->clock_count,
-                                               .grid_count = plan->grid_count,
-                                               .bracket_count = plan->bracket_count,
-                                               .stream_count = plan->target_count,
-                                               .clocks = plan->request_clocks,
-                                               .grids = plan->request_grids,
-                                               .brackets = plan->request_brackets,
-                                               .streams = plan->request_streams,
-                                               .window_rows = plan->window_rows,
-                                               .output_row_count = plan->spec->global_batch};
     return status;
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_batch.h"
 
 #define ROWS 90
 #define STREAMS 3
@@ -138,24 +138,27 @@ static const void *const *rows_of(void *context, uint32_t episode)
 
 /* Makes the first `count` windows in order through the reference; values [count][T] of the only
  * output, and its mask. */
-static void run(struct fixture *f, struct trajd_window_plan *plan, uint32_t count, int64_t *values,
-                uint8_t *mask)
+static void run(struct fixture *f, const struct trajd_window_plan *plan, uint32_t count,
+                int64_t *values, uint8_t *mask)
 {
     uint32_t steps = plan->outputs[0].step_count;
     uint8_t *slot = calloc(1, 65536);
+    struct trajd_window_batch *batch;
     struct trajd_error error;
 
-    plan->outputs[0].offset_bytes = 64;
-    plan->outputs[0].mask_offset_bytes = 32768;
+    assert_int_equal(trajd_window_batch_create(plan, &batch, &error), TRAJD_OK);
+    batch->outputs[0].offset_bytes = 64;
+    batch->outputs[0].mask_offset_bytes = 32768;
     assert_true(steps * count * 8 <= 32704);
-    trajd_window_plan_look_up(plan, 0, 0, count);
-    trajd_window_plan_bind(plan, 0, count, slot, rows_of, f);
-    if (trajd_resample_check(&plan->request, &error))
+    trajd_window_batch_look_up(batch, 0, 0, count);
+    trajd_window_batch_bind(batch, 0, count, slot, rows_of, f);
+    if (trajd_resample_check(&batch->request, &error))
         fail_msg("%s", error.message);
-    trajd_resample_reference(&plan->request, 0, count);
+    trajd_resample_reference(&batch->request, 0, count);
     memcpy(values, slot + 64, (size_t)steps * count * 8);
     memcpy(mask, slot + 32768, (size_t)steps * count);
     free(slot);
+    trajd_window_batch_destroy(&batch);
 }
 
 static void destroy(struct trajd_window_plan **plan, struct trajd_window_spec **spec)
