@@ -123,7 +123,8 @@ static inline bool trajd_cache_entry_converts(const struct trajd_array *array, u
     return entry % 2 && array->dtype == TRAJD_F64;
 }
 
-/* cache.c */
+/* ---- cache_entry.c ---- */
+
 const struct trajd_array *trajd_cache_entry_array(const struct trajd_cache *cache, uint32_t entry);
 /* The rows of the source that the entry keeps, ascending, or NULL for all; *count is how many rows
  * it has. */
@@ -132,6 +133,9 @@ const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t
 void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry);
 /* Counts datasets that no selection named before into total_bytes. */
 void trajd_cache_name_arrays(struct trajd_cache *cache, const struct trajd_selection *selection);
+/* Bytes of its rows; 0 where its episode is in quarantine. */
+uint64_t trajd_cache_entry_row_bytes(const struct trajd_cache *cache, uint32_t entry);
+uint64_t trajd_cache_footprint(uint64_t bytes);
 void *trajd_cache_allocate(uint64_t bytes);        /* without the lock */
 void trajd_cache_free(void *rows, uint64_t bytes); /* without the lock */
 
