@@ -33,7 +33,7 @@ struct entry {
     uint64_t last_use;                   /* count of unpins at the last one */
     struct trajd_error *failure;         /* while failed */
     uint32_t pins;                       /* those who wait included */
-    uint32_t keeps;                      /* of those pins: they stay for long */
+    uint32_t retains;                    /* of those pins: they stay for long */
     uint32_t heap_index;                 /* while in the heap: resident and not pinned */
     uint32_t first_use, last_prefetched; /* list of prefetched uses, oldest first */
     uint32_t next[QUEUE_COUNT];
@@ -78,7 +78,7 @@ struct trajd_cache {
     struct entry *entries;
     int64_t *array_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
     bool *array_named;    /* per dataset and form: some selection had it */
-    uint64_t pinned_bytes, kept_bytes;
+    uint64_t pinned_bytes, retained_bytes;
     uint64_t tick;
     /* eviction order: a heap of resident entries without pins, the first to go on top */
     uint32_t *heap;

@@ -162,8 +162,8 @@ void trajd_cache_retain(struct trajd_cache *cache, const struct trajd_selection 
     pthread_mutex_lock(&cache->lock);
     for (uint32_t k = 0; k < selection->array_count; k++) {
         struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
-        if (p->keeps++ == 0)
-            cache->kept_bytes += p->bytes;
+        if (p->retains++ == 0)
+            cache->retained_bytes += p->bytes;
     }
     pthread_mutex_unlock(&cache->lock);
 }
@@ -174,8 +174,8 @@ void trajd_cache_release(struct trajd_cache *cache, const struct trajd_selection
     pthread_mutex_lock(&cache->lock);
     for (uint32_t k = 0; k < selection->array_count; k++) {
         struct entry *p = &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
-        if (--p->keeps == 0)
-            cache->kept_bytes -= p->bytes;
+        if (--p->retains == 0)
+            cache->retained_bytes -= p->bytes;
     }
     pthread_mutex_unlock(&cache->lock);
 }
@@ -191,10 +191,10 @@ bool trajd_cache_will_have_room(const struct trajd_cache *cache,
     for (uint32_t k = 0; k < selection->array_count; k++) {
         const struct entry *p =
             &cache->entries[trajd_cache_entry(cache, selection, k, episode_index)];
-        if (p->keeps == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
+        if (p->retains == 0 && __builtin_add_overflow(needed, p->bytes, &needed))
             needed = UINT64_MAX;
     }
-    fits = needed <= cache->budget_bytes - cache->kept_bytes;
+    fits = needed <= cache->budget_bytes - cache->retained_bytes;
     pthread_mutex_unlock(&unlocked->lock);
     return fits;
 }

@@ -241,10 +241,11 @@ void trajd_histogram_add(struct trajd_histogram *histogram,
         return;
     }
     for (uint64_t row = 0; row < values->row_count; row += TILE) {
-        const uint64_t left = values->row_count - row;
+        const uint64_t remaining = values->row_count - row;
         gather(histogram, &tile, values,
                (const char *)values->base + row * values->row_stride_bytes,
-               values->weights ? values->weights + row : NULL, left < TILE ? (uint32_t)left : TILE);
+               values->weights ? values->weights + row : NULL,
+               remaining < TILE ? (uint32_t)remaining : TILE);
         if (histogram->level == 0)
             add_moments(histogram, &tile);
         if (histogram->key_bits == 32)
@@ -276,15 +277,15 @@ static void moments_of_bytes(struct trajd_histogram *histogram)
 }
 
 /* The two ranks around q (n - 1) for every quantile, as numpy forms them. */
-static void want_ranks(struct trajd_histogram *histogram)
+static void choose_ranks(struct trajd_histogram *histogram)
 {
     const uint64_t last = histogram->found.count - 1;
 
     histogram->rank_count = TRAJD_HISTOGRAM_RANKS;
     for (uint32_t q = 0; q < TRAJD_STATISTICS_QUANTILES; q++) {
         const uint64_t below = (uint64_t)floor(trajd_histogram_quantiles[q] * (double)last);
-        histogram->ranks[2 * q].rest = below;
-        histogram->ranks[2 * q + 1].rest = below < last ? below + 1 : last;
+        histogram->ranks[2 * q].rank_in_node = below;
+        histogram->ranks[2 * q + 1].rank_in_node = below < last ? below + 1 : last;
     }
 }
 
@@ -302,8 +303,8 @@ static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
         const uint64_t *counts = histogram->counts + (size_t)rank->node * BINS;
         uint8_t *child;
         uint32_t bin = 0;
-        while (bin < BINS - 1 && rank->rest >= counts[bin])
-            rank->rest -= counts[bin++];
+        while (bin < BINS - 1 && rank->rank_in_node >= counts[bin])
+            rank->rank_in_node -= counts[bin++];
         rank->key = rank->key << width | bin;
         child = &children[(size_t)rank->node * BINS + bin];
         if (*child == NO_NODE)
@@ -313,9 +314,10 @@ static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
     return nodes;
 }
 
-static double interpolate(double below, double above, double member)
+static double interpolate(double below, double above, double fraction)
 {
-    return member < 0.5 ? below + (above - below) * member : above - (above - below) * (1 - member);
+    return fraction < 0.5 ? below + (above - below) * fraction
+                          : above - (above - below) * (1 - fraction);
 }
 
 static void finish(struct trajd_histogram *histogram)
@@ -355,7 +357,7 @@ enum trajd_status trajd_histogram_next(struct trajd_histogram *histogram, bool *
     *more = false;
     if (histogram->found.count && histogram->found.min != histogram->found.max) {
         if (histogram->level == 0)
-            want_ranks(histogram);
+            choose_ranks(histogram);
         children = malloc((size_t)histogram->node_count * BINS);
         if (!children)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");

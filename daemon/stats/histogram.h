@@ -50,8 +50,8 @@ struct trajd_histogram {
     uint8_t *children[TRAJD_HISTOGRAM_LEVELS];
     uint32_t rank_count;
     struct trajd_histogram_rank {
-        uint64_t rest; /* its rank inside the node */
-        uint64_t key;  /* bits found so far */
+        uint64_t rank_in_node; /* its rank inside the node */
+        uint64_t key;          /* bits found so far */
         uint8_t node;
     } ranks[TRAJD_HISTOGRAM_RANKS];
 };

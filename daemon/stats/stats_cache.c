@@ -123,7 +123,7 @@ static bool cache_path(const char *directory, uint64_t fingerprint, char *path, 
                                          fingerprint) < size;
 }
 
-static bool read_whole(int fd, void *data, size_t size)
+static bool read_all(int fd, void *data, size_t size)
 {
     for (size_t done = 0; done < size;) {
         const ssize_t got = read(fd, (char *)data + done, size - done);
@@ -134,7 +134,7 @@ static bool read_whole(int fd, void *data, size_t size)
     return true;
 }
 
-static bool write_whole(int fd, const void *data, size_t size)
+static bool write_all(int fd, const void *data, size_t size)
 {
     for (size_t done = 0; done < size;) {
         const ssize_t written = write(fd, (const char *)data + done, size - done);
@@ -157,12 +157,12 @@ static struct trajd_statistics *read_file(int fd, uint64_t fingerprint)
     struct header header;
     struct stat status;
 
-    if (!read_whole(fd, &header, sizeof header) || header.magic != CACHE_MAGIC ||
+    if (!read_all(fd, &header, sizeof header) || header.magic != CACHE_MAGIC ||
         header.length < sizeof *read || header.length > bytes_of(TRAJD_STATISTICS_MAX_FEATURES) ||
         fstat(fd, &status) || (uint64_t)status.st_size != sizeof header + header.length)
         return NULL;
     read = malloc(header.length);
-    if (read && read_whole(fd, read, header.length) &&
+    if (read && read_all(fd, read, header.length) &&
         trajd_digest_of(read, header.length) == header.digest && read->fingerprint == fingerprint &&
         read->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
         bytes_of(read->feature_count) == header.length)
@@ -203,7 +203,7 @@ static void save(const char *directory, const struct trajd_statistics *statistic
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return;
-    done = write_whole(fd, &header, sizeof header) && write_whole(fd, statistics, length) &&
+    done = write_all(fd, &header, sizeof header) && write_all(fd, statistics, length) &&
            fsync(fd) == 0;
     if (close(fd) || !done || rename(temporary, path))
         unlink(temporary);

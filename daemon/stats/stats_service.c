@@ -90,8 +90,8 @@ static struct trajd_statistics *look_up(struct trajd_stats_service *stats_servic
     return found;
 }
 
-static void keep(struct trajd_stats_service *stats_service,
-                 const struct trajd_statistics *statistics)
+static void remember_and_save(struct trajd_stats_service *stats_service,
+                              const struct trajd_statistics *statistics)
 {
     remember(stats_service, statistics);
     trajd_statistics_save(stats_service->options.cache_directory, statistics);
@@ -138,7 +138,7 @@ compute_missing(struct trajd_stats_service *stats_service, const struct trajd_wi
     status = trajd_statistics_of_outputs(&request, missing, missing_count, made, error);
     for (uint32_t i = 0; i < missing_count && !status; i++) {
         results[places[i]] = made[i];
-        keep(stats_service, made[i]);
+        remember_and_save(stats_service, made[i]);
     }
     if (!status)
         LOG(stats_service->options.log, INFO,
@@ -215,7 +215,7 @@ static enum trajd_status run_job(struct trajd_stats_service *stats_service, cons
     } else if (!result) {
         status = trajd_statistics_of_stream(&request, job->index, &result, error);
         if (!status)
-            keep(stats_service, result);
+            remember_and_save(stats_service, result);
     }
     free(result);
     return status;

@@ -55,8 +55,9 @@ static void count_lane(struct statistics_sweep *sweep, const struct statistics_l
     for (uint32_t r = 0; r < lane->run_count && from < to; r++) {
         const struct statistics_run *run = &lane->runs[r];
         for (uint64_t row = 0; row < run->row_count && run->base; row += BLOCK_ROWS) {
-            const uint64_t left = run->row_count - row;
-            count_block(sweep, lane, run, row, left < BLOCK_ROWS ? left : BLOCK_ROWS, from, to);
+            const uint64_t remaining = run->row_count - row;
+            count_block(sweep, lane, run, row, remaining < BLOCK_ROWS ? remaining : BLOCK_ROWS,
+                        from, to);
         }
     }
 }
@@ -85,10 +86,10 @@ void statistics_count(struct statistics_sweep *sweep)
     trajd_pool_run(sweep->pool, counting.slice_count, count_slice, &counting);
 }
 
-enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done, uint64_t whole,
-                                  struct trajd_error *error)
+enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, uint64_t done,
+                                             uint64_t total, struct trajd_error *error)
 {
-    const uint64_t permille = whole ? done * 1000 / whole : 1000;
+    const uint64_t permille = total ? done * 1000 / total : 1000;
 
     trajd_heartbeat_turn();
     if (!sweep->heartbeat || trajd_heartbeat_is_cancelled())

@@ -57,8 +57,8 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
 /* Counts the chunk that the lanes' runs are, over the pool. */
 void statistics_count(struct statistics_sweep *sweep);
 /* How far the walk is; TRAJD_ERR_CLOSED where it is to end. */
-enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done, uint64_t whole,
-                                  struct trajd_error *error);
+enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, uint64_t done,
+                                             uint64_t total, struct trajd_error *error);
 /* The cache had no room for a pin: a pause until others give some back. False: what others keep
  * leaves none, or the sweep is to end. */
 bool statistics_wait_for_others(const struct statistics_sweep *sweep,

@@ -140,11 +140,11 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
     const void *const *rows = rows_of(walk, window->episode_index);
     int64_t count, first;
-    bool whole = rows != NULL;
+    bool is_readable = rows != NULL;
 
-    for (uint32_t t = 0; t < view->target_count && whole; t++)
-        whole = rows[plan->targets[view->first_target + t].entry] != NULL;
-    if (!whole)
+    for (uint32_t t = 0; t < view->target_count && is_readable; t++)
+        is_readable = rows[plan->targets[view->first_target + t].entry] != NULL;
+    if (!is_readable)
         return;
     first =
         weigh_rows(&plan->grids[bracket->grid_index], trajd_plan_row_count(plan, bracket, episode),
@@ -319,10 +319,10 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
         if (needed[p]) {
             const uint32_t k = walk->selection.array_count++;
             walk->entries[k] = p;
-            walk->datasets[k] = plan->selection.array_indexes[p];
+            walk->array_indexes[k] = plan->selection.array_indexes[p];
             walk->forms[k] = plan->selection.as_float32[p];
         }
-    walk->selection.array_indexes = walk->datasets;
+    walk->selection.array_indexes = walk->array_indexes;
     walk->selection.as_float32 = walk->forms;
     trajd_plan_destroy(&walk->kernels);
     if (!walk->stream_count)
@@ -350,7 +350,7 @@ enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *
             status = count_chunk(walk, count, error);
         unpin_chunk(walk);
         if (!status)
-            status = statistics_tell(sweep, position + count, windows, error);
+            status = statistics_report_progress(sweep, position + count, windows, error);
     }
     return status;
 }

@@ -181,14 +181,14 @@ static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error 
     sweep->lanes = calloc(targets + sweep->item_count, sizeof *sweep->lanes);
     walk->views = calloc(sweep->item_count, sizeof *walk->views);
     walk->streams = calloc(targets, sizeof *walk->streams);
-    walk->datasets = calloc(entries, sizeof *walk->datasets);
+    walk->array_indexes = calloc(entries, sizeof *walk->array_indexes);
     walk->entries = calloc(entries, sizeof *walk->entries);
     walk->forms = calloc(entries, sizeof *walk->forms);
     walk->row_room = calloc(entries, sizeof *walk->row_room);
     walk->episodes = calloc(windows, sizeof *walk->episodes);
     walk->pinned = calloc(windows, sizeof *walk->pinned);
     walk->rows = calloc(windows * entries, sizeof *walk->rows);
-    return sweep->items && sweep->lanes && walk->views && walk->streams && walk->datasets &&
+    return sweep->items && sweep->lanes && walk->views && walk->streams && walk->array_indexes &&
                    walk->entries && walk->forms && walk->row_room && walk->episodes &&
                    walk->pinned && walk->rows
                ? TRAJD_OK
@@ -209,7 +209,7 @@ static void free_walk(struct windows_walk *walk)
     free(walk->slot);
     free(walk->views);
     free(walk->streams);
-    free(walk->datasets);
+    free(walk->array_indexes);
     free(walk->entries);
     free(walk->forms);
     free(walk->row_room);
@@ -235,7 +235,7 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
     derive_spec(request->plan, chunk_windows(request->plan, outputs, count), &walk->spec);
     status = trajd_window_plan_create_again(request->plan, &walk->spec, &walk->plan, error);
     if (!status) {
-        trajd_window_plan_take_forms(walk->plan, request->plan);
+        trajd_window_plan_copy_forms(walk->plan, request->plan);
         status = trajd_window_batch_create(walk->plan, &walk->batch, error);
     }
     if (!status)

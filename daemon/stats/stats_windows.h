@@ -24,7 +24,7 @@ struct windows_walk {
     uint8_t *slot;
     struct item_view *views;
     struct trajd_selection selection; /* of what is counted in this walk */
-    uint32_t *datasets, *entries;
+    uint32_t *array_indexes, *entries;
     bool *forms;
     uint32_t episode_count; /* of the chunk */
     uint32_t *episodes;     /* [G] */

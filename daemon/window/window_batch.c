@@ -180,10 +180,10 @@ static void bind_offsets(const struct trajd_window_plan *plan, const struct traj
                          int64_t *offsets)
 {
     if (grid->rate.num && plan->anchor_rate.num) {
-        uint64_t whole;
-        const uint64_t fraction = trajd_plan_anchor_fraction(plan, grid, j, &whole);
+        uint64_t denominator;
+        const uint64_t numerator = trajd_plan_anchor_fraction(plan, grid, j, &denominator);
         for (uint32_t t = 0; t < grid->step_count; t++)
-            offsets[t] = grid->step_ns[t] + (fraction + grid->step_fraction[t] >= whole);
+            offsets[t] = grid->step_ns[t] + (numerator + grid->step_fraction[t] >= denominator);
         return;
     }
     for (uint32_t t = 0; t < grid->step_count; t++)

@@ -21,7 +21,7 @@ static enum trajd_status read_values(struct trajd_spec_parser *p,
     if (node->kind == TRAJD_YAML_MAPPING || !count || count > MAX_VALUES)
         return trajd_yaml_error(p->yaml, node, p->error, "a text, or a list of 1 to %d",
                                 MAX_VALUES);
-    values = trajd_spec_keep(p, NULL, count * sizeof *values);
+    values = trajd_spec_copy(p, NULL, count * sizeof *values);
     if (!values)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     for (uint32_t i = 0; i < count && !status; i++, value = value->next)
@@ -42,7 +42,7 @@ enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
         node->child_count > TRAJD_LAYOUT_METAS_MAX)
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "{KEY: TEXT or [TEXT...]}: texts that the layout's meta: names");
-    episode_filters = trajd_spec_keep(p, NULL, node->child_count * sizeof *episode_filters);
+    episode_filters = trajd_spec_copy(p, NULL, node->child_count * sizeof *episode_filters);
     if (!episode_filters)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     spec->episode_filters = episode_filters;
@@ -50,7 +50,7 @@ enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next) {
         struct trajd_spec_episode_filter *filter = &episode_filters[spec->episode_filter_count];
-        char *key = trajd_spec_keep(p, child->key, strlen(child->key) + 1);
+        char *key = trajd_spec_copy(p, child->key, strlen(child->key) + 1);
         if (!key)
             return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
         *filter = (struct trajd_spec_episode_filter){.key = key, .line = child->line};

@@ -130,7 +130,7 @@ bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t outp
 
 /* Has float64 rows loaded in the forms that another plan of the same outputs has chosen: one form
  * in the cache serves both. Values are the same. Before anything is bound. */
-void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
+void trajd_window_plan_copy_forms(struct trajd_window_plan *plan,
                                   const struct trajd_window_plan *other);
 
 /* ---- window_norm.c: normalisation ---- */

@@ -44,21 +44,22 @@ uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)
 }
 
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole)
+                                    const struct trajd_plan_grid *grid, int64_t j,
+                                    uint64_t *denominator)
 {
-    *whole = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
+    *denominator = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
     return trajd_plan_rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
 }
 
 int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
                             const struct trajd_plan_grid *grid, int64_t j, int64_t t)
 {
-    uint64_t whole, fraction;
+    uint64_t denominator, numerator;
 
     if (!plan->anchor_rate.num || !grid->rate.num)
         return 0;
-    fraction = trajd_plan_anchor_fraction(plan, grid, j, &whole);
-    return fraction + grid->step_fraction[t] >= whole;
+    numerator = trajd_plan_anchor_fraction(plan, grid, j, &denominator);
+    return numerator + grid->step_fraction[t] >= denominator;
 }
 
 enum trajd_status trajd_plan_no_memory(struct trajd_error *error)

@@ -21,7 +21,8 @@ int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
 /* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of
  * grid->step_fraction. */
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole);
+                                    const struct trajd_plan_grid *grid, int64_t j,
+                                    uint64_t *denominator);
 /* ---- window_plan_output.c ---- */
 
 enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint32_t output_index,

@@ -108,14 +108,14 @@ static bool kind_blends(enum trajd_kind kind)
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
 }
 
-static uint32_t find_entry(struct trajd_window_plan *plan, uint32_t dataset_index)
+static uint32_t find_entry(struct trajd_window_plan *plan, uint32_t array_index)
 {
     uint32_t entry = 0;
 
-    while (entry < plan->selection.array_count && plan->entry_arrays[entry] != dataset_index)
+    while (entry < plan->selection.array_count && plan->entry_arrays[entry] != array_index)
         entry++;
     if (entry == plan->selection.array_count)
-        plan->entry_arrays[plan->selection.array_count++] = dataset_index;
+        plan->entry_arrays[plan->selection.array_count++] = array_index;
     return entry;
 }
 

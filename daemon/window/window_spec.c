@@ -42,7 +42,7 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
     spec->job_count = 1;
     spec->slow_after_ns = INT64_C(30) * 1000000000;
     spec->variant = "auto";
-    status = trajd_spec_keep_string(&parser, feed_name, &spec->feed_name);
+    status = trajd_spec_copy_string(&parser, feed_name, &spec->feed_name);
     if (!status)
         status = read_feed(&parser, node);
     if (status)

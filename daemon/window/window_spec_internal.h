@@ -26,8 +26,8 @@ struct trajd_spec_parser {
 };
 
 /* A copy (bytes NULL: room) that lives as long as the spec; NULL: no memory. */
-void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t size);
-enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text,
+void *trajd_spec_copy(struct trajd_spec_parser *p, const void *bytes, size_t size);
+enum trajd_status trajd_spec_copy_string(struct trajd_spec_parser *p, const char *text,
                                          const char **out);
 /* A stream's name or a list of them, in place of those that the output has. */
 enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p,

@@ -56,12 +56,12 @@ static enum trajd_status read_member(struct trajd_spec_parser *p,
                                      struct trajd_spec_member *member)
 {
     struct trajd_window_spec *feed = &p->owned->spec;
-    enum trajd_status status = trajd_spec_keep_string(p, name, &member->dataset);
+    enum trajd_status status = trajd_spec_copy_string(p, name, &member->dataset);
     int64_t weight;
 
     if (status)
         return status;
-    p->spec = trajd_spec_keep(p, feed, sizeof *feed);
+    p->spec = trajd_spec_copy(p, feed, sizeof *feed);
     if (!p->spec)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     member->spec = p->spec;
@@ -93,7 +93,7 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
         node->child_count > TRAJD_MIXTURE_MAX_DATASETS)
         return trajd_yaml_error(p->yaml, node, p->error, "1 to %d datasets",
                                 TRAJD_MIXTURE_MAX_DATASETS);
-    feed->members = members = trajd_spec_keep(p, NULL, node->child_count * sizeof *members);
+    feed->members = members = trajd_spec_copy(p, NULL, node->child_count * sizeof *members);
     if (!members)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     memset(members, 0, node->child_count * sizeof *members);
@@ -153,7 +153,7 @@ static enum trajd_status only_member(struct trajd_spec_parser *p)
 {
     struct trajd_spec_member member = {.dataset = p->spec->dataset, .weight = 1, .spec = p->spec};
 
-    p->spec->members = trajd_spec_keep(p, &member, sizeof member);
+    p->spec->members = trajd_spec_copy(p, &member, sizeof member);
     p->spec->member_count = 1;
     return p->spec->members
                ? TRAJD_OK

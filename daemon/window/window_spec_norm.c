@@ -43,7 +43,7 @@ static enum trajd_status read_floats(struct trajd_spec_parser *p,
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "%u numbers, and `scale` or `offset` beside it has %u",
                                 node->child_count, *count);
-    values = trajd_spec_keep(p, NULL, node->child_count * sizeof *values);
+    values = trajd_spec_copy(p, NULL, node->child_count * sizeof *values);
     if (!values)
         return no_memory(p);
     for (const struct trajd_yaml_node *child = node->children; child; child = child->next) {
@@ -73,7 +73,7 @@ static enum trajd_status read_numbers(struct trajd_spec_parser *p,
     if ((child = trajd_yaml_get(node, "offset")) &&
         (status = read_floats(p, child, &output->norm_count, &output->offset)))
         return status;
-    values = trajd_spec_keep(p, NULL, output->norm_count * sizeof *values);
+    values = trajd_spec_copy(p, NULL, output->norm_count * sizeof *values);
     if (!values)
         return no_memory(p);
     for (uint32_t i = 0; i < output->norm_count; i++)
@@ -108,7 +108,7 @@ static enum trajd_status read_mask(struct trajd_spec_parser *p, const struct tra
         return trajd_yaml_error(
             p->yaml, node, p->error,
             "a list with true or false per feature; false is passed on unchanged");
-    mask = trajd_spec_keep(p, NULL, node->child_count * sizeof *mask);
+    mask = trajd_spec_copy(p, NULL, node->child_count * sizeof *mask);
     if (!mask)
         return no_memory(p);
     for (const struct trajd_yaml_node *child = node->children; child && !status;

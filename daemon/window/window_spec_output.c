@@ -198,7 +198,7 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
     output->line = node->line;
     output->max_age_ns = output->max_gap_ns = -1;
     output->kind = TRAJD_SPEC_KIND_FROM_STREAM;
-    if ((status = trajd_spec_keep_string(p, node->key, &output->name)))
+    if ((status = trajd_spec_copy_string(p, node->key, &output->name)))
         return status;
     if (strlen(output->name) > 96)
         return trajd_yaml_error(p->yaml, node, p->error, "a name of more than 96 bytes");

@@ -113,7 +113,7 @@ static uint64_t row_stride(const struct trajd_window_plan *plan,
     return 0;
 }
 
-void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
+void trajd_window_plan_copy_forms(struct trajd_window_plan *plan,
                                   const struct trajd_window_plan *other)
 {
     for (uint32_t p = 0; p < plan->selection.array_count; p++)

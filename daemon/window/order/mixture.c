@@ -6,7 +6,8 @@
 #include "daemon/window/order/permute.h"
 #include "daemon/window/order/sampler_order.h"
 
-#define TOGETHER 16 /* windows of a part: one at a time, each step waits for the one before it */
+#define GROUP_WINDOWS                                                                              \
+    16 /* windows of a part: one at a time, each step waits for the one before it */
 
 /* What a key is for; a sampler's purposes are below these. */
 enum { PURPOSE_SLOTS = 5, PURPOSE_SEED = 6 };
@@ -31,10 +32,10 @@ struct trajd_mixture {
 
 /* A member's positions in a pass that wait to be looked up together, and the rows that their
  * windows go to. */
-struct waiting {
+struct group {
     uint32_t count;
-    uint32_t rows[TOGETHER];
-    uint64_t positions[TOGETHER];
+    uint32_t rows[GROUP_WINDOWS];
+    uint64_t positions[GROUP_WINDOWS];
 };
 
 /* What a run of positions keeps from one to the next: where the round and the passes begin, and no
@@ -46,7 +47,7 @@ struct walk {
     bool has_order[TRAJD_MIXTURE_MAX_DATASETS];
     uint64_t pass_begin[TRAJD_MIXTURE_MAX_DATASETS];
     struct trajd_sampler_order orders[TRAJD_MIXTURE_MAX_DATASETS]; /* of the passes */
-    struct waiting waiting[TRAJD_MIXTURE_MAX_DATASETS];
+    struct group groups[TRAJD_MIXTURE_MAX_DATASETS];
     struct trajd_window *windows; /* by row */
 };
 
@@ -72,9 +73,9 @@ static enum trajd_status check_options(const struct trajd_mixture_options *optio
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
     while (b) {
-        const uint64_t rest = a % b;
+        const uint64_t remainder = a % b;
         a = b;
-        b = rest;
+        b = remainder;
     }
     return a;
 }
@@ -184,7 +185,7 @@ static uint32_t owner_of(const struct trajd_mixture *mixture, uint64_t slot)
     return d;
 }
 
-static void number(const struct trajd_mixture *mixture, uint32_t d, struct trajd_window *window)
+static void set_number(const struct trajd_mixture *mixture, uint32_t d, struct trajd_window *window)
 {
     window->window_id += mixture->members[d].first_window;
     window->dataset_index = d;
@@ -212,57 +213,57 @@ static void enter_pass(const struct member *member, uint32_t d, uint64_t pass, s
 /* Looks up the windows of a part that wait. */
 static void flush(const struct trajd_mixture *mixture, uint32_t d, struct walk *walk)
 {
-    struct waiting *waiting = &walk->waiting[d];
-    struct trajd_window windows[TOGETHER];
+    struct group *group = &walk->groups[d];
+    struct trajd_window windows[GROUP_WINDOWS];
 
-    trajd_sampler_order_map(mixture->members[d].sampler, &walk->orders[d], waiting->positions,
-                            waiting->count, windows);
-    for (uint32_t i = 0; i < waiting->count; i++) {
-        struct trajd_window *window = &walk->windows[waiting->rows[i]];
+    trajd_sampler_order_map(mixture->members[d].sampler, &walk->orders[d], group->positions,
+                            group->count, windows);
+    for (uint32_t i = 0; i < group->count; i++) {
+        struct trajd_window *window = &walk->windows[group->rows[i]];
         *window = windows[i];
-        number(mixture, d, window);
+        set_number(mixture, d, window);
     }
-    waiting->count = 0;
+    group->count = 0;
 }
 
 /* A row is to get the window of a slot of the round. Those that wait are of one pass. */
-static void want(const struct trajd_mixture *mixture, uint64_t slot, uint32_t row,
-                 struct walk *walk)
+static void add_row(const struct trajd_mixture *mixture, uint64_t slot, uint32_t row,
+                    struct walk *walk)
 {
     const uint32_t d = owner_of(mixture, slot);
     const struct member *member = &mixture->members[d];
     const uint64_t j = walk->round * member->weight + slot - member->first_slot;
-    struct waiting *waiting = &walk->waiting[d];
+    struct group *group = &walk->groups[d];
 
     if (!walk->has_order[d] || j - walk->pass_begin[d] >= member->window_count) {
         flush(mixture, d, walk);
         enter_pass(member, d, j / member->window_count, walk);
     }
-    waiting->rows[waiting->count] = row;
-    waiting->positions[waiting->count++] = j - walk->pass_begin[d];
-    if (waiting->count == TOGETHER)
+    group->rows[group->count] = row;
+    group->positions[group->count++] = j - walk->pass_begin[d];
+    if (group->count == GROUP_WINDOWS)
         flush(mixture, d, walk);
 }
 
 /* Some rows from an absolute position on: at most TOGETHER and `most`, all of one round. How many.
  */
-static uint32_t want_some(const struct trajd_mixture *mixture, uint64_t absolute, uint32_t row,
-                          uint64_t most, struct walk *walk)
+static uint32_t add_rows(const struct trajd_mixture *mixture, uint64_t absolute, uint32_t row,
+                         uint64_t limit, struct walk *walk)
 {
-    uint64_t slots[TOGETHER], begin, left;
-    uint32_t count = TOGETHER;
+    uint64_t slots[GROUP_WINDOWS], begin, remaining;
+    uint32_t count = GROUP_WINDOWS;
 
     if (!walk->is_ready || absolute - walk->round_begin >= mixture->weight_sum)
         enter_round(mixture, absolute / mixture->weight_sum, walk);
     begin = absolute - walk->round_begin;
-    left = mixture->weight_sum - begin;
-    count = most < count ? (uint32_t)most : count;
-    count = left < count ? (uint32_t)left : count;
+    remaining = mixture->weight_sum - begin;
+    count = limit < count ? (uint32_t)limit : count;
+    count = remaining < count ? (uint32_t)remaining : count;
     for (uint32_t i = 0; i < count; i++)
         slots[i] = begin + i;
     trajd_permutation_map(&walk->slots, slots, count);
     for (uint32_t i = 0; i < count; i++)
-        want(mixture, slots[i], row + i, walk);
+        add_row(mixture, slots[i], row + i, walk);
     return count;
 }
 
@@ -276,15 +277,15 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
     walk.windows = windows;
     for (uint32_t d = 0; d < mixture->member_count; d++) {
         walk.has_order[d] = false;
-        walk.waiting[d].count = 0;
+        walk.groups[d].count = 0;
     }
     for (uint32_t row = 0; row < count;) {
         /* only `wrap` asks there */
         const uint64_t within =
             position + row < length ? position + row : (position + row) % length;
-        const uint64_t left = length - within;
-        row += want_some(mixture, epoch * length + within, row,
-                         left < count - row ? left : count - row, &walk);
+        const uint64_t remaining = length - within;
+        row += add_rows(mixture, epoch * length + within, row,
+                        remaining < count - row ? remaining : count - row, &walk);
     }
     for (uint32_t d = 0; d < mixture->member_count; d++)
         flush(mixture, d, &walk);
@@ -301,5 +302,5 @@ void trajd_mixture_window(const struct trajd_mixture *mixture, uint64_t window_i
         d--;
     trajd_sampler_window(mixture->members[d].sampler, window_id - mixture->members[d].first_window,
                          window);
-    number(mixture, d, window);
+    set_number(mixture, d, window);
 }

@@ -61,7 +61,7 @@ void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key,
 }
 
 /* cells: a round is a chain of products, and those of one cell alone leave the processor waiting */
-#define TOGETHER 8
+#define GROUP_CELLS 8
 
 /* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each
  * round moves a cell along its row by an amount that its row's number decides, or along its column
@@ -69,7 +69,7 @@ void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key,
 static void move_cells(const struct trajd_permutation *permutation, uint64_t *cells, uint32_t count)
 {
     const uint64_t a = permutation->a, b = permutation->b;
-    uint64_t rows[TOGETHER], columns[TOGETHER];
+    uint64_t rows[GROUP_CELLS], columns[GROUP_CELLS];
 
     for (uint32_t i = 0; i < count; i++) {
         rows[i] = cells[i] / b;
@@ -90,9 +90,9 @@ static void move_cells(const struct trajd_permutation *permutation, uint64_t *ce
 void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t *positions,
                            uint32_t count)
 {
-    for (uint32_t first = 0; first < count; first += TOGETHER)
+    for (uint32_t first = 0; first < count; first += GROUP_CELLS)
         move_cells(permutation, positions + first,
-                   count - first < TOGETHER ? count - first : TOGETHER);
+                   count - first < GROUP_CELLS ? count - first : GROUP_CELLS);
     /* a cell outside [0, n) goes through again: one in sqrt(n) */
     for (uint32_t i = 0; i < count; i++)
         while (positions[i] >= permutation->n)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOGETHER 16 /* windows */
+#define GROUP_WINDOWS 16 /* windows */
 
 /* What a key is for: the words below stand in it so that no two permutations of an epoch share one.
  */
@@ -138,13 +138,13 @@ uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler)
 
 uint64_t trajd_sampler_batch_count(const struct trajd_sampler *sampler, uint64_t begin_position)
 {
-    uint64_t left;
+    uint64_t remaining;
 
     if (begin_position >= sampler->window_count)
         return 0;
-    left = sampler->window_count - begin_position;
-    return left / sampler->global_batch +
-           (sampler->tail != TRAJD_TAIL_DROP && left % sampler->global_batch != 0);
+    remaining = sampler->window_count - begin_position;
+    return remaining / sampler->global_batch +
+           (sampler->tail != TRAJD_TAIL_DROP && remaining % sampler->global_batch != 0);
 }
 
 uint64_t trajd_sampler_dropped_count(const struct trajd_sampler *sampler)
@@ -172,10 +172,10 @@ static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epo
     uint64_t full_blocks = n / block_windows;
     uint64_t group_windows = block_windows * sampler->block_neighbours; /* both below 2^32 */
     uint64_t group = position / group_windows;
-    uint64_t left = n - group * group_windows;
-    uint64_t inside =
-        trajd_permute(key_for(sampler, epoch, PURPOSE_GROUP, group),
-                      left < group_windows ? left : group_windows, position % group_windows);
+    uint64_t remaining = n - group * group_windows;
+    uint64_t inside = trajd_permute(key_for(sampler, epoch, PURPOSE_GROUP, group),
+                                    remaining < group_windows ? remaining : group_windows,
+                                    position % group_windows);
     uint64_t block = group * sampler->block_neighbours + inside / block_windows;
     uint64_t shift = key_for(sampler, epoch, PURPOSE_SHIFT, 0) % n;
     uint64_t window;
@@ -207,11 +207,11 @@ static void find_segments(const struct trajd_sampler *sampler, const uint64_t *w
                           uint32_t count, uint32_t *low)
 {
     memset(low, 0, count * sizeof *low);
-    for (uint32_t left = sampler->segment_count; left > 1;) {
-        const uint32_t half = left / 2;
+    for (uint32_t remaining = sampler->segment_count; remaining > 1;) {
+        const uint32_t half = remaining / 2;
         for (uint32_t i = 0; i < count; i++)
             low[i] += sampler->first_window[low[i] + half] <= window_ids[i] ? half : 0;
-        left -= half;
+        remaining -= half;
     }
 }
 
@@ -240,12 +240,12 @@ void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_i
 
 /* At most TOGETHER windows, at positions < N; those behind the first `whole` are marked as wrapped.
  */
-static void map_some(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order,
-                     const uint64_t *positions, uint32_t count, uint64_t whole,
-                     struct trajd_window *windows)
+static void map_group(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order,
+                      const uint64_t *positions, uint32_t count, uint64_t unwrapped_count,
+                      struct trajd_window *windows)
 {
-    uint64_t ids[TOGETHER];
-    uint32_t segments[TOGETHER];
+    uint64_t ids[GROUP_WINDOWS];
+    uint32_t segments[GROUP_WINDOWS];
 
     memcpy(ids, positions, count * sizeof *ids);
     if (sampler->order == TRAJD_ORDER_GLOBAL)
@@ -255,16 +255,16 @@ static void map_some(const struct trajd_sampler *sampler, const struct trajd_sam
             ids[i] = blocked_window(sampler, order->epoch, ids[i]);
     find_segments(sampler, ids, count, segments);
     for (uint32_t i = 0; i < count; i++)
-        windows[i] = window_of(sampler, ids[i], segments[i], i >= whole);
+        windows[i] = window_of(sampler, ids[i], segments[i], i >= unwrapped_count);
 }
 
 void trajd_sampler_order_map(const struct trajd_sampler *sampler,
                              const struct trajd_sampler_order *order, const uint64_t *positions,
                              uint32_t count, struct trajd_window *windows)
 {
-    for (uint32_t first = 0; first < count; first += TOGETHER) {
-        const uint32_t some = count - first < TOGETHER ? count - first : TOGETHER;
-        map_some(sampler, order, positions + first, some, some, windows + first);
+    for (uint32_t first = 0; first < count; first += GROUP_WINDOWS) {
+        const uint32_t group_count = count - first < GROUP_WINDOWS ? count - first : GROUP_WINDOWS;
+        map_group(sampler, order, positions + first, group_count, group_count, windows + first);
     }
 }
 
@@ -273,16 +273,16 @@ void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint
 {
     const uint64_t n = sampler->window_count;
     struct trajd_sampler_order order;
-    uint64_t positions[TOGETHER];
+    uint64_t positions[GROUP_WINDOWS];
 
     trajd_sampler_order_make(sampler, epoch, &order);
-    for (uint32_t first = 0; first < count; first += TOGETHER) {
+    for (uint32_t first = 0; first < count; first += GROUP_WINDOWS) {
         const uint64_t at = position + first;
-        const uint32_t some = count - first < TOGETHER ? count - first : TOGETHER;
-        for (uint32_t i = 0; i < some; i++)
+        const uint32_t group_count = count - first < GROUP_WINDOWS ? count - first : GROUP_WINDOWS;
+        for (uint32_t i = 0; i < group_count; i++)
             positions[i] =
                 at + i < n ? at + i
                            : (at + i) % n; /* beyond N only `wrap` asks: the order begins again */
-        map_some(sampler, &order, positions, some, at < n ? n - at : 0, windows + first);
+        map_group(sampler, &order, positions, group_count, at < n ? n - at : 0, windows + first);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "daemon/window/window_spec_internal.h"
 
-void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t size)
+void *trajd_spec_copy(struct trajd_spec_parser *p, const void *bytes, size_t size)
 {
     struct trajd_owned_spec *owned = p->owned;
     void *copy;
@@ -26,10 +26,10 @@ void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t siz
     return copy;
 }
 
-enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text,
+enum trajd_status trajd_spec_copy_string(struct trajd_spec_parser *p, const char *text,
                                          const char **out)
 {
-    *out = trajd_spec_keep(p, text, strlen(text) + 1);
+    *out = trajd_spec_copy(p, text, strlen(text) + 1);
     return *out ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
 }
 
@@ -38,5 +38,5 @@ enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p,
 {
     const char *text;
     enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
-    return status ? status : trajd_spec_keep_string(p, text, out);
+    return status ? status : trajd_spec_copy_string(p, text, out);
 }
