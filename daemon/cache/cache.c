@@ -28,11 +28,12 @@ static enum trajd_status find_clocks(struct trajd_cache *cache, struct trajd_err
             const struct trajd_episode *episode = &index->episodes[e];
             if (!episode->quarantine &&
                 episode->clocks[*clock].kept_rows != episode->clocks[stream->clock_index].kept_rows)
-                return trajd_error_set(
-                    error, TRAJD_ERR_UNSUPPORTED, 0,
-                    "dataset %s is on the clocks %s and %s, which drop different rows of %s",
-                    index->arrays[stream->array_index].path, index->clocks[*clock].name,
-                    index->clocks[stream->clock_index].name, episode->id);
+                return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                       "array %s has streams on the clocks %s and %s, which drop "
+                                       "different rows of episode %s: one array needs one clock",
+                                       index->arrays[stream->array_index].path,
+                                       index->clocks[*clock].name,
+                                       index->clocks[stream->clock_index].name, episode->id);
         }
         if (*clock < 0)
             *clock = stream->clock_index;
@@ -81,7 +82,8 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
     uint64_t uses = entry_count * 16 + 64;
 
     if (entry_count >= NO_ENTRY)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%llu pieces (at most 2^32)",
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "the row cache would have %llu entries (at most 2^32)",
                                (unsigned long long)entry_count);
     cache->entry_count = (uint32_t)entry_count;
     cache->use_capacity = uses < MAX_USES ? (uint32_t)uses : MAX_USES;
@@ -95,7 +97,8 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
     cache->readers = calloc(options->reader_count, sizeof *cache->readers);
     if (!cache->entries || !cache->heap || !cache->uses || !cache->array_clock ||
         !cache->array_named || !cache->files || !cache->filesystems || !cache->readers)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the store's tables");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "no memory for the tables of the row cache");
     for (uint32_t i = 0; i < cache->use_capacity; i++)
         cache->uses[i].entry = NO_ENTRY;
     return TRAJD_OK;
@@ -109,11 +112,11 @@ enum trajd_status trajd_cache_create(const struct trajd_cache_options *options,
 
     *cache = NULL;
     if (options->reader_count < 1 || options->reader_count > MAX_READERS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%u reader threads (1..%u)",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%u reader threads: expected 1 to %u",
                                options->reader_count, MAX_READERS);
     made = calloc(1, sizeof *made);
     if (!made)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the store");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the row cache");
     made->index = options->index;
     made->budget_bytes = made->stats.budget_bytes = options->budget_bytes;
     pthread_mutex_init(&made->lock, NULL);

@@ -73,8 +73,9 @@ static enum trajd_status check_unchanged(const struct trajd_index_file *file, in
     }
     if ((uint64_t)now.st_size != file->size_bytes || now.st_ino != file->inode ||
         now.st_mtim.tv_sec * INT64_C(1000000000) + now.st_mtim.tv_nsec != file->mtime_ns)
-        return trajd_error_set(error, TRAJD_ERR_IO, 0,
-                               "changed while in use (size, time or inode are not as indexed)");
+        return trajd_error_set(
+            error, TRAJD_ERR_IO, 0,
+            "the file changed while it was in use: its size, time or inode differs from the index");
     return TRAJD_OK;
 }
 

@@ -86,7 +86,8 @@ enum trajd_status trajd_cache_fill(struct trajd_cache *cache,
     *complete = false;
     if (!candidates)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "no memory to put %u episodes into file order", episodes);
+                               "no memory to sort %u episodes by their place in the files",
+                               episodes);
     count = list_candidates(cache, selection, episode_indexes, episodes, candidates);
     pthread_mutex_lock(&cache->lock);
     trajd_cache_name_arrays(cache, selection);

@@ -75,7 +75,8 @@ static enum trajd_status pin_entries(struct trajd_cache *cache,
     if (needed > cache->budget_bytes - cache->pinned_bytes)
         return trajd_error_set(
             error, TRAJD_ERR_MEMORY, 0,
-            "%s: %s needs %llu bytes, the store has %llu of which %llu are in use",
+            "%s: episode %s needs %llu bytes of rows; the row cache has %llu bytes, of which %llu "
+            "are in use",
             cache->index->files[cache->index->episodes[episode_index].file_index].path,
             cache->index->episodes[episode_index].id, (unsigned long long)needed,
             (unsigned long long)cache->budget_bytes, (unsigned long long)cache->pinned_bytes);
@@ -133,7 +134,7 @@ enum trajd_status trajd_cache_pin(struct trajd_cache *cache,
 
     if (!is_kept(cache, episode_index))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "episode %u is not among the kept ones", episode_index);
+                               "episode %u is in quarantine or does not exist", episode_index);
     pthread_mutex_lock(&cache->lock);
     trajd_cache_name_arrays(cache, selection);
     status = pin_entries(cache, selection, episode_index, error);

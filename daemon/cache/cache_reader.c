@@ -296,7 +296,8 @@ static void load(struct trajd_cache *cache, struct trajd_array_reader *reader,
         status = read_entry(cache, reader, task->entry, rows, &error);
     else
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, ENOMEM,
-                                 "no memory for %llu bytes of rows within the budget",
+                                 "the machine has no memory for %llu bytes of rows, although the "
+                                 "cache's budget allows them",
                                  (unsigned long long)bytes);
     if (status) {
         trajd_cache_free(rows, bytes);
@@ -356,7 +357,7 @@ static enum trajd_status start_reader(struct trajd_cache *cache, struct trajd_er
     if (failed) {
         trajd_array_reader_destroy(&thread->reader);
         free(thread);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "reader thread %u: %s",
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "cannot start reader thread %u: %s",
                                cache->reader_count, strerror(failed));
     }
     snprintf(name, sizeof name, "trajd-read%u", cache->reader_count % 1000);

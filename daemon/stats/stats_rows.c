@@ -131,11 +131,12 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
 
     *result = NULL;
     if (columns > TRAJD_STATISTICS_MAX_FEATURES || !lane.row_stride_bytes)
-        return trajd_error_set(
-            error, TRAJD_ERR_UNSUPPORTED, 0,
-            "stream %s: statistics of %llu features in rows of %llu bytes (at most %d)",
-            stream->name, (unsigned long long)columns, (unsigned long long)lane.row_stride_bytes,
-            TRAJD_STATISTICS_MAX_FEATURES);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "stream %s: no statistics of %llu features in rows of %llu bytes "
+                               "(rows need bytes, and at most %d features)",
+                               stream->name, (unsigned long long)columns,
+                               (unsigned long long)lane.row_stride_bytes,
+                               TRAJD_STATISTICS_MAX_FEATURES);
     item.result = trajd_statistics_new(TRAJD_STATISTICS_ROWS, item.column_count);
     if (!item.result)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");

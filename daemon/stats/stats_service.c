@@ -264,8 +264,8 @@ static enum trajd_status start_thread(struct trajd_stats_service *stats_service,
         trajd_thread_start(&stats_service->thread, "trajd-stats", run_jobs, stats_service);
 
     if (failed)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "statistics' thread: %s",
-                               strerror(failed));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed,
+                               "cannot start the thread for statistics: %s", strerror(failed));
     stats_service->running = true;
     return TRAJD_OK;
 }
@@ -330,7 +330,7 @@ static enum trajd_status enqueue(struct trajd_stats_service *stats_service, cons
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
     if (stats_service->job_count == MAX_JOBS)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "%d statistics wait to be computed: try again", MAX_JOBS);
+                               "%d statistics are queued already: try again later", MAX_JOBS);
     stats_service->jobs[stats_service->job_count++] = *job;
     pthread_cond_broadcast(&stats_service->changed);
     return TRAJD_OK;

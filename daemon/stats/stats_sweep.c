@@ -98,7 +98,7 @@ enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, uin
                      (uint32_t)((sweep->pass * 1000 + permille) / sweep->pass_count),
                      __ATOMIC_RELAXED);
     return __atomic_load_n(&sweep->heartbeat->cancel, __ATOMIC_RELAXED)
-               ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: not wanted any more")
+               ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: cancelled")
                : TRAJD_OK;
 }
 

@@ -152,7 +152,7 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         if (plan->outputs[outputs[i]].feature_count > TRAJD_STATISTICS_MAX_FEATURES &&
             !trajd_statistics_is_picture(plan, outputs[i]))
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "outputs.%s: statistics of %llu features (at most %d)",
+                                   "outputs.%s: no statistics of %llu features (at most %d)",
                                    plan->outputs[outputs[i]].name,
                                    (unsigned long long)plan->outputs[outputs[i]].feature_count,
                                    TRAJD_STATISTICS_MAX_FEATURES);

@@ -35,12 +35,12 @@ static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
                 continue;
             write_tensor(a, of_a, sizeof of_a);
             write_tensor(b, of_b, sizeof of_b);
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "feed %s: outputs.%s: a window is %s in dataset %s and %s in "
-                                   "dataset %s: a mixture has one tensor "
-                                   "for both",
-                                   plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
-                                   plan->members[p]->dataset->name);
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "feed %s: outputs.%s: a window is %s in dataset %s and %s in dataset %s: all "
+                "datasets of a mixture need the same type and shape",
+                plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
+                plan->members[p]->dataset->name);
         }
     return TRAJD_OK;
 }

@@ -148,8 +148,8 @@ static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *n
 
     if (!names)
         return trajd_yaml_error(yaml, trajd_yaml_root(yaml), error,
-                                "no statistics: neither ours, nor openpi's (norm_stats), nor a "
-                                "mapping of names as LeRobot's");
+                                "the file has no statistics: expected the form of `trajctl stats`, "
+                                "of openpi (norm_stats), or of LeRobot (a mapping of names)");
     *entry = trajd_yaml_get(names, name);
     if (*entry && (*entry)->kind == TRAJD_YAML_MAPPING)
         return TRAJD_OK;
@@ -157,11 +157,11 @@ static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *n
          child = child->next)
         list[count++] = child->key;
     nearest = trajd_yaml_nearest(name, list, count);
-    trajd_yaml_error(
-        yaml, names, error,
-        "no statistics of %s (%s%s%sthere are %u, the first is %s; `key:` names another)", name,
-        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "",
-        names->child_count, count ? list[0] : "none");
+    trajd_yaml_error(yaml, names, error,
+                     "no statistics with the name %s (%s%s%sthe file has %u names, the first is "
+                     "%s): choose one with `key:`",
+                     name, nearest ? "did you mean " : "", nearest ? nearest : "",
+                     nearest ? "? " : "", names->child_count, count ? list[0] : "none");
     if (error)
         error->status = TRAJD_ERR_NOT_FOUND;
     return TRAJD_ERR_NOT_FOUND;
@@ -176,13 +176,16 @@ static enum trajd_status measure(const struct trajd_yaml *yaml, const struct tra
             trajd_yaml_get(entry, trajd_statistics_figures[f].name);
         const uint32_t count = node ? count_numbers(node) : 0;
         if (*features && count && count != *features)
-            return trajd_yaml_error(yaml, node, error, "%u numbers, and figures before it have %u",
-                                    count, *features);
+            return trajd_yaml_error(yaml, node, error,
+                                    "%u numbers, but the figures before it have %u", count,
+                                    *features);
         *features = count ? count : *features;
     }
-    return *features ? TRAJD_OK
-                     : trajd_yaml_error(yaml, entry, error,
-                                        "no figure: mean, std, min, max, q01, ... q99");
+    return *features
+               ? TRAJD_OK
+               : trajd_yaml_error(
+                     yaml, entry, error,
+                     "no figures: expected some of mean, std, min, max, q01, q10, q50, q90, q99");
 }
 
 enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, const char *name,

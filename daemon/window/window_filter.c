@@ -19,8 +19,8 @@ static enum trajd_status read_values(struct trajd_spec_parser *p,
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind == TRAJD_YAML_MAPPING || !count || count > MAX_VALUES)
-        return trajd_yaml_error(p->yaml, node, p->error, "a text, or a list of 1 to %d",
-                                MAX_VALUES);
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a text or a list of 1 to %d texts", MAX_VALUES);
     values = trajd_spec_copy(p, NULL, count * sizeof *values);
     if (!values)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
@@ -40,8 +40,9 @@ enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
 
     if (node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
         node->child_count > TRAJD_LAYOUT_METAS_MAX)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "{KEY: TEXT or [TEXT...]}: texts that the layout's meta: names");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "expected {KEY: TEXT or [TEXT...]}, where each KEY is one of the layout's `meta:`");
     episode_filters = trajd_spec_copy(p, NULL, node->child_count * sizeof *episode_filters);
     if (!episode_filters)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");

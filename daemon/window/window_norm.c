@@ -31,13 +31,12 @@ static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
         for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind);
              d++)
             if (!output->norm_mask_count || output->norm_mask[d])
-                return trajd_error_set(
-                    error, TRAJD_ERR_ARGUMENT, 0,
-                    "line %u: outputs.%s: norm: %s is a rotation (kind slerp), whose numbers have "
-                    "no mean and no range: leave "
-                    "norm out, or give a mask that is false for its %llu features",
-                    output->line, output->name, stream->name,
-                    (unsigned long long)stream->feature_count);
+                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                       "line %u: outputs.%s: norm: %s is a rotation (kind slerp), "
+                                       "whose numbers have no mean and no range: remove norm, or "
+                                       "give a mask that is false for its %llu features",
+                                       output->line, output->name, stream->name,
+                                       (unsigned long long)stream->feature_count);
         column += stream->feature_count;
     }
     return TRAJD_OK;
@@ -70,9 +69,9 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
         return status;
     if (output->norm_file && !output->norm_statistics)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "line %u: outputs.%s: norm.stats: a feed that a job sends names no "
-                               "files: send {scale: [...], offset: [...]}, or "
-                               "statistics_from: a feed of this daemon's configuration",
+                               "line %u: outputs.%s: norm.stats: a feed that a job sends cannot "
+                               "name files: send {scale: [...], offset: [...]}, or "
+                               "statistics_from: with a feed of this daemon's configuration",
                                output->line, output->name);
     out->scale = malloc(out->feature_count * sizeof *out->scale);
     out->offset = malloc(out->feature_count * sizeof *out->offset);
@@ -162,8 +161,8 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
     if (statistics->feature_count != features)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "line %u: outputs.%s: norm: statistics of %u features, and it has %u", output->line,
-            output->name, statistics->feature_count, features);
+            "line %u: outputs.%s: norm: the statistics have %u features, the output has %u",
+            output->line, output->name, statistics->feature_count, features);
     if (from_file && lacks_figures(output->norm_by, statistics))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "line %u: outputs.%s: norm: the file lacks figures that %s needs",

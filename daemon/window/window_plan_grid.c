@@ -26,13 +26,13 @@ static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
         if (!grid->rate.num)
             return trajd_plan_output_error(
                 output, error, TRAJD_ERR_ARGUMENT,
-                "a range of times needs a rate here, as in -200ms..0ms @ 100");
+                "a range of times needs a rate here: write for example -200ms..0ms @ 100");
         grid->from = trajd_rate_row_at(grid->rate, at->from - 1) + 1;
         to = trajd_rate_row_at(grid->rate, at->to);
     }
     if (to < grid->from || to - grid->from >= TRAJD_SPEC_MAX_STEPS)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                       "no step, or more than %d, in the range at this rate",
+                                       "the range has no step or more than %d steps at this rate",
                                        TRAJD_SPEC_MAX_STEPS);
     grid->step_count = (uint32_t)(to - grid->from + 1);
     return TRAJD_OK;

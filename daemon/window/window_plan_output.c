@@ -59,12 +59,11 @@ static enum trajd_status find_target(const struct trajd_window_plan *plan,
     if (!model || !index->clock_count)
         return status;
     if (output->missing != TRAJD_MISSING_ZERO)
-        return trajd_plan_output_error(output, error, status,
-                                       "no stream %s in dataset %s: others of the mixture have it "
-                                       "(what is it called here? mix.%s.streams "
-                                       "renames, missing: zero fills)",
-                                       output->sources[source_index], plan->dataset->name,
-                                       plan->dataset->name);
+        return trajd_plan_output_error(
+            output, error, status,
+            "no stream %s in dataset %s, but another dataset of the mixture has it: name this "
+            "dataset's stream in mix.%s.streams, or use missing: zero",
+            output->sources[source_index], plan->dataset->name, plan->dataset->name);
     target->stream_index = TRAJD_PLAN_ABSENT;
     target->model = *model;
     target->model.clock_index = plan->anchor_clock >= 0 ? (uint32_t)plan->anchor_clock : 0;
@@ -81,19 +80,20 @@ static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
     *kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : output->kind;
     if (blends && (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ ||
                    stream->kind == TRAJD_KIND_ANGLE))
-        return trajd_plan_output_error(
-            output, error, TRAJD_ERR_ARGUMENT,
-            "%s holds rotations: blended by their own kind, or previous, or nearest", stream->name);
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s holds rotations, which linear and mean cannot blend: "
+                                       "remove kind, or use previous or nearest",
+                                       stream->name);
     if (output->has_range && *kind != TRAJD_KIND_ANGLE)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                       "range_low: %s is no angle", stream->name);
+                                       "range_low: %s is not an angle", stream->name);
     if (output->mean_width_ns && *kind != TRAJD_KIND_MEAN)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                       "width: only kind: mean has one");
+                                       "width: only kind: mean has a width");
     if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
         return trajd_plan_output_error(
             output, error, TRAJD_ERR_ARGUMENT,
-            "%s holds images or flags: these are never blended; use previous or nearest",
+            "%s holds images or flags, which are never blended: use previous or nearest",
             stream->name);
     return TRAJD_OK;
 }
@@ -172,7 +172,7 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
         (out->dtype != stream->dtype || kind_blends(kind) || output->norm_by))
         return trajd_plan_output_error(
             output, error, TRAJD_ERR_ARGUMENT,
-            "dtype: %s holds neither blended nor scaled values, and no other type's (%s is %s)",
+            "dtype: %s cannot hold blended or scaled values, or values of another type (%s is %s)",
             trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
     if (out->dtype == TRAJD_F64 && stream->dtype != TRAJD_F64)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
@@ -203,9 +203,9 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
         stream = trajd_plan_stream(plan, target);
         is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
         if (!alone && stream->rank > 1)
-            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                           "%s is no vector: it cannot be joined with others",
-                                           stream->name);
+            return trajd_plan_output_error(
+                output, error, TRAJD_ERR_ARGUMENT,
+                "%s is not a vector: it cannot be joined with other streams", stream->name);
         if ((status = resolve_dtype(output, stream, alone, out, error)) ||
             (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
                                               &target->bracket_index, error)))

@@ -162,7 +162,7 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan,
         else if (target->missing == TRAJD_MISSING_ERROR)
             return trajd_error_set(
                 error, TRAJD_ERR_DATA, 0,
-                "outputs.%s: %s: episode %s has no stream %s (say missing: zero or missing: skip)",
+                "outputs.%s: %s: episode %s has no stream %s: set missing: zero or missing: skip",
                 plan->outputs[target->output_index].name,
                 index->files[episode->file_index].relative_path, episode->id,
                 trajd_plan_stream(plan, target)->name);
@@ -183,10 +183,9 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
                                    "filter: no mask %s lists an episode of dataset %s",
                                    plan->spec->filter, plan->dataset->name);
     }
-    return trajd_error_set(
-        error, TRAJD_ERR_DATA, 0,
-        "no window is left of %u kept episodes after filter, where, split and pad",
-        index->kept_count);
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "filter, where, split and pad leave no window of %u usable episodes",
+                           index->kept_count);
 }
 
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,

@@ -10,14 +10,15 @@ static enum trajd_status read_feed(struct trajd_spec_parser *p, const struct tra
     if (status)
         return status;
     if (!spec->output_count)
-        return trajd_yaml_error(p->yaml, node, p->error, "no `outputs:`");
+        return trajd_yaml_error(p->yaml, node, p->error, "a feed needs `outputs:`");
     if (!spec->anchor_clock && !spec->anchor_rate.num)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "no `anchor:`: {clock: NAME} for one window per row of a "
+                                "a feed needs `anchor:`: {clock: NAME} for one window per row of a "
                                 "clock, or {rate: HZ}");
     if (!spec->global_batch)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "no `global_batch:`: windows in a batch over all ranks");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "a feed needs `global_batch:`, the number of windows in a batch over all ranks");
     return trajd_spec_read_members(p, node);
 }
 

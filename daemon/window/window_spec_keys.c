@@ -13,13 +13,13 @@ static enum trajd_status read_anchor(struct trajd_spec_parser *p,
     enum trajd_status status;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "{clock: NAME} or {rate: HZ}");
+        return trajd_yaml_error(p->yaml, node, p->error, "expected {clock: NAME} or {rate: HZ}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
     clock = trajd_yaml_get(node, "clock");
     rate = trajd_yaml_get(node, "rate");
     if (!clock == !rate)
-        return trajd_yaml_error(p->yaml, node, p->error, "one of clock and rate");
+        return trajd_yaml_error(p->yaml, node, p->error, "expected exactly one of clock and rate");
     spec->anchor_clock = NULL; /* of a mixture's dataset: in place of the feed's */
     spec->anchor_rate = (struct trajd_rate){0};
     return clock ? trajd_spec_read_string(p, clock, &spec->anchor_clock)
@@ -53,7 +53,7 @@ static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct traj
 
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "{before: STEPS, after: STEPS, with: edge|zero|nan}");
+                                "expected {before: STEPS, after: STEPS, with: edge|zero|nan}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
     if ((child = trajd_yaml_get(node, "before")) &&
@@ -86,14 +86,14 @@ static enum trajd_status read_split(struct trajd_spec_parser *p, const struct tr
         begin[dots - text] = 0;
         spec->split_begin = strtod(begin, &end);
         if (*end)
-            return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is no number", text, begin);
+            return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is not a number", text, begin);
         spec->split_end = strtod(dots + 2, &end);
         if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 &&
             spec->split_begin < spec->split_end && spec->split_end <= 1)
             return TRAJD_OK;
     }
     return trajd_yaml_error(p->yaml, node, p->error,
-                            "%s: a range of [0, 1], as in 0..0.9 for training and "
+                            "%s: expected a range within 0..1, for example 0..0.9 for training and "
                             "0.9..1 for validation",
                             text);
 }
@@ -107,7 +107,7 @@ static enum trajd_status read_block(struct trajd_spec_parser *p, const struct tr
     int64_t value;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "{windows: N, neighbours: K}");
+        return trajd_yaml_error(p->yaml, node, p->error, "expected {windows: N, neighbours: K}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
     if ((child = trajd_yaml_get(node, "windows"))) {
@@ -182,7 +182,7 @@ static enum trajd_status read_resample(struct trajd_spec_parser *p,
     enum trajd_status status =
         node->kind == TRAJD_YAML_MAPPING
             ? trajd_yaml_check_keys(p->yaml, node, keys, p->error)
-            : trajd_yaml_error(p->yaml, node, p->error, "{variant: auto|NAME}");
+            : trajd_yaml_error(p->yaml, node, p->error, "expected {variant: auto|NAME}");
     const struct trajd_yaml_node *child;
 
     if (status)
@@ -226,7 +226,7 @@ static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p,
     }
     status = trajd_yaml_duration(p->yaml, node, &spec->rank_timeout_ns, p->error);
     if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, node, p->error, "%s: between 0 (for ever) and %lld s",
+        return trajd_yaml_error(p->yaml, node, p->error, "%s: expected 0 (for ever) to %lld s",
                                 node->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
 }
@@ -246,10 +246,10 @@ static enum trajd_status read_slow(struct trajd_spec_parser *p, const struct tra
         return status;
     if (!spec->slow_leaves)
         return trajd_yaml_error(p->yaml, after, p->error,
-                                "`after` is how long `slow: leave` waits");
+                                "`after` needs `slow: leave`: it is how long that waits");
     status = trajd_yaml_duration(p->yaml, after, &spec->slow_after_ns, p->error);
     if (!status && (spec->slow_after_ns < 1000000 || spec->slow_after_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, after, p->error, "%s: between 1ms and %lld s",
+        return trajd_yaml_error(p->yaml, after, p->error, "%s: expected 1ms to %lld s",
                                 after->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
 }
@@ -264,7 +264,7 @@ static enum trajd_status read_fan_out(struct trajd_spec_parser *p,
 
     if (node->kind != TRAJD_YAML_MAPPING || !(jobs = trajd_yaml_get(node, "jobs")))
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "{jobs: N, slow: block|leave, after: 30s}");
+                                "expected {jobs: N, slow: block|leave, after: 30s}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)) ||
         (status = trajd_yaml_int(p->yaml, jobs, 1, 16, &count, p->error)))
         return status;
@@ -314,7 +314,7 @@ enum trajd_status trajd_spec_read_keys(struct trajd_spec_parser *p,
     enum trajd_status status;
 
     if (feed->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, feed, p->error, "a feed is a mapping");
+        return trajd_yaml_error(p->yaml, feed, p->error, "a feed must be a mapping");
     for (size_t i = 0; i < FEED_KEY_COUNT; i++)
         names[i] = feed_keys[i].key;
     names[FEED_KEY_COUNT] = "mix";

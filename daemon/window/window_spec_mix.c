@@ -19,8 +19,9 @@ static enum trajd_status read_streams(struct trajd_spec_parser *p,
     for (uint32_t o = 0; o < p->spec->output_count; o++)
         names[o] = p->spec->outputs[o].name;
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "{OUTPUT: STREAM}: what outputs are made from in this dataset");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "expected {OUTPUT: STREAM}, the streams of this dataset that outputs are made from");
     status = trajd_yaml_check_keys(p->yaml, node, names, p->error);
     for (uint32_t o = 0; o < p->spec->output_count && !status; o++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, names[o]);
@@ -77,9 +78,10 @@ static enum trajd_status read_member(struct trajd_spec_parser *p,
     }
     p->spec = feed;
     if (!status && !member->weight != feed->mix_by_size)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                feed->mix_by_size ? "weight: it is decided by size"
-                                                  : "no `weight:`: a whole number, as in 7");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            feed->mix_by_size ? "a mixture by size takes no `weight:`"
+                              : "a dataset of a mixture needs `weight:`, a whole number such as 7");
     return status;
 }
 
@@ -91,7 +93,7 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
 
     if (node->kind == TRAJD_YAML_SCALAR || !node->child_count ||
         node->child_count > TRAJD_MIXTURE_MAX_DATASETS)
-        return trajd_yaml_error(p->yaml, node, p->error, "1 to %d datasets",
+        return trajd_yaml_error(p->yaml, node, p->error, "expected 1 to %d datasets",
                                 TRAJD_MIXTURE_MAX_DATASETS);
     feed->members = members = trajd_spec_copy(p, NULL, node->child_count * sizeof *members);
     if (!members)
@@ -104,7 +106,8 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
             status = trajd_yaml_string(p->yaml, child, &name, p->error);
         for (uint32_t d = 0; d < feed->member_count && !status; d++)
             if (strcmp(members[d].dataset, name) == 0)
-                status = trajd_yaml_error(p->yaml, child, p->error, "%s is there already", name);
+                status =
+                    trajd_yaml_error(p->yaml, child, p->error, "dataset %s is listed twice", name);
         if (!status)
             status = read_member(p, child, name, &members[feed->member_count]);
         feed->member_count++;
@@ -127,13 +130,13 @@ static enum trajd_status read_by_size(struct trajd_spec_parser *p,
     if (status)
         return status;
     if (!datasets)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "no `datasets:`, as in {by: size, datasets: [droid, lab]}");
-    if (p->spec->order != TRAJD_ORDER_GLOBAL)
         return trajd_yaml_error(
             p->yaml, node, p->error,
-            "by size all windows are shuffled: order: blocked and sequential need "
-            "weights, small ones, as in {droid: 7, lab: 3}");
+            "`by: size` needs `datasets:`, for example {by: size, datasets: [droid, lab]}");
+    if (p->spec->order != TRAJD_ORDER_GLOBAL)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "`by: size` shuffles all windows: order: blocked and order: "
+                                "sequential need small weights, for example {droid: 7, lab: 3}");
     p->spec->mix_by_size = true;
     return read_list(p, datasets);
 }
@@ -169,19 +172,18 @@ enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
 
     if (!mix == !p->spec->dataset)
         return trajd_yaml_error(p->yaml, feed, p->error,
-                                mix ? "both `dataset:` and `mix:`"
-                                    : "no `dataset:`, and no `mix:` of several");
+                                mix ? "a feed has either `dataset:` or `mix:`, not both"
+                                    : "a feed needs `dataset:`, or `mix:` with several datasets");
     if (!mix && epoch)
         return trajd_yaml_error(
             p->yaml, epoch, p->error,
-            "an epoch of one dataset is each of its windows once; a mixture has a length");
+            "`epoch:` is for a mixture: an epoch of one dataset has each of its windows once");
     if (!mix)
         return only_member(p);
     if (mix->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(
-            p->yaml, mix, p->error,
-            "datasets and their weights, as in {droid: 7, lab: 3}, or {by: size, "
-            "datasets: [droid, lab]}");
+        return trajd_yaml_error(p->yaml, mix, p->error,
+                                "expected datasets with weights, for example {droid: 7, lab: 3}, "
+                                "or {by: size, datasets: [droid, lab]}");
     p->spec->is_mixture = true;
     if (epoch)
         status = read_epoch(p, epoch);

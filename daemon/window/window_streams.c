@@ -80,7 +80,7 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     if (stream->kind == TRAJD_KIND_MEAN && stream->mean_width <= 0)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "line %u: outputs.%s: mean at the steps of an irregular clock needs width:",
+            "line %u: outputs.%s: kind: mean at the steps of an irregular clock needs width:",
             output->line, out->name);
     stream->angle_period = source->angle_period;
     stream->angle_low = output->has_range ? output->range_low : NAN;

@@ -128,7 +128,7 @@ def test_episodes_by_their_texts(daemon, tmp_path):
     client = one.client()
     for where, message in (("task: shut", r'where.task: no episode has "shut" \(the first has "open"\)'),
                            ("tusk: open", r"where.tusk: layout tasks has no such text \(did you mean task\?\)"),
-                           ("task: push, hand: 1", "no window is left")):
+                           ("task: push, hand: 1", "leave no window")):
         with pytest.raises(trajd.TrajdError, match=message):
             client.open(spec=spec.format(f", where: {{{where}}}"))
     client.close()

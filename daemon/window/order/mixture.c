@@ -55,15 +55,18 @@ static enum trajd_status check_options(const struct trajd_mixture_options *optio
                                        struct trajd_error *error)
 {
     if (options->dataset_count < 1 || options->dataset_count > TRAJD_MIXTURE_MAX_DATASETS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a mixture of %u datasets (1 to %d)",
-                               options->dataset_count, TRAJD_MIXTURE_MAX_DATASETS);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "a mixture of %u datasets: expected 1 to %d", options->dataset_count,
+                               TRAJD_MIXTURE_MAX_DATASETS);
     for (uint32_t d = 0; d < options->dataset_count && options->weights; d++)
         if (options->weights[d] < 1 ||
             options->weights[d] > TRAJD_MIXTURE_MAX_LENGTH / TRAJD_MIXTURE_MAX_DATASETS)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "weight %u is %llu (1 to 2^56)", d,
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "weight %u is %llu: expected 1 to 2^56", d,
                                    (unsigned long long)options->weights[d]);
     if (options->global_batch == 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "global_batch is 0 (at least 1)");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "global_batch is 0: expected at least 1");
     if ((unsigned)options->tail > TRAJD_TAIL_SHORT)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "tail %d is unknown",
                                (int)options->tail);
@@ -128,8 +131,7 @@ enum trajd_status trajd_mixture_create(const struct trajd_mixture_options *optio
     else if (options->tail == TRAJD_TAIL_DROP && mixture->epoch_windows < options->global_batch)
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                  "an epoch of %llu windows is shorter than a global batch of %u, "
-                                 "and tail: drop leaves none "
-                                 "(wrap, short)",
+                                 "so tail: drop leaves no batch: use tail: wrap or tail: short",
                                  (unsigned long long)mixture->epoch_windows, options->global_batch);
     if (status)
         trajd_mixture_destroy(&mixture);

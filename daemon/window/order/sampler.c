@@ -31,8 +31,7 @@ static enum trajd_status check_options(const struct trajd_sampler_options *optio
     uint64_t total = 0;
 
     if (options->segment_count == 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "no windows: nothing is left to sample from");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "there are no windows to sample");
     for (uint32_t i = 0; i < options->segment_count; i++) {
         uint64_t count = options->segments[i].window_count;
         if (count == 0)
@@ -46,19 +45,21 @@ static enum trajd_status check_options(const struct trajd_sampler_options *optio
         total += count;
     }
     if (options->global_batch == 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "global_batch is 0 (at least 1)");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "global_batch is 0: expected at least 1");
     if ((unsigned)options->order > TRAJD_ORDER_SEQUENTIAL ||
         (unsigned)options->tail > TRAJD_TAIL_SHORT)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "order %d or tail %d is unknown",
                                (int)options->order, (int)options->tail);
     if (options->order == TRAJD_ORDER_BLOCKED &&
         (options->block_windows == 0 || options->block_neighbours == 0))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "order blocked: block windows and neighbours are at least 1");
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "order: blocked needs block.windows and block.neighbours of at least 1");
     if (options->tail == TRAJD_TAIL_DROP && total < options->global_batch)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%llu windows are fewer than a global batch of %u, and tail: drop "
-                               "leaves none (wrap, short)",
+                               "%llu windows are fewer than a global batch of %u, so tail: drop "
+                               "leaves no batch: use tail: wrap or tail: short",
                                (unsigned long long)total, options->global_batch);
     return TRAJD_OK;
 }

@@ -352,7 +352,7 @@ static void a_full_budget_is_an_error_with_figures(void **state)
     assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
     assert_non_null(
-        strstr(error.message, "demo_2 needs 1216 bytes, the store has 2432 of which 2432"));
+        strstr(error.message, "demo_2 needs 1216 bytes of rows; the row cache has 2432 bytes, of which 2432"));
     trajd_cache_unpin(cache, &everything, 0);
     assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
     trajd_cache_unpin(cache, &everything, 0);
@@ -472,7 +472,7 @@ static void a_changed_file_is_named(void **state)
     /* another file */
     assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
     assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, &error), TRAJD_ERR_IO);
-    assert_non_null(strstr(error.message, "changed while in use"));
+    assert_non_null(strstr(error.message, "changed while it was in use"));
     assert_non_null(strstr(error.message, world->paths[1]));
     assert_non_null(strstr(error.message, "demo_1/q"));
     trajd_cache_unpin(cache, &everything, 0);

@@ -335,7 +335,7 @@ static void test_what_cannot_be(void **state)
         {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: 0, kind: mean}}", "needs width:"},
         {"anchor: {clock: camera}, pad: {before: 0, after: 0}, outputs: {action: {from: cam, at: "
          "0..200}}",
-         "no window is left"},
+         "leave no window"},
     };
     struct fixture *f = *state;
 
