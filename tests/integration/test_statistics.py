@@ -337,7 +337,7 @@ def test_statistics_from_files(daemon, demo_file, tmp_path, document, norm, scal
 
 @pytest.mark.parametrize("document, norm, message", [
     (OPENPI, "by: min_max, stats: s.json", "the file lacks figures that min_max needs"),
-    (LEROBOT, "by: min_max, stats: s.json", "no statistics of actions .did you mean action"),
+    (LEROBOT, "by: min_max, stats: s.json", "no statistics with the name actions .did you mean action"),
     (LEROBOT, "by: min_max, stats: t.json", "t.json: No such file"),
     ({"norm_stats": {"actions": {"mean": [1, 2], "std": [1, 2]}}}, "by: mean_std, stats: s.json", "the statistics have 2 features, the output has 7"),
     ([1], "by: mean_std, stats: s.json", "the file has no statistics"),
