@@ -12,8 +12,8 @@
 
 /* ---- making and destroying ---- */
 
-/* Which clock filters each dataset. One entry has one set of kept rows, so streams of a dataset
- * must agree on them. */
+/* Finds the clock that filters each array. An entry has one set of kept rows, so all streams of an
+ * array must agree on it. */
 static enum trajd_status find_clocks(struct trajd_cache *cache, struct trajd_error *error)
 {
     const struct trajd_index *index = cache->index;
@@ -51,8 +51,8 @@ static void prepare_entries(struct trajd_cache *cache)
     }
 }
 
-/* Files by filesystem, so that one that hangs does not take all readers. A file that is gone is
- * found when it is read. */
+/* Groups the files by filesystem, so that one filesystem that hangs does not block all readers. A
+ * file that is missing is noticed when it is read. */
 static void group_files(struct trajd_cache *cache)
 {
     for (uint32_t i = 0; i < cache->index->file_count; i++) {
@@ -128,7 +128,7 @@ enum trajd_status trajd_cache_create(const struct trajd_cache_options *options,
     if (!status) {
         prepare_entries(made);
         group_files(made);
-        /* With a single filesystem there is nobody to keep readers free for. */
+        /* With one filesystem, no readers need to be reserved for another. */
         made->reads_per_filesystem =
             made->filesystem_count < 2 ? options->reader_count : (options->reader_count + 1) / 2;
         status = trajd_cache_start_readers(made, options->reader_count, error);
@@ -145,7 +145,7 @@ static void stop_readers(struct trajd_cache *cache)
     cache->stopping = true;
     pthread_cond_broadcast(&cache->work);
     pthread_mutex_unlock(&cache->lock);
-    trajd_heartbeat_wait(); /* for what they are reading */
+    trajd_heartbeat_wait(); /* joining waits for reads under way */
     for (uint32_t i = 0; i < cache->reader_count; i++)
         pthread_join(cache->readers[i], NULL);
     trajd_heartbeat_resume();

@@ -1,18 +1,19 @@
-/* Entries of the cache: which rows each has, how many bytes they take, and the queue that each waits in. */
+/* The entries of the cache: the rows and the bytes of each, its memory, and its queues. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "daemon/cache/cache_internal.h"
 
 #define ROW_ALIGNMENT 64u
-/* from here on a mapping of its own, which goes back to the system when freed */
+/* from this size on an allocation is a mapping of its own, which returns to the system when
+ * freed */
 #define MAP_BYTES (UINT64_C(256) << 10)
 #define PAGE_BYTES UINT64_C(4096)
 #define HUGE_PAGE_BYTES (UINT64_C(4) << 20)
 
 /* ---- memory ---- */
 
-/* What an allocation of so many bytes really takes, which is what the budget counts. */
+/* Returns what an allocation of `bytes` really takes. The budget counts this. */
 uint64_t trajd_cache_footprint(uint64_t bytes)
 {
     uint64_t unit = bytes < MAP_BYTES ? ROW_ALIGNMENT : PAGE_BYTES;
@@ -30,7 +31,7 @@ void *trajd_cache_allocate(uint64_t bytes)
     if (rows == MAP_FAILED)
         return NULL;
     if (bytes >= HUGE_PAGE_BYTES)
-        madvise(rows, bytes, MADV_HUGEPAGE); /* a hint: fewer faults while reading */
+        madvise(rows, bytes, MADV_HUGEPAGE); /* a hint: fewer page faults while reading */
     return rows;
 }
 
@@ -64,7 +65,7 @@ const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t
     clock = &cache->index->episodes[trajd_cache_entry_episode(cache, entry)].clocks[clock_index];
     if (!clock->kept_rows)
         return NULL;
-    /* how many of the kept rows the array has */
+    /* count the kept rows that the array has */
     for (high = (uint64_t)clock->row_count; low < high;) {
         uint64_t middle = low + (high - low) / 2;
         if (clock->kept_rows[middle] < rows)

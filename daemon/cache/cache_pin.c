@@ -1,4 +1,4 @@
-/* Pins: entries that stay in memory while a caller uses their rows. */
+/* Prefetching, pinning and retaining entries. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selectio
             uint32_t entry = trajd_cache_entry(cache, selection, k, episode_indexes[i]);
             if (cache->entries[entry].bytes == 0 ||
                 cache->entries[entry].bytes > cache->budget_bytes)
-                continue; /* nothing to load, or never: pin says so */
+                continue; /* nothing to load, or it never fits; pin reports that */
             trajd_cache_add_use(cache, entry, when);
             if (cache->entries[entry].state == ENTRY_ABSENT)
                 trajd_cache_enqueue(cache, QUEUE_AHEAD, entry);
@@ -30,8 +30,8 @@ void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selectio
     pthread_mutex_unlock(&cache->lock);
 }
 
-/* An IO failure is told once and then tried again for whoever comes next: storage comes back. What
- * the bytes say stays. */
+/* Forgets an I/O error once it has been returned, so that the next pin tries again: storage
+ * recovers. An error in the data stays. */
 static void forget_failure(struct entry *p)
 {
     if (p->state != ENTRY_FAILED || p->pins > 0 ||
@@ -56,11 +56,11 @@ static void unpin_entries(struct trajd_cache *cache, const struct trajd_selectio
         if (p->state == ENTRY_RESIDENT)
             trajd_cache_heap_add(cache, entry);
     }
-    pthread_cond_broadcast(&cache->work); /* there may be room now for what waits */
+    pthread_cond_broadcast(&cache->work); /* there may be room for entries that wait */
 }
 
-/* Counts the entries as pinned if the budget has room for all of them beside those pinned already.
- */
+/* Counts the entries as pinned if the budget has room for all of them beside those already
+ * pinned. */
 static enum trajd_status pin_entries(struct trajd_cache *cache,
                                      const struct trajd_selection *selection,
                                      uint32_t episode_index, struct trajd_error *error)
@@ -104,7 +104,7 @@ static enum trajd_status wait_for(struct trajd_cache *cache, uint32_t entry, con
     *rows = NULL;
     if (trajd_cache_entry_array(cache, entry)->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
-    /* no rows, or of no width: there, but nothing to read; some address that is not NULL */
+    /* present, but without bytes to read: any address that is not NULL */
     if (p->bytes == 0) {
         *rows = trajd_cache_entry_array(cache, entry);
         return TRAJD_OK;
