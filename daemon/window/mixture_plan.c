@@ -71,7 +71,7 @@ static enum trajd_status make_mixture(struct trajd_mixture_plan *plan, struct tr
     return TRAJD_OK;
 }
 
-/* A dataset alone, or each one as a part of the mixture. */
+/* Plans the one dataset, or each member of the mixture. */
 static enum trajd_status make_members(struct trajd_mixture_plan *plan,
                                       struct trajd_dataset *const *datasets,
                                       struct trajd_error *error)
@@ -253,7 +253,7 @@ void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epo
                                &batch->windows[row], row);
 }
 
-/* The first of a member's windows whose row is `row` or behind it. */
+/* Returns the first of a member's windows whose row is `row` or after it. */
 static uint32_t window_at(const struct trajd_window_batch *member, uint32_t row)
 {
     uint32_t low = 0, high = member->window_count;

@@ -51,7 +51,7 @@ static bool is_bytes(enum trajd_dtype dtype)
     return dtype == TRAJD_U8 || dtype == TRAJD_BOOL;
 }
 
-/* Bytes that are passed on are counted as bytes, whatever type the feed makes of them. */
+/* Bytes that are passed on are counted as bytes, even if the feed delivers another type. */
 enum trajd_dtype trajd_statistics_byte_type(const struct trajd_window_plan *plan,
                                             uint32_t output_index)
 {
@@ -84,7 +84,7 @@ uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
 
 /* ---- files ---- */
 
-/* Numbers of a list, however nested. */
+/* Counts the numbers of a list and of the lists in it. */
 static uint32_t count_numbers(const struct trajd_yaml_node *node)
 {
     uint32_t count = node->kind == TRAJD_YAML_SCALAR;
@@ -123,7 +123,7 @@ static enum trajd_status read_numbers(const struct trajd_yaml *yaml,
     return status;
 }
 
-/* Where names lie in a file of whichever form. */
+/* Finds the mapping of names in a file of any of the three forms. */
 static const struct trajd_yaml_node *find_names(const struct trajd_yaml_node *root)
 {
     const struct trajd_yaml_node *found;

@@ -4,7 +4,7 @@
 
 #include "daemon/window/window_plan_internal.h"
 
-#define AHEAD 8 /* windows whose stamps are on their way */
+#define AHEAD 8 /* windows whose stamps are prefetched */
 
 /* ---- making ---- */
 
@@ -174,7 +174,7 @@ void trajd_window_batch_add(struct trajd_window_batch *batch, const struct trajd
 
 /* ---- binding ---- */
 
-/* The offsets of one window from its anchor, where they are not the same for all. */
+/* Writes the offsets of one window from its anchor, on a grid where they differ between windows. */
 static void bind_offsets(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
                          const struct trajd_episode *episode, int64_t j, int64_t anchor_ns,
                          int64_t *offsets)
@@ -190,8 +190,8 @@ static void bind_offsets(const struct trajd_window_plan *plan, const struct traj
         offsets[t] = trajd_plan_anchor_ns(plan, episode, j + grid->from + t) - anchor_ns;
 }
 
-/* Rows that an observation sees are to be searched for; else its own clock's stamps end at the
- * anchor. */
+/* Returns whether the rows that an observation sees must be searched. Otherwise its clock's stamps
+ * end at the anchor. */
 static bool is_searched(const struct trajd_window_plan *plan,
                         const struct trajd_plan_bracket *bracket)
 {
@@ -202,8 +202,8 @@ static bool is_searched(const struct trajd_window_plan *plan,
            !(is_its_own || plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS);
 }
 
-/* Of windows that lie anywhere: the stamps that each search looks at come while those before it are
- * under way. */
+/* Searches the visible rows of windows at arbitrary places. Prefetches the stamps of later searches
+ * meanwhile. */
 static void search_rows(const struct trajd_window_batch *batch, uint32_t b, uint32_t first,
                         uint32_t count)
 {

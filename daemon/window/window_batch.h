@@ -1,11 +1,11 @@
-/* A batch of a window plan: the windows that were looked up, and the request by which the kernels make
- * them.
+/* A batch of a window plan: the windows that were looked up, and the request by which the kernels
+ * make them.
  *
  *   trajd_window_batch_look_up (or _clear and _add)   position -> windows and their anchors
  *   trajd_window_batch_bind                           some of these windows -> the request
  *
- * The plan is constant; everything that changes from batch to batch is here. Several batches may use
- * one plan at the same time. A batch is for one thread at a time. */
+ * The plan is constant; everything that changes from batch to batch is here. Several batches may
+ * use one plan at the same time. A batch is for one thread at a time. */
 #ifndef TRAJD_WINDOW_WINDOW_BATCH_H
 #define TRAJD_WINDOW_WINDOW_BATCH_H
 
@@ -56,8 +56,8 @@ void trajd_window_batch_destroy(struct trajd_window_batch **batch);
 void trajd_window_batch_look_up(struct trajd_window_batch *batch, uint64_t epoch, uint64_t position,
                                 uint32_t row_count);
 
-/* Does the same one window at a time, for a member of a mixture: clear removes all windows, add appends
- * one for a row of the batch. Rows must ascend. */
+/* Does the same one window at a time, for a member of a mixture: clear removes all windows, add
+ * appends one for a row of the batch. Rows must ascend. */
 void trajd_window_batch_clear(struct trajd_window_batch *batch);
 void trajd_window_batch_add(struct trajd_window_batch *batch, const struct trajd_window *window,
                             uint32_t row);

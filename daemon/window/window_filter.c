@@ -1,5 +1,5 @@
-/* `filter: {KEY: VALUE or [VALUE...]}` of a feed: episodes whose texts (the layout's `meta:`) are
- * one of those listed, for every key. */
+/* `where: {KEY: VALUE or [VALUE...]}` of a feed: selects episodes by their texts (the layout's
+ * `meta:`). For every key, the episode's text must be one of those listed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec)
     return trajd_digest_end(&digest);
 }
 
-/* The layout's number of a text, or -1. */
+/* Returns the layout's number of a text, or -1. */
 static int64_t find_meta(const struct trajd_layout *layout, const char *key)
 {
     for (uint32_t m = 0; m < layout->meta_count; m++)
@@ -103,7 +103,7 @@ bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
     return true;
 }
 
-/* Some episode has a text that is asked for; else one that there is, for the message. */
+/* Checks that some episode has one of the texts. The error names a text that exists. */
 static enum trajd_status check_values(const struct trajd_spec_episode_filter *filter,
                                       const struct trajd_index *index, int64_t meta,
                                       struct trajd_error *error)

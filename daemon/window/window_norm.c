@@ -1,4 +1,4 @@
-/* Normalisation of a plan's outputs: from numbers or from statistics to a scale and an offset a
+/* Normalisation of a plan's outputs: turns numbers or statistics into a scale and an offset per
  * feature. */
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "daemon/window/statistics.h"
 #include "daemon/window/window_plan_internal.h"
 
-/* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
+/* of the greatest magnitude: float32 has 24 bits, and a range of the last few is no signal */
 #define FLAT 1e-6
 
 static bool is_rotation(enum trajd_kind kind)
@@ -16,8 +16,8 @@ static bool is_rotation(enum trajd_kind kind)
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
-/* Quaternions are directions: figures of their numbers mean nothing. They may stand beside others,
- * masked. */
+/* Checks that rotations are not normalised: statistics of a quaternion's numbers mean nothing. A
+ * rotation may be part of an output where the mask is false for it. */
 static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
                                          uint32_t output_index, struct trajd_error *error)
 {
@@ -92,8 +92,7 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
     return output->norm_by > TRAJD_NORM_NUMBERS && !output->norm_statistics;
 }
 
-/* What the rule needs of the figures; the width is that of what becomes [-1, 1], of mean_std the
- * deviation. */
+/* Returns half the width of the range that becomes [-1, 1]; for mean_std the deviation. */
 static double width_of(enum trajd_norm by, const struct trajd_feature_statistics *found,
                        double *centre, double *flat_centre)
 {
@@ -110,7 +109,7 @@ static double width_of(enum trajd_norm by, const struct trajd_feature_statistics
     return (high - low) / 2;
 }
 
-/* The greatest magnitude that the figures tell of; a file may lack some. */
+/* Returns the greatest magnitude among the figures. A file may lack some. */
 static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statistics *found)
 {
     const double figures[] = {found->mean, found->min, found->max, found->quantiles[0],

@@ -40,8 +40,9 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash_bytes(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
-/* Everything that decides which windows there are and what is in them; not G, slots, tail, seed,
- * and not how values are normalised: that moves no window (trajd_window_norm_digest tells it). */
+/* Hashes everything that decides which windows there are and what is in them. G, slots, tail and
+ * seed are not part of it, nor is normalisation, which moves no window (trajd_window_norm_digest
+ * covers it). */
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

@@ -36,7 +36,8 @@ enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
     return kind == TRAJD_SPEC_KIND_FROM_STREAM ? trajd_plan_stream(plan, target)->kind : kind;
 }
 
-/* (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num ns. */
+/* Returns (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num
+ * ns. */
 uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)
 {
     const __int128 product = (__int128)i * 1000000000 * rate.den;

@@ -1,4 +1,5 @@
-/* Where an output's targets are, on which clock: equal grids and brackets are one. */
+/* The grids and brackets of a plan: at which steps of which clock an output's targets lie. Equal
+ * ones are shared. */
 #include <stdlib.h>
 
 #include "daemon/window/window_plan_internal.h"
@@ -10,7 +11,7 @@ static bool same_rate(struct trajd_rate a, struct trajd_rate b)
     return a.num == b.num && a.den == b.den;
 }
 
-/* Steps from `grid->from`, at `grid->rate` if it has one: what the range says, in whole steps. */
+/* Resolves an output's range to whole steps from grid->from on, at grid->rate if it has one. */
 static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
                                        const struct trajd_spec_output *output,
                                        struct trajd_plan_grid *grid, struct trajd_error *error)
@@ -38,9 +39,9 @@ static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
     return TRAJD_OK;
 }
 
-/* Targets at a fixed rate around a regular anchor: floor((j / a + k / g) 1e9) is floor(j / a 1e9) +
- * floor(k / g 1e9), and one more where the two fractions add up to a whole. Prepared here, so that
- * binding a window adds and compares. */
+/* Prepares a grid. Targets at a fixed rate g around a regular anchor of rate a are floor((j / a + k
+ * / g) 1e9) = floor(j / a 1e9) + floor(k / g 1e9), plus 1 where the two fractions add up to a
+ * whole. The fractions are computed here, so that binding a window only adds and compares. */
 static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct trajd_plan_grid *grid,
                                       struct trajd_error *error)
 {
@@ -70,7 +71,7 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
     return TRAJD_OK;
 }
 
-/* Which grid an output asks for on a clock; equal grids are one. */
+/* Finds the grid of an output on a clock, or adds it. */
 static enum trajd_status find_grid(struct trajd_window_plan *plan,
                                    const struct trajd_spec_output *output, uint32_t clock,
                                    uint32_t *grid_index, struct trajd_error *error)
@@ -80,7 +81,7 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
 
     if (status)
         return status;
-    /* A row has no age and no width in time: outputs that ask for one are looked up by time. */
+    /* a row has no age and no width in time: an output that needs one is looked up by time */
     if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
     else if ((int64_t)clock == plan->anchor_clock && output->max_age_ns < 0 &&
@@ -103,7 +104,8 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
     return status;
 }
 
-/* Some streams have rows of their own number on a regular clock: T + 1 observations, say. */
+/* Returns whether a stream on a regular clock has a row count of its own in some episode, for
+ * example T + 1 observations. */
 static bool has_own_rows(const struct trajd_index *index, const struct trajd_index_stream *stream)
 {
     for (uint32_t e = 0; e < index->episode_count; e++) {

@@ -1,4 +1,4 @@
-/* The outputs of a plan: which streams each is made from, in which kind, type and shape. */
+/* The outputs of a plan: from which streams each is made, and its kinds, type and shape. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static enum trajd_status find_stream(const struct trajd_window_plan *plan,
                                    index->stream_count);
 }
 
-/* The same stream of another dataset of the mixture. */
+/* Returns the stream of the same source in another dataset of the mixture. */
 static const struct trajd_index_stream *find_model(const struct trajd_plan_peer *peers,
                                                    uint32_t peer_count, uint32_t output_index,
                                                    uint32_t source_index)
@@ -70,7 +70,7 @@ static enum trajd_status find_target(const struct trajd_window_plan *plan,
     return TRAJD_OK;
 }
 
-/* The kind that is used, and why not where it makes no sense. */
+/* Finds the kind that is used, and checks that it makes sense. */
 static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
                                       const struct trajd_index_stream *stream,
                                       enum trajd_kind *kind, struct trajd_error *error)
@@ -125,7 +125,7 @@ static int compare_u32(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The cache wants its selection ascending. */
+/* Sorts the entries: the cache needs its selection in ascending order. */
 void trajd_plan_sort_entries(struct trajd_window_plan *plan)
 {
     qsort(plan->entry_arrays, plan->selection.array_count, sizeof *plan->entry_arrays, compare_u32);
@@ -139,8 +139,8 @@ void trajd_plan_sort_entries(struct trajd_window_plan *plan)
     }
 }
 
-/* The shape of one step: the stream's own where it stands alone, a flat row where several are
- * joined. */
+/* Adds a stream to an output's shape: the stream's own shape where it is the only source, else a
+ * flat row. */
 static void shape_output(struct trajd_plan_output *output, const struct trajd_index_stream *stream,
                          bool alone)
 {

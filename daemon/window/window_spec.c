@@ -54,7 +54,8 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
 
 void trajd_window_spec_destroy(struct trajd_window_spec **spec)
 {
-    struct trajd_owned_spec *owned = (struct trajd_owned_spec *)*spec; /* its first member */
+    struct trajd_owned_spec *owned =
+        (struct trajd_owned_spec *)*spec; /* the spec is its first member */
 
     if (owned) {
         for (uint32_t o = 0; o < owned->spec.output_count; o++)

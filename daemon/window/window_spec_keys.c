@@ -1,4 +1,5 @@
-/* The keys of a feed, one function each; `outputs:`, `where:` and `mix:` have files of their own. */
+/* Reads the keys of a feed, with one function each. `outputs:`, `where:` and `mix:` are in other
+ * files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static enum trajd_status read_anchor(struct trajd_spec_parser *p,
     rate = trajd_yaml_get(node, "rate");
     if (!clock == !rate)
         return trajd_yaml_error(p->yaml, node, p->error, "expected exactly one of clock and rate");
-    spec->anchor_clock = NULL; /* of a mixture's dataset: in place of the feed's */
+    spec->anchor_clock = NULL; /* a member of a mixture replaces the feed's anchor */
     spec->anchor_rate = (struct trajd_rate){0};
     return clock ? trajd_spec_read_string(p, clock, &spec->anchor_clock)
                  : trajd_yaml_rate(p->yaml, rate, &spec->anchor_rate, p->error);
@@ -70,7 +71,7 @@ static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct traj
     return TRAJD_OK;
 }
 
-/* `split: 0..0.9`: episodes whose hash lies there. */
+/* Reads `split: 0..0.9`. */
 static enum trajd_status read_split(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     struct trajd_window_spec *spec = p->spec;
@@ -82,7 +83,7 @@ static enum trajd_status read_split(struct trajd_spec_parser *p, const struct tr
         return status;
     dots = strstr(text, "..");
     if (dots && dots > text && (size_t)(dots - text) < sizeof begin) {
-        memcpy(begin, text, (size_t)(dots - text)); /* strtod would take "0." out of "0..1" */
+        memcpy(begin, text, (size_t)(dots - text)); /* strtod would read "0." from "0..1" */
         begin[dots - text] = 0;
         spec->split_begin = strtod(begin, &end);
         if (*end)
@@ -304,7 +305,7 @@ enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
     for (size_t i = 0; i < FEED_KEY_COUNT; i++)
         if (strcmp(feed_keys[i].key, node->key) == 0)
             return feed_keys[i].read(p, node);
-    return TRAJD_OK; /* `mix` and `epoch`, which the others are read for first */
+    return TRAJD_OK; /* `mix` and `epoch` are read after all others */
 }
 
 enum trajd_status trajd_spec_read_keys(struct trajd_spec_parser *p,

@@ -1,4 +1,4 @@
-/* The datasets of a feed: one, or a mixture with what is said for each of them alone. */
+/* Reads the datasets of a feed: one, or a mixture with keys for each of them. */
 #include <string.h>
 
 #include "daemon/window/order/mixture.h"
@@ -9,7 +9,7 @@
 static const char *const member_keys[] = {"weight", "streams", "filter", "where",
                                           "split",  "anchor",  "pad",    NULL};
 
-/* `streams: {OUTPUT: STREAM or [STREAM...]}`: what an output is made from in this dataset. */
+/* Reads `streams: {OUTPUT: STREAM or [STREAM...]}`: the sources of an output in this dataset. */
 static enum trajd_status read_streams(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node)
 {
@@ -51,7 +51,7 @@ static enum trajd_status read_member_keys(struct trajd_spec_parser *p,
     return status;
 }
 
-/* `NAME: 7`, `NAME: {weight: 7, ...}`; by size neither has a weight. */
+/* Reads `NAME: 7` or `NAME: {weight: 7, ...}`. By size neither has a weight. */
 static enum trajd_status read_member(struct trajd_spec_parser *p,
                                      const struct trajd_yaml_node *node, const char *name,
                                      struct trajd_spec_member *member)
@@ -68,7 +68,7 @@ static enum trajd_status read_member(struct trajd_spec_parser *p,
     member->spec = p->spec;
     p->spec->dataset = member->dataset;
     p->spec->seed = trajd_mixture_seed(feed->seed, (uint32_t)(member - feed->members));
-    /* the mixture has the tail: no window of a dataset is left out */
+    /* the mixture applies the tail: no window of a dataset is left out */
     p->spec->tail = TRAJD_TAIL_SHORT;
     if (node->kind == TRAJD_YAML_MAPPING) {
         status = read_member_keys(p, node, member);
@@ -115,8 +115,8 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
     return status;
 }
 
-/* `{by: size, datasets: [droid, lab]}`, where the list may also be a mapping with what is said for
- * each. */
+/* Reads `{by: size, datasets: [droid, lab]}`. The list may also be a mapping with keys for each
+ * dataset. */
 static enum trajd_status read_by_size(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node)
 {
@@ -151,7 +151,7 @@ static enum trajd_status read_epoch(struct trajd_spec_parser *p, const struct tr
     return status;
 }
 
-/* A feed of one dataset is a list of one part, which is the feed itself. */
+/* Makes the list of members of a feed with one dataset: the feed itself. */
 static enum trajd_status only_member(struct trajd_spec_parser *p)
 {
     struct trajd_spec_member member = {.dataset = p->spec->dataset, .weight = 1, .spec = p->spec};

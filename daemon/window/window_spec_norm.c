@@ -1,4 +1,4 @@
-/* `norm:` of an output: a rule's name, numbers, or a rule with a mask and a file. */
+/* Reads `norm:` of an output: the name of a rule, numbers, or a rule with a mask and a file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static enum trajd_status read_floats(struct trajd_spec_parser *p,
     return TRAJD_OK;
 }
 
-/* `{scale: [...], offset: [...]}`; the one that is not given is 1 or 0. */
+/* Reads `{scale: [...], offset: [...]}`. A missing scale is 1, a missing offset 0. */
 static enum trajd_status read_numbers(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node,
                                       struct trajd_spec_output *output)

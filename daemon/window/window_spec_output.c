@@ -1,10 +1,10 @@
-/* A feed's outputs: streams, which steps of them, in what form. */
+/* Reads a feed's outputs: streams, steps, and form. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/window/window_spec_internal.h"
 
-/* A step count like "-1" or a time like "-200ms". False if it is neither. */
+/* Parses a step count like "-1" or a time like "-200ms". False: neither. */
 static bool parse_end(const char *text, bool *in_time, int64_t *value)
 {
     char *end;

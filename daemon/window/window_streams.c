@@ -1,5 +1,5 @@
-/* What the kernels are told of a plan's targets, which does not change from batch to batch: kinds, types,
- * strides, and the form in which the cache keeps the rows. */
+/* The streams of a plan as the kernels take them: what does not change from batch to batch. Also
+ * decides in which form the cache keeps the rows. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,8 +15,8 @@ static int64_t mean_width(const struct trajd_spec_output *output,
                                  : 0;
 }
 
-/* Rows are picked where every target is a row, or the kind takes one: the value is then the
- * source's, rounded once, whether that happens here or when the rows are loaded. */
+/* Returns whether a target only picks rows: every target is a row, or the kind takes one. The value
+ * is then the source's, rounded once, either here or when the rows are loaded. */
 static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
@@ -40,7 +40,7 @@ void trajd_window_plan_choose_forms(struct trajd_window_plan *plan)
     plan->selection.as_float32 = plan->entry_as_float32;
 }
 
-/* Whether the cache keeps a target's rows as float32, which were float64. */
+/* Returns whether the cache keeps a target's float64 rows as float32. */
 static bool is_float32(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     return target->entry != TRAJD_PLAN_ABSENT && plan->entry_as_float32[target->entry];
@@ -66,8 +66,7 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     stream->source_type = is_float32(plan, target) ? TRAJD_F32 : source->dtype;
     stream->feature_count = (uint32_t)source->feature_count;
     stream->first_column = source->first_column;
-    /* On rows nothing blends: what is left of these kinds is the row itself, which the kernels
-     * copy. */
+    /* On rows nothing is blended: these kinds then copy the row. */
     if (grid->rule == TRAJD_TARGET_ROWS && !output->has_range &&
         (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE))
         stream->kind = TRAJD_KIND_PREVIOUS;
@@ -94,15 +93,15 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     return TRAJD_OK;
 }
 
-/* Bytes of a source row as the cache keeps it: the whole dataset's row, of which a stream may be
- * some columns. */
+/* Returns the bytes of a source row in the cache: a row of the whole array, of which a stream may
+ * be some columns. */
 static uint64_t row_stride(const struct trajd_window_plan *plan,
                            const struct trajd_plan_target *target)
 {
     const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
     const struct trajd_index *index = plan->dataset->index;
 
-    if (target->stream_index == TRAJD_PLAN_ABSENT) /* of rows that nobody reads */
+    if (target->stream_index == TRAJD_PLAN_ABSENT) /* of rows that are never read */
         return (stream->first_column + stream->feature_count) * trajd_dtype_size(stream->dtype);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];

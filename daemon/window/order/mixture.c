@@ -6,17 +6,17 @@
 #include "daemon/window/order/permute.h"
 #include "daemon/window/order/sampler_order.h"
 
-#define GROUP_WINDOWS                                                                              \
-    16 /* windows of a part: one at a time, each step waits for the one before it */
+/* windows of a member that are looked up together: one by one, each step would wait for the last */
+#define GROUP_WINDOWS 16
 
-/* What a key is for; a sampler's purposes are below these. */
+/* The purposes of keys. A sampler's purposes have smaller numbers. */
 enum { PURPOSE_SLOTS = 5, PURPOSE_SEED = 6 };
 
 struct member {
     const struct trajd_sampler *sampler;
     uint64_t weight;       /* c_d */
     uint64_t first_slot;   /* s_d */
-    uint64_t first_window; /* of the mixture's numbers */
+    uint64_t first_window; /* number of its first window in the mixture */
     uint64_t window_count; /* N_d */
 };
 
@@ -30,16 +30,16 @@ struct trajd_mixture {
     struct member members[];
 };
 
-/* A member's positions in a pass that wait to be looked up together, and the rows that their
- * windows go to. */
+/* Positions of one member in one pass that are looked up together, and the rows for their
+ * windows. */
 struct group {
     uint32_t count;
     uint32_t rows[GROUP_WINDOWS];
     uint64_t positions[GROUP_WINDOWS];
 };
 
-/* What a run of positions keeps from one to the next: where the round and the passes begin, and no
- * division while in them. */
+/* What a run of positions keeps between two positions: where the round and the passes begin. Inside
+ * a round and a pass no division is needed. */
 struct walk {
     bool is_ready;
     uint64_t round, round_begin;
@@ -83,7 +83,8 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Slots, numbers and sizes of the parts; the number of all windows. */
+/* Sets the slots, first numbers and sizes of the members. Returns the number of all windows, or 0
+ * where there are too many. */
 static uint64_t place_members(struct trajd_mixture *mixture,
                               const struct trajd_mixture_options *options)
 {
@@ -177,7 +178,7 @@ uint64_t trajd_mixture_weight_sum(const struct trajd_mixture *mixture)
     return mixture->weight_sum;
 }
 
-/* The part that owns a slot: there are few. */
+/* Returns the member that owns a slot. There are few members, so the search is linear. */
 static uint32_t owner_of(const struct trajd_mixture *mixture, uint64_t slot)
 {
     uint32_t d = mixture->member_count - 1;
@@ -212,7 +213,7 @@ static void enter_pass(const struct member *member, uint32_t d, uint64_t pass, s
     walk->has_order[d] = true;
 }
 
-/* Looks up the windows of a part that wait. */
+/* Looks up the windows of a member's group. */
 static void flush(const struct trajd_mixture *mixture, uint32_t d, struct walk *walk)
 {
     struct group *group = &walk->groups[d];
@@ -228,7 +229,8 @@ static void flush(const struct trajd_mixture *mixture, uint32_t d, struct walk *
     group->count = 0;
 }
 
-/* A row is to get the window of a slot of the round. Those that wait are of one pass. */
+/* Adds a row for the window of a slot of the round to its member's group. All positions of a group
+ * are of one pass. */
 static void add_row(const struct trajd_mixture *mixture, uint64_t slot, uint32_t row,
                     struct walk *walk)
 {
@@ -247,8 +249,8 @@ static void add_row(const struct trajd_mixture *mixture, uint64_t slot, uint32_t
         flush(mixture, d, walk);
 }
 
-/* Some rows from an absolute position on: at most TOGETHER and `most`, all of one round. How many.
- */
+/* Adds rows from an absolute position on: at most GROUP_WINDOWS and `limit`, all of one round.
+ * Returns how many. */
 static uint32_t add_rows(const struct trajd_mixture *mixture, uint64_t absolute, uint32_t row,
                          uint64_t limit, struct walk *walk)
 {
@@ -282,7 +284,7 @@ void trajd_mixture_run(const struct trajd_mixture *mixture, uint64_t epoch, uint
         walk.groups[d].count = 0;
     }
     for (uint32_t row = 0; row < count;) {
-        /* only `wrap` asks there */
+        /* only tail: wrap asks for positions from `length` on */
         const uint64_t within =
             position + row < length ? position + row : (position + row) % length;
         const uint64_t remaining = length - within;

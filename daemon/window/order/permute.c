@@ -1,4 +1,4 @@
-/* The keyed permutation and the mixing under it. Version 1: what these yield is recorded in
+/* The keyed permutation, and the mixing of bits under it. What version 1 yields is recorded in
  * tests/golden/sampler and never changes. */
 #include <math.h>
 
@@ -8,7 +8,7 @@
 /* 2^64 over the golden ratio: successive multiples are far apart */
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
-/* A bijection of 64-bit words that changes each output bit with each input bit (the finaliser of
+/* A bijection of 64-bit words in which each input bit changes each output bit (the finaliser of
  * splitmix64). */
 static uint64_t scramble(uint64_t x)
 {
@@ -26,11 +26,10 @@ uint64_t trajd_mix(const uint64_t *words, uint32_t count)
     return scramble(mixed + GOLDEN);
 }
 
-/* The smallest a with a * a >= n; n >= 1. */
+/* Returns the smallest a with a * a >= n, for n >= 1. */
 static uint64_t square_root_up(uint64_t n)
 {
-    uint64_t a = (uint64_t)sqrt(
-        (double)n); /* a first guess: the two loops make it exact whatever the rounding */
+    uint64_t a = (uint64_t)sqrt((double)n); /* a first guess; the two loops make it exact */
 
     while ((unsigned __int128)a * a >= n)
         a--;
@@ -39,13 +38,13 @@ static uint64_t square_root_up(uint64_t n)
     return a;
 }
 
-/* x + y mod n for x, y < n <= 2^32. */
+/* Returns x + y mod n, for x, y < n <= 2^32. */
 static uint64_t add_within(uint64_t n, uint64_t x, uint64_t y)
 {
     return x + y < n ? x + y : x + y - n;
 }
 
-/* A number below n from a scrambled word, by its upper bits. */
+/* Maps a scrambled word to a number below n by its upper bits. */
 static uint64_t scale_below(uint64_t n, uint64_t word)
 {
     return (uint64_t)((unsigned __int128)word * n >> 64);
@@ -60,12 +59,12 @@ void trajd_permutation_make(struct trajd_permutation *permutation, uint64_t key,
         permutation->keys[round] = scramble(key + (round + 1) * GOLDEN);
 }
 
-/* cells: a round is a chain of products, and those of one cell alone leave the processor waiting */
+/* A round is a chain of multiplications. Interleaving several cells keeps the processor busy. */
 #define GROUP_CELLS 8
 
-/* [0, n) is laid out as a rectangle of a rows of b, of which fewer than a cells are too many. Each
- * round moves a cell along its row by an amount that its row's number decides, or along its column
- * likewise: a bijection of the rectangle. */
+/* Lays [0, n) out as a rectangle of a rows of b columns, with fewer than a cells too many. Each
+ * round moves a cell along its column by an amount that depends on its column, or along its row by
+ * an amount that depends on its row. Both are bijections of the rectangle. */
 static void move_cells(const struct trajd_permutation *permutation, uint64_t *cells, uint32_t count)
 {
     const uint64_t a = permutation->a, b = permutation->b;
@@ -93,7 +92,7 @@ void trajd_permutation_map(const struct trajd_permutation *permutation, uint64_t
     for (uint32_t first = 0; first < count; first += GROUP_CELLS)
         move_cells(permutation, positions + first,
                    count - first < GROUP_CELLS ? count - first : GROUP_CELLS);
-    /* a cell outside [0, n) goes through again: one in sqrt(n) */
+    /* about one in sqrt(n) cells lies outside [0, n) and is moved again */
     for (uint32_t i = 0; i < count; i++)
         while (positions[i] >= permutation->n)
             move_cells(permutation, &positions[i], 1);

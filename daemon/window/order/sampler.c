@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GROUP_WINDOWS 16 /* windows */
+#define GROUP_WINDOWS 16 /* windows that are looked up together */
 
-/* What a key is for: the words below stand in it so that no two permutations of an epoch share one.
- */
+/* The purposes of keys. They are part of the key, so that no two permutations of an epoch share
+ * one. */
 enum purpose { PURPOSE_GLOBAL = 1, PURPOSE_SHIFT = 2, PURPOSE_BLOCKS = 3, PURPOSE_GROUP = 4 };
 
 struct trajd_sampler {
@@ -36,7 +36,7 @@ static enum trajd_status check_options(const struct trajd_sampler_options *optio
         uint64_t count = options->segments[i].window_count;
         if (count == 0)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "segment %u has no windows", i);
-        /* positions of a wrapped epoch, N + G, must fit 64 bits as well */
+        /* positions of a wrapped epoch, N + G, must fit 64 bits too */
         if (count > INT64_MAX - total)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "more than 2^63 windows");
         if (options->segments[i].first_anchor > INT64_MAX - (int64_t)count)
@@ -162,10 +162,10 @@ static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enu
     return trajd_mix(words, sizeof words / sizeof words[0]);
 }
 
-/* Blocks are equal runs of window numbers, so that where the g-th group of K permuted blocks begins
- * is a product and not a sum over the blocks before it. The N mod `block_windows` windows left over
- * are a short block, which ends the last group. So that they are not the same windows in every
- * epoch, the numbering is turned by a keyed amount first. */
+/* Returns the window at a position of order blocked. Blocks are equal runs of window numbers, so
+ * that the beginning of the g-th group of K permuted blocks is a product and not a sum. The last N
+ * mod `block_windows` windows are a short block at the end of the last group. A keyed rotation of
+ * the numbering makes that block different in every epoch. */
 static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epoch,
                                uint64_t position)
 {
@@ -202,8 +202,8 @@ void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoc
                                sampler->window_count);
 }
 
-/* The segments of some windows, all of which are in [low, low + left). No branch that could be
- * guessed wrongly, and the searches of several windows do not wait for each other. */
+/* Finds the segments of several windows, with one binary search each. The searches have no branches
+ * that depend on data and are interleaved, so that the processor neither mispredicts nor waits. */
 static void find_segments(const struct trajd_sampler *sampler, const uint64_t *window_ids,
                           uint32_t count, uint32_t *low)
 {
@@ -239,8 +239,8 @@ void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_i
     *window = window_of(sampler, window_id, segment, 0);
 }
 
-/* At most TOGETHER windows, at positions < N; those behind the first `whole` are marked as wrapped.
- */
+/* Looks up at most GROUP_WINDOWS windows at positions < N. Those from index unwrapped_count on are
+ * marked as wrapped. */
 static void map_group(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order,
                       const uint64_t *positions, uint32_t count, uint64_t unwrapped_count,
                       struct trajd_window *windows)
@@ -280,10 +280,9 @@ void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint
     for (uint32_t first = 0; first < count; first += GROUP_WINDOWS) {
         const uint64_t at = position + first;
         const uint32_t group_count = count - first < GROUP_WINDOWS ? count - first : GROUP_WINDOWS;
+        /* only tail: wrap asks for positions from N on: the order begins again */
         for (uint32_t i = 0; i < group_count; i++)
-            positions[i] =
-                at + i < n ? at + i
-                           : (at + i) % n; /* beyond N only `wrap` asks: the order begins again */
+            positions[i] = at + i < n ? at + i : (at + i) % n;
         map_group(sampler, &order, positions, group_count, at < n ? n - at : 0, windows + first);
     }
 }

@@ -1,4 +1,5 @@
-/* A sampler's order of one epoch made ready, for who walks several samplers at once. */
+/* The order of one epoch of a sampler, prepared, for a mixture that uses several samplers at
+ * once. */
 #ifndef TRAJD_WINDOW_ORDER_SAMPLER_ORDER_H
 #define TRAJD_WINDOW_ORDER_SAMPLER_ORDER_H
 
@@ -7,13 +8,13 @@
 
 struct trajd_sampler_order {
     uint64_t epoch;
-    struct trajd_permutation global; /* of order: global */
+    struct trajd_permutation global; /* of order global */
 };
 
 void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoch,
                               struct trajd_sampler_order *order);
-/* The windows at some positions of that epoch, each < N, as trajd_sampler_at has them. Sooner than
- * one by one. */
+/* Writes the windows at some positions of that epoch, each < N, as trajd_sampler_at does one by
+ * one, but faster. */
 void trajd_sampler_order_map(const struct trajd_sampler *sampler,
                              const struct trajd_sampler_order *order, const uint64_t *positions,
                              uint32_t count, struct trajd_window *windows);
