@@ -13,7 +13,7 @@
 
 const double trajd_histogram_quantiles[TRAJD_STATISTICS_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
 
-/* Finite values gathered from rows that count. */
+/* Finite values of rows that count, gathered from memory. */
 struct tile {
     double values[TILE];
     uint32_t weights[TILE];
@@ -50,7 +50,7 @@ uint64_t trajd_histogram_bytes(uint32_t key_bits)
            BINS * TRAJD_HISTOGRAM_RANKS * (levels - 1);
 }
 
-/* The bits of a key that a level counts. */
+/* Returns the bits of a key that a level counts. */
 static inline uint32_t bin_of(uint64_t key, uint32_t key_bits, uint32_t level)
 {
     const uint32_t above = LEVEL_BITS * level;
@@ -162,7 +162,8 @@ static void gather(struct trajd_histogram *histogram, struct tile *tile,
 
 /* ---- counting ---- */
 
-/* Chan's merge of a tile's count, mean and squared distances into those of all before it. */
+/* Merges a tile's count, mean and sum of squared distances into those of all tiles before it
+ * (Chan's formula). */
 static void merge(struct trajd_histogram *histogram, uint64_t count, double mean, double m2)
 {
     struct trajd_feature_statistics *found = &histogram->found;
@@ -257,7 +258,7 @@ void trajd_histogram_add(struct trajd_histogram *histogram,
 
 /* ---- between sweeps ---- */
 
-/* A byte's counts say everything. */
+/* Computes the moments of bytes from their counts. */
 static void moments_of_bytes(struct trajd_histogram *histogram)
 {
     struct trajd_feature_statistics *found = &histogram->found;
@@ -276,7 +277,7 @@ static void moments_of_bytes(struct trajd_histogram *histogram)
         histogram->m2 += (double)histogram->counts[b] * (b - found->mean) * (b - found->mean);
 }
 
-/* The two ranks around q (n - 1) for every quantile, as numpy forms them. */
+/* Chooses the two ranks around q (n - 1) for every quantile, as numpy does. */
 static void choose_ranks(struct trajd_histogram *histogram)
 {
     const uint64_t last = histogram->found.count - 1;
@@ -289,7 +290,8 @@ static void choose_ranks(struct trajd_histogram *histogram)
     }
 }
 
-/* Finds the bin of every wanted rank and gives each such bin a node for the next level. */
+/* Finds the bin of every rank and gives each such bin a node for the next level. Returns the number
+ * of nodes. */
 static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
 {
     const uint32_t above = LEVEL_BITS * histogram->level;
@@ -330,7 +332,7 @@ static void finish(struct trajd_histogram *histogram)
             found->quantiles[q] = NAN;
         return;
     }
-    if (found->min == found->max) { /* exactly, whatever the additions cut off */
+    if (found->min == found->max) { /* exactly, without the rounding of the sums */
         found->mean = found->min;
         histogram->m2 = 0;
     }

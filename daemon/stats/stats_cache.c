@@ -1,8 +1,9 @@
-/* What figures are a function of, and figures of earlier runs: one file a fingerprint. Only an
- * optimisation: whatever is wrong with a file, it is computed and written anew.
+/* Fingerprints of statistics, and the files that keep statistics of earlier runs, one per
+ * fingerprint. The files only save time: if one is damaged, its statistics are computed and written
+ * again.
  *
- *     u64 magic and version, u64 length of the rest, u64 digest of the rest, then the struct and
- *       its features as they are in memory */
+ *     u64 magic and version, u64 length of what follows the header, u64 digest of it, then the
+ *       struct and its features as they are in memory */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,9 +17,9 @@
 #include "daemon/base/digest.h"
 #include "daemon/stats/stats.h"
 
-/* "TRSTATS1": a change of the structs is another one */
+/* "TRSTATS1"; changes with the structs */
 #define CACHE_MAGIC UINT64_C(0x3153544154535254)
-/* of what figures mean: part of every fingerprint */
+/* changes with the meaning of figures; part of every fingerprint */
 #define FIGURES_VERSION 1
 
 struct header {
@@ -27,8 +28,8 @@ struct header {
 
 /* ---- fingerprints ---- */
 
-/* Which anchors of which episodes are windows. They are numbered in order of episodes: the first of
- * the next one is searched. */
+/* Adds which anchors of which episodes are windows. Windows are numbered in episode order, so the
+ * first window of the next run is found by a search. */
 static void add_windows(struct trajd_digest *digest, const struct trajd_window_plan *plan)
 {
     const uint64_t count = trajd_sampler_window_count(plan->sampler);

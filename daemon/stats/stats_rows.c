@@ -1,5 +1,5 @@
-/* Statistics of a stream's rows as recorded, each once, of the episodes that the feed takes windows
- * from. */
+/* Computes statistics of a stream's rows as recorded, each once, of the episodes in which the feed
+ * has windows. */
 #include <stdlib.h>
 
 #include "daemon/stats/stats_sweep.h"
@@ -19,7 +19,8 @@ struct rows_walk {
     struct statistics_run run;
 };
 
-/* Rows of the episode in the cache: of a stamped clock those that it kept. */
+/* Returns the rows of the episode in the cache. For a stamped clock these are the rows that it
+ * kept. */
 static uint64_t row_count(const struct rows_walk *walk, const struct trajd_episode *episode)
 {
     const struct trajd_episode_clock *clock = &episode->clocks[walk->stream->clock_index];
@@ -85,7 +86,8 @@ static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context
     return status;
 }
 
-/* Bytes of a row of the dataset that the stream is some columns of; 0 where no episode has rows. */
+/* Returns the bytes of a row of the array, of which the stream may be some columns. 0: no episode
+ * has rows. */
 static uint64_t row_bytes(const struct trajd_window_plan *plan, uint32_t array_index)
 {
     for (uint32_t e = 0; e < plan->episode_count; e++) {

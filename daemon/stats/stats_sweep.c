@@ -6,14 +6,14 @@
 
 #include "daemon/base/heartbeat.h"
 
-/* of all histograms at once: more columns are counted in further sweeps */
+/* of all histograms at once; more columns are counted in further sweeps */
 #define HISTOGRAM_BYTES (UINT64_C(64) << 20)
-/* the columns of so many rows are counted in turn while these are in the processor's cache */
+/* so many rows stay in the processor's cache while one column after the other is counted */
 #define BLOCK_ROWS TRAJD_HISTOGRAM_TILE
 #define SLICES_PER_THREAD 2
 #define PAUSE_NS 1000000
 
-/* What the pool's slices share. */
+/* Shared by the pool's slices. */
 struct counting {
     struct statistics_sweep *sweep;
     uint32_t slice_count;
@@ -21,8 +21,7 @@ struct counting {
 
 /* ---- one chunk ---- */
 
-/* Rows [row, row + count) of a run, columns [begin, end) of those of all items that are the slice's
- * and the lane's. */
+/* Counts rows [row, row + count) of a run in columns [begin, end) of all items' columns. */
 static void count_block(struct statistics_sweep *sweep, const struct statistics_lane *lane,
                         const struct statistics_run *run, uint64_t row, uint64_t count,
                         uint32_t begin, uint32_t end)
@@ -62,8 +61,7 @@ static void count_lane(struct statistics_sweep *sweep, const struct statistics_l
     }
 }
 
-/* Columns are dealt to the slices in turn; one column is one slice's alone, in order of the runs.
- */
+/* Counts one slice's columns. Each column belongs to one slice, which adds the runs in order. */
 static void count_slice(void *context, uint32_t slice)
 {
     const struct counting *counting = context;
@@ -113,7 +111,7 @@ static struct statistics_item *item_of(struct statistics_sweep *sweep, uint32_t 
     return &sweep->items[i];
 }
 
-/* Which items have columns left to count; false if none has. */
+/* Marks the items that have columns left to count. False: none has. */
 static bool mark_active(struct statistics_sweep *sweep)
 {
     bool any = false;
@@ -167,7 +165,7 @@ static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_wa
     return status;
 }
 
-/* The first column of the next group, by what histograms may take. */
+/* Returns the first column of the next group, by the memory of its histograms. */
 static uint32_t group_end(struct statistics_sweep *sweep, uint32_t begin, uint32_t column_count)
 {
     uint64_t bytes = 0;

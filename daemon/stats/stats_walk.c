@@ -1,4 +1,4 @@
-/* All windows once: rows are pinned, runs of them weighed or resampled, and counted. */
+/* Walks over all windows once: pins their rows, weighs or resamples them, and counts them. */
 #include <math.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void unpin_chunk(struct windows_walk *walk)
     walk->episode_count = walk->at = 0;
 }
 
-/* Readers go some episodes ahead of what is counted. */
+/* Prefetches the episodes after those that are being counted. */
 static void prefetch(struct windows_walk *walk, uint32_t last_episode)
 {
     const struct trajd_window_plan *plan = walk->plan;
@@ -72,7 +72,8 @@ static void prefetch(struct windows_walk *walk, uint32_t last_episode)
                              &plan->episodes[walk->prefetched], 1, walk->when++);
 }
 
-/* Pins the episodes of the windows looked up; *count is cut to those that fit the cache. */
+/* Pins the episodes of the windows that were looked up. *count is reduced to those that fit the
+ * cache. */
 static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count,
                                    struct trajd_error *error)
 {
@@ -105,9 +106,9 @@ static inline int64_t greatest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* How often each row stands in the steps of windows with anchors [j0, j1): row r for every step k
- * with j0 <= r - k < j1. Where the last row is held, it stands for all steps behind it. Returns the
- * first row; *rows of them have weights. */
+/* Computes how often each row is a step of the windows with anchors [j0, j1): row r for every step
+ * k with j0 <= r - k < j1. Where the last row is held, it also counts for all steps after it.
+ * Returns the first row; *rows is how many rows have weights. */
 static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count, bool holds,
                           int64_t j0, int64_t j1, uint32_t *weights, int64_t *rows)
 {
@@ -128,8 +129,8 @@ static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count,
     return first;
 }
 
-/* The windows of the chunk from w on that are one episode's neighbouring anchors, as a run of every
- * lane of the item. */
+/* Adds the windows [w, end) of the chunk, which have adjacent anchors in one episode, as a run to
+ * every lane of the item. */
 static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t end, uint32_t *used)
 {
     const struct trajd_window_plan *plan = walk->plan;
@@ -193,8 +194,8 @@ static bool row_has_nan(enum trajd_dtype dtype, const char *row, uint32_t count)
     return found;
 }
 
-/* A step with a NaN in it is masked: its row counts in none of the features. A slice takes its
- * share of every run's rows. */
+/* Drops rows with a NaN: such a step is masked, so the row counts for none of the features. Each
+ * slice does its share of every run's rows. */
 static void drop_nan_rows(void *context, uint32_t slice)
 {
     const struct windows_walk *walk = context;
@@ -296,7 +297,7 @@ static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
 
 /* ---- one walk ---- */
 
-/* What the items that are counted now need from the cache and from the kernels. */
+/* Prepares a walk: what the items that are counted now need from the cache and from the kernels. */
 static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = walk->plan;

@@ -1,9 +1,9 @@
-/* Statistics over the training grid. A plan of its own, without normalisation and in order of
- * episodes, gives the feed's windows chunk by chunk.
+/* Statistics over the training grid. A plan of its own, without normalisation and in episode order,
+ * gives the feed's windows chunk by chunk.
  *
- * Outputs whose steps are rows of one clock, passed on as they are, need no resampling: each row is
- * counted once with the number of windows and steps that it stands in ("direct"). All others go
- * through the same kernels as the feed's batches. */
+ * An output is direct if its steps are rows of one clock, passed on unchanged. It needs no
+ * resampling: each row is counted with the number of windows and steps that contain it. All other
+ * outputs go through the same kernels as the feed's batches. */
 #include <stdlib.h>
 
 #include "daemon/stats/stats_windows.h"
@@ -38,7 +38,7 @@ static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
     }
 }
 
-/* So many windows that all a chunk needs stays in bounds. */
+/* Returns how many windows make a chunk of bounded memory. */
 static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32_t *outputs,
                               uint32_t count)
 {
@@ -54,8 +54,8 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32
     return windows < 1 ? 1 : windows > CHUNK_WINDOWS ? CHUNK_WINDOWS : (uint32_t)windows;
 }
 
-/* All sources on one bracket of rows of the anchor's clock, nothing that is behind the anchor, and
- * kinds that copy there. */
+/* Returns whether an item is direct: all its sources use one bracket of rows of the anchor's clock,
+ * the kinds copy rows there, and no step lies after the anchor where that is hidden. */
 static bool is_direct(const struct trajd_window_plan *plan, const struct item_view *view)
 {
     for (uint32_t t = view->first_target; t < view->first_target + view->target_count; t++) {
