@@ -1,5 +1,5 @@
-/* cache*.c on files that this test writes itself, with an index made by hand: every byte of every
- * row is known. */
+/* The row cache on files that this test writes itself, with an index made by hand, so that every
+ * byte of every row is known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,11 +20,11 @@
 #define EPISODES 12u
 #define DATASETS 3u
 #define ROWS 50u
-#define WIDE 16u /* bytes of a row of dataset 1 */
+#define WIDE 16u /* bytes of a row of array 1 */
 #define FILE_ROOM 8192u
 
-/* Episode e lies in file e % 3. Dataset 0: contiguous u32 per row; 1: chunks of 7 rows, unfiltered,
- * the third one missing; 2: like 0, on a clock that keeps every third row. */
+/* Episode e lies in file e % 3. Array 0: contiguous, one u32 per row. Array 1: chunks of 7 rows,
+ * unfiltered, the third one missing. Array 2: like 0, on a clock that keeps every third row. */
 struct world {
     char folder[64];
     char paths[3][96];
@@ -59,7 +59,7 @@ static bool is_missing(uint32_t row)
     return row / 7 == 2;
 }
 
-/* An episode's bytes in its file: dataset 0, dataset 2, then the chunks of dataset 1 in turned
+/* Writes an episode's bytes to its file: array 0, array 2, then the chunks of array 1 in reverse
  * order. */
 static void write_episode(struct world *world, uint32_t e, int fd)
 {
@@ -185,7 +185,7 @@ static struct trajd_cache *new_cache(const struct world *world, uint64_t budget,
     return cache;
 }
 
-/* Returns how many bytes are wrong, so that threads may call it too. */
+/* Returns how many bytes are wrong. Does not assert, so that any thread may call it. */
 static unsigned wrong_bytes(uint32_t episode, const void *const *rows)
 {
     const uint32_t *q = rows[0], *force = rows[2];
@@ -263,11 +263,11 @@ static void fill_stops_at_the_budget(void **state)
                 stats.resident_bytes > 4 * EPISODE_BYTES);
     assert_int_equal(stats.entries_evicted, 0);
     assert_int_equal(trajd_cache_fill(cache, &everything, some, 3, &complete, NULL), TRAJD_OK);
-    assert_true(complete); /* what was there stayed */
+    assert_true(complete); /* resident entries stayed */
     trajd_cache_destroy(&cache);
 }
 
-/* A thread that is to end waits for nobody, and leaves no pin behind. */
+/* A cancelled thread does not wait, and leaves no pin behind. */
 static void who_is_to_end_does_not_wait(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, 1u << 20, 1);
@@ -311,7 +311,7 @@ static void selections_share_what_both_name(void **state)
     trajd_cache_destroy(&cache);
 }
 
-/* Room that is pinned comes back; room that is kept does not. */
+/* Pinned room becomes free again; retained room does not. */
 static void what_is_kept_is_not_waited_for(void **state)
 {
     static const uint32_t first[] = {0};
@@ -325,11 +325,12 @@ static void what_is_kept_is_not_waited_for(void **state)
     assert_true(trajd_cache_will_have_room(cache, &everything, 2));
     trajd_cache_retain(cache, &everything, 0);
     assert_true(trajd_cache_will_have_room(cache, &everything, 2));
-    trajd_cache_retain(cache, &everything, 0); /* once more by somebody else: it is the same room */
+    trajd_cache_retain(cache, &everything, 0); /* a second retain takes no more room */
     assert_true(trajd_cache_will_have_room(cache, &everything, 2));
     trajd_cache_retain(cache, &small, 1);
     assert_false(trajd_cache_will_have_room(cache, &everything, 2));
-    assert_true(trajd_cache_will_have_room(cache, &everything, 1)); /* part of it is what is kept */
+    assert_true(
+        trajd_cache_will_have_room(cache, &everything, 1)); /* a part of it is retained already */
     assert_true(trajd_cache_will_have_room(cache, &small, 2));
     trajd_cache_release(cache, &small, 1);
     trajd_cache_unpin(cache, &everything, 1);
@@ -348,11 +349,12 @@ static void a_full_budget_is_an_error_with_figures(void **state)
 
     assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
     assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL),
-                     TRAJD_OK); /* the same once more costs nothing */
+                     TRAJD_OK); /* pinning it again takes no more room */
     assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
     assert_non_null(
-        strstr(error.message, "demo_2 needs 1216 bytes of rows; the row cache has 2432 bytes, of which 2432"));
+        strstr(error.message,
+               "demo_2 needs 1216 bytes of rows; the row cache has 2432 bytes, of which 2432"));
     trajd_cache_unpin(cache, &everything, 0);
     assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
     trajd_cache_unpin(cache, &everything, 0);
@@ -364,7 +366,7 @@ static void a_full_budget_is_an_error_with_figures(void **state)
     cache = new_cache(*state, 1000, 1); /* larger than the whole budget */
     assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_ERR_MEMORY);
     trajd_cache_prefetch(cache, &everything, (const uint32_t[]){0}, 1,
-                         0); /* a hint that cannot be followed is no harm */
+                         0); /* a hint that cannot be followed does no harm */
     trajd_cache_destroy(&cache);
 }
 
@@ -384,7 +386,8 @@ static void prefetched_entries_are_read_ahead(void **state)
     struct trajd_cache_stats stats;
     const void *rows[DATASETS];
 
-    trajd_cache_prefetch(cache, &everything, ahead, 4, 1); /* one twice, and one that is none */
+    trajd_cache_prefetch(cache, &everything, ahead, 4,
+                         1); /* one episode twice, and one that does not exist */
     wait_until_loaded(cache, 2 * DATASETS);
     assert_int_equal(trajd_cache_pin(cache, &everything, 5, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(5, rows), 0);
@@ -395,8 +398,8 @@ static void prefetched_entries_are_read_ahead(void **state)
     trajd_cache_destroy(&cache);
 }
 
-/* Room for three: of 0, 1, 2 the one needed last goes, and without announcements the one used
- * longest ago. */
+/* Room for three episodes: of 0, 1 and 2 the one with the latest next use is evicted, and without
+ * prefetches the least recently used. */
 static void the_latest_next_use_is_evicted_first(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, 3 * EPISODE_BYTES, 1);
@@ -417,7 +420,7 @@ static void the_latest_next_use_is_evicted_first(void **state)
     assert_int_equal(stats.entries_evicted, DATASETS);
     trajd_cache_unpin(cache, &everything, 2);
     wait_until_loaded(cache,
-                      /* 1 comes back ahead of its use, for 2, which nobody prefetched again */
+                      /* 1 is loaded again ahead of its use, in place of 2, which has no prefetch */
                       5 * DATASETS);
     assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(1, rows), 0);
@@ -425,7 +428,7 @@ static void the_latest_next_use_is_evicted_first(void **state)
         trajd_cache_unpin(cache, &everything, e);
     trajd_cache_unpin(cache, &everything, 7);
     assert_int_equal(trajd_cache_pin(cache, &everything, 8, rows, NULL),
-                     TRAJD_OK); /* evicts 0, unpinned first */
+                     TRAJD_OK); /* evicts 0, which was unpinned first */
     assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
     trajd_cache_get_stats(cache, &stats);
     assert_int_equal(stats.entries_loaded, 6 * DATASETS);
@@ -478,11 +481,11 @@ static void a_changed_file_is_named(void **state)
     trajd_cache_unpin(cache, &everything, 0);
     trajd_cache_get_stats(cache, &stats);
     assert_true(stats.read_errors >= 3);
-    assert_int_equal(stats.resident_bytes, 8 * EPISODE_BYTES); /* what failed holds nothing */
+    assert_int_equal(stats.resident_bytes, 8 * EPISODE_BYTES); /* a failed entry takes no room */
     trajd_cache_destroy(&cache);
 }
 
-/* Storage that comes back is read again; content that is bad is not asked twice. */
+/* An I/O error is retried by the next pin; an error in the data is not. */
 static void io_failures_pass_and_data_failures_stay(void **state)
 {
     struct world *world = *state;
@@ -493,7 +496,7 @@ static void io_failures_pass_and_data_failures_stay(void **state)
     char aside[128];
 
     world->arrays[4][1].filter_count = 1;
-    world->arrays[4][1].filters[0] = TRAJD_FILTER_DEFLATE; /* which its chunks are not */
+    world->arrays[4][1].filters[0] = TRAJD_FILTER_DEFLATE; /* the chunks are not deflated */
     cache = new_cache(world, 1u << 20, 1);
     snprintf(aside, sizeof aside, "%s.aside", world->paths[0]);
     assert_int_equal(rename(world->paths[0], aside), 0);
@@ -522,14 +525,14 @@ static void bad_options_are_refused(void **state)
     assert_int_equal(trajd_cache_create(&options, &cache, &error), TRAJD_ERR_ARGUMENT);
     assert_null(cache);
     options.reader_count = 1;
-    /* two streams of one dataset, whose clocks keep different rows */
+    /* two streams of one array, whose clocks keep different rows */
     world->streams[0].array_index = 2;
     assert_int_equal(trajd_cache_create(&options, &cache, &error), TRAJD_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "force"));
 }
 
-/* File 1 becomes a pipe without a writer on another filesystem: whoever opens it hangs, as on a
- * dead mount. */
+/* File 1 becomes a pipe without a writer on another filesystem: opening it blocks, as on a dead
+ * mount. */
 static void a_hanging_filesystem_stops_nobody_else(void **state)
 {
     static const uint32_t hanging[] = {1, 4, 7, 10};
@@ -554,9 +557,9 @@ static void a_hanging_filesystem_stops_nobody_else(void **state)
             assert_int_equal(wrong_bytes(e, rows), 0);
             trajd_cache_unpin(cache, &everything, e);
         }
-    release = open(
-        path,
-        O_RDWR); /* a writer at last: opening goes on, and finds another file than was indexed */
+    release =
+        open(path,
+             O_RDWR); /* a writer: opening continues, and finds another file than the indexed one */
     assert_true(release >= 0);
     assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, path));
@@ -591,8 +594,8 @@ static void *hammer_cache(void *context)
     return NULL;
 }
 
-/* Four threads that hold one episode each, on a budget of a third: all is evicted and read again
- * and again, and nobody waits for ever. */
+/* Four threads pin one episode each, on a budget of a third: entries are evicted and read again and
+ * again, and no thread waits for ever. */
 static void many_threads_share_a_third_of_the_memory(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, EPISODES / 3 * EPISODE_BYTES, 3);

@@ -1,5 +1,5 @@
-/* mixture.c: golden vectors of an independent implementation, exact quotas, evenness of passes,
- * positions far out. */
+/* mixture.c: golden vectors of an independent implementation, exact quotas, even passes, and very
+ * large positions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #define MAX_WORDS 64
 #define MAX_PARTS 8
 
-/* A mixture with the samplers that it refers to. */
+/* A mixture with the samplers that it borrows. */
 struct fixture {
     struct trajd_sampler *samplers[MAX_PARTS];
     uint32_t count;
@@ -76,7 +76,7 @@ static void clear(struct fixture *f)
         trajd_sampler_destroy(&f->samplers[--f->count]);
 }
 
-/* One line as words; signed ones come out as their two's complement. */
+/* Reads one line as words; signed words become their two's complement. */
 static int read_line(FILE *file, char *kind, uint64_t *words)
 {
     static char line[4096];
@@ -176,8 +176,8 @@ static void golden_vectors_hold(void **state)
     fclose(file);
 }
 
-/* Any C positions that begin a round: each dataset exactly as often as its weight says, wherever
- * the epochs' borders lie. */
+/* In any C positions that begin a round each dataset comes exactly as often as its weight, wherever
+ * epochs end. */
 static void quotas_are_exact(void **state)
 {
     static const uint64_t windows[] = {100, 7, 1000}, weights[] = {7, 3, 2};
@@ -199,7 +199,8 @@ static void quotas_are_exact(void **state)
     clear(&f);
 }
 
-/* After any number of rounds each window has come floor or ceil of the mean, in every order. */
+/* After any number of rounds each window has come as often as the mean, rounded up or down, in
+ * every order. */
 static void windows_of_a_dataset_take_turns(void **state)
 {
     static const uint64_t windows[] = {41, 5}, weights[] = {3, 2};
@@ -227,7 +228,7 @@ static void windows_of_a_dataset_take_turns(void **state)
     }
 }
 
-/* By size with the default length: an epoch is every window once, and the next one is another
+/* By size, with the default length: an epoch has every window once, and the next epoch has another
  * order. */
 static void by_size_is_every_window_once(void **state)
 {
@@ -261,8 +262,7 @@ static bool same_window(const struct trajd_window *a, const struct trajd_window 
            a->wrapped == b->wrapped;
 }
 
-/* A run is what its positions are one by one, at the beginning and at 10^18, and whatever the
- * batch. */
+/* A run equals its positions one by one, at the beginning and at 10^18, for every batch size. */
 static void any_position_at_once(void **state)
 {
     static const uint64_t windows[] = {6000000000, 3000000000, 1000000000},
@@ -337,7 +337,7 @@ static void tails(void **state)
     trajd_mixture_run(f.mixture, 3, 0, 12, first);
     assert_true(first[9].wrapped == 0 && first[10].wrapped == 1 &&
                 first[10].window_id == first[0].window_id);
-    /* the next epoch goes on where this one's L ends, not where its rows do */
+    /* the next epoch continues where this one's L ends, not where its rows do */
     trajd_mixture_run(f.mixture, 4, 0, 1, &next);
     clear(&f);
     options.tail = TRAJD_TAIL_SHORT;
@@ -376,7 +376,7 @@ static void bad_options_are_refused(void **state)
     bad = good, bad.tail = (enum trajd_tail)9;
     assert_int_equal(try_mixture(&f, bad, &error), TRAJD_ERR_ARGUMENT);
     clear(&f);
-    assert_int_equal(try_mixture(&f, good, &error), TRAJD_ERR_ARGUMENT); /* of no dataset */
+    assert_int_equal(try_mixture(&f, good, &error), TRAJD_ERR_ARGUMENT); /* without datasets */
 }
 
 int main(void)

@@ -30,7 +30,7 @@ static struct trajd_sampler *new_sampler(const struct trajd_sampler_options *opt
     return sampler;
 }
 
-/* One line of vectors.txt as words; signed ones come out as their two's complement. */
+/* Reads one line of vectors.txt as words; signed words become their two's complement. */
 static int read_line(FILE *file, char *kind, uint64_t *words)
 {
     static char line[4096];
@@ -239,8 +239,7 @@ static void every_window_once_in_every_order(void **state)
         }
 }
 
-/* What `blocked` is for: a run of positions touches few blocks, and not the same ones in the next
- * epoch. */
+/* A run of positions of order blocked touches few blocks, and other ones in the next epoch. */
 static void blocked_order_stays_within_its_neighbours(void **state)
 {
     struct trajd_segment segment = {0, 0, 0, 100050};
@@ -264,8 +263,9 @@ static void blocked_order_stays_within_its_neighbours(void **state)
             if (p == 0)
                 first[epoch] = window.window_id;
         }
-        assert_in_range(touched[epoch], 4,
-                        8); /* four blocks, each across a border of the unturned numbering */
+        assert_in_range(
+            touched[epoch], 4,
+            8); /* four blocks, each across a border of the numbering without rotation */
     }
     assert_true(first[0] / 100 != first[1] / 100);
     trajd_sampler_destroy(&sampler);
@@ -304,7 +304,7 @@ static void tails(void **state)
     trajd_sampler_destroy(&sampler);
 }
 
-/* The order is the same whatever the batch size, so that a job may go on with another one. */
+/* The order does not depend on the batch size, so that a job may continue with another one. */
 static void order_does_not_depend_on_the_batch(void **state)
 {
     struct trajd_segment segment = {0, 0, 0, 1000};
@@ -333,7 +333,7 @@ static void order_does_not_depend_on_the_batch(void **state)
     trajd_sampler_destroy(&other_data);
 }
 
-/* 10^10 windows in three segments: creation, and position 10^9, touch nothing that grows with
+/* 10^10 windows in three segments: creation, and position 10^9, touch nothing that grows with the
  * windows. */
 static void ten_thousand_million_windows_cost_three_segments(void **state)
 {
