@@ -2,7 +2,7 @@
  * stats_rows.c) goes over all rows once, chunk by chunk, and calls statistics_count for each;
  * statistics_run_sweeps repeats the walk until all histograms are complete.
  *
- * An item is an output or a stream. A lane has some of its columns, which are adjacent in memory. */
+ * An item is an output or a stream. A lane has some of its columns that are adjacent in memory. */
 #ifndef TRAJD_STATS_STATS_SWEEP_H
 #define TRAJD_STATS_STATS_SWEEP_H
 
@@ -48,7 +48,7 @@ struct statistics_sweep {
     uint32_t group_begin, group_end; /* columns that are counted now */
     struct trajd_histogram *histograms; /* [group_end - group_begin] */
     bool *done;                         /* [group_end - group_begin] */
-    uint64_t pass_count, pass, pass_permille;
+    uint64_t pass_count, pass;          /* sweeps over the data, and those that are done */
 };
 
 /* Walks once over all data: sets the lanes' runs for each chunk and calls statistics_count. */

@@ -175,7 +175,7 @@ static void test_bytes(void **state)
     }
 }
 
-static void test_what_is_left_out(void **state)
+static void test_values_that_are_left_out(void **state)
 {
     const float some[] = {NAN, 1, INFINITY, 3, -INFINITY, NAN}, none[] = {NAN, NAN};
     const double wide[] = {1e300, -1e300, 5};
@@ -208,7 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_sorting),
         cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_what_is_left_out),
+        cmocka_unit_test(test_values_that_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

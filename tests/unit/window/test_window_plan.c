@@ -319,7 +319,7 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
     }
 }
 
-static void test_what_cannot_be(void **state)
+static void test_invalid_feeds(void **state)
 {
     static const struct {
         const char *feed, *message;
@@ -452,7 +452,7 @@ int main(void)
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture,
                                         free_fixture),
-        cmocka_unit_test_setup_teardown(test_what_cannot_be, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_invalid_feeds, make_fixture, free_fixture),
         cmocka_unit_test(test_rows_until),
         cmocka_unit_test(test_regular_rows_until),
         cmocka_unit_test_setup_teardown(test_fingerprint, make_fixture, free_fixture),

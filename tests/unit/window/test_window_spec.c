@@ -68,7 +68,7 @@ static enum trajd_status parse(const char *text, struct trajd_window_spec **spec
     return status;
 }
 
-static void test_a_whole_feed_outlives_its_text(void **state)
+static void test_a_spec_outlives_its_text(void **state)
 {
     struct trajd_window_spec *spec;
     struct trajd_error error;
@@ -186,7 +186,7 @@ static void test_a_mixture(void **state)
     trajd_window_spec_destroy(&spec);
 }
 
-static void test_every_rule_is_told_with_its_line(void **state)
+static void test_every_error_names_its_line(void **state)
 {
     static const struct {
         const char *text, *message;
@@ -257,10 +257,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_a_whole_feed_outlives_its_text),
+        cmocka_unit_test(test_a_spec_outlives_its_text),
         cmocka_unit_test(test_a_split_begins_and_ends_at_whole_numbers_too),
         cmocka_unit_test(test_a_mixture),
-        cmocka_unit_test(test_every_rule_is_told_with_its_line),
+        cmocka_unit_test(test_every_error_names_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
