@@ -345,7 +345,7 @@ def test_statistics_from_files(daemon, demo_file, tmp_path, document, norm, scal
     (OPENPI, "by: mean_std, mask: [true]", "norm.mask: 1 words for 7 features"),
     (OPENPI, "by: mean_std, scale: [1]", "scale and offset cannot be combined"),
     (OPENPI, "mask: [true]", "expected `by:`"),
-    (OPENPI, "by: mean_std, key: actions", "names statistics in a file"),
+    (OPENPI, "by: mean_std, key: actions", "it names statistics in that file"),
 ])
 def test_what_cannot_be_normalised(daemon, demo_file, tmp_path, document, norm, message):
     (tmp_path / "s.json").write_text(json.dumps(document))
