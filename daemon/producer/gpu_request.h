@@ -10,7 +10,7 @@
 struct trajd_gpu_request;
 
 /* Copies stamps, offsets, scales of the plan there, as they are now; as many launches as it has
- * frames can wait at a time. The plan must outlive it. Blocks. */
+ * frames can wait at a time. The batch must outlive it. Blocks. */
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
                                            const struct trajd_window_batch *batch,
@@ -22,7 +22,7 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **request);
 uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
                                        uint32_t window_count);
 
-/* The plan's request as it was bound last, outputs, masks and bases being the GPU's: its arrays are
+/* The batch's request as it was bound last, outputs, masks and bases being the GPU's: its arrays are
  * written to `block`, which will lie at `device_block` on the GPU; *used is how many bytes of it.
  * The result lives until the next call for that frame. */
 const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,

@@ -12,7 +12,7 @@
 
 struct trajd_gpu_streamed_rows;
 
-/* Of the entries of the plan's selection that are not `held`. The plan must outlive it. *streamed
+/* Of the entries of the plan's selection that are not `held`. The batch must outlive it. *streamed
  * rows NULL: there are none. */
 enum trajd_status trajd_gpu_streamed_create(struct trajd_window_batch *batch, const bool *held,
                                             struct trajd_gpu_streamed_rows **streamed,

@@ -80,7 +80,7 @@ void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *o
 
 /* ---- producer_schema.c ---- */
 
-/* Tensors: output and mask in turn, then the ids; tells the plan where its outputs lie in a slot.
+/* Tensors: output and mask in turn, then the ids; tells the batch where outputs lie in a slot.
  */
 enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
                                              struct trajd_error *error);

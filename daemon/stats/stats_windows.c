@@ -18,7 +18,7 @@ static enum trajd_status no_memory(struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
 }
 
-/* ---- which outputs, in what form ---- */
+/* ---- outputs and their forms ---- */
 
 static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
                         struct trajd_window_spec *spec)
@@ -114,7 +114,7 @@ static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- computing ---- */
 
 static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_error *error)
 {
