@@ -23,8 +23,8 @@ uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
                                        uint32_t window_count);
 
 /* The batch's request as it was bound last, outputs, masks and bases being the GPU's: its arrays
- * are written to `block`, which will lie at `device_block` on the GPU; *used is how many bytes of it.
- * The result lives until the next call for that frame. */
+ * are written to `block`, which will lie at `device_block` on the GPU; *used is how many bytes of
+ * it. The result lives until the next call for that frame. */
 const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,
                                                               uint32_t frame, uint8_t *block,
                                                               uint8_t *device_block,

@@ -116,7 +116,7 @@ static int make_world(void **state)
     struct world *world = calloc(1, sizeof *world);
     int fds[3];
 
-    strcpy(world->folder, "/tmp/trajd_store_XXXXXX");
+    strcpy(world->folder, "/tmp/trajd_cache_XXXXXX");
     assert_non_null(mkdtemp(world->folder));
     for (uint32_t f = 0; f < 3; f++) {
         snprintf(world->paths[f], sizeof world->paths[f], "%s/%u.h5", world->folder, f);
