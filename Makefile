@@ -34,7 +34,7 @@ wheel: build
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)
 
-# The run of which README has the figures, robomimic and small files too, and README's table from it. ROBOMIMIC is a Python with
+# Records the run behind the table in tests/bench/README.md, with robomimic and small files, and writes that table. ROBOMIMIC is a Python with
 # robomimic and torch (tests/bench/README.md).
 ROBOMIMIC ?= build/venv-robomimic/bin/python
 RESULTS   ?= tests/bench/results/cpu-2cores.json

@@ -1,5 +1,5 @@
-/* Element types of rows and tensors. The numbers are on the wire and in the index cache: append
- * only. */
+/* Element types of rows and tensors. The numbers are in the index cache and in the blocks of
+ * RESAMPLE: only append to the list. */
 #ifndef TRAJD_PROTO_DTYPE_H
 #define TRAJD_PROTO_DTYPE_H
 
@@ -12,7 +12,7 @@ extern "C" {
 enum trajd_dtype {
     TRAJD_DTYPE_NONE = 0,
     TRAJD_F16 = 1,  /* IEEE binary16 */
-    TRAJD_BF16 = 2, /* the upper half of a binary32 */
+    TRAJD_BF16 = 2, /* bfloat16: the upper half of a binary32 */
     TRAJD_F32 = 3,
     TRAJD_F64 = 4,
     TRAJD_I8 = 5,
@@ -27,15 +27,16 @@ enum trajd_dtype {
     TRAJD_DTYPE_COUNT = 14,
 };
 
-/* Bytes of one element; 0 for a number that is no type. All rows and tensors are little endian. */
+/* Returns the bytes of one element, or 0 for a number that is no type. All rows and tensors are
+ * little endian. */
 uint32_t trajd_dtype_size(enum trajd_dtype dtype);
 
-/* "f16", "bf16", "f32", ... as config, wire and trajctl write them; "none" for a number that is no
- * type. */
+/* Returns the name that configuration, wire and trajctl use ("f16", "bf16", "f32", ...), or "none"
+ * for a number that is no type. */
 const char *trajd_dtype_name(enum trajd_dtype dtype);
 
-/* The inverse; also takes "float32", "uint8" and the like. TRAJD_DTYPE_NONE for a word that is no
- * type. */
+/* Returns the type of a name. Also accepts long names like "float32" and "uint8". Returns
+ * TRAJD_DTYPE_NONE for any other word. */
 enum trajd_dtype trajd_dtype_parse(const char *name);
 
 #ifdef __cplusplus

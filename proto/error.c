@@ -18,6 +18,17 @@ enum trajd_status trajd_error_set(struct trajd_error *error, enum trajd_status s
     return status;
 }
 
+/* Appends text to the first `used` bytes of the message, cut to the room that is there. Returns the
+ * new length. */
+static size_t append(struct trajd_error *error, size_t used, const char *text)
+{
+    const size_t room = sizeof error->message - 1 - used;
+    const size_t length = strlen(text) < room ? strlen(text) : room;
+    memcpy(error->message + used, text, length);
+    error->message[used + length] = '\0';
+    return used + length;
+}
+
 enum trajd_status trajd_error_prefix(struct trajd_error *error, const char *format, ...)
 {
     char below[TRAJD_ERROR_MESSAGE_SIZE];
@@ -31,7 +42,7 @@ enum trajd_status trajd_error_prefix(struct trajd_error *error, const char *form
     used = vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
     if (used >= 0 && (size_t)used < sizeof error->message)
-        snprintf(error->message + used, sizeof error->message - (size_t)used, ": %s", below);
+        append(error, append(error, (size_t)used, ": "), below);
     return error->status;
 }
 

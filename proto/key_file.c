@@ -26,7 +26,8 @@ bool trajd_key_name_is_valid(const char *name)
 
 /* ---- reading ---- */
 
-/* A line `name = "value"`, without its blanks. False: it is something else. */
+/* Splits a line `name = "value"`, and removes blanks and quotes. Returns false for any other line.
+ */
 static bool split(char *line, char **name, char **value)
 {
     char *equals = strchr(line, '=');
@@ -60,10 +61,11 @@ static enum trajd_status note(const char *path, unsigned number, const char *nam
             continue;
         if (!trajd_key_is_valid(value))
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "%s:%u: %s: not 40 characters of Z85", path, number, names[i]);
-        if (fields[i][0] != '\0')
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: a second %s", path, number,
+                                   "%s:%u: %s: must be 40 characters of Z85", path, number,
                                    names[i]);
+        if (fields[i][0] != '\0')
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: %s appears a second time",
+                                   path, number, names[i]);
         memcpy(fields[i], value, TRAJD_KEY_SIZE);
         return TRAJD_OK;
     }
@@ -71,8 +73,8 @@ static enum trajd_status note(const char *path, unsigned number, const char *nam
         return TRAJD_OK;
     if (!trajd_key_name_is_valid(value))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s:%u: name: 1 to 64 letters, digits, '-', '_' and '.'", path,
-                               number);
+                               "%s:%u: name: must be 1 to 64 letters, digits, '-', '_' and '.'",
+                               path, number);
     memcpy(keys->name, value, strlen(value) + 1);
     return TRAJD_OK;
 }
@@ -88,8 +90,8 @@ enum trajd_status trajd_key_parse(const char *path, const char *text, size_t siz
         length = end ? (size_t)(end - (text + at)) : size - at;
         number++;
         if (length >= sizeof line || memchr(text + at, '\0', length))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s:%u: no line of a file of keys",
-                                   path, number);
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "%s:%u: this is not a line of a key file", path, number);
         memcpy(line, text + at, length);
         line[length] = '\0';
         char *begin = line + strspn(line, " \t"), *name, *value;
@@ -100,9 +102,9 @@ enum trajd_status trajd_key_parse(const char *path, const char *text, size_t siz
             return status;
     }
     if (keys->public_key[0] == '\0')
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: no public-key: not a file of keys (trajctl keygen makes them)",
-                               path);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: no public-key: this is not a key file (trajctl keygen makes them)", path);
     return TRAJD_OK;
 }
 
@@ -112,14 +114,15 @@ static enum trajd_status check_secrecy(const char *path, int fd, struct trajd_er
     if (fstat(fd, &file) != 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     if (!S_ISREG(file.st_mode))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: not an ordinary file", path);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: is not an ordinary file", path);
     if (file.st_uid != geteuid() && file.st_uid != 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: belongs to uid %u, not to ours (%u): a secret key must", path,
-                               (unsigned)file.st_uid, (unsigned)geteuid());
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: belongs to uid %u: a secret key must belong to the user (uid %u)", path,
+            (unsigned)file.st_uid, (unsigned)geteuid());
     if ((file.st_mode & 077) != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: mode %04o: others may use this secret key (chmod 600)", path,
+                               "%s: mode %04o lets others use this secret key (chmod 600)", path,
                                (unsigned)file.st_mode & 07777);
     return TRAJD_OK;
 }
@@ -137,7 +140,7 @@ static enum trajd_status read_open(const char *path, int fd, struct trajd_key_fi
     }
     if (size > TRAJD_KEY_FILE_LIMIT)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: longer than %u bytes: not a file of keys", path,
+                               "%s: is longer than %u bytes: this is not a key file", path,
                                TRAJD_KEY_FILE_LIMIT);
     enum trajd_status status = trajd_key_parse(path, text, size, keys, error);
     explicit_bzero(text, sizeof text);
@@ -146,7 +149,8 @@ static enum trajd_status read_open(const char *path, int fd, struct trajd_key_fi
 
 static int open_for_reading(const char *path, struct trajd_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a fifo must not stop us */
+    /* O_NONBLOCK, so that a fifo does not block */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM, errno,
                         "%s: %s", path, strerror(errno));
@@ -197,11 +201,10 @@ static int format_text(const struct trajd_key_file *keys, char *text, size_t roo
                     "curve\n"
                     "    public-key = \"%s\"\n"
                     "%s%s%s",
-                    secret ? "A key pair: whoever can read this file has the name below"
-                           : "A public key",
-                    keys->name, bound ? "    server-key = \"" : "", keys->server_key,
-                    bound ? "\"\n" : "", keys->public_key, secret ? "    secret-key = \"" : "",
-                    keys->secret_key, secret ? "\"\n" : "");
+                    secret ? "A key pair to be kept secret" : "A public key", keys->name,
+                    bound ? "    server-key = \"" : "", keys->server_key, bound ? "\"\n" : "",
+                    keys->public_key, secret ? "    secret-key = \"" : "", keys->secret_key,
+                    secret ? "\"\n" : "");
 }
 
 enum trajd_status trajd_key_write(const char *path, const struct trajd_key_file *keys,

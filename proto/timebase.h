@@ -1,11 +1,11 @@
 /* Rates as fractions, and the rows of regular clocks. Compiles as C11, C++17 and CUDA device code.
  *
- * Row i of a regular clock of num/den Hz stands at floor(i * 1e9 * den / num) ns after the clock's
- * zero. The product is formed in 128 bits and never accumulated, so that row 10^12 is as exact as
- * row 1, and the row for a time is found from the same formula: floor(x / period) is off by one at
- * 15, 30 and 29.97 Hz. */
-#ifndef TRAJD_KERNELS_TIMEBASE_H
-#define TRAJD_KERNELS_TIMEBASE_H
+ * The time of row i of a regular clock of num/den Hz is floor(i * 1e9 * den / num) ns after the
+ * clock's zero. The product is computed in 128 bits and never accumulated, so that row 10^12 is as
+ * exact as row 1. The row for a time comes from the same formula, because floor(x / period) is off
+ * by one at 15, 30 and 29.97 Hz. */
+#ifndef TRAJD_PROTO_TIMEBASE_H
+#define TRAJD_PROTO_TIMEBASE_H
 
 #include <stdint.h>
 
@@ -15,27 +15,26 @@
 #define TRAJD_BOTH_SIDES static inline
 #endif
 
-/* A rate of num/den Hz, both > 0 and reduced: 29.97 Hz is 30000/1001. Limits: num <= 2^31-1, den <=
- * 2^31-1. */
+/* A rate of num/den Hz, a reduced fraction with 1 <= num, den <= 2^31-1. 29.97 Hz is 30000/1001. */
 struct trajd_rate {
     int64_t num;
     int64_t den;
 };
 
-/* floor(a / b) for b > 0. */
+/* Returns floor(a / b) for b > 0. */
 TRAJD_BOTH_SIDES __int128 trajd_floor_div(__int128 a, __int128 b)
 {
     __int128 q = a / b;
     return q - (a % b < 0);
 }
 
-/* The time of row i in ns from the clock's zero; i may be negative. |i| * den must stay below 2^63
- * / num * 2^31. */
+/* Returns the time of row i in ns from the clock's zero; i may be negative. |i| * den must stay
+ * below 2^63 / num * 2^31. */
 TRAJD_BOTH_SIDES int64_t trajd_rate_row_ns(struct trajd_rate rate, int64_t i)
 {
     const __int128 product = (__int128)i * 1000000000 * rate.den;
 
-    /* nearly always, and a 64-bit division is ten times cheaper */
+    /* Nearly always true, and a 64-bit division is ten times cheaper. */
     if (product == (int64_t)product) {
         const int64_t q = (int64_t)product / rate.num;
         return q - ((int64_t)product % rate.num < 0);
@@ -43,8 +42,9 @@ TRAJD_BOTH_SIDES int64_t trajd_rate_row_ns(struct trajd_rate rate, int64_t i)
     return (int64_t)trajd_floor_div(product, rate.num);
 }
 
-/* The last row at or before x ns; negative for x before row 0. Exact inverse of trajd_rate_row_ns:
- * row_ns(i) <= x < row_ns(i + 1). From floor(i*c/num) <= x  <=>  i*c < (x+1)*num, c = 1e9*den. */
+/* Returns the last row at or before x ns, negative for x before row 0. It is the exact inverse of
+ * trajd_rate_row_ns: row_ns(i) <= x < row_ns(i + 1). Derived from
+ * floor(i*c/num) <= x  <=>  i*c < (x+1)*num, with c = 1e9*den. */
 TRAJD_BOTH_SIDES int64_t trajd_rate_row_at(struct trajd_rate rate, int64_t x_ns)
 {
     __int128 c = (__int128)1000000000 * rate.den;

@@ -1,4 +1,4 @@
-/* Texts, and the encoder. */
+/* Texts, and the encoder of messages. */
 #include "proto/wire.h"
 
 #include <msgpack.h>
@@ -70,8 +70,8 @@ static bool is_exact(struct trajd_wire_text text)
     return true;
 }
 
-/* A message for people must arrive, even one that quotes a file's bytes: what is no UTF-8 becomes
- * '?'. */
+/* Packs a text for people, which must arrive even if it quotes the bytes of a file: cuts it to the
+ * limit, and replaces each byte that is not UTF-8 by '?'. */
 static void pack_prose(msgpack_packer *packer, struct trajd_wire_text text, uint32_t limit)
 {
     const uint8_t *data = (const uint8_t *)text.data;
@@ -176,15 +176,15 @@ static bool is_empty(const struct trajd_wire_field *field, const char *base)
     case TRAJD_WIRE_KIND_TOKEN:
         return !((const struct trajd_wire_hello *)(const void *)base)->has_token;
     case TRAJD_WIRE_KIND_BOOL:
-        return false;            /* the one there is is true when absent */
-    case TRAJD_WIRE_KIND_LEASES: /* a count stands first in these structs */
+        return false;            /* `fresh`, the only one, is true when absent */
+    case TRAJD_WIRE_KIND_LEASES: /* the first member of these structs is a count */
     case TRAJD_WIRE_KIND_FEEDS:
     default:
         return read_number(field, at) == 0;
     }
 }
 
-/* The value of one key; false if it breaks a limit. */
+/* Packs the value of one key. Returns false if the value breaks a limit. */
 static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *field,
                        const char *base)
 {
@@ -233,7 +233,7 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         msgpack_pack_uint32(packer, pair[0]);
         msgpack_pack_uint32(packer, pair[1]);
         return true;
-    default: /* lists: a count stands first in the struct */
+    default: /* lists: the first member of the struct is the count */
         if (*pair > field->high)
             return false;
         break;
@@ -283,19 +283,20 @@ enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, vo
         'T', 'R', 'J', 'D', TRAJD_WIRE_MAJOR, (uint8_t)message->op, 0, 0};
 
     if (!table)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %u is no message",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: there is no message with op %u",
                                (unsigned)message->op);
     if (writer.end - writer.at > (ptrdiff_t)TRAJD_WIRE_MAX_FRAME)
         writer.end = writer.at + TRAJD_WIRE_MAX_FRAME;
     write_bytes(&writer, (const char *)header, sizeof header);
     msgpack_packer_init(&packer, &writer, write_bytes);
-    /* every struct of the union begins where hello does */
+    /* every struct of the union begins at the address of hello */
     if (!pack_table(&packer, table, &message->hello))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "wire: %s: a value is beyond its limit", table->name);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "wire: %s: a value breaks its limit",
+                               table->name);
     if (writer.full)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "wire: %s: longer than %zu bytes",
-                               table->name, (size_t)(writer.end - (uint8_t *)buffer));
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                               "wire: %s: the message is longer than %zu bytes", table->name,
+                               (size_t)(writer.end - (uint8_t *)buffer));
     *size = (size_t)(writer.at - (uint8_t *)buffer);
     return TRAJD_OK;
 }

@@ -1,10 +1,9 @@
-/* The messages of PROTOCOL.md as plain structs, and their encoding. Used by daemon and libtrajd
- * both; msgpack stops here.
+/* The messages of PROTOCOL.md as plain structs, with their encoder and decoder. Daemon and libtrajd
+ * use the same code. No other part of the programs knows msgpack.
  *
- * A frame is scanned before anything is decoded (depth, item count, every length against the bytes
- * that are left), so a decoder never meets a structure that it must not trust. Nothing here
- * allocates. Texts of a decoded message point into the frame: they live as long as it does, and are
- * not NUL-terminated. */
+ * The decoder first scans a frame: depth, item count, and every length against the remaining bytes.
+ * Only a frame that passes is decoded. Nothing here allocates, and every function is thread-safe.
+ * Texts of a decoded message are borrowed from the frame, and not NUL-terminated. */
 #ifndef TRAJD_PROTO_WIRE_H
 #define TRAJD_PROTO_WIRE_H
 
@@ -22,26 +21,27 @@ extern "C" {
 #define TRAJD_WIRE_MAJOR 1
 #define TRAJD_WIRE_MINOR 4
 #define TRAJD_WIRE_HEADER_SIZE 8u
-#define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of ours is longer */
+#define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of trajd is longer */
 #define TRAJD_WIRE_MAX_DEPTH 4u
-#define TRAJD_WIRE_MAX_ITEMS 1024u        /* every map, array, key and value counts one */
-#define TRAJD_WIRE_MAX_ITEMS_OPENED 8192u /* OPENED lists tensors */
-/* in one list; also the largest credit, so that HELLO can name all that is held */
+#define TRAJD_WIRE_MAX_ITEMS 1024u        /* every map, array, key and value is one item */
+#define TRAJD_WIRE_MAX_ITEMS_OPENED 8192u /* more, for the list of tensors */
+/* Leases in one list. It is also the largest credit, so that HELLO can list all leases of a
+ * session. */
 #define TRAJD_WIRE_MAX_LEASES 64u
 #define TRAJD_WIRE_MAX_TENSORS 256u
 #define TRAJD_WIRE_MAX_RANK 8u
 #define TRAJD_WIRE_MAX_FEEDS 64u
-#define TRAJD_WIRE_MAX_NAME 128u /* feed, job, tensor, version; client has 64 */
+#define TRAJD_WIRE_MAX_NAME 128u /* bytes of a feed, job, tensor or version */
 #define TRAJD_WIRE_MAX_CLIENT 64u
 #define TRAJD_WIRE_MAX_SPEC 49152u
-#define TRAJD_WIRE_MAX_STATUS 61440u /* STATE's document */
-#define TRAJD_WIRE_MAX_REASON 512u   /* messages and reasons */
+#define TRAJD_WIRE_MAX_STATUS 61440u /* bytes of the document in STATE */
+#define TRAJD_WIRE_MAX_REASON 512u   /* bytes of a message or reason */
 #define TRAJD_WIRE_TOKEN_SIZE 16u
 #define TRAJD_WIRE_MAX_LOCAL 512u            /* ranks of one node */
-#define TRAJD_WIRE_MAX_CHECKPOINT 8192u      /* bytes of a checkpoint's token */
+#define TRAJD_WIRE_MAX_CHECKPOINT 8192u      /* bytes of a checkpoint token */
 #define TRAJD_WIRE_MAX_GPU 64u               /* "GPU-" and a UUID */
-#define TRAJD_WIRE_MAX_HANDLE 64u            /* of a ring in a GPU's memory */
-#define TRAJD_WIRE_MAX_PAYLOAD_FRAME 262144u /* over tcp: a frame of a part's bytes */
+#define TRAJD_WIRE_MAX_HANDLE 64u            /* bytes of a CUDA IPC handle */
+#define TRAJD_WIRE_MAX_PAYLOAD_FRAME 262144u /* over tcp: bytes of a payload frame */
 
 enum trajd_wire_op {
     TRAJD_WIRE_HELLO = 1,
@@ -65,10 +65,11 @@ enum trajd_wire_op {
     TRAJD_WIRE_RESAMPLED = 74,
 };
 
-/* The word of QUEUE on the wire is "share", as in 0.1.0. */
+/* QUEUE: each batch goes to the next free session; its word on the wire is "share", as in 0.1.0.
+ * SHARD: each rank gets its rows of every batch. */
 enum trajd_wire_mode { TRAJD_WIRE_QUEUE = 0, TRAJD_WIRE_SHARD = 1 };
 
-/* UTF-8 without NUL; data may be NULL when size is 0, which also says that the key was absent. */
+/* UTF-8 without NUL. If size is 0, data may be NULL. An absent key has size 0. */
 struct trajd_wire_text {
     const char *data;
     uint32_t size;
@@ -101,7 +102,7 @@ struct trajd_wire_hello {
     uint32_t minor;
     struct trajd_wire_text client;
     uint64_t pid;
-    bool has_token; /* else token, instance, received, held and done are empty */
+    bool has_token; /* false: token, instance, received, held and done are empty */
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
     uint64_t instance;
     uint64_t received;
@@ -110,19 +111,19 @@ struct trajd_wire_hello {
 
 struct trajd_wire_open {
     uint64_t request;
-    struct trajd_wire_text feed; /* exactly one of feed and spec is not empty */
+    struct trajd_wire_text feed; /* either feed or spec is empty, and not both */
     struct trajd_wire_text spec;
     struct trajd_wire_text job;
     enum trajd_wire_mode mode;
     uint32_t rank, world; /* rank < world, world >= 1 */
-    uint32_t credit;      /* >= 2; more than the limit is granted as the limit */
+    uint32_t credit;      /* >= 2; the daemon grants at most its limit */
     uint64_t epoch;
     uint64_t next;
     uint64_t fingerprint;
-    bool fresh;                     /* absent: true */
-    struct trajd_wire_ranks local;  /* ascending, below world, `rank` among them; none: all ranks */
-    struct trajd_wire_bytes resume; /* a checkpoint's token; empty: none */
-    /* batches are wanted in that GPU's memory; empty: in the host's */
+    bool fresh;                     /* true if absent */
+    struct trajd_wire_ranks local;  /* ascending, with `rank`, all < world; empty: all ranks */
+    struct trajd_wire_bytes resume; /* a checkpoint token; empty: none */
+    /* UUID of the GPU whose memory gets the batches; empty: the host's memory */
     struct trajd_wire_text gpu;
 };
 
@@ -140,9 +141,9 @@ struct trajd_wire_status {
 
 struct trajd_wire_ask {
     uint64_t request;
-    uint32_t feed_id;            /* 0: of no feed */
+    uint32_t feed_id;            /* 0: the query is about no feed */
     struct trajd_wire_text what; /* never empty */
-    struct trajd_wire_text name; /* the rest may be absent: what they mean is up to `what` */
+    struct trajd_wire_text name; /* this and the members below may be absent; `what` defines them */
     uint64_t window, first;
     uint32_t count;
 };
@@ -153,14 +154,14 @@ struct trajd_wire_checkpoint {
 
 struct trajd_wire_resample {
     uint64_t request;
-    /* of the block, from the beginning of the descriptor that comes along; 0: only who would do it
-     * is asked */
+    /* bytes of the block, at the beginning of the file whose descriptor comes with the message; 0:
+     * no descriptor comes, and the answer only names the device */
     uint64_t size_bytes;
 };
 
 struct trajd_wire_resampled {
     uint64_t request;
-    struct trajd_wire_text device; /* the GPU that does it; empty: the CPU */
+    struct trajd_wire_text device; /* the GPU that resamples; empty: the CPU */
 };
 
 struct trajd_wire_welcome {
@@ -170,7 +171,7 @@ struct trajd_wire_welcome {
     uint64_t session;
     bool resumed;
     struct trajd_wire_text version;
-    /* over tcp: a session that says nothing for so long is over; 0: none ends so */
+    /* over tcp: a session ends if it sends nothing for this time; 0: it does not end so */
     uint32_t silence_ms;
     uint32_t feed_count;
     struct trajd_wire_text feeds[TRAJD_WIRE_MAX_FEEDS];
@@ -178,9 +179,9 @@ struct trajd_wire_welcome {
 
 struct trajd_wire_tensor {
     struct trajd_wire_text name;
-    /* "obs", "action", "ids", "mask"; other words are for later versions */
+    /* "obs", "action", "ids" or "mask"; later versions may have other words */
     struct trajd_wire_text role;
-    struct trajd_wire_text of; /* empty if of nothing */
+    struct trajd_wire_text of; /* the output that a mask belongs to; empty for other tensors */
     enum trajd_dtype dtype;
     uint32_t rank;
     uint64_t shape[TRAJD_WIRE_MAX_RANK];
@@ -201,9 +202,9 @@ struct trajd_wire_opened {
     uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors;
-    struct trajd_wire_text gpu;     /* the ring lies there; empty: it is a descriptor on fd.sock */
-    struct trajd_wire_bytes handle; /* and is opened by this handle, as it begins */
-    uint64_t handle_offset_bytes;   /* so far behind where the handle opens */
+    struct trajd_wire_text gpu;     /* UUID of the ring's GPU; empty: a memfd, sent on fd.sock */
+    struct trajd_wire_bytes handle; /* the CUDA IPC handle of the GPU's memory */
+    uint64_t handle_offset_bytes;   /* of the ring's beginning in that memory */
 };
 
 struct trajd_wire_batch {
@@ -214,7 +215,7 @@ struct trajd_wire_batch {
     uint64_t epoch, position;
     uint32_t row_begin, row_count;
     uint64_t ready_ns;
-    struct trajd_wire_text error; /* empty: the batch is good */
+    struct trajd_wire_text error; /* empty: the batch is valid */
 };
 
 struct trajd_wire_epoch_end {
@@ -232,8 +233,8 @@ struct trajd_wire_state {
 };
 
 struct trajd_wire_error {
-    uint64_t request;         /* 0: of no request */
-    enum trajd_status status; /* a word that is not known decodes as TRAJD_ERR_SYSTEM */
+    uint64_t request;         /* 0: the error answers no request */
+    enum trajd_status status; /* an unknown word decodes as TRAJD_ERR_SYSTEM */
     struct trajd_wire_text message;
 };
 
@@ -242,7 +243,7 @@ struct trajd_wire_checkpointed {
     struct trajd_wire_bytes token;
 };
 
-/* Requests are numbered from 1, so 0 says "no request" everywhere. */
+/* Requests are numbered from 1: 0 means "no request" in every message. */
 struct trajd_wire_message {
     enum trajd_wire_op op;
     union {
@@ -267,37 +268,37 @@ struct trajd_wire_message {
     };
 };
 
-/* A NUL-terminated string (or NULL) as a text; it is not copied. */
+/* Returns a NUL-terminated string, or NULL, as a text. The text borrows the string. */
 struct trajd_wire_text trajd_wire_text(const char *string);
 bool trajd_wire_text_equals(struct trajd_wire_text text, const char *string);
-/* Copies at most room - 1 bytes, never half a character, and a NUL; room >= 1. */
+/* Copies at most room - 1 bytes and adds a NUL. Never cuts a character in two. room >= 1. */
 void trajd_wire_text_copy(struct trajd_wire_text text, char *buffer, size_t room);
 
-/* Writes the frame into buffer, *size its length. TRAJD_ERR_ARGUMENT: a value breaks a limit above;
- * TRAJD_ERR_MEMORY: room is too small (TRAJD_WIRE_MAX_FRAME fits all but absurd tensor lists; that
- * of an ACK or BATCH is below 4 KiB). */
+/* Writes the frame to `buffer` of `room` bytes, and its length to *size. TRAJD_ERR_ARGUMENT: a
+ * value breaks a limit above. TRAJD_ERR_MEMORY: room is too small. TRAJD_WIRE_MAX_FRAME bytes fit
+ * every message but an OPENED with an absurd list of tensors; an ACK or BATCH has less than 4 KiB.
+ */
 enum trajd_status trajd_wire_encode(const struct trajd_wire_message *message, void *buffer,
                                     size_t room, size_t *size, struct trajd_error *error);
 
-/* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and keeps those of an OPENED, or
- * is NULL where none is expected (the daemon): an OPENED is then an unknown op. What the status
- * asks for:
- *   TRAJD_OK                every field of the op's struct is set and in range (absent keys: their
- *                           defaults)
- *   TRAJD_ERR_DATA          not from a peer of ours (magic, size, scan): count it and drop it,
- *                           answer nothing
+/* Decodes one frame. `tensors` has room for TRAJD_WIRE_MAX_TENSORS and receives the tensors of an
+ * OPENED. The daemon, which expects no OPENED, passes NULL: an OPENED is then an unknown op.
+ * Status:
+ *   TRAJD_OK                every member of the op's struct is set and in range; an absent key has
+ *                           its default
+ *   TRAJD_ERR_DATA          the frame fails on magic, size or scan, so no trajd program sent it:
+ *                           drop and count it, without an answer
  *   TRAJD_ERR_UNSUPPORTED   another major version: answer ERROR `unsupported`
- *   TRAJD_ERR_PROTOCOL      unknown op, or a key that is missing, of the wrong type or out of
- *                           range: answer
- *                           ERROR `protocol`
- * Of a message that is refused only `op` means anything; *request is the number to answer with, 0
- * if it had none. */
+ *   TRAJD_ERR_PROTOCOL      an unknown op, or a key that is missing, of the wrong type or out of
+ *                           range: answer ERROR `protocol`
+ * After an error, *message has no valid member but `op`, and *request is the number of the refused
+ * request, or 0 if it has none. */
 enum trajd_status trajd_wire_decode(const void *frame, size_t size,
                                     struct trajd_wire_tensor *tensors,
                                     struct trajd_wire_message *message, uint64_t *request,
                                     struct trajd_error *error);
 
-/* The scan alone: true if `body` is one msgpack map within the limits, and nothing behind it. */
+/* Scans without decoding. Returns true if `body` is exactly one msgpack map within the limits. */
 bool trajd_wire_scan(const void *body, size_t size, uint32_t max_items);
 
 #ifdef __cplusplus

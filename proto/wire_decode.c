@@ -1,194 +1,24 @@
-/* Scan and decoder: a bounded cursor over the frame. Every read is checked against the end, scanned
- * or not. */
+/* The decoder: reads a frame's body into the struct of its message, by the table of its keys. */
 #include "proto/wire.h"
 
 #include <string.h>
 
 #include "proto/wire_fields.h"
+#include "proto/wire_scan.h"
 
-enum token_type {
-    TOKEN_OTHER,
-    TOKEN_UINT,
-    TOKEN_BOOL,
-    TOKEN_STR,
-    TOKEN_BIN,
-    TOKEN_ARRAY,
-    TOKEN_MAP
-};
-
-struct token {
-    enum token_type type;
-    /* the number, the length in bytes, or the count of children (a map's pair is two) */
-    uint64_t value;
-    const uint8_t *bytes;
-};
-
-struct cursor {
-    const uint8_t *at, *end;
-};
-
-static bool read_big_endian(struct cursor *cursor, uint32_t width, uint64_t *value)
+static bool read_uint(struct trajd_wire_cursor *cursor, uint64_t low, uint64_t high,
+                      uint64_t *value)
 {
-    if ((size_t)(cursor->end - cursor->at) < width)
-        return false;
-    *value = 0;
-    for (uint32_t i = 0; i < width; i++)
-        *value = *value << 8 | *cursor->at++;
-    return true;
-}
+    struct trajd_wire_token token;
 
-/* A string's or binary's bytes, or a container's count, which needs a byte a child. */
-static bool read_extent(struct cursor *cursor, struct token *token, enum token_type type,
-                        uint64_t count)
-{
-    token->type = type;
-    token->value = type == TOKEN_MAP ? 2 * count : count;
-    token->bytes = cursor->at;
-    if (token->value > (uint64_t)(cursor->end - cursor->at))
-        return false;
-    if (type == TOKEN_STR || type == TOKEN_BIN)
-        cursor->at += token->value;
-    return true;
-}
-
-static bool read_sized(struct cursor *cursor, struct token *token, enum token_type type,
-                       uint32_t width)
-{
-    uint64_t count;
-
-    return read_big_endian(cursor, width, &count) && read_extent(cursor, token, type, count);
-}
-
-/* A signed format is fine for a number that is not negative. */
-static bool read_signed(struct cursor *cursor, struct token *token, uint32_t width)
-{
-    if (!read_big_endian(cursor, width, &token->value))
-        return false;
-    token->type = token->value >> (8 * width - 1) ? TOKEN_OTHER : TOKEN_UINT;
-    return true;
-}
-
-/* One value, or the head of a container. False at the end of the bytes and for what is never
- * allowed (ext, 0xc1). */
-static bool read_token(struct cursor *cursor, struct token *token)
-{
-    uint8_t byte;
-
-    if (cursor->at == cursor->end)
-        return false;
-    byte = *cursor->at++;
-    *token = (struct token){TOKEN_OTHER, 0, NULL};
-    if (byte < 0x80) {
-        *token = (struct token){TOKEN_UINT, byte, NULL};
-        return true;
-    }
-    if (byte < 0x90)
-        return read_extent(cursor, token, TOKEN_MAP, byte & 0x0f);
-    if (byte < 0xa0)
-        return read_extent(cursor, token, TOKEN_ARRAY, byte & 0x0f);
-    if (byte < 0xc0)
-        return read_extent(cursor, token, TOKEN_STR, byte & 0x1f);
-    if (byte >= 0xe0)
-        return true; /* a small negative number */
-    switch (byte) {
-    case 0xc0:
-        return true; /* nil */
-    case 0xc2:
-    case 0xc3:
-        *token = (struct token){TOKEN_BOOL, byte & 1, NULL};
-        return true;
-    case 0xc4:
-        return read_sized(cursor, token, TOKEN_BIN, 1);
-    case 0xc5:
-        return read_sized(cursor, token, TOKEN_BIN, 2);
-    case 0xc6:
-        return read_sized(cursor, token, TOKEN_BIN, 4);
-    case 0xca:
-        return read_big_endian(cursor, 4, &token->value);
-    case 0xcb:
-        return read_big_endian(cursor, 8, &token->value);
-    case 0xcc:
-    case 0xcd:
-    case 0xce:
-    case 0xcf:
-        token->type = TOKEN_UINT;
-        return read_big_endian(cursor, 1u << (byte - 0xcc), &token->value);
-    case 0xd0:
-    case 0xd1:
-    case 0xd2:
-    case 0xd3:
-        return read_signed(cursor, token, 1u << (byte - 0xd0));
-    case 0xd9:
-        return read_sized(cursor, token, TOKEN_STR, 1);
-    case 0xda:
-        return read_sized(cursor, token, TOKEN_STR, 2);
-    case 0xdb:
-        return read_sized(cursor, token, TOKEN_STR, 4);
-    case 0xdc:
-        return read_sized(cursor, token, TOKEN_ARRAY, 2);
-    case 0xdd:
-        return read_sized(cursor, token, TOKEN_ARRAY, 4);
-    case 0xde:
-        return read_sized(cursor, token, TOKEN_MAP, 2);
-    case 0xdf:
-        return read_sized(cursor, token, TOKEN_MAP, 4);
-    default:
-        return false;
-    }
-}
-
-bool trajd_wire_scan(const void *body, size_t size, uint32_t max_items)
-{
-    struct cursor cursor = {body, (const uint8_t *)body + size};
-    uint64_t left[TRAJD_WIRE_MAX_DEPTH + 1] = {
-        1}; /* values still to come at each depth; above the root there is one */
-    uint32_t depth = 0, items = 0;
-    struct token token;
-
-    while (depth || left[0]) {
-        if (!left[depth]) {
-            depth--;
-            continue;
-        }
-        left[depth]--;
-        if (++items > max_items || !read_token(&cursor, &token))
-            return false;
-        if (items == 1 && token.type != TOKEN_MAP)
-            return false;
-        if (token.type != TOKEN_MAP && token.type != TOKEN_ARRAY)
-            continue;
-        if (depth == TRAJD_WIRE_MAX_DEPTH)
-            return false;
-        left[++depth] = token.value;
-    }
-    return cursor.at == cursor.end;
-}
-
-static bool skip_value(struct cursor *cursor)
-{
-    struct token token;
-
-    for (uint64_t left = 1; left; left--) {
-        if (!read_token(cursor, &token))
-            return false;
-        if (token.type == TOKEN_MAP || token.type == TOKEN_ARRAY)
-            left += token.value;
-    }
-    return true;
-}
-
-static bool read_uint(struct cursor *cursor, uint64_t low, uint64_t high, uint64_t *value)
-{
-    struct token token;
-
-    if (!read_token(cursor, &token) || token.type != TOKEN_UINT || token.value < low ||
-        token.value > high)
+    if (!trajd_wire_read_token(cursor, &token) || token.type != TRAJD_WIRE_TOKEN_UINT ||
+        token.value < low || token.value > high)
         return false;
     *value = token.value;
     return true;
 }
 
-static bool read_u32(struct cursor *cursor, uint64_t low, uint32_t *value)
+static bool read_u32(struct trajd_wire_cursor *cursor, uint64_t low, uint32_t *value)
 {
     uint64_t wide;
 
@@ -198,22 +28,25 @@ static bool read_u32(struct cursor *cursor, uint64_t low, uint32_t *value)
     return true;
 }
 
-static bool read_array(struct cursor *cursor, uint64_t low, uint64_t high, uint32_t *count)
+static bool read_array(struct trajd_wire_cursor *cursor, uint64_t low, uint64_t high,
+                       uint32_t *count)
 {
-    struct token token;
+    struct trajd_wire_token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_ARRAY || token.value < low ||
-        token.value > high)
+    if (!trajd_wire_read_token(cursor, &token) || token.type != TRAJD_WIRE_TOKEN_ARRAY ||
+        token.value < low || token.value > high)
         return false;
     *count = (uint32_t)token.value;
     return true;
 }
 
-static bool read_text(struct cursor *cursor, uint64_t limit, struct trajd_wire_text *text)
+static bool read_text(struct trajd_wire_cursor *cursor, uint64_t limit,
+                      struct trajd_wire_text *text)
 {
-    struct token token;
+    struct trajd_wire_token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_STR || token.value > limit)
+    if (!trajd_wire_read_token(cursor, &token) || token.type != TRAJD_WIRE_TOKEN_STR ||
+        token.value > limit)
         return false;
     for (uint64_t i = 0, length; i < token.value; i += length)
         if (!(length = trajd_wire_character(token.bytes + i, token.value - i)))
@@ -222,18 +55,18 @@ static bool read_text(struct cursor *cursor, uint64_t limit, struct trajd_wire_t
     return true;
 }
 
-static bool read_token_bytes(struct cursor *cursor, uint8_t *bytes)
+static bool read_token_bytes(struct trajd_wire_cursor *cursor, uint8_t *bytes)
 {
-    struct token token;
+    struct trajd_wire_token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_BIN ||
+    if (!trajd_wire_read_token(cursor, &token) || token.type != TRAJD_WIRE_TOKEN_BIN ||
         token.value != TRAJD_WIRE_TOKEN_SIZE)
         return false;
     memcpy(bytes, token.bytes, TRAJD_WIRE_TOKEN_SIZE);
     return true;
 }
 
-static bool read_mode(struct cursor *cursor, enum trajd_wire_mode *mode)
+static bool read_mode(struct trajd_wire_cursor *cursor, enum trajd_wire_mode *mode)
 {
     struct trajd_wire_text word;
 
@@ -243,7 +76,7 @@ static bool read_mode(struct cursor *cursor, enum trajd_wire_mode *mode)
     return *mode == TRAJD_WIRE_SHARD || trajd_wire_text_equals(word, "share");
 }
 
-static bool read_status_word(struct cursor *cursor, enum trajd_status *status)
+static bool read_status_word(struct trajd_wire_cursor *cursor, enum trajd_status *status)
 {
     struct trajd_wire_text word;
 
@@ -256,7 +89,7 @@ static bool read_status_word(struct cursor *cursor, enum trajd_status *status)
     return true;
 }
 
-static bool read_dtype(struct cursor *cursor, enum trajd_dtype *dtype)
+static bool read_dtype(struct trajd_wire_cursor *cursor, enum trajd_dtype *dtype)
 {
     struct trajd_wire_text word;
     char name[16];
@@ -268,7 +101,7 @@ static bool read_dtype(struct cursor *cursor, enum trajd_dtype *dtype)
     return *dtype != TRAJD_DTYPE_NONE;
 }
 
-static bool read_leases(struct cursor *cursor, struct trajd_wire_leases *leases)
+static bool read_leases(struct trajd_wire_cursor *cursor, struct trajd_wire_leases *leases)
 {
     uint32_t fields;
 
@@ -285,7 +118,7 @@ static bool read_leases(struct cursor *cursor, struct trajd_wire_leases *leases)
     return true;
 }
 
-static bool read_feeds(struct cursor *cursor, struct trajd_wire_welcome *welcome)
+static bool read_feeds(struct trajd_wire_cursor *cursor, struct trajd_wire_welcome *welcome)
 {
     if (!read_array(cursor, 0, TRAJD_WIRE_MAX_FEEDS, &welcome->feed_count))
         return false;
@@ -295,18 +128,20 @@ static bool read_feeds(struct cursor *cursor, struct trajd_wire_welcome *welcome
     return true;
 }
 
-static bool read_bytes(struct cursor *cursor, uint64_t limit, struct trajd_wire_bytes *bytes)
+static bool read_bytes(struct trajd_wire_cursor *cursor, uint64_t limit,
+                       struct trajd_wire_bytes *bytes)
 {
-    struct token token;
+    struct trajd_wire_token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_BIN || token.value > limit)
+    if (!trajd_wire_read_token(cursor, &token) || token.type != TRAJD_WIRE_TOKEN_BIN ||
+        token.value > limit)
         return false;
     *bytes = (struct trajd_wire_bytes){token.bytes, (uint32_t)token.value};
     return true;
 }
 
-/* Ascending, so that nothing is there twice and equal lists are equal bytes. */
-static bool read_ranks(struct cursor *cursor, struct trajd_wire_ranks *ranks)
+/* Reads ranks that must ascend, so that no rank is listed twice and equal sets have equal bytes. */
+static bool read_ranks(struct trajd_wire_cursor *cursor, struct trajd_wire_ranks *ranks)
 {
     if (!read_array(cursor, 0, TRAJD_WIRE_MAX_LOCAL, &ranks->count))
         return false;
@@ -316,7 +151,7 @@ static bool read_ranks(struct cursor *cursor, struct trajd_wire_ranks *ranks)
     return true;
 }
 
-static bool read_shape(struct cursor *cursor, struct trajd_wire_tensor *tensor)
+static bool read_shape(struct trajd_wire_cursor *cursor, struct trajd_wire_tensor *tensor)
 {
     if (!read_array(cursor, 0, TRAJD_WIRE_MAX_RANK, &tensor->rank))
         return false;
@@ -326,7 +161,7 @@ static bool read_shape(struct cursor *cursor, struct trajd_wire_tensor *tensor)
     return true;
 }
 
-static bool read_rows(struct cursor *cursor, uint32_t *pair)
+static bool read_rows(struct trajd_wire_cursor *cursor, uint32_t *pair)
 {
     uint32_t count;
 
@@ -334,16 +169,16 @@ static bool read_rows(struct cursor *cursor, uint32_t *pair)
            read_u32(cursor, 0, &pair[1]);
 }
 
-/* `base` is the op's struct; tensors is where those of an OPENED go. */
+/* Where decoded values are written. */
 struct target {
-    char *base;
-    struct trajd_wire_tensor *tensors;
+    char *base;                        /* the op's struct */
+    struct trajd_wire_tensor *tensors; /* for the tensors of an OPENED */
 };
 
-static const char *read_table(struct cursor *cursor, const struct trajd_wire_table *table,
-                              struct target target);
+static const char *read_table(struct trajd_wire_cursor *cursor,
+                              const struct trajd_wire_table *table, struct target target);
 
-static bool read_tensors(struct cursor *cursor, struct target target)
+static bool read_tensors(struct trajd_wire_cursor *cursor, struct target target)
 {
     struct trajd_wire_opened *opened = (void *)target.base;
 
@@ -359,23 +194,23 @@ static bool read_tensors(struct cursor *cursor, struct target target)
     return true;
 }
 
-static bool read_bool(struct cursor *cursor, bool *value)
+static bool read_bool(struct trajd_wire_cursor *cursor, bool *value)
 {
-    struct token token;
+    struct trajd_wire_token token;
 
-    if (!read_token(cursor, &token) || token.type != TOKEN_BOOL)
+    if (!trajd_wire_read_token(cursor, &token) || token.type != TRAJD_WIRE_TOKEN_BOOL)
         return false;
     *value = token.value != 0;
     return true;
 }
 
-static bool read_u32_in(struct cursor *cursor, const struct trajd_wire_field *field,
+static bool read_u32_in(struct trajd_wire_cursor *cursor, const struct trajd_wire_field *field,
                         uint32_t *value)
 {
     return read_u32(cursor, field->low, value) && *value <= field->high;
 }
 
-static bool read_value(struct cursor *cursor, const struct trajd_wire_field *field,
+static bool read_value(struct trajd_wire_cursor *cursor, const struct trajd_wire_field *field,
                        struct target target)
 {
     void *at = target.base + field->offset;
@@ -425,14 +260,14 @@ static const struct trajd_wire_field *find_field(const struct trajd_wire_table *
     return NULL;
 }
 
-/* NULL, or the key that is wrong, missing or there twice. */
-static const char *read_table(struct cursor *cursor, const struct trajd_wire_table *table,
-                              struct target target)
+/* Reads a map by its table. Returns NULL, or the key that is wrong, missing or there twice. */
+static const char *read_table(struct trajd_wire_cursor *cursor,
+                              const struct trajd_wire_table *table, struct target target)
 {
-    uint32_t seen = 0; /* a bit a field; no table has more than 32 */
-    struct token map;
+    uint32_t seen = 0; /* one bit for each field; no table has more than 32 */
+    struct trajd_wire_token map;
 
-    if (!read_token(cursor, &map) || map.type != TOKEN_MAP)
+    if (!trajd_wire_read_token(cursor, &map) || map.type != TRAJD_WIRE_TOKEN_MAP)
         return "not a map";
     for (uint64_t i = 0; i < map.value / 2; i++) {
         const struct trajd_wire_field *field;
@@ -442,7 +277,7 @@ static const char *read_table(struct cursor *cursor, const struct trajd_wire_tab
             return "a key that is no string";
         field = find_field(table, key);
         if (!field) {
-            if (!skip_value(cursor))
+            if (!trajd_wire_skip_value(cursor))
                 return "cut off";
             continue;
         }
@@ -459,7 +294,7 @@ static const char *read_table(struct cursor *cursor, const struct trajd_wire_tab
     return NULL;
 }
 
-/* Whoever opens is one of the node's, and all of them are in the world. */
+/* Returns true if the list has the rank of the OPEN, and only ranks below its world. */
 static bool names_rank(const struct trajd_wire_ranks *local, const struct trajd_wire_open *open)
 {
     bool found = false;
@@ -469,7 +304,7 @@ static bool names_rank(const struct trajd_wire_ranks *local, const struct trajd_
     return found && local->list[local->count - 1] < open->world;
 }
 
-/* What no single key shows; NULL or the key to name. */
+/* Checks rules that concern several keys of an OPEN. Returns NULL, or the key for the message. */
 static const char *check_open(const struct trajd_wire_open *open)
 {
     if (!open->feed.size == !open->spec.size)
@@ -485,33 +320,36 @@ static const char *check_open(const struct trajd_wire_open *open)
     return NULL;
 }
 
-/* The request's number of a message that is refused, so that the answer finds its asker. */
-static uint64_t find_request(struct cursor cursor)
+/* Returns the number of the request in a message that is refused, so that the peer can match the
+ * answer. Returns 0 if there is none. */
+static uint64_t find_request(struct trajd_wire_cursor cursor)
 {
     struct trajd_wire_text key;
-    struct token map;
+    struct trajd_wire_token map;
     uint64_t request;
 
-    if (!read_token(&cursor, &map))
+    if (!trajd_wire_read_token(&cursor, &map))
         return 0;
     for (uint64_t i = 0; i < map.value / 2; i++) {
         if (!read_text(&cursor, TRAJD_WIRE_MAX_FRAME, &key))
             return 0;
         if (trajd_wire_text_equals(key, "request"))
             return read_uint(&cursor, 0, UINT64_MAX, &request) ? request : 0;
-        if (!skip_value(&cursor))
+        if (!trajd_wire_skip_value(&cursor))
             return 0;
     }
     return 0;
 }
 
-static enum trajd_status decode_body(struct cursor cursor, const struct trajd_wire_table *table,
+static enum trajd_status decode_body(struct trajd_wire_cursor cursor,
+                                     const struct trajd_wire_table *table,
                                      struct trajd_wire_tensor *tensors,
                                      struct trajd_wire_message *message, struct trajd_error *error)
 {
     const char *wrong;
 
-    memset(&message->hello, 0, table->size); /* every struct of the union begins where hello does */
+    /* every struct of the union begins at the address of hello */
+    memset(&message->hello, 0, table->size);
     if (table->op == TRAJD_WIRE_OPEN) {
         message->open.fresh = true;
         message->open.world = 1;
@@ -533,26 +371,28 @@ enum trajd_status trajd_wire_decode(const void *frame, size_t size,
 {
     const uint8_t *bytes = frame;
     const struct trajd_wire_table *table;
-    struct cursor body;
+    struct trajd_wire_cursor body;
     enum trajd_status status;
 
     *request = 0;
     message->op = 0;
     if (size < TRAJD_WIRE_HEADER_SIZE || size > TRAJD_WIRE_MAX_FRAME ||
         memcmp(bytes, "TRJD", 4) != 0)
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: not a message of trajd");
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: this is not a message of trajd");
     if (bytes[4] != TRAJD_WIRE_MAJOR)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "protocol version %u, this side speaks %u: daemon and workers have "
-                               "to be of one release",
-                               bytes[4], TRAJD_WIRE_MAJOR);
-    body = (struct cursor){bytes + TRAJD_WIRE_HEADER_SIZE, bytes + size};
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0,
+            "protocol version %u: this side has version %u: use the same release "
+            "for daemon and workers",
+            bytes[4], TRAJD_WIRE_MAJOR);
+    body = (struct trajd_wire_cursor){bytes + TRAJD_WIRE_HEADER_SIZE, bytes + size};
     table = bytes[5] == TRAJD_WIRE_OPENED && !tensors ? NULL : trajd_wire_table(bytes[5]);
     if (bytes[6] || bytes[7] ||
         !trajd_wire_scan(body.at, size - TRAJD_WIRE_HEADER_SIZE,
                          table && table->op == TRAJD_WIRE_OPENED ? TRAJD_WIRE_MAX_ITEMS_OPENED
                                                                  : TRAJD_WIRE_MAX_ITEMS))
-        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "wire: a body that fails the scan");
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "wire: the body is not valid msgpack or breaks a limit");
     message->op = table ? table->op : 0;
     if (!table)
         status = trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "unknown operation %u", bytes[5]);

@@ -23,7 +23,7 @@ static const struct trajd_wire_field open_fields[] = {
     {"rank", TRAJD_WIRE_KIND_U32, AT(open, rank), true, 0, UINT32_MAX},
     {"world", TRAJD_WIRE_KIND_U32, AT(open, world), true, 1, UINT32_MAX},
     {"credit", TRAJD_WIRE_KIND_U32, AT(open, credit), false, 2, UINT32_MAX},
-    /* the next one is prefetched */
+    /* below the maximum, because the epoch after it is produced ahead */
     {"epoch", TRAJD_WIRE_KIND_U64, AT(open, epoch), true, 0, UINT64_MAX - 1},
     {"next", TRAJD_WIRE_KIND_U64, AT(open, next), true, 0, UINT64_MAX},
     {"fingerprint", TRAJD_WIRE_KIND_U64, AT(open, fingerprint), true, 0, UINT64_MAX},
@@ -200,7 +200,7 @@ const struct trajd_wire_table *trajd_wire_table(unsigned op)
     return NULL;
 }
 
-uint32_t trajd_wire_character(const uint8_t *text, size_t left)
+uint32_t trajd_wire_character(const uint8_t *text, size_t remaining)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     uint8_t lead = text[0];
@@ -212,7 +212,7 @@ uint32_t trajd_wire_character(const uint8_t *text, size_t left)
                                     : 0;
     uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
 
-    if (!length || length > left || !lead)
+    if (!length || length > remaining || !lead)
         return 0;
     for (uint32_t i = 1; i < length; i++) {
         if ((text[i] & 0xc0) != 0x80)

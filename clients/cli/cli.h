@@ -1,4 +1,4 @@
-/* trajctl: one file a subcommand, and a table of them in trajctl.c. */
+/* trajctl has one file for each subcommand. trajctl.c has the table of them. */
 #ifndef TRAJD_CLI_CLI_H
 #define TRAJD_CLI_CLI_H
 
@@ -11,11 +11,11 @@ enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 struct cli_command {
     const char *name;
     int (*run)(int argc, char **argv); /* argv[0] is the subcommand; returns enum cli_exit */
-    const char *usage;                 /* what follows the name */
+    const char *usage;                 /* the arguments, after the name */
     const char *help;                  /* one line */
 };
 
-extern const struct cli_command cli_commands[]; /* the last one has no name */
+extern const struct cli_command cli_commands[]; /* the last one has the name NULL */
 
 int cli_inspect(int argc, char **argv);
 int cli_init(int argc, char **argv);
@@ -34,9 +34,9 @@ int cli_plot(int argc, char **argv);
 int cli_resample(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 
-/* "trajctl: MESSAGE" on stderr; returns CLI_FAILED. */
+/* Prints "trajctl: MESSAGE" on stderr, and returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* How the subcommand is used, on stderr; returns CLI_USAGE. */
+/* Prints the usage of the subcommand on stderr, and returns CLI_USAGE. */
 int cli_usage(const char *command);
 
 #endif

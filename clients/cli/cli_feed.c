@@ -6,10 +6,10 @@
 
 #include "clients/cli/cli.h"
 
-/* also how long another job is waited for, which may only be about to end */
+/* also the wait for another job, which may be about to end */
 #define OPEN_TIMEOUT_MS 10000u
 
-/* A daemon may be elsewhere wherever one is named. */
+/* --key and --server-key are known wherever --endpoint is. */
 static bool is_known(const char *const *known, const char *name)
 {
     if (strcmp(name, "--key") == 0 || strcmp(name, "--server-key") == 0)
@@ -27,7 +27,7 @@ static bool parse_number(const char *name, const char *text, uint64_t *value)
     *value = strtoull(text, &end, 10);
     if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0)
         return true;
-    cli_fail("%s: \"%s\" is %s", name, text, errno == ERANGE ? "too large" : "no whole number");
+    cli_fail("%s: \"%s\" is %s", name, text, errno == ERANGE ? "too large" : "not a whole number");
     return false;
 }
 
@@ -75,14 +75,14 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] != '-') {
             if (!is_known(known, "FEED") || arguments->feed)
-                return cli_fail("one argument too many: %s", argv[i]), false;
+                return cli_fail("unexpected argument: %s", argv[i]), false;
             arguments->feed = argv[i];
         } else if (!is_known(known, argv[i])) {
-            return cli_fail("no option is called %s", argv[i]), false;
+            return cli_fail("unknown option: %s", argv[i]), false;
         } else if (strcmp(argv[i], "--json") == 0) {
             arguments->json = true;
         } else if (i + 1 >= argc) {
-            return cli_fail("%s: a value is missing", argv[i]), false;
+            return cli_fail("%s needs a value", argv[i]), false;
         } else if (!set_option(arguments, argv[i], argv[i + 1])) {
             return false;
         } else {
@@ -91,9 +91,9 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
     }
     if (arguments->rank > UINT32_MAX || arguments->world > UINT32_MAX ||
         arguments->credit > UINT32_MAX)
-        return cli_fail("rank, world or credit is too large"), false;
+        return cli_fail("--rank, --world or --credit is too large"), false;
     if (is_known(known, "FEED") && !arguments->feed)
-        return cli_fail("which feed?"), false;
+        return cli_fail("name a feed"), false;
     return true;
 }
 

@@ -71,7 +71,7 @@ bool cli_find_feed(struct trajd_client *client, const char *name, uint32_t *feed
                                      cli_text(feed, "name"));
     }
     if (!*feed_id)
-        cli_fail("no feed %s is open in this daemon (there are: %s)", name, used ? names : "none");
+        cli_fail("the daemon has no open feed %s (open feeds: %s)", name, used ? names : "none");
     trajd_yaml_destroy(&yaml);
     free(json);
     return *feed_id != 0;

@@ -1,4 +1,5 @@
-/* Questions about a feed that is not opened: no job notices. JSON is YAML, so one reader serves. */
+/* Queries about a feed that is not opened, so that no job is affected. JSON is YAML, so the YAML
+ * reader parses the replies. */
 #ifndef TRAJD_CLI_CLI_QUERY_H
 #define TRAJD_CLI_CLI_QUERY_H
 
@@ -8,21 +9,22 @@
 #include "clients/c/trajd.h"
 #include "daemon/base/yaml.h"
 
-/* The parsed answer, to be destroyed, and its text in *json, to be freed; NULL: it has been said
- * why. */
+/* Sends a query. Returns the parsed reply, which the caller destroys, and its text in *json, which
+ * the caller frees. Returns NULL after it printed an error. */
 struct trajd_yaml *cli_query(struct trajd_client *client, const struct trajd_question *question,
                              char **json);
-/* The number of the feed of that name, from the daemon's status. False: it has been said which
- * there are. */
+/* Finds the number of a feed by its name, in the daemon's status. Returns false after it printed an
+ * error that lists the feeds. */
 bool cli_find_feed(struct trajd_client *client, const char *name, uint32_t *feed_id);
 
-/* The text of a member, "" where there is none; as a number; the first member of a list or mapping,
- * or NULL. */
+/* Return a member of a mapping: its text ("" if it is missing), its number, or its first element
+ * (NULL if it is missing). */
 const char *cli_text(const struct trajd_yaml_node *mapping, const char *key);
 int64_t cli_number(const struct trajd_yaml_node *mapping, const char *key);
 const struct trajd_yaml_node *cli_first(const struct trajd_yaml_node *mapping, const char *key);
 
-/* `first` of the page behind this one. False: it is the last, or says nonsense. */
+/* Sets *first to the begin of the next page. Returns false after the last page, and for an invalid
+ * value. */
 bool cli_next_page(const struct trajd_yaml_node *page, uint64_t *first);
 
 #endif

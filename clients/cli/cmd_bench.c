@@ -10,9 +10,9 @@
 #include "daemon/base/json.h"
 
 #define MAX_WORKERS 64u
-#define LATENCY_SAMPLES 65536u /* the last ones of a worker */
+#define LATENCY_SAMPLES 65536u /* the latest ones of a worker */
 
-/* In memory that the workers, which are processes, share with their parent. */
+/* In memory that the worker processes share with their parent. */
 struct worker_result {
     uint64_t batches, windows, failed, elapsed_ns, waited_ns;
     bool good;
@@ -128,8 +128,8 @@ static void print_summary(const struct summary *summary, const struct cli_feed_a
            summary->failed);
     printf("  rate        %.1f batches/s, %.1f windows/s\n", summary->batches_per_second,
            summary->windows_per_second);
-    printf("  hand-over   p50 %.1f us, p99 %.1f us (from READY to the return of next, queueing "
-           "included)\n",
+    printf("  latency     p50 %.1f us, p99 %.1f us (from READY until next returns, including time "
+           "in the queue)\n",
            summary->p50_us, summary->p99_us);
     printf("  stall       %.1f %% of the time in next\n", 100 * summary->stall_share);
 }
@@ -152,7 +152,7 @@ int cli_bench(int argc, char **argv)
     for (uint64_t i = 0; i < arguments.workers; i++) {
         pid_t child = fork();
         if (child < 0)
-            return cli_fail("bench: no more processes");
+            return cli_fail("bench: cannot start a process");
         if (child == 0) {
             results[i].good = work(arguments, &results[i]);
             _exit(0);

@@ -1,9 +1,9 @@
-/* trajctl check: what a configuration comes to. The daemon's own --check, so that both can never
- * differ. */
+/* trajctl check: runs the daemon with --check, so that both give the same result. */
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/paths.h"
 
 int cli_check(int argc, char **argv)
@@ -13,7 +13,7 @@ int cli_check(int argc, char **argv)
     if (argc != 2 || argv[1][0] == '-')
         return cli_usage("check");
     if (!trajd_paths_daemon(daemon, sizeof daemon))
-        return cli_fail("trajd is neither beside this program nor in its installation");
+        return cli_fail("trajd was found neither beside this program nor in its installation");
     execl(daemon, "trajd", "--config", argv[1], "--check", (char *)NULL);
-    return cli_fail("%s cannot be run", daemon);
+    return cli_fail("cannot run %s", daemon);
 }

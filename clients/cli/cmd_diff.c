@@ -1,5 +1,5 @@
-/* trajctl diff: why one feed has two fingerprints on two daemons: the episodes that one of them
- * lacks or that differ, walking through both lists together. */
+/* trajctl diff: explains why a feed has different fingerprints on two daemons. It walks through
+ * both lists of episodes together, and prints episodes that differ or that only one of them has. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 
 #define LISTED_MAX 20u
 
-/* One daemon's list, a page at a time. */
+/* One daemon's list of episodes, a page at a time. */
 struct side {
     const char *endpoint, *key_file;
     struct trajd_client *client;
     struct trajd_question question;
     struct trajd_yaml *yaml;
     char *json;
-    const struct trajd_yaml_node *item; /* NULL behind the last */
+    const struct trajd_yaml_node *item; /* NULL after the last one */
     bool failed;
 };
 
@@ -61,7 +61,7 @@ static void close_side(struct side *side)
     trajd_client_close(&side->client);
 }
 
-/* Which of the feed's datasets the episode is of. */
+/* Returns which of the feed's datasets has the episode. */
 static int dataset_number(const struct side *side)
 {
     const struct trajd_yaml_node *dataset = cli_first(trajd_yaml_root(side->yaml), "datasets");
@@ -73,7 +73,7 @@ static int dataset_number(const struct side *side)
     return number;
 }
 
-/* As the lists are in order: by dataset, by file, then by episode, naturally. */
+/* Compares in the order of the lists: by dataset, by file, then by episode, in natural order. */
 static int compare(const struct side *a, const struct side *b)
 {
     int order;
@@ -95,7 +95,7 @@ static void print_difference(const struct side *side, const char *what)
            cli_text(side->item, "file"), cli_text(side->item, "episode"), what);
 }
 
-/* What differs in an episode that both have, in the order of what explains the rest. */
+/* Prints what differs in an episode that both have. The first difference explains the others. */
 static void print_change(const struct side *a, const struct side *b)
 {
     const char *left = cli_text(a->item, "quarantine"), *right = cli_text(b->item, "quarantine");
@@ -109,7 +109,7 @@ static void print_change(const struct side *a, const struct side *b)
                  cli_number(a->item, "rows"), a->endpoint, cli_number(b->item, "rows"),
                  b->endpoint);
     else
-        snprintf(what, sizeof what, "other content (stamps, rows, shapes or texts)");
+        snprintf(what, sizeof what, "the content differs (stamps, rows, shapes or texts)");
     print_difference(a, what);
 }
 
@@ -135,7 +135,7 @@ static uint64_t walk(struct side *a, struct side *b)
             advance(b);
     }
     if (differences > LISTED_MAX)
-        printf("... %" PRIu64 " episodes in all\n", differences);
+        printf("... %" PRIu64 " episodes differ\n", differences);
     return differences;
 }
 
@@ -163,12 +163,12 @@ int cli_diff(int argc, char **argv)
     struct trajd_error error;
     int result = CLI_FAILED;
 
-    if (argc == 6 && strcmp(argv[4], "--key") == 0) { /* of whichever is tcp:// */
+    if (argc == 6 && strcmp(argv[4], "--key") == 0) { /* used for each tcp:// endpoint */
         a.key_file = b.key_file = argv[5];
         argc = 4;
     }
     if (argc != 4 || argv[1][0] == '-' || argv[2][0] == '-' || argv[3][0] == '-') {
-        cli_fail("two endpoints and a feed");
+        cli_fail("name two endpoints and a feed");
         return cli_usage("diff");
     }
     a.endpoint = argv[1];

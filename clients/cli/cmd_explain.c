@@ -1,5 +1,5 @@
-/* trajctl explain: where the steps of a window come from, and why one is masked. The daemon's
- * documents as they are, one a line (--json), or a table. */
+/* trajctl explain: shows where the steps of a window come from, and why a step is masked. Prints
+ * the daemon's documents, one a line (--json), or a table. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define NOT_GIVEN UINT64_MAX
 
-/* The window at --position of --epoch. */
+/* Finds the window at --position of --epoch. */
 static bool find_window(struct trajd_client *client, uint32_t feed_id,
                         struct cli_feed_arguments *arguments)
 {
@@ -31,26 +31,27 @@ static bool find_window(struct trajd_client *client, uint32_t feed_id,
         arguments->window = strtoull(cli_text(item, "window_id"), NULL, 10);
     trajd_yaml_destroy(&yaml);
     free(json);
-    return item || (cli_fail("the daemon knows no window there"), false);
+    return item || (cli_fail("the daemon has no window at that position"), false);
 }
 
 /* ---- the table ---- */
 
-/* Rows with their shares: "41", "41 (66.7%), 42 (33.3%)", "30..41 (mean of 12)". */
+/* Describes rows and their weights: "41", "41 (66.7%), 42 (33.3%)", "30..41 (mean of 12)". */
 static void describe_rows(const struct trajd_yaml_node *source, char *text, size_t size)
 {
     const struct trajd_yaml_node *row = cli_first(source, "rows");
-    const struct trajd_yaml_node *behind = row ? row->next : NULL;
+    const struct trajd_yaml_node *next_row = row ? row->next : NULL;
 
     if (!row || !row->children)
         snprintf(text, size, "-");
-    else if (behind && behind->children && trajd_yaml_get(source, "averaged"))
-        snprintf(text, size, "%s..%s (mean of %s)", row->children->value, behind->children->value,
+    else if (next_row && next_row->children && trajd_yaml_get(source, "averaged"))
+        snprintf(text, size, "%s..%s (mean of %s)", row->children->value, next_row->children->value,
                  cli_text(source, "averaged"));
-    else if (behind && behind->children && behind->children->next && behind->children->next->next) {
-        const double share = strtod(behind->children->next->next->value, NULL);
+    else if (next_row && next_row->children && next_row->children->next &&
+             next_row->children->next->next) {
+        const double share = strtod(next_row->children->next->next->value, NULL);
         snprintf(text, size, "%s (%.1f%%), %s (%.1f%%)", row->children->value, 100 * (1 - share),
-                 behind->children->value, 100 * share);
+                 next_row->children->value, 100 * share);
     } else
         snprintf(text, size, "%s", row->children->value);
 }
@@ -80,12 +81,12 @@ static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns
          source = source->next) {
         const int64_t first = cli_number(source, "first_column");
         printf("  from %s: dataset %s, columns %" PRId64 " to %" PRId64
-               ", clock %s, %s, %s rows in sight\n",
+               ", clock %s, %s, %s visible rows\n",
                cli_text(source, "stream"), cli_text(source, "path"), first,
                first + cli_number(source, "columns") - 1, cli_text(source, "clock"),
                cli_text(source, "kind"), cli_text(source, "visible_rows"));
     }
-    printf("  %5s %14s  %-32s %s\n", "step", "to the anchor", "rows", "mask, and why");
+    printf("  %5s %14s  %-32s %s\n", "step", "from anchor", "rows", "mask and reason");
     for (const struct trajd_yaml_node *step = cli_first(output, "items"); step; step = step->next)
         print_step(step, anchor_ns);
 }
@@ -100,7 +101,7 @@ static void print_head(const struct trajd_yaml_node *root)
         printf("its rows cannot be read: %s\n", cli_text(root, "unreadable"));
 }
 
-/* Page by page, until the last or --count steps. */
+/* Prints page by page, up to the last step or to --count steps. */
 static int explain(struct trajd_client *client, uint32_t feed_id,
                    const struct cli_feed_arguments *arguments)
 {
@@ -109,7 +110,7 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
                                       .feed_id = feed_id,
                                       .window = arguments->window,
                                       .first = arguments->next};
-    uint64_t left = arguments->count;
+    uint64_t remaining = arguments->count;
 
     for (bool first = true, more = true; more; first = false) {
         const struct trajd_yaml_node *root;
@@ -117,7 +118,7 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
         struct trajd_yaml *yaml;
         char *json;
 
-        question.count = left < UINT32_MAX ? (uint32_t)left : 0;
+        question.count = remaining < UINT32_MAX ? (uint32_t)remaining : 0;
         yaml = cli_query(client, &question, &json);
         if (!yaml)
             return CLI_FAILED;
@@ -130,9 +131,9 @@ static int explain(struct trajd_client *client, uint32_t feed_id,
              output && !arguments->json; output = output->next)
             print_output(output, cli_number(root, "anchor_ns"));
         more = cli_next_page(root, &question.first);
-        if (more && left != NOT_GIVEN) {
-            left -= question.first - begin;
-            more = left > 0;
+        if (more && remaining != NOT_GIVEN) {
+            remaining -= question.first - begin;
+            more = remaining > 0;
         }
         trajd_yaml_destroy(&yaml);
         free(json);
@@ -154,8 +155,9 @@ int cli_explain(int argc, char **argv)
         return cli_usage("explain");
     if ((arguments.window == NOT_GIVEN) == (arguments.position == NOT_GIVEN) ||
         arguments.count == 0) {
-        cli_fail(arguments.count == 0 ? "--count: at least 1"
-                                      : "which window? --window ID, or --position P of --epoch E");
+        cli_fail(arguments.count == 0
+                     ? "--count must be at least 1"
+                     : "name a window: --window ID, or --position P with --epoch E");
         return cli_usage("explain");
     }
     client = cli_connect(&arguments, false);

@@ -1,11 +1,12 @@
-/* trajctl init: a configuration to begin with, guessed from a file, its rates measured. */
+/* trajctl init: prints a first configuration for a file, with measured rates. */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
 
@@ -13,7 +14,7 @@
 
 enum { PICTURE_RANK = 2, LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
 
-/* Mean rate of a clock over the first kept episode that has a span; 0 where none has. */
+/* Returns the mean rate of a clock over the first kept episode with at least two rows, or 0. */
 static double mean_rate_hz(const struct trajd_index *index, uint32_t which)
 {
     for (uint32_t e = 0; e < index->episode_count; e++) {
@@ -34,7 +35,7 @@ static bool is_action(const struct trajd_index_stream *stream)
     return strncmp(stream->name, "action", 6) == 0;
 }
 
-/* What a policy reads. The rest is listed, commented out. */
+/* Returns whether a policy would read the stream. Other streams are printed as comments. */
 static bool is_observation(const struct trajd_index_stream *stream)
 {
     static const char *const others[] = {"next_obs/", "rewards", "dones", "states", "action"};
@@ -45,7 +46,7 @@ static bool is_observation(const struct trajd_index_stream *stream)
     return true;
 }
 
-/* The clock of the actions, else of the slowest stream: windows are anchored at its rows. */
+/* Chooses the clock for the anchors: that of the actions, else the slowest one. */
 static uint32_t anchor_clock(const struct trajd_index *index)
 {
     uint32_t best = 0;
@@ -80,7 +81,7 @@ static uint64_t count_rows(const struct trajd_index *index, uint32_t clock)
     return rows;
 }
 
-/* A power of two that leaves some batches to an epoch. */
+/* Returns a power of two that gives an epoch at least 8 batches. */
 static uint32_t guess_batch(uint64_t rows)
 {
     uint32_t batch = LARGEST_BATCH;
@@ -129,14 +130,14 @@ static void print_feed(const struct trajd_index *index)
     if (has_filter_key(index, "train"))
         printf("    filter: train\n");
     else if (index->kept_count >= FEWEST_TO_SPLIT)
-        printf("    split: 0..0.9              # 0.9..1 is left to validate with; adding data "
-               "moves no episode\n");
+        printf("    split: 0..0.9              # 0.9..1 remains for validation; new data moves no "
+               "episode\n");
     printf("    global_batch: %u\n", guess_batch(count_rows(index, anchor)));
     if (index->clock_count > 1 && rate > 0)
-        printf("    rate: %.0f                   # of all steps; the anchors' clock was measured "
-               "at %.6g Hz\n",
+        printf("    rate: %.0f                   # of all steps; the anchors' clock has %.6g Hz as "
+               "measured\n",
                fmax(1, round(rate)), rate);
-    printf("    anchor: {clock: %s}%*s# one window a row", index->clocks[anchor].name, 4, "");
+    printf("    anchor: {clock: %s}%*s# one window per row", index->clocks[anchor].name, 4, "");
     if (rate > 0)
         printf(", %.6g Hz", rate);
     printf("\n    pad: {before: 1, after: any, with: edge}\n    outputs:\n");
@@ -149,10 +150,10 @@ static int print_config(const char *path, const struct trajd_index *index)
     char real[PATH_MAX];
 
     if (!realpath(path, real))
-        return cli_fail("%s: cannot be resolved", path);
-    printf("# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows what comes "
-           "of it.\n",
-           index->kept_count);
+        return cli_fail("%s: the path cannot be resolved", path);
+    printf(
+        "# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows its outputs.\n",
+        index->kept_count);
     printf("version: 1\n\ndatasets:\n  data: {path: ");
     trajd_json_text(stdout, real);
     printf(", layout: %s}\n", index->layout->name);
@@ -174,17 +175,17 @@ int cli_init(int argc, char **argv)
         if (!strcmp(argv[i], "--layout") && i + 1 < argc)
             layout = argv[++i];
         else if (argv[i][0] == '-' || path)
-            return cli_fail(path && argv[i][0] != '-' ? "one file or folder, not also %s"
-                                                      : "no option is called %s",
+            return cli_fail(path && argv[i][0] != '-' ? "name one file or folder, not also %s"
+                                                      : "unknown option: %s",
                             argv[i]),
                    cli_usage("init");
         else
             path = argv[i];
     }
     if (!path)
-        return cli_fail("which file or folder?"), cli_usage("init");
-    if (cli_files_find(&files))
-        return CLI_FAILED;
+        return cli_fail("name a file or folder"), cli_usage("init");
+    if (cli_files_find(&files, &error))
+        return cli_fail("%s", error.message);
     if (cli_files_open(&files, layout, path, &index, &error))
         return cli_fail("%s", error.message);
     result = print_config(path, index);

@@ -1,9 +1,10 @@
-/* trajctl inspect: what a layout makes of files. Without --layout the shipped ones are tried. */
+/* trajctl inspect: shows how a layout reads files. Without --layout it tries the shipped ones. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/index/index.h"
 
@@ -18,10 +19,10 @@ struct inspection {
 /* A clock over all kept episodes. */
 struct clock_summary {
     uint64_t rows, dropped;
-    double sum_s; /* of intervals */
+    double sum_s; /* sum of the intervals */
     uint64_t intervals;
     int64_t shortest_ns, longest_ns;
-    double lowest_hz, highest_hz; /* of regular clocks */
+    double lowest_hz, highest_hz; /* for regular clocks */
 };
 
 static const char *kind_name(enum trajd_kind kind)
@@ -86,7 +87,7 @@ static struct clock_summary summarize_clock(const struct trajd_index *index, uin
     return summary;
 }
 
-/* The first kept episode's array of a dataset; NULL where none has it. */
+/* Returns the dataset's array in the first kept episode that has it, or NULL. */
 static const struct trajd_array *example_array(const struct trajd_index *index, uint32_t dataset)
 {
     for (uint32_t i = 0; i < index->episode_count; i++) {
@@ -175,7 +176,8 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
     printf("\n");
 }
 
-/* In how many episodes, and the first; control characters are told as in JSON. */
+/* Prints how many episodes have it, and the first value, with control characters escaped as in
+ * JSON. */
 static void print_meta(const struct trajd_index *index, uint32_t which)
 {
     const char *example = NULL;
@@ -212,7 +214,7 @@ static void print_problems(const struct trajd_index *index)
     for (uint32_t i = 0; i < index->note_count && listed++ < LISTED_MAX; i++)
         printf("  %s\n", index->notes[i]);
     if (problems > LISTED_MAX)
-        printf("  ... %u in all; --json lists them\n", problems);
+        printf("  ... %u problems; --json lists all of them\n", problems);
 }
 
 static void print_index(const char *path, const struct trajd_index *index)
@@ -221,7 +223,7 @@ static void print_index(const char *path, const struct trajd_index *index)
            index->layout->name, index->file_count, index->file_count == 1 ? "" : "s",
            index->kept_count, index->episode_count, index->fingerprint);
     if (index->trimmed_row_count)
-        printf("  %" PRIu64 " rows beyond their clock's last stamp left out (T+1)\n",
+        printf("  %" PRIu64 " rows after their clock's last stamp are left out (T+1)\n",
                index->trimmed_row_count);
     print_problems(index);
     printf(" clocks\n");
@@ -381,8 +383,8 @@ static int inspect_path(const struct inspection *inspection, const char *path)
     return CLI_OK;
 }
 
-/* Options stand before or behind the files; the files are moved to the front of argv, after the
- * name. Their number; -1: something is wrong. */
+/* Options may come before or after the files. Moves the files to the front of argv, after the name.
+ * Returns their number, or -1 after it printed an error. */
 static int parse(int argc, char **argv, struct inspection *inspection)
 {
     int count = 0;
@@ -395,12 +397,12 @@ static int parse(int argc, char **argv, struct inspection *inspection)
         else if (!strcmp(argv[i], "--layout") && i + 1 < argc)
             inspection->layout = argv[++i];
         else if (!strcmp(argv[i], "--layout"))
-            return cli_fail("%s: a value is missing", argv[i]), -1;
+            return cli_fail("%s needs a value", argv[i]), -1;
         else
-            return cli_fail("no option is called %s", argv[i]), -1;
+            return cli_fail("unknown option: %s", argv[i]), -1;
     }
     if (!count)
-        return cli_fail("which files?"), -1;
+        return cli_fail("name one or more files"), -1;
     return count;
 }
 
@@ -408,11 +410,12 @@ int cli_inspect(int argc, char **argv)
 {
     struct inspection inspection = {0};
     int count = parse(argc, argv, &inspection), result = CLI_OK;
+    struct trajd_error error;
 
     if (count < 0)
         return cli_usage("inspect");
-    if (cli_files_find(&inspection.files))
-        return CLI_FAILED;
+    if (cli_files_find(&inspection.files, &error))
+        return cli_fail("%s", error.message);
     if (inspection.json)
         printf("[");
     for (int i = 1; i <= count; i++) {

@@ -1,11 +1,11 @@
-/* trajctl keygen: the CURVE keys of a daemon and of its remote workers, as files that the daemon
- * reads from one directory:
+/* trajctl keygen: makes the CURVE keys of a daemon and of its remote workers, as files that the
+ * daemon reads from one directory:
  *
- *     DIR/server.key_secret     the daemon's pair, 0600
- *     DIR/server.key            its public key: what a worker must know
- *     DIR/clients/NAME.key      a public key each: these workers are let in
- *     DIR/NAME.key_secret       the worker's pair and the server's public key, 0600: goes to the
- *                               worker's machine */
+ *     DIR/server.key_secret     the daemon's pair, mode 0600
+ *     DIR/server.key            its public key, which a worker must know
+ *     DIR/clients/NAME.key      the public keys of the workers that may connect
+ *     DIR/NAME.key_secret       the worker's pair and the server's public key, mode 0600, to be
+ *                               copied to the worker's machine */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static int make_pair(const char *name, struct trajd_key_file *keys)
     return CLI_OK;
 }
 
-/* The secret file first: a public key without it would let nobody in, but stand in the way of the
- * next try. */
+/* Writes the secret file first. A public key without its secret would be useless, and would make
+ * the next attempt fail. */
 static int write_pair(const char *secret_path, const char *public_path,
                       const struct trajd_key_file *pair)
 {
@@ -61,8 +61,8 @@ static int make_server(const char *directory)
     if (make_pair("server", &pair) != CLI_OK ||
         write_pair(secret_path, public_path, &pair) != CLI_OK)
         return CLI_FAILED;
-    printf("%s: the daemon's, stays here\n%s: its public key %s\n", secret_path, public_path,
-           pair.public_key);
+    printf("%s: the daemon's key pair, keep it on this machine\n%s: its public key %s\n",
+           secret_path, public_path, pair.public_key);
     return CLI_OK;
 }
 
@@ -83,7 +83,7 @@ static int make_client(const char *directory, const char *clients, const char *n
     memcpy(pair.server_key, server.public_key, sizeof pair.server_key);
     if (write_pair(secret_path, public_path, &pair) != CLI_OK)
         return CLI_FAILED;
-    printf("%s: goes to the worker's machine, nowhere else\n%s: lets it in\n", secret_path,
+    printf("%s: copy it to the worker's machine only\n%s: lets the worker connect\n", secret_path,
            public_path);
     return CLI_OK;
 }
@@ -104,7 +104,8 @@ int cli_keygen(int argc, char **argv)
     if (!directory || strlen(directory) > sizeof clients - 128)
         return cli_usage("keygen");
     if (name && (!trajd_key_name_is_valid(name) || strcmp(name, "server") == 0)) {
-        cli_fail("--client %s: 1 to 64 letters, digits, '-', '_' and '.', and not \"server\"",
+        cli_fail("--client %s: a name has 1 to 64 letters, digits, '-', '_' and '.', and is not "
+                 "\"server\"",
                  name);
         return CLI_USAGE;
     }

@@ -1,6 +1,6 @@
-/* trajctl names: what may stand next on the command line, for completions: from the table of
- * commands itself, from a daemon, from the installed layouts. A word of its own a line; in capitals
- * what is to be put there (FILE, FEED, NAME). */
+/* trajctl names: prints the words that may come next on a command line, for completions. They come
+ * from the table of commands, from a daemon, or from the installed layouts. Prints one word a line;
+ * a word in capitals is a placeholder (FILE, FEED, NAME). */
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 #include "clients/cli/cli_query.h"
 #include "daemon/base/paths.h"
 
-#define CONNECT_MS 300 /* somebody waits at a terminal */
+#define CONNECT_MS 300 /* short, because a user waits at the terminal */
 #define MAX_USAGE 1024
 
-/* The usage without what only groups (brackets, dots), up to where output goes. */
+/* Copies the usage without brackets and dots, up to the redirection of the output. */
 static void strip(const char *usage, char *words, size_t size)
 {
     size_t length = 0;
@@ -36,37 +36,37 @@ static void print_alternatives(const char *word)
     }
 }
 
-/* Its options, and what it takes beside them. */
+/* Prints the command's options and its other arguments. */
 static void print_words(const char *usage)
 {
-    char words[MAX_USAGE], *rest = words;
+    char words[MAX_USAGE], *remainder = words;
     bool is_value = false;
 
     strip(usage, words, sizeof words);
-    for (char *word; (word = strsep(&rest, " "));) {
+    for (char *word; (word = strsep(&remainder, " "));) {
         if (!*word || strcmp(word, "|") == 0)
             continue;
         if (*word == '-')
             printf("%s\n", word);
         else if (!is_value)
             print_alternatives(word);
-        /* what follows an option is its value; a flag is followed by an option or a bracket's end
-         */
+        /* The word after an option is its value. After a flag comes another option or a bracket. */
         is_value = *word == '-';
-        if (is_value && rest && *rest == ' ')
+        if (is_value && remainder && *remainder == ' ')
             is_value = false;
     }
 }
 
-/* What stands behind the option; nothing if it is a flag. */
+/* Prints the value of the option, or nothing for a flag. */
 static void print_value(const char *usage, const char *option)
 {
-    char words[MAX_USAGE], *rest = words;
+    char words[MAX_USAGE], *remainder = words;
 
     strip(usage, words, sizeof words);
-    for (char *word; (word = strsep(&rest, " "));)
-        if (strcmp(word, option) == 0 && rest && *rest && *rest != ' ' && *rest != '-') {
-            print_alternatives(strsep(&rest, " "));
+    for (char *word; (word = strsep(&remainder, " "));)
+        if (strcmp(word, option) == 0 && remainder && *remainder && *remainder != ' ' &&
+            *remainder != '-') {
+            print_alternatives(strsep(&remainder, " "));
             return;
         }
 }
@@ -88,7 +88,7 @@ static int print_feeds(const char *endpoint)
     for (const struct trajd_yaml_node *feed = status ? NULL
                                                      : cli_first(trajd_yaml_root(yaml), "feeds");
          feed; feed = feed->next)
-        if (!strpbrk(cli_text(feed, "name"), ":#")) /* those of the configuration */
+        if (!strpbrk(cli_text(feed, "name"), ":#")) /* only feeds of the configuration */
             printf("%s\n", cli_text(feed, "name"));
     trajd_yaml_destroy(&yaml);
     free(json);
@@ -102,7 +102,7 @@ static int print_layouts(void)
     DIR *folder = trajd_paths_layouts(path, sizeof path) ? opendir(path) : NULL;
 
     if (!folder)
-        return cli_fail("the layouts are neither beside this program nor below its prefix");
+        return cli_fail("the layouts were found neither beside this program nor below its prefix");
     for (const struct dirent *entry; (entry = readdir(folder));) {
         const size_t length = strlen(entry->d_name);
         if (length > 5 && strcmp(entry->d_name + length - 5, ".yaml") == 0)

@@ -1,5 +1,5 @@
-/* trajctl plot: one stream of one episode, its rows as points and what resampling makes of them as
- * lines, over time. */
+/* trajctl plot: draws one stream of one episode over time, its rows as points and the resampled
+ * values as lines. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "clients/cli/cli_files.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
 #include "clients/cli/plot.h"
 #include "daemon/base/quantity.h"
 #include "daemon/base/yaml.h"
@@ -17,7 +18,7 @@ enum { FEATURES_MAX = 16, COLUMNS_DEFAULT = 100, NAMES_MAX = 1024 };
 
 struct plotting {
     const char *path, *stream, *layout, *episode, *output;
-    struct trajd_rate rate; /* num 0: twenty targets a second */
+    struct trajd_rate rate; /* num 0: 20 Hz */
     struct trajd_convert_rule rule;
     int64_t from_ns, to_ns;
     struct cli_files files;
@@ -35,7 +36,8 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
         return plotting->output = value, true;
     if (!strcmp(option, "--rate"))
         return trajd_parse_rate(value, &plotting->rate) ||
-               (cli_fail("--rate: \"%s\" is no rate above 0 (20, 29.97, 30000/1001)", value),
+               (cli_fail("--rate: \"%s\" is not a rate above 0 (such as 20, 29.97 or 30000/1001)",
+                         value),
                 false);
     if (!strcmp(option, "--kind")) {
         plotting->rule.kind = trajd_convert_kind_parse(value, &error);
@@ -46,10 +48,11 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
     if (!strcmp(option, "--window"))
         return (trajd_parse_duration(value, &plotting->rule.window_ns) &&
                 plotting->rule.window_ns > 0) ||
-               (cli_fail("--window: \"%s\" is no time above 0 (50ms, 1.5s)", value), false);
+               (cli_fail("--window: \"%s\" is not a time above 0 (such as 50ms or 1.5s)", value),
+                false);
     return (trajd_parse_duration(value, !strcmp(option, "--from") ? &plotting->from_ns
                                                                   : &plotting->to_ns)) ||
-           (cli_fail("%s: \"%s\" is no time (1.5s, 200ms)", option, value), false);
+           (cli_fail("%s: \"%s\" is not a time (such as 1.5s or 200ms)", option, value), false);
 }
 
 static bool parse(int argc, char **argv, struct plotting *plotting)
@@ -61,24 +64,24 @@ static bool parse(int argc, char **argv, struct plotting *plotting)
         bool known = false;
         if (argv[i][0] != '-') {
             if (plotting->stream)
-                return cli_fail("one file and one stream, and here is %s too", argv[i]), false;
+                return cli_fail("unexpected argument: %s", argv[i]), false;
             *(plotting->path ? &plotting->stream : &plotting->path) = argv[i];
             continue;
         }
         for (int k = 0; options[k]; k++)
             known = known || !strcmp(options[k], argv[i]);
         if (!known)
-            return cli_fail("no option is called %s", argv[i]), false;
+            return cli_fail("unknown option: %s", argv[i]), false;
         if (i + 1 == argc)
-            return cli_fail("%s: a value is missing", argv[i]), false;
+            return cli_fail("%s needs a value", argv[i]), false;
         if (!parse_value(plotting, argv[i], argv[i + 1]))
             return false;
         i++;
     }
     if (!plotting->stream)
-        return cli_fail("which stream of which file?"), false;
+        return cli_fail("name a file and a stream"), false;
     if (plotting->to_ns <= plotting->from_ns)
-        return cli_fail("--to must lie behind --from"), false;
+        return cli_fail("--to must be after --from"), false;
     return true;
 }
 
@@ -98,12 +101,12 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
             names[count++] = episode->id;
     }
     near = trajd_yaml_nearest(id ? id : "", names, count);
-    return cli_fail("no episode is called \"%s\"%s%s%s", id ? id : "",
-                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : ""),
+    return cli_fail("there is no episode \"%s\"%s%s%s", id ? id : "", near ? " (did you mean " : "",
+                    near ? near : "", near ? "?)" : ""),
            NULL;
 }
 
-/* Onto the terminal or into the file. */
+/* Draws on the terminal or into the file. */
 static int draw(const struct plotting *plotting, const struct convert_series *series,
                 const char *title)
 {
@@ -150,8 +153,8 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
              index->files[episode->file_index].relative_path, episode->id, plotting->stream,
              series->kind, (double)series->rate.num / (double)series->rate.den);
     if (series->features_left_out)
-        fprintf(stderr, "note: the first %u of %" PRIu64 " features\n", series->feature_count,
-                series->feature_count + series->features_left_out);
+        fprintf(stderr, "note: the plot shows the first %u of %" PRIu64 " features\n",
+                series->feature_count, series->feature_count + series->features_left_out);
     result = draw(plotting, series, title);
     convert_series_destroy(&series);
     return result;
@@ -167,8 +170,8 @@ int cli_plot(int argc, char **argv)
 
     if (!parse(argc, argv, &plotting))
         return cli_usage("plot");
-    if (cli_files_find(&plotting.files))
-        return CLI_FAILED;
+    if (cli_files_find(&plotting.files, &error))
+        return cli_fail("%s", error.message);
     if (cli_files_open(&plotting.files, plotting.layout, plotting.path, &index, &error))
         return cli_fail("%s: %s", plotting.path, error.message);
     result = plot(&plotting, index);

@@ -56,7 +56,7 @@ static double half_value(uint16_t bits)
     return bits >> 15 ? -value : value;
 }
 
-/* JSON knows neither NaN nor infinity. */
+/* JSON has neither NaN nor infinity. */
 static void print_real(double value, bool json)
 {
     if (json && !isfinite(value))
@@ -111,7 +111,7 @@ static void print_values(const struct trajd_tensor *tensor, bool json)
     printf(!json && count > SHOWN_VALUES ? ", ...]" : "]");
 }
 
-/* How often each code of kernels/resample.h stands in a mask; 0 is valid. */
+/* Prints how often the mask has each code of kernels/resample.h; 0 is valid. */
 static void print_mask(const struct trajd_tensor *tensor)
 {
     uint64_t counts[MASK_CODES] = {0};

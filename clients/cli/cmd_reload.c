@@ -1,5 +1,5 @@
-/* trajctl reload: has a daemon on this machine read its configuration again (SIGHUP), and with
- * --wait tells what came of it. */
+/* trajctl reload: makes a daemon on this machine read its configuration again (SIGHUP). With --wait
+ * it prints the result. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -30,21 +30,21 @@ static bool parse(int argc, char **argv, struct reload_arguments *arguments)
         else if (strcmp(argv[i], "--endpoint") == 0 && i + 1 < argc)
             arguments->feed.endpoint = argv[++i];
         else
-            return cli_fail("%s: no such option, or its value is missing", argv[i]), false;
+            return cli_fail("%s: unknown option, or its value is missing", argv[i]), false;
     }
     arguments->directory =
         arguments->feed.endpoint ? arguments->feed.endpoint : getenv("TRAJD_ENDPOINT");
     if (!arguments->directory || !*arguments->directory)
         arguments->directory = "/run/trajd/main";
     if (strncmp(arguments->directory, "tcp://", 6) == 0)
-        return cli_fail("%s: only a daemon of this machine can be told to reload",
-                        arguments->directory),
+        return cli_fail("%s: only a daemon on this machine can be reloaded", arguments->directory),
                false;
     return true;
 }
 
-/* The process that listens on the daemon's socket, as this process sees it; 0, and why, if there is
- * none. A number from a file could be of another process by now, or of another namespace. */
+/* Returns the process that listens on the daemon's socket, as this process sees it. Returns 0 after
+ * it printed an error. A pid file could name a process that reuses the number, or one of another
+ * namespace. */
 static pid_t find_daemon(const char *directory)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -58,7 +58,8 @@ static pid_t find_daemon(const char *directory)
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address)) {
         cli_fail("%s: %s", address.sun_path,
-                 errno == ENOENT || errno == ECONNREFUSED ? "no daemon is there" : strerror(errno));
+                 errno == ENOENT || errno == ECONNREFUSED ? "no daemon is running there"
+                                                          : strerror(errno));
     } else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
         cli_fail("%s: %s", address.sun_path, strerror(errno));
         peer.pid = 0;
@@ -71,8 +72,10 @@ static pid_t find_daemon(const char *directory)
     return peer.pid;
 }
 
-/* The daemon's account of its last reload, as *yaml owns it; NULL, and why, if it cannot be had. */
-static const struct trajd_yaml_node *ask(struct trajd_client *client, struct trajd_yaml **yaml)
+/* Returns the state of the daemon's last reload, owned by *yaml. Returns NULL after it printed an
+ * error. */
+static const struct trajd_yaml_node *query_reload(struct trajd_client *client,
+                                                  struct trajd_yaml **yaml)
 {
     const struct trajd_yaml_node *reload = NULL;
     struct trajd_error error;
@@ -82,27 +85,27 @@ static const struct trajd_yaml_node *ask(struct trajd_client *client, struct tra
         trajd_yaml_parse("status", json, strlen(json), yaml, &error))
         cli_fail("%s", error.message);
     else if (!(reload = trajd_yaml_get(trajd_yaml_root(*yaml), "reload")))
-        cli_fail("the daemon tells nothing of reloads: it is of an earlier version");
+        cli_fail("the daemon does not report reloads: it is an earlier version");
     free(json);
     return reload;
 }
 
-/* Until the first reload that began at `asked_ns` or later has ended. */
-static int wait_for_end(struct trajd_client *client, int64_t asked_ns)
+/* Waits until the first reload that began at request_ns or later has ended. */
+static int wait_for_end(struct trajd_client *client, int64_t request_ns)
 {
     const struct timespec pause = {0, LOOK_NS};
     int result = -1;
 
     while (result < 0) {
         struct trajd_yaml *yaml = NULL;
-        const struct trajd_yaml_node *reload = ask(client, &yaml);
+        const struct trajd_yaml_node *reload = query_reload(client, &yaml);
         if (!reload)
             result = CLI_FAILED;
-        else if (cli_number(reload, "began_ns") < asked_ns ||
+        else if (cli_number(reload, "began_ns") < request_ns ||
                  !strcmp(cli_text(reload, "running"), "true"))
             nanosleep(&pause, NULL);
         else if (strcmp(cli_text(reload, "applied"), "true") != 0)
-            result = cli_fail("refused, the configuration stays as it was: %s",
+            result = cli_fail("the reload was refused, the configuration is unchanged: %s",
                               cli_text(reload, "message"));
         else
             result = printf("%s\n", cli_text(reload, "message")) < 0;
@@ -116,7 +119,7 @@ int cli_reload(int argc, char **argv)
     struct reload_arguments arguments = {0};
     struct trajd_client *client = NULL;
     int result = CLI_OK;
-    int64_t asked_ns;
+    int64_t request_ns;
     pid_t pid;
 
     if (!parse(argc, argv, &arguments))
@@ -124,12 +127,12 @@ int cli_reload(int argc, char **argv)
     pid = find_daemon(arguments.directory);
     if (!pid || (arguments.wait && !(client = cli_connect(&arguments.feed, false))))
         return CLI_FAILED;
-    asked_ns = trajd_now_ns();
+    request_ns = trajd_now_ns();
     if (kill(pid, SIGHUP))
         result = cli_fail("process %ld: %s%s", (long)pid, strerror(errno),
-                          errno == EPERM ? ": its user and root can" : "");
+                          errno == EPERM ? ": only its user and root can reload it" : "");
     else if (arguments.wait)
-        result = wait_for_end(client, asked_ns);
+        result = wait_for_end(client, request_ns);
     trajd_client_close(&client);
     return result;
 }

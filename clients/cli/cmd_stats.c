@@ -1,6 +1,6 @@
-/* trajctl stats: statistics of a feed's outputs, as a table, as JSON, or as a file in the form of
- * whoever is to read it. The daemon computes; this asks until it is done. Figures are passed on as
- * they came, digit for digit. */
+/* trajctl stats: prints statistics of a feed's outputs as a table or as JSON, or writes them in a
+ * format of another tool. The daemon computes them; this program polls until they are done. Numbers
+ * are copied digit by digit. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,10 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/json.h"
 
 #define PAUSE_NS 100000000
-#define MAX_OUTPUTS 1024 /* of all datasets of a mixture */
+#define MAX_OUTPUTS 1024 /* over all datasets of a mixture */
 #define MAX_PAGES 1024
 
 enum format { FORMAT_TRAJD, FORMAT_OPENPI, FORMAT_LEROBOT, FORMAT_COUNT };
@@ -23,7 +24,7 @@ static const char *const figures[] = {"mean", "std", "min", "max", "q01",
                                       "q10",  "q50", "q90", "q99", NULL};
 static const char *const openpi_figures[] = {"mean", "std", "q01", "q99", NULL};
 
-/* One output's document, page by page. */
+/* The document of one output, in pages. */
 struct subject {
     char *name;
     uint32_t page_count;
@@ -45,7 +46,7 @@ static void free_statistics(struct statistics *all)
     }
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 static void show_progress(const char *name, const struct trajd_yaml_node *root)
 {
@@ -59,7 +60,7 @@ static void end_progress(const char *name)
         fprintf(stderr, "\r%*s\r", (int)strlen(name) + 12, "");
 }
 
-/* One page, when it is there. */
+/* Waits for one page and returns it, or NULL after it printed an error. */
 static struct trajd_yaml *query_page(struct trajd_client *client,
                                      const struct trajd_question *question)
 {
@@ -82,7 +83,7 @@ static struct trajd_yaml *query_page(struct trajd_client *client,
     return yaml;
 }
 
-/* Of a mixture, under the name DATASET:NAME. */
+/* Queries one output. In a mixture its name becomes DATASET:NAME. */
 static bool add_subject(struct trajd_client *client, uint32_t feed_id, uint64_t dataset_index,
                         const char *dataset, const char *name, struct statistics *all)
 {
@@ -120,7 +121,7 @@ static bool is_lacking(const struct trajd_yaml_node *output, uint64_t dataset_in
     return false;
 }
 
-/* The output of that name, or all but pictures, which may take a disk's worth of reading; of every
+/* Queries the named output, or all outputs but images, which could take very long to read, for each
  * dataset of the feed. */
 static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const char *wanted,
                         struct statistics *all)
@@ -153,29 +154,15 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
     return good;
 }
 
-/* ---- writing ---- */
+/* ---- documents ---- */
 
-static void write_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', out);
-        if ((unsigned char)*text < 0x20)
-            fprintf(out, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
-/* The list of that name through all pages, of a mapping in them or of the document itself. */
+/* Writes the list of that name from all pages: of the document, or of its member `within`. */
 static void write_list(FILE *out, const struct subject *subject, const char *within,
                        const char *name)
 {
     const char *before = "[";
 
-    write_text(out, name);
+    trajd_json_text(out, name);
     fputs(": ", out);
     for (uint32_t p = 0; p < subject->page_count; p++) {
         const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[p]);
@@ -216,7 +203,7 @@ static void write_own(FILE *out, const struct subject *subject)
     if (!norm)
         return;
     fprintf(out, ",\n      \"norm\": {\"by\": \"%s\", \"from\": ", cli_text(norm, "by"));
-    write_text(out, cli_text(norm, "from"));
+    trajd_json_text(out, cli_text(norm, "from"));
     fputs(", ", out);
     write_list(out, subject, "norm", "scale");
     fputs(", ", out);
@@ -229,7 +216,7 @@ static void write_subject(FILE *out, const struct subject *subject, enum format 
     const struct trajd_yaml_node *count = cli_first(trajd_yaml_root(subject->pages[0]), "count");
 
     fputs("    ", out);
-    write_text(out, subject->name);
+    trajd_json_text(out, subject->name);
     fputs(": {\n      ", out);
     if (format == FORMAT_TRAJD)
         write_own(out, subject);
@@ -245,7 +232,7 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
 {
     if (format == FORMAT_TRAJD) {
         fputs("{\n  \"trajd_statistics\": 1, \"feed\": ", out);
-        write_text(out, feed);
+        trajd_json_text(out, feed);
         fprintf(out, ", \"norm_digest\": \"%s\",\n  \"outputs\": {\n",
                 all->subject_count
                     ? cli_text(trajd_yaml_root(all->subjects[0]->pages[0]), "norm_digest")
@@ -259,7 +246,7 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
     fputs(format == FORMAT_LEROBOT ? "}\n" : "  }\n}\n", out);
 }
 
-/* A pipe, a terminal, /dev/stdout: what is there stays, and takes the bytes. */
+/* Writes to a pipe, a terminal or a device, which cannot be replaced by a rename. */
 static int write_through(const char *path, const char *feed, const struct statistics *all,
                          enum format format)
 {
@@ -273,8 +260,8 @@ static int write_through(const char *path, const char *feed, const struct statis
     return fclose(out) == 0 && good ? CLI_OK : cli_fail("%s: %m", path);
 }
 
-/* Beside its place, then renamed: what is there is whole. Where a link leads to a file, that one is
- * replaced. */
+/* Writes a temporary file beside the target and renames it, so that the target is always complete.
+ * If `name` is a link, its target is replaced. */
 static int write_file(const char *name, const char *feed, const struct statistics *all,
                       enum format format)
 {
@@ -287,9 +274,9 @@ static int write_file(const char *name, const char *feed, const struct statistic
     if (stat(name, &there) == 0 && !S_ISREG(there.st_mode))
         return write_through(name, feed, all, format);
     if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
-        return cli_fail("%s: too long a path", name);
+        return cli_fail("%s: the path is too long", name);
     if ((size_t)snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= sizeof temporary)
-        return cli_fail("%s: too long a path", path);
+        return cli_fail("%s: the path is too long", path);
     fd = mkstemp(temporary);
     out = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!out)
@@ -344,7 +331,7 @@ static bool parse_format(const char *name, enum format *format)
             *format = (enum format)f;
             return true;
         }
-    cli_fail("--format: no format is called %s (there are: trajd, openpi, lerobot)", name);
+    cli_fail("--format %s: choose trajd, openpi or lerobot", name);
     return false;
 }
 

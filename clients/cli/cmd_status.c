@@ -1,5 +1,5 @@
-/* trajctl status: the daemon's document as it is (--json), or as tables for people. JSON is YAML,
- * so the same reader serves. */
+/* trajctl status: prints the daemon's status document (--json), or tables. JSON is YAML, so the
+ * YAML reader parses it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +43,8 @@ static void print_datasets(const struct trajd_yaml_node *list)
     }
 }
 
-/* A line for each GPU, and one for each stream that its feeds read: rows are resident there, or
- * come from host memory, batch by batch. */
+/* Prints a line for each GPU, and one for each stream that its feeds read. The rows are resident on
+ * the GPU, or come from host memory with each batch. */
 static void print_gpus(const struct trajd_yaml_node *list)
 {
     printf("\n%-42s %-24s %24s %24s\n", "gpu", "", "rows", "rings");
@@ -62,7 +62,7 @@ static void print_gpus(const struct trajd_yaml_node *list)
     }
 }
 
-/* For `trajctl resample`. */
+/* Prints the work for `trajctl resample`. */
 static void print_resampling(const struct trajd_yaml_node *node)
 {
     if (node && (number_of(node, "clients") > 0 || number_of(node, "pieces") > 0 ||
@@ -72,7 +72,7 @@ static void print_resampling(const struct trajd_yaml_node *node)
                text_of(node, "refused"));
 }
 
-/* What a job has done of its epoch. */
+/* Prints a job's progress in its epoch. */
 static void print_job(const char *name, const struct trajd_yaml_node *job)
 {
     const double all = number_of(job, "batches");
@@ -83,8 +83,8 @@ static void print_job(const char *name, const struct trajd_yaml_node *job)
            text_of(job, "epoch"), progress);
 }
 
-/* A line a feed, for the first of its jobs, and one for each other that reads the same slots: what
- * was waited for it stands last. */
+/* Prints a line for the first job of each feed, and one for each other job that reads the same
+ * slots. The last column is the time that was waited for the job. */
 static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_yaml_node *producers)
 {
     printf("\n%-22s %-14s %-6s %8s %24s %18s %12s %9s\n", "feed", "job", "mode", "epoch",
@@ -113,7 +113,8 @@ static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_y
     }
 }
 
-/* A line for each dataset of a mixture: its share as it is said, and of what was made. */
+/* Prints a line for each dataset of a mixture, with its configured share and its share of the
+ * batches made. */
 static void print_mixture(const struct trajd_yaml_node *producer)
 {
     const struct trajd_yaml_node *datasets = trajd_yaml_get(producer, "datasets");
@@ -149,7 +150,7 @@ static void print_workers(const struct trajd_yaml_node *list, const struct trajd
     }
 }
 
-/* Counts that are 0 while all is well. */
+/* Prints the counters of problems that are not 0. */
 static void print_trouble(const struct trajd_yaml_node *root)
 {
     static const char *const names[] = {"batches_failed",   "handed_again",
@@ -162,7 +163,7 @@ static void print_trouble(const struct trajd_yaml_node *root)
                                         "silent_sessions",
 
                                         "rank_timeouts",    "slow_jobs"};
-    const char *before = "\nseen: ";
+    const char *before = "\nproblems: ";
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (number_of(root, names[i]) <= 0)
@@ -177,9 +178,9 @@ static void print_trouble(const struct trajd_yaml_node *root)
 static void print_reload(const struct trajd_yaml_node *reload)
 {
     if (strcmp(text_of(reload, "running"), "true") == 0)
-        printf("\na reload is going on\n");
+        printf("\na reload is running\n");
     else if (number_of(reload, "count") > 0)
-        printf("\nlast reload, of %s: %s: %s\n", text_of(reload, "count"),
+        printf("\nlast of %s reloads: %s: %s\n", text_of(reload, "count"),
                strcmp(text_of(reload, "applied"), "true") ? "refused" : "applied",
                text_of(reload, "message"));
 }

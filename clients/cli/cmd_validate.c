@@ -1,9 +1,10 @@
-/* trajctl validate: everything that can be found wrong in files, with row numbers. */
+/* trajctl validate: prints every fault in files that can be found, with row numbers. */
 #include <inttypes.h>
 #include <string.h>
 
-#include "clients/cli/cli_files.h"
-#include "clients/cli/examine.h"
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
+#include "clients/cli/files/examine.h"
 #include "daemon/base/json.h"
 
 struct validation {
@@ -11,7 +12,7 @@ struct validation {
     bool json;
     bool is_ignored[EXAMINE_RULE_COUNT];
     struct cli_files files;
-    const char *path; /* being looked at */
+    const char *path; /* the path that is being examined */
     uint64_t findings;
 };
 
@@ -22,7 +23,8 @@ static void print_finding(const struct validation *validation,
     const char *separator = "";
 
     printf("%-12s ", examine_rule_names[finding->rule]);
-    if (finding->rule > EXAMINE_LEFT_OUT) { /* the others name what they are about themselves */
+    /* the messages of the others name the file themselves */
+    if (finding->rule > EXAMINE_LEFT_OUT) {
         for (int i = 0; i < 3; i++)
             if (parts[i]) {
                 printf("%s%s", separator, parts[i]);
@@ -68,7 +70,7 @@ static void on_finding(void *context, const struct examine_finding *finding)
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
 
-/* A file that gives no index at all is a finding too: nothing can be taken from it. */
+/* Examines one path. A path that cannot be indexed is a finding, too. */
 static void validate_path(struct validation *validation, const char *path)
 {
     struct trajd_index *index = NULL;
@@ -96,15 +98,15 @@ static int ignore(struct validation *validation, const char *name)
             validation->is_ignored[r] = true;
             return CLI_OK;
         }
-    cli_fail("--ignore %s: no such rule; there are:", name);
+    cli_fail("--ignore %s: unknown rule; the rules are:", name);
     for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
         fprintf(stderr, " %s", examine_rule_names[r]);
     fprintf(stderr, "\n");
     return CLI_FAILED;
 }
 
-/* As in inspect: files go to the front of argv, after the name. Their number; -1: something is
- * wrong. */
+/* Moves the files to the front of argv, after the name, as in inspect. Returns their number, or -1
+ * after it printed an error. */
 static int parse(int argc, char **argv, struct validation *validation)
 {
     int count = 0;
@@ -116,17 +118,17 @@ static int parse(int argc, char **argv, struct validation *validation)
         else if (!strcmp(argv[i], "--json"))
             validation->json = true;
         else if (takes_value && i + 1 == argc)
-            return cli_fail("%s: a value is missing", argv[i]), -1;
+            return cli_fail("%s needs a value", argv[i]), -1;
         else if (!strcmp(argv[i], "--layout"))
             validation->layout = argv[++i];
         else if (!strcmp(argv[i], "--ignore")) {
             if (ignore(validation, argv[++i]))
                 return -1;
         } else
-            return cli_fail("no option is called %s", argv[i]), -1;
+            return cli_fail("unknown option: %s", argv[i]), -1;
     }
     if (!count)
-        return cli_fail("which files?"), -1;
+        return cli_fail("name one or more files"), -1;
     return count;
 }
 
@@ -134,11 +136,12 @@ int cli_validate(int argc, char **argv)
 {
     struct validation validation = {0};
     int count = parse(argc, argv, &validation);
+    struct trajd_error error;
 
     if (count < 0)
         return cli_usage("validate");
-    if (cli_files_find(&validation.files))
-        return CLI_FAILED;
+    if (cli_files_find(&validation.files, &error))
+        return cli_fail("%s", error.message);
     if (validation.json)
         printf("[");
     for (int i = 1; i <= count; i++)
@@ -146,7 +149,7 @@ int cli_validate(int argc, char **argv)
     if (validation.json)
         printf("]\n");
     else
-        printf(validation.findings ? "%" PRIu64 " findings\n" : "nothing found\n",
+        printf(validation.findings ? "%" PRIu64 " findings\n" : "no findings\n",
                validation.findings);
     return validation.findings ? CLI_FAILED : CLI_OK;
 }

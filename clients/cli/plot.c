@@ -33,7 +33,7 @@ static void widen(double value, double *low, double *high)
         *high = value;
 }
 
-/* All finite values, with some room; never empty. */
+/* Returns the range of all finite values, with a margin. It is never empty. */
 static struct frame frame_of(const struct convert_series *series)
 {
     struct frame frame = {INFINITY, -INFINITY, INFINITY, -INFINITY};
@@ -97,7 +97,7 @@ static void draw_axes(FILE *file, const struct frame *frame)
     }
 }
 
-/* NaN breaks the line. */
+/* A NaN interrupts the line. */
 static void draw_line(FILE *file, const struct convert_series *series, const struct frame *frame,
                       uint32_t feature)
 {
@@ -153,7 +153,7 @@ void plot_svg(FILE *file, const struct convert_series *series, const char *title
     fprintf(file, "</svg>\n");
 }
 
-/* ---- the terminal: a character is 2 by 4 dots ---- */
+/* ---- the terminal: a character has 2 by 4 dots ---- */
 
 static void set_dot(uint8_t *cells, int columns, double x, double y)
 {

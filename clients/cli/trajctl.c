@@ -5,28 +5,26 @@
 
 const struct cli_command cli_commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
-     "what is in HDF5 files: episodes, streams, clocks, storage, and what is wrong"},
+     "show what is in HDF5 files: episodes, streams, clocks, storage, and problems"},
     {"init", cli_init, "[--layout NAME] FILE-OR-FOLDER > trajd.yaml",
-     "a configuration to begin with: layout guessed, rates measured"},
+     "print a first configuration, with a guessed layout and measured rates"},
     {"check", cli_check, "CONFIG",
-     "what a configuration comes to: every output with its source, clock, kind, grid and tensor"},
+     "show every output of a configuration with its source, clock, kind, grid and tensor"},
     {"validate", cli_validate, "[--layout NAME] [--ignore RULE]... [--json] FILE-OR-FOLDER...",
-     "all that can be found wrong in HDF5 files, with row numbers; exit status 1 where something "
-     "is"},
+     "find faults in HDF5 files, with row numbers; the exit status is 1 if there are any"},
     {"resample", cli_resample,
      "FILE... -o FILE --rate HZ [--layout NAME] [--streams NAME,...] [--kind STREAM=KIND]... "
      "[--window [STREAM=]TIME]... [--dtype [STREAM=]TYPE]... "
      "[--max-gap [STREAM=]TIME]... [--episodes ID,...|A..B] [--filter KEY] [--compress "
      "keep|none|gzip[:LEVEL]] [--threads N] "
      "[--backend auto|cpu|cuda|daemon] [--endpoint DIR] [--dry-run] [--force] [--resume] [--json]",
-     "every stream of HDF5 files onto one regular grid, each by its kind, into a new file of the "
-     "same layout"},
+     "resample every stream of HDF5 files to one regular grid, into a new file of the same layout"},
     {"plot", cli_plot,
      "FILE STREAM [--layout NAME] [--episode ID] [--rate HZ] [--kind KIND] [--window TIME] [--from "
      "TIME] [--to TIME] [-o FILE.svg]",
-     "a stream as recorded and resampled, over time: on the terminal, or as SVG"},
+     "draw a stream over time, as recorded and as resampled, on the terminal or as SVG"},
     {"status", cli_status, "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
-     "what a daemon is doing: feeds, workers, rates, stalls"},
+     "show what a daemon is doing: feeds, workers, rates, stalls"},
     {"recv", cli_recv,
      "FEED [--count N] [--epoch N] [--next POSITION] [--rank R --world W] [--job NAME] [--credit "
      "N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
@@ -34,29 +32,29 @@ const struct cli_command cli_commands[] = {
     {"bench", cli_bench,
      "FEED [--seconds N] [--workers N] [--credit N] [--endpoint DIR|tcp://HOST:PORT --key FILE] "
      "[--json]",
-     "read batches as fast as they come: rate, latency of the hand-over, stalls"},
+     "read batches as fast as possible, and print rate, latency and stalls"},
     {"explain", cli_explain,
      "FEED --window ID | --position P [--epoch E] [--output NAME] [--first STEP] [--count N] "
      "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
-     "where a window's steps come from: source rows, times, weights, and why a step is masked"},
+     "show where a window's steps come from: source rows, times, weights, and why a step is "
+     "masked"},
     {"diff", cli_diff, "ENDPOINT ENDPOINT FEED [--key FILE]",
-     "which episodes make the fingerprints of one feed differ on two daemons; exit status 1 where "
-     "they do"},
+     "show which episodes make the fingerprints of a feed differ on two daemons; the exit status "
+     "is 1 if they differ"},
     {"stats", cli_stats,
      "FEED [-o FILE] [--format trajd|openpi|lerobot] [--output NAME|stream:NAME] [--endpoint "
      "DIR|tcp://HOST:PORT --key FILE] [--json]",
-     "mean, std, min, max and quantiles of a feed's outputs, computed once by the daemon; a file "
-     "for other tools"},
+     "print mean, std, min, max and quantiles of a feed's outputs, or write them to a file for "
+     "other tools"},
     {"preprocess", cli_preprocess, "CONFIG [--shard I/N] [--once]",
-     "validate, resample and publish what arrives in an inbox; put aside what is not fit, with the "
-     "reason"},
+     "validate, resample and publish the files of an inbox; quarantine faulty files with a report"},
     {"reload", cli_reload, "[--wait] [--endpoint DIR]",
-     "have a daemon read its configuration again; with --wait, what came of it, and exit status 1 "
-     "where it was refused"},
+     "make a daemon read its configuration again; --wait prints the result, and the exit status is "
+     "1 if it was refused"},
     {"keygen", cli_keygen, "DIR [--client NAME]",
      "make the CURVE keys of a daemon, or of a remote worker"},
     {"names", cli_names, "[COMMAND [OPTION] | --layouts | --feeds [--endpoint DIR]]",
-     "what may stand next on this command line: for completions"},
+     "print the words that may come next on a command line, for completions"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -114,7 +112,7 @@ static int run(int argc, char **argv)
     }
     if (!command) {
         if (argc > 1)
-            cli_fail("no command is called \"%s\"", argv[1]);
+            cli_fail("unknown command: %s", argv[1]);
         print_help(stderr);
         return CLI_USAGE;
     }
@@ -125,8 +123,8 @@ static int run(int argc, char **argv)
     return command->run(argc - 1, argv + 1);
 }
 
-/* What was printed may not have arrived: on a full disk half a document must not look like a whole
- * one. */
+/* Checks that the output was written: on a full disk, a truncated document must not end with status
+ * 0. */
 int main(int argc, char **argv)
 {
     const int status = run(argc, argv);

@@ -13,8 +13,7 @@ struct trajd_arena_block {
     _Alignas(ALIGNMENT) unsigned char bytes[];
 };
 
-/* Blocks grow with the arena, so that what large allocations leave at their ends stays a small part
- * of it. */
+/* Blocks grow with the arena: so the unused ends of blocks stay a small part of it. */
 static size_t next_block_bytes(const struct trajd_arena *arena)
 {
     size_t bytes =

@@ -1,13 +1,12 @@
-/* The time that timeouts, latencies and liveness are measured in. Never the time of data: that is
- * an episode's own. */
+/* The clock for timeouts, latencies and liveness. The time of recorded data never comes from it. */
 #ifndef TRAJD_BASE_CLOCK_H
 #define TRAJD_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK_MONOTONIC: what systemd compares with, and what a change of the wall clock does not touch.
- */
+/* Returns CLOCK_MONOTONIC in nanoseconds: the clock of systemd's watchdog, which a change of the
+ * wall clock does not move. */
 static inline int64_t trajd_now_ns(void)
 {
     struct timespec now;

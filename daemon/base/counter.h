@@ -1,5 +1,5 @@
-/* Counters as data: the part that counts owns a table of these, the status document and the metrics
- * walk it. */
+/* Counters as data. A module owns a table of its counters; the status document and the metrics list
+ * the table. */
 #ifndef TRAJD_BASE_COUNTER_H
 #define TRAJD_BASE_COUNTER_H
 
@@ -7,7 +7,7 @@
 
 enum trajd_counter_kind {
     TRAJD_COUNTER_TOTAL, /* only grows */
-    TRAJD_COUNTER_GAUGE, /* what is now */
+    TRAJD_COUNTER_GAUGE, /* a current value */
 };
 
 struct trajd_counter {
@@ -18,8 +18,8 @@ struct trajd_counter {
     uint64_t value;
 };
 
-/* Relaxed everywhere: a counter is read on its own and orders nothing; that no step is lost is what
- * matters, and atomicity alone gives that. */
+/* All accesses are relaxed: a counter orders no other memory. Atomicity alone makes sure that no
+ * step is lost. */
 static inline void trajd_counter_add(struct trajd_counter *counter, uint64_t step)
 {
     __atomic_fetch_add(&counter->value, step, __ATOMIC_RELAXED);

@@ -75,3 +75,12 @@ uint64_t trajd_digest_of(const void *bytes, size_t length)
     trajd_digest_add(&digest, bytes, length);
     return trajd_digest_end(&digest);
 }
+
+uint64_t trajd_fnv(uint64_t hash, const void *bytes, size_t length)
+{
+    const uint8_t *next = bytes;
+
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ next[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}

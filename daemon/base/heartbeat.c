@@ -27,8 +27,8 @@ void trajd_heartbeat_wait(void)
         __atomic_fetch_add(&own->waits, 1, __ATOMIC_RELAXED);
 }
 
-/* The turn must be seen before the end of the wait, or who looks between the two takes the thread
- * for stuck. */
+/* Reports the turn before the end of the wait. In the other order, a check between the two would
+ * find the thread stuck. */
 void trajd_heartbeat_resume(void)
 {
     trajd_heartbeat_turn();
@@ -78,7 +78,7 @@ void trajd_heartbeat_cancel(struct trajd_heartbeat *heartbeat)
 bool trajd_heartbeat_is_stuck(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
                               int64_t limit_ns)
 {
-    /* before the turn: trajd_heartbeat_resume */
+    /* read before the turn: see trajd_heartbeat_resume */
     const bool waits = __atomic_load_n(&heartbeat->waits, __ATOMIC_ACQUIRE) != 0;
     const int64_t last_ns = __atomic_load_n(&heartbeat->last_turn_ns, __ATOMIC_RELAXED);
 

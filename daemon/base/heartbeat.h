@@ -1,15 +1,14 @@
-/* What a thread that works for long leaves for those who look on: its turns, and that it waits; and
- * what they tell it: to end.
+/* A heartbeat shows that a long-running thread makes progress, and asks the thread to stop.
  *
- * A thread has at most one watch, which it names once; code that takes turns or waits on behalf of
- * whoever called it needs no word of it. Without one (a tool, a test, a helping thread) all of this
- * does nothing.
+ * A thread registers at most one heartbeat, once. Code that it calls reports turns and waits
+ * without knowing the heartbeat. In a thread without one (a tool, a test, a pool thread) all of
+ * this does nothing.
  *
- *   turn    at least every few seconds, idle ones included: who has not turned for long and does
- *           not wait is stuck
- *   wait    around what may take any time by itself and is no mistake of ours: storage, the
- *           kernel's pages, a driver
- *   cancel  loops and waits that may be long look at it and end with TRAJD_ERR_CLOSED */
+ *   turn    reported at least every few seconds, also by idle threads. A thread without a recent
+ *           turn that is not waiting is stuck
+ *   wait    reported around calls that may take long without being an error: storage, page
+ *           faults, a GPU driver
+ *   cancel  set by another thread. Long loops and waits check it and end with TRAJD_ERR_CLOSED */
 #ifndef TRAJD_BASE_HEARTBEAT_H
 #define TRAJD_BASE_HEARTBEAT_H
 
@@ -19,35 +18,36 @@
 
 #include "proto/error.h"
 
-/* Zero at first. Each is atomic, and a number on its own: nothing is ordered by them. */
+/* Starts as zero. Each member is atomic and orders no other memory. */
 struct trajd_heartbeat {
     int64_t last_turn_ns; /* CLOCK_MONOTONIC; 0: the thread has not begun */
-    uint32_t waits;       /* how deep in waits it is */
+    uint32_t waits;       /* depth of nested waits */
     bool cancel;
 };
 
-/* ---- by the thread itself ---- */
+/* ---- called by the thread itself ---- */
 
-/* From now on this thread's; NULL: none. It must live as long as the thread, or until another is
- * named. */
+/* Registers the calling thread's heartbeat; NULL removes it. It must live as long as the thread, or
+ * until another one is registered. */
 void trajd_heartbeat_begin(struct trajd_heartbeat *heartbeat);
 void trajd_heartbeat_turn(void);
-/* May be nested. */
+/* Begins and ends a wait. Waits may be nested. */
 void trajd_heartbeat_wait(void);
 void trajd_heartbeat_resume(void);
 bool trajd_heartbeat_is_cancelled(void);
-/* TRAJD_ERR_CLOSED where it is. */
+/* Returns TRAJD_ERR_CLOSED where the thread is cancelled. */
 enum trajd_status trajd_heartbeat_check(struct trajd_error *error);
-/* Waits for the condition, whose clock is CLOCK_MONOTONIC, and takes a turn; at most a tenth of a
- * second where the thread has a watch, so that whoever calls it in a loop takes turns and hears of
- * cancel. */
+/* Waits for the condition, whose clock must be CLOCK_MONOTONIC, and reports a turn. In a thread
+ * with a heartbeat it waits at most a tenth of a second: a loop around it thus reports turns and
+ * notices cancel. The caller holds the mutex. */
 void trajd_heartbeat_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex);
-/* A condition for that. */
+/* Initialises a condition with CLOCK_MONOTONIC. */
 void trajd_heartbeat_init_condition(pthread_cond_t *condition);
 
-/* ---- by others ---- */
+/* ---- called by other threads ---- */
 
 void trajd_heartbeat_cancel(struct trajd_heartbeat *heartbeat);
+/* True where the last turn is more than limit_ns ago and the thread is not waiting. */
 bool trajd_heartbeat_is_stuck(const struct trajd_heartbeat *heartbeat, int64_t now_ns,
                               int64_t limit_ns);
 

@@ -1,8 +1,9 @@
-#include <stdint.h>
+#include <math.h>
+#include <stdarg.h>
 
 #include "daemon/base/json.h"
 
-/* The length of the UTF-8 sequence at `text`, or 0 if it is none. */
+/* Returns the length of the UTF-8 sequence at `text`, or 0 where there is none. */
 static int sequence_length(const unsigned char *text)
 {
     int length = text[0] < 0x80                      ? 1
@@ -21,26 +22,139 @@ static int sequence_length(const unsigned char *text)
     return length;
 }
 
-void trajd_json_text(FILE *file, const char *text)
+void trajd_json_text(FILE *out, const char *text)
 {
     const unsigned char *next = (const unsigned char *)text;
 
     if (!text) {
-        fputs("null", file);
+        fputs("null", out);
         return;
     }
-    fputc('"', file);
+    fputc('"', out);
     while (*next) {
         int length = sequence_length(next);
         if (!length)
-            fputs("\\ufffd", file);
+            fputs("\\ufffd", out);
         else if (*next == '"' || *next == '\\')
-            fprintf(file, "\\%c", *next);
+            fprintf(out, "\\%c", *next);
         else if (*next < 0x20)
-            fprintf(file, "\\u%04x", *next);
+            fprintf(out, "\\u%04x", *next);
         else
-            fwrite(next, 1, (size_t)length, file);
+            fwrite(next, 1, (size_t)length, out);
         next += length ? length : 1;
     }
-    fputc('"', file);
+    fputc('"', out);
+}
+
+/* Writes what stands before a value: a comma, and the key with its colon. */
+static void begin_value(struct trajd_json *json, const char *key)
+{
+    if (json->needs_comma)
+        fputc(',', json->out);
+    if (key) {
+        trajd_json_text(json->out, key);
+        fputc(':', json->out);
+    }
+    json->needs_comma = true;
+}
+
+static void open_list(struct trajd_json *json, const char *key, char bracket)
+{
+    begin_value(json, key);
+    fputc(bracket, json->out);
+    json->needs_comma = false;
+}
+
+static void close_list(struct trajd_json *json, char bracket)
+{
+    fputc(bracket, json->out);
+    json->needs_comma = true;
+}
+
+void trajd_json_open_object(struct trajd_json *json, const char *key)
+{
+    open_list(json, key, '{');
+}
+
+void trajd_json_close_object(struct trajd_json *json)
+{
+    close_list(json, '}');
+}
+
+void trajd_json_open_array(struct trajd_json *json, const char *key)
+{
+    open_list(json, key, '[');
+}
+
+void trajd_json_close_array(struct trajd_json *json)
+{
+    close_list(json, ']');
+}
+
+void trajd_json_string(struct trajd_json *json, const char *key, const char *text)
+{
+    begin_value(json, key);
+    trajd_json_text(json->out, text);
+}
+
+void trajd_json_u64(struct trajd_json *json, const char *key, uint64_t value)
+{
+    begin_value(json, key);
+    fprintf(json->out, "%llu", (unsigned long long)value);
+}
+
+void trajd_json_i64(struct trajd_json *json, const char *key, int64_t value)
+{
+    begin_value(json, key);
+    fprintf(json->out, "%lld", (long long)value);
+}
+
+void trajd_json_bool(struct trajd_json *json, const char *key, bool value)
+{
+    trajd_json_raw(json, key, value ? "true" : "false");
+}
+
+void trajd_json_null(struct trajd_json *json, const char *key)
+{
+    trajd_json_raw(json, key, "null");
+}
+
+void trajd_json_number(struct trajd_json *json, const char *key, const char *format, double value)
+{
+    char text[400]; /* %.17f of the largest double fits */
+
+    if (!isfinite(value)) {
+        trajd_json_null(json, key);
+        return;
+    }
+    snprintf(text, sizeof text, format, value);
+    trajd_json_raw(json, key, text);
+}
+
+void trajd_json_format(struct trajd_json *json, const char *key, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    trajd_json_string(json, key, text);
+}
+
+void trajd_json_raw(struct trajd_json *json, const char *key, const char *value)
+{
+    begin_value(json, key);
+    fputs(value, json->out);
+}
+
+struct trajd_json_mark trajd_json_get_mark(const struct trajd_json *json)
+{
+    return (struct trajd_json_mark){ftell(json->out), json->needs_comma};
+}
+
+void trajd_json_go_back(struct trajd_json *json, struct trajd_json_mark mark)
+{
+    fseek(json->out, mark.at, SEEK_SET);
+    json->needs_comma = mark.needs_comma;
 }

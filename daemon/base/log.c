@@ -25,10 +25,10 @@ void trajd_log_init(struct trajd_log *log, int fd, enum trajd_log_level level,
         log->journal = status.st_dev == device && status.st_ino == inode;
 }
 
-/* "<4>" for the journal, else "2026-01-31T12:00:00.123Z warning: ". */
+/* Writes "<4>" for the journal, else "2026-01-31T12:00:00.123Z warning: ". */
 static size_t write_prefix(const struct trajd_log *log, enum trajd_log_level level, char *line)
 {
-    static const int priorities[] = {3, 4, 6, 7}; /* of syslog(3) */
+    static const int priorities[] = {3, 4, 6, 7}; /* the numbers of syslog(3) */
     struct timespec now;
     struct tm day;
     size_t used;
@@ -68,6 +68,6 @@ void trajd_log_write(const struct trajd_log *log, enum trajd_log_level level, co
             line[i] = '?';
     line[length++] = '\n';
     if (write(log->fd, line, length) < 0)
-        length = 0; /* nobody is left to be told */
+        length = 0; /* the log cannot be written: there is no other place to report it */
     errno = saved_errno;
 }

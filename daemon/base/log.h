@@ -1,5 +1,5 @@
-/* One line per event. Who decides, logs; stages return errors instead. Nothing is logged per
- * sample. */
+/* The log: one line per event. Code that decides what to do about an error logs it; other code
+ * returns the error. Nothing is logged per sample. */
 #ifndef TRAJD_BASE_LOG_H
 #define TRAJD_BASE_LOG_H
 
@@ -7,28 +7,29 @@
 
 enum trajd_log_level { TRAJD_LOG_ERROR, TRAJD_LOG_WARNING, TRAJD_LOG_INFO, TRAJD_LOG_DEBUG };
 
-/* Filled at start, then constant: any thread may write through it. */
+/* Filled at start and constant afterwards. Thread-safe. */
 struct trajd_log {
     int fd;
-    enum trajd_log_level level; /* the last one that is written */
-    bool journal;               /* fd leads to systemd's journal: "<N>" instead of time and level */
+    enum trajd_log_level level; /* the least important level that is written */
+    bool journal;               /* fd is systemd's journal: lines begin with "<N>" */
 };
 
-/* `journal_stream` is the value of $JOURNAL_STREAM ("DEVICE:INODE" of the descriptor that systemd
- * gave us), or NULL; a descriptor that was redirected since does not match it. fd is not owned. */
+/* Fills *log. `journal_stream` is the value of $JOURNAL_STREAM, "DEVICE:INODE" of the descriptor
+ * that systemd passed, or NULL. A descriptor that was redirected since then does not match it. fd
+ * stays the caller's. */
 void trajd_log_init(struct trajd_log *log, int fd, enum trajd_log_level level,
                     const char *journal_stream);
 
-/* "error", "warning", "info", "debug", NULL: for reading the level from a config. */
+/* "error", "warning", "info", "debug", NULL: the words of the levels in a configuration. */
 extern const char *const trajd_log_levels[];
 
-/* One line of at most about 1000 bytes in one write(2), so that lines of several threads do not
- * mix; control characters become '?'. Blocks where fd blocks. errno is kept. */
+/* Writes one line of at most about 1000 bytes with one write(2), so that lines of several threads
+ * do not mix. Control characters become '?'. Blocks where fd blocks. Keeps errno. */
 void trajd_log_write(const struct trajd_log *log, enum trajd_log_level level, const char *format,
                      ...) __attribute__((format(printf, 3, 4)));
 
-/* LOG(log, WARNING, "feed %s: ...", name): arguments are not evaluated when the level is not
- * written. */
+/* LOG(log, WARNING, "feed %s: ...", name) evaluates its arguments only where the level is written.
+ */
 #define LOG(log, name, ...)                                                                        \
     do {                                                                                           \
         if (TRAJD_LOG_##name <= (log)->level)                                                      \

@@ -23,7 +23,8 @@ static int read_number(const char *folder, const char *name, uint64_t *value)
     return 1;
 }
 
-/* Page cache that nobody maps counts as used and goes when it is pressed. */
+/* Returns the inactive page cache of the group. It counts as used, but the kernel frees it on
+ * demand. */
 static uint64_t read_inactive_file(const char *folder)
 {
     char path[PATH_MAX + 16], line[128];
@@ -40,7 +41,7 @@ static uint64_t read_inactive_file(const char *folder)
     return bytes;
 }
 
-/* The rest of the limits of a group and of all above it. */
+/* Returns the smallest remainder of the limits of a group and of the groups above it. */
 static uint64_t walk_groups(const char *mount, const char *group, const char *limit_name,
                             const char *usage_name)
 {
@@ -70,7 +71,7 @@ static uint64_t read_cgroup(void)
     FILE *file = fopen("/proc/self/cgroup", "re");
 
     while (file && fgets(line, sizeof line, file)) {
-        /* a path may hold more */
+        /* the path may contain colons */
         char *controllers = strchr(line, ':'),
              *group = controllers ? strchr(controllers + 1, ':') : NULL;
         uint64_t here = UINT64_MAX;

@@ -1,5 +1,4 @@
-/* How much memory the daemon may still take: the machine's figure and the control group's,
- * whichever is smaller. */
+/* How much memory the daemon may still take, by the machine and by its control group. */
 #ifndef TRAJD_BASE_MEMORY_H
 #define TRAJD_BASE_MEMORY_H
 
@@ -7,13 +6,14 @@
 
 struct trajd_memory {
     uint64_t machine_bytes; /* MemAvailable; UINT64_MAX where it cannot be read */
-    /* the least rest of a limit up the control group's tree; UINT64_MAX without a limit */
+    /* the smallest remainder of a limit on the way up the control groups; UINT64_MAX: no limit */
     uint64_t cgroup_bytes;
 };
 
+/* Reads /proc/meminfo and the control groups of this process. */
 void trajd_memory_read(struct trajd_memory *memory);
 
-/* The smaller of the two. */
+/* Returns the smaller of the two. */
 uint64_t trajd_memory_available(const struct trajd_memory *memory);
 
 #endif

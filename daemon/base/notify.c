@@ -49,7 +49,7 @@ static enum trajd_status connect_to(const char *name, int *out_fd, struct trajd_
     return TRAJD_OK;
 }
 
-/* WATCHDOG_PID names the process that is watched; without it, it is this one. */
+/* WATCHDOG_PID names the watched process; without it, the watched process is this one. */
 static int64_t read_watchdog_ns(void)
 {
     const char *interval = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");

@@ -1,5 +1,5 @@
-/* systemd's notification socket (sd_notify(3)): readiness, status, watchdog. Without one everything
- * here does nothing. */
+/* systemd's notification socket (sd_notify(3)): readiness, status, watchdog. Without the socket all
+ * functions do nothing. */
 #ifndef TRAJD_BASE_NOTIFY_H
 #define TRAJD_BASE_NOTIFY_H
 
@@ -8,22 +8,23 @@
 #include "proto/error.h"
 
 struct trajd_notify {
-    int fd;              /* connected; -1: nobody listens */
-    int64_t watchdog_ns; /* a "WATCHDOG=1" is expected at least this often; 0: none is */
+    int fd;              /* connected; -1: there is no socket */
+    int64_t watchdog_ns; /* systemd expects "WATCHDOG=1" at least this often; 0: never */
 };
 
-/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them, so that no child speaks in
- * our name. To be called before threads start (the environment is theirs too). An error means that
- * READY cannot be told: fatal under systemd. */
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the environment, so
+ * that no child process uses them. Call it before any thread starts, since threads share the
+ * environment. After an error READY cannot be sent, which is fatal under systemd. */
 enum trajd_status trajd_notify_open(struct trajd_notify *notify, struct trajd_error *error);
 
-/* Sends "READY=1", "STATUS=...", "STOPPING=1", "WATCHDOG=1", "EXTEND_TIMEOUT_USEC=..."; several are
- * separated by '\n'. From any thread; waits up to five seconds if the manager does not read. */
+/* Sends a text such as "READY=1", "STATUS=...", "STOPPING=1", "WATCHDOG=1",
+ * "EXTEND_TIMEOUT_USEC=..."; several are separated by '\n'. Thread-safe. Waits up to five seconds
+ * where systemd does not read. */
 enum trajd_status trajd_notify_send(const struct trajd_notify *notify, struct trajd_error *error,
                                     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* "RELOADING=1" with the time that the manager needs to tell this reload from an earlier one;
- * READY=1 ends it. */
+/* Sends "RELOADING=1" with the current time, by which systemd tells this reload from an earlier
+ * one. READY=1 ends the reload. */
 enum trajd_status trajd_notify_reloading(const struct trajd_notify *notify,
                                          struct trajd_error *error);
 

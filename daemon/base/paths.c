@@ -6,7 +6,7 @@
 
 enum { PATH_SIZE = 4096, LEVELS_UP = 6 };
 
-/* The folder of the running program. */
+/* Writes the folder of the running program. */
 static bool program_folder(char *folder, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", folder, size - 1);
@@ -27,7 +27,8 @@ static bool try_path(const char *folder, const char *below, int mode, char *path
     return (size_t)snprintf(path, size, "%s/%s", folder, below) < size && !access(path, mode);
 }
 
-/* `installed` from the program's folder, else `built` from it or one of the folders above it. */
+/* Tries `installed` in the program's folder, then `built` in that folder and each folder above it.
+ */
 static bool find(const char *installed, const char *built, int mode, char *path, size_t size)
 {
     char folder[PATH_SIZE], *slash;

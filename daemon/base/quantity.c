@@ -6,7 +6,8 @@
 
 enum { MAX_FRACTION_DIGITS = 18 };
 
-/* digits / scale, scale a power of ten; trailing zeros of the fraction are not kept. */
+/* The number digits / scale. scale is a power of ten; trailing zeros of the fraction are dropped.
+ */
 struct decimal {
     uint64_t digits;
     uint64_t scale;
@@ -41,7 +42,7 @@ static const struct unit duration_units[] = {
     {"d", UINT64_C(86400000000000)},
 };
 
-/* Decimals that are written for a rate over 1001, each the usual rounding of it. */
+/* The usual decimal notation of each broadcast rate num/1001. */
 static const struct {
     uint64_t digits;
     uint64_t scale;
@@ -65,7 +66,7 @@ static const char *skip_spaces(const char *text)
     return text;
 }
 
-/* Appends a digit; false if the number would not fit. */
+/* Appends a digit. False where the number would not fit. */
 static bool append_digit(uint64_t *digits, char c)
 {
     uint64_t digit = (uint64_t)(c - '0');
@@ -76,7 +77,7 @@ static bool append_digit(uint64_t *digits, char c)
     return true;
 }
 
-/* Reads [-+]digits[.digits] and leaves *text behind it. */
+/* Reads [-+]digits[.digits] and moves *text past it. */
 static bool read_decimal(const char **text, struct decimal *out)
 {
     const char *c = skip_spaces(*text);
@@ -125,7 +126,7 @@ static const struct unit *find_unit(const struct unit *units, size_t count, cons
     return NULL;
 }
 
-/* number * factor if that is a whole number of at most `limit`. */
+/* Writes number * factor. False where that is not a whole number of at most `limit`. */
 static bool scale_exactly(struct decimal number, uint64_t factor, uint64_t limit, uint64_t *out)
 {
     unsigned __int128 product = (unsigned __int128)number.digits * factor;

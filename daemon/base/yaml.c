@@ -1,8 +1,6 @@
-/* Builds the tree from libyaml's events. Everything that a peer can send ends here in an error or
- * in a tree within the limits. */
+/* Builds the tree from libyaml's events. Any input becomes an error or a tree within the limits. */
 #include "daemon/base/yaml.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +9,7 @@
 #include <yaml.h>
 
 #include "daemon/base/arena.h"
+#include "daemon/base/files.h"
 
 enum {
     MAX_TEXT_BYTES = 1 << 20,
@@ -30,7 +29,7 @@ struct trajd_yaml {
 struct level {
     struct trajd_yaml_node *node;
     struct trajd_yaml_node **tail; /* where the next child is linked */
-    const char *key;               /* read, its value not yet */
+    const char *key;               /* a key whose value comes next */
     uint32_t key_line;
 };
 
@@ -44,7 +43,7 @@ struct builder {
     bool finished;
 };
 
-/* An error message is one line, whatever the document says. */
+/* Replaces control characters of the document: an error message is one line. */
 static void make_printable(struct trajd_error *error)
 {
     for (char *c = error ? error->message : ""; *c; c++)
@@ -75,7 +74,7 @@ static enum trajd_status refuse_size(struct builder *builder, size_t line)
                   MAX_TREE_BYTES >> 20);
 }
 
-/* "parent.key", or "parent[3]" in a sequence. */
+/* Returns "parent.key", or "parent[3]" in a sequence. */
 static char *make_path(struct builder *builder, const struct trajd_yaml_node *parent,
                        const char *key)
 {
@@ -98,7 +97,7 @@ static char *make_path(struct builder *builder, const struct trajd_yaml_node *pa
     return path;
 }
 
-/* A new node at the place that is open: the root, an item, or the value of the key read last. */
+/* Adds a node at the open place: the root, an item, or the value of the last key. */
 static enum trajd_status add_node(struct builder *builder, enum trajd_yaml_kind kind, size_t line,
                                   struct trajd_yaml_node **out)
 {
@@ -210,8 +209,8 @@ static int compare_keys(const void *a, const void *b)
     return order ? order : ((*left)->line > (*right)->line) - ((*left)->line < (*right)->line);
 }
 
-/* Sorted, because comparing each pair of 65,536 keys would take a peer's message minutes to refuse.
- */
+/* Refuses keys that appear twice. Sorts them first: comparing each pair of 65,536 keys would take
+ * minutes. */
 static enum trajd_status refuse_duplicates(struct builder *builder,
                                            const struct trajd_yaml_node *mapping)
 {
@@ -302,8 +301,8 @@ static enum trajd_status refuse_syntax(struct builder *builder, const yaml_parse
                   parser->context_mark.line + 1);
 }
 
-/* Before libyaml sees it, wherever it stands: each %TAG is compared with all before it, seconds for
- * a message of 1 MiB. */
+/* Refuses %TAG anywhere in the text before libyaml sees it. libyaml compares each %TAG with all
+ * before it, which takes seconds for 1 MiB of them. */
 static enum trajd_status refuse_tag_directives(struct builder *builder, const char *text,
                                                size_t length)
 {
@@ -366,27 +365,13 @@ enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t le
 enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml,
                                   struct trajd_error *error)
 {
-    enum trajd_status status;
-    FILE *file = fopen(path, "re");
     char *text;
     size_t length;
+    enum trajd_status status = trajd_file_read(path, MAX_TEXT_BYTES, &text, &length, error);
 
-    if (!file)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                               "%s: %s", path, strerror(errno));
-    text = malloc(MAX_TEXT_BYTES + 1);
-    if (!text) {
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it", path);
-        goto close;
-    }
-    length = fread(text, 1, MAX_TEXT_BYTES + 1, file);
-    if (ferror(file))
-        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
-    else
+    if (!status)
         status = trajd_yaml_parse(path, text, length, yaml, error);
     free(text);
-close:
-    fclose(file);
     return status;
 }
 

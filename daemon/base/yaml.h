@@ -1,6 +1,6 @@
-/* A YAML (or JSON) document as a tree that remembers lines, and the typed reading of it with exact
- * errors. The only user of libyaml. Used for trajd.yaml, layouts and the feed specification that a
- * job sends. */
+/* Parses YAML (or JSON) into a tree that knows its lines, and reads typed values from it with exact
+ * errors. The only user of libyaml. It reads trajd.yaml, layouts and feed specifications sent by
+ * jobs. */
 #ifndef TRAJD_BASE_YAML_H
 #define TRAJD_BASE_YAML_H
 
@@ -30,10 +30,11 @@ struct trajd_yaml_node {
 
 struct trajd_yaml; /* the document: owns all nodes; immutable; safe to read from several threads */
 
-/* Limits: 1 MiB of text, depth 16, 65,536 nodes, keys of 255 bytes, 32 MiB for the tree; one
- * document, no anchors, aliases or tags; a key is given once. `name` is what errors begin with
- * ("NAME:LINE: ..."); it is copied. Caller frees with trajd_yaml_destroy. Status TRAJD_ERR_ARGUMENT
- * for what the text says, TRAJD_ERR_NOT_FOUND and TRAJD_ERR_IO for the file. */
+/* Parses a text or a file. Limits: 1 MiB of text, depth 16, 65,536 nodes, keys of 255 bytes, 32 MiB
+ * for the tree; one document; no anchors, aliases or tags; no key twice in a mapping. Errors begin
+ * with `name` ("NAME:LINE: ..."), which is copied. The caller frees with trajd_yaml_destroy.
+ * TRAJD_ERR_ARGUMENT for an error in the text; TRAJD_ERR_NOT_FOUND and TRAJD_ERR_IO for the file.
+ */
 enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t length,
                                    struct trajd_yaml **yaml, struct trajd_error *error);
 enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml,
@@ -41,27 +42,28 @@ enum trajd_status trajd_yaml_load(const char *path, struct trajd_yaml **yaml,
 void trajd_yaml_destroy(struct trajd_yaml **yaml);
 const struct trajd_yaml_node *trajd_yaml_root(const struct trajd_yaml *yaml);
 
-/* The child with that key, or NULL. */
+/* Returns the child with that key, or NULL. */
 const struct trajd_yaml_node *trajd_yaml_get(const struct trajd_yaml_node *mapping,
                                              const char *key);
 
-/* "NAME:LINE: PATH: MESSAGE" with status TRAJD_ERR_ARGUMENT: for rules that the reading functions
- * do not know. */
+/* Sets the error "NAME:LINE: PATH: MESSAGE" and returns TRAJD_ERR_ARGUMENT: for rules of the
+ * caller. */
 enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml,
                                    const struct trajd_yaml_node *node, struct trajd_error *error,
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* A mapping whose keys are all in the NULL-ended list `allowed`; else an error that names the
- * nearest key. */
+/* Checks that the node is a mapping and that all keys are in the NULL-terminated list `allowed`.
+ * The error suggests the nearest key. */
 enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml,
                                         const struct trajd_yaml_node *mapping,
                                         const char *const *allowed, struct trajd_error *error);
 
-/* The nearest of `count` names by edit distance, or NULL if none is near: for "did you mean". */
+/* Returns the nearest of `count` names by edit distance, or NULL where none is near. For "did you
+ * mean". */
 const char *trajd_yaml_nearest(const char *word, const char *const *names, size_t count);
 
-/* Typed reading of a scalar; *out untouched on error. Numbers are checked against [low, high] and
- * must be finite. */
+/* Read a scalar of one type. *out is unchanged after an error. Numbers must be finite and within
+ * [low, high]. */
 enum trajd_status trajd_yaml_string(const struct trajd_yaml *yaml,
                                     const struct trajd_yaml_node *node, const char **out,
                                     struct trajd_error *error);
@@ -85,7 +87,7 @@ enum trajd_status trajd_yaml_duration(const struct trajd_yaml *yaml,
  * 1e9 Hz. */
 enum trajd_status trajd_yaml_rate(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
                                   struct trajd_rate *out, struct trajd_error *error);
-/* One of the NULL-ended words: *out is its index. */
+/* One of the NULL-terminated words: *out is its index. */
 enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml,
                                     const struct trajd_yaml_node *node, const char *const *words,
                                     int *out, struct trajd_error *error);

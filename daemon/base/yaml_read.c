@@ -1,5 +1,5 @@
-/* Typed reading of a document's values. A JSON document quotes what YAML need not, so that sizes,
- * durations, rates and words are taken quoted too; numbers and booleans are not. */
+/* Reads typed values. JSON quotes words that YAML does not: sizes, durations, rates and words are
+ * therefore accepted in quotes, numbers and booleans are not. */
 #include "daemon/base/yaml.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that make one word of the other; both
- * within MAX_WORD_BYTES. */
+/* Returns how many insertions, deletions, replacements and swaps of neighbours turn one word into
+ * the other. Both have at most MAX_WORD_BYTES. */
 static uint32_t edit_distance(const char *a, const char *b)
 {
     uint32_t rows[3][MAX_WORD_BYTES + 1];
@@ -60,7 +60,7 @@ const char *trajd_yaml_nearest(const char *word, const char *const *names, size_
     return nearest;
 }
 
-/* "a, b, c", cut to the size. */
+/* Writes "a, b, c", cut to the size. */
 static void join_words(const char *const *words, char *out, size_t size)
 {
     size_t used = 0;
@@ -86,7 +86,7 @@ static const char *kind_name(const struct trajd_yaml_node *node)
     return names[node->kind];
 }
 
-/* What is wrong with `word`, and what was probably meant. */
+/* Sets the error for an unknown word, with the word that was probably meant. */
 static enum trajd_status refuse_word(const struct trajd_yaml *yaml,
                                      const struct trajd_yaml_node *node, const char *what,
                                      const char *word, const char *const *words,
@@ -124,7 +124,7 @@ static bool is_null(const struct trajd_yaml_node *node)
            (!*node->value || !strcmp(node->value, "~") || !strcmp(node->value, "null"));
 }
 
-/* A scalar that is not null; `expected` says what it should have been ("a number"). */
+/* Checks that the node is a scalar and not null. `expected` describes the type ("a number"). */
 static enum trajd_status check_scalar(const struct trajd_yaml *yaml,
                                       const struct trajd_yaml_node *node, const char *expected,
                                       struct trajd_error *error)
@@ -137,7 +137,7 @@ static enum trajd_status check_scalar(const struct trajd_yaml *yaml,
     return TRAJD_OK;
 }
 
-/* A scalar without quotes. */
+/* Checks that the node is a scalar without quotes. */
 static enum trajd_status check_plain(const struct trajd_yaml *yaml,
                                      const struct trajd_yaml_node *node, const char *expected,
                                      struct trajd_error *error)
@@ -166,7 +166,7 @@ static size_t count_digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* [-+]digits, and no leading zero: 010 is eight to one YAML and ten to another. */
+/* [-+]digits without a leading zero: 010 is eight in YAML 1.1 and ten in YAML 1.2. */
 static bool is_integer(const char *text)
 {
     size_t digits;
@@ -176,8 +176,8 @@ static bool is_integer(const char *text)
     return digits && !text[digits] && (digits == 1 || *text != '0');
 }
 
-/* [-+]digits[.digits][e[-+]digits], or without the first digits: what strtod takes, less hex, inf
- * and nan. */
+/* [-+]digits[.digits][e[-+]digits], the first digits optional: the notations of strtod without hex,
+ * inf and nan. */
 static bool is_decimal(const char *text)
 {
     size_t whole, fraction = 0;

@@ -1,17 +1,20 @@
-/* The host cache: rows of episodes in memory, filled by reader threads ahead of use, within a byte
+/* The row cache: rows of episodes in memory. Reader threads fill it ahead of use, within a byte
  * budget.
  *
- * Unit of loading: one dataset of one episode in one form ("entry"), rows filtered by the clock's
- * kept rows, dense, element type as in the file, or float32 in place of float64 where a selection
- * asks for it. What fits stays; what does not is evicted by the latest next use among the batches
- * prefetched, then least recently used.
+ * The unit of loading is an entry: one array of one episode in one form. Its rows are dense. Rows
+ * that the clock drops are left out. The element type is that of the file, or float32 in place of
+ * float64 where a selection asks for it. Entries that fit the budget stay. When the cache is full,
+ * the entry with the latest next use among the prefetched batches is evicted first, then the least
+ * recently used one.
  *
  *   absent --prefetch--> queued --reader--> resident --pin/unpin--> resident --evict--> absent
- *                                   \--> failed (the error is kept and given to whoever pins it)
+ *                                   \--> failed (the error is kept, and returned by the next pin)
  *
- * Where files lie on several filesystems, at most half the readers read from one: a dead mount
- * stops nobody else. Who waits for rows takes turns and is told TRAJD_ERR_CLOSED when it is to end
- * (base/heartbeat.h). */
+ * Where files lie on several filesystems, at most half the readers read from one, so that a dead
+ * mount does not stop the others. A thread that waits for rows reports its heartbeat; cancelled, it
+ * gets TRAJD_ERR_CLOSED (base/heartbeat.h).
+ *
+ * All functions but create and destroy are thread-safe. */
 #ifndef TRAJD_CACHE_CACHE_H
 #define TRAJD_CACHE_CACHE_H
 
@@ -24,79 +27,81 @@
 struct trajd_cache;
 
 struct trajd_cache_options {
-    const struct trajd_index *index; /* must outlive the cache */
-    uint64_t budget_bytes;           /* of resident rows */
-    uint32_t reader_count;           /* reader threads, >= 1 */
+    const struct trajd_index *index; /* borrowed; must outlive the cache */
+    uint64_t budget_bytes;           /* limit of resident rows */
+    uint32_t reader_count;           /* threads, >= 1 */
 };
 
-/* Which datasets of the index a feed needs. Feeds with different selections share the entries that
- * both name: a cache is made once per dataset and serves feeds that come later. Owned by the
- * caller; must stay as it is during a call. */
+/* The arrays of the index that a feed needs. Feeds whose selections name the same array share its
+ * entries. The caller owns a selection and must not change it during a call. */
 struct trajd_selection {
     const uint32_t *array_indexes; /* into index->arrays, ascending */
     uint32_t array_count;
-    /* [array_count]: rows of float64 converted once, when they are loaded; NULL: as in the file
-     */
+    /* [array_count]: whether float64 rows are converted when they are loaded. NULL: all as in the
+     * file */
     const bool *as_float32;
 };
 
 struct trajd_cache_stats {
-    /* total: all entries of the datasets that selections named so far */
+    /* total: all entries of the arrays that selections have named so far */
     uint64_t resident_bytes, budget_bytes, total_bytes;
     uint64_t pinned_bytes;
     uint64_t bytes_read, entries_loaded, entries_evicted, pin_waits, read_errors;
-    uint64_t missing_chunks; /* chunks that were never written and read as the fill value */
+    uint64_t missing_chunks; /* chunks that were never written; they read as the fill value */
 };
 
-/* Starts the readers. Nothing is read yet. */
+/* Creates an empty cache and starts its readers. Caller destroys. */
 enum trajd_status trajd_cache_create(const struct trajd_cache_options *options,
                                      struct trajd_cache **cache, struct trajd_error *error);
-/* Joins the readers and frees everything; no pin may be held. */
+/* Joins the readers and frees everything. No pin may be held. */
 void trajd_cache_destroy(struct trajd_cache **cache);
 
-/* Loads all entries of the selection (of the episodes named; NULL: every kept one) that fit the
- * budget beside what is there, in file order, and waits. *complete: all of them are resident now.
- * Rows that cannot be read are no error here: they are told to whoever pins them. */
+/* Loads all entries of the selection that fit beside those already resident, in file order, and
+ * waits. episode_indexes NULL: all episodes that are not in quarantine. *complete: all entries are
+ * resident now. Rows that cannot be read are not an error here: the next pin returns their
+ * error. */
 enum trajd_status trajd_cache_fill(struct trajd_cache *cache,
                                    const struct trajd_selection *selection,
                                    const uint32_t *episode_indexes, uint32_t episode_count,
                                    bool *complete, struct trajd_error *error);
 
-/* Says that the entries (episode_indexes[i], dataset) for all datasets of the selection will be
- * pinned at `when` (batches count up per caller): readers load them ahead in that order. Never
- * blocks; a hint. */
+/* Tells the readers that the selection's entries of these episodes will be pinned at `when`; they
+ * load them in that order. `when` counts batches and must ascend per caller. Never blocks. A hint:
+ * nothing is guaranteed. */
 void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selection *selection,
                           const uint32_t *episode_indexes, uint32_t count, uint64_t when);
 
-/* A pin uses up the oldest announcement of each of its entries.
+/* Makes the entries of one episode resident and keeps them so until unpin. rows[k] is the first row
+ * of selection->array_indexes[k], NULL where the episode lacks that array. Blocks until all are
+ * loaded. Each pin consumes the oldest prefetch of its entries.
  *
- * Makes the entries of one episode resident and keeps them so until unpin. rows[k] is the first row
- * of selection->array_indexes[k], NULL where the episode lacks it. Blocks until loaded.
- * TRAJD_ERR_MEMORY where all the budget is pinned, with the code ENOMEM where the machine has no
- * memory for what the budget allows; TRAJD_ERR_DATA / TRAJD_ERR_IO (with file, dataset and row)
- * where loading failed: IO is retried three times first, and again for the next one who pins. A
- * dataset on a clock that drops rows has those rows dropped; where it has fewer rows than the
- * clock, the kept ones that it has. */
+ * Rows that the array's clock drops are dropped. An array with fewer rows than its clock has the
+ * kept rows among them.
+ *
+ * TRAJD_ERR_MEMORY: all the budget is pinned; with the foreign code ENOMEM the machine has no
+ * memory although the budget allows it. TRAJD_ERR_DATA or TRAJD_ERR_IO, with file, array and row:
+ * loading failed. An I/O error is retried three times, and again by the next pin. */
 enum trajd_status trajd_cache_pin(struct trajd_cache *cache,
                                   const struct trajd_selection *selection, uint32_t episode_index,
                                   const void **rows, struct trajd_error *error);
 void trajd_cache_unpin(struct trajd_cache *cache, const struct trajd_selection *selection,
                        uint32_t episode_index);
 
-/* The caller's pins of that episode stay for long, so that nobody waits for their room; let_go
- * before they are unpinned. */
+/* Marks the caller's pins of that episode as long-lived, so that other callers do not wait for
+ * their room. Call release before unpin. */
 void trajd_cache_retain(struct trajd_cache *cache, const struct trajd_selection *selection,
                         uint32_t episode_index);
 void trajd_cache_release(struct trajd_cache *cache, const struct trajd_selection *selection,
                          uint32_t episode_index);
-/* After a pin that found no room: the episode has room beside what is kept, so that it is worth
- * while to wait a moment and try again. */
+/* Returns whether the episode fits beside the retained entries. After a pin that found no room:
+ * true means that waiting and trying again can succeed. */
 bool trajd_cache_will_have_room(const struct trajd_cache *cache,
                                 const struct trajd_selection *selection, uint32_t episode_index);
 
-/* More room, from now on. */
+/* Adds to the budget from now on. */
 void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes);
-/* Bytes of the rows that pin gives for selection->array_indexes[k]; 0: the episode lacks it. */
+/* Returns the bytes of the rows that pin gives for selection->array_indexes[k]. 0: the episode
+ * lacks that array. */
 uint64_t trajd_cache_entry_bytes(const struct trajd_cache *cache,
                                  const struct trajd_selection *selection, uint32_t k,
                                  uint32_t episode_index);

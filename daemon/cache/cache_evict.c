@@ -1,5 +1,5 @@
-/* Which resident entry goes first: the one prefetched for the latest use (or for none), then the
- * one used longest ago. */
+/* Chooses which resident entry is evicted first: the one prefetched for the latest use, or for
+ * none; among equals the one used longest ago. */
 #include "daemon/cache/cache_internal.h"
 
 uint64_t trajd_cache_next_use(const struct trajd_cache *cache, uint32_t entry)
@@ -81,8 +81,8 @@ void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t whe
     uint32_t slot = cache->next_use;
 
     if (p->first_use != NO_USE && cache->uses[p->last_prefetched].when == when)
-        return;                              /* the same batch names the episode more than once */
-    if (cache->uses[slot].entry != NO_ENTRY) /* the oldest of all, so its entry's first */
+        return;                              /* the batch names the episode more than once */
+    if (cache->uses[slot].entry != NO_ENTRY) /* the oldest use of all, so the first of its entry */
         trajd_cache_take_use(cache, cache->uses[slot].entry);
     cache->next_use = (slot + 1) % cache->use_capacity;
     cache->uses[slot] = (struct use){when, entry, NO_USE};

@@ -1,5 +1,5 @@
-/* Descriptors of the index's files: opened when first read, kept open up to a limit, checked
- * against the index at every use. */
+/* Descriptors of the index's files. A file is opened when it is first read, stays open up to a
+ * limit, and is checked against the index at every use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 #define MAX_OPEN_FILES 256u
 
-/* Closes files that nobody reads, longest unused first, until there is room for one more. With the
- * lock held. */
+/* Closes files that no reader uses, longest unused first, until one more may be opened. The caller
+ * holds the lock. */
 static void close_unused(struct trajd_cache *cache)
 {
     while (cache->open_count >= MAX_OPEN_FILES) {
@@ -22,14 +22,15 @@ static void close_unused(struct trajd_cache *cache)
                 oldest = file;
         }
         if (!oldest)
-            return; /* all are being read: there are no more of those than readers */
+            return; /* all are being read, and there are no more of those than readers */
         close(oldest->fd);
         oldest->fd = -1;
         cache->open_count--;
     }
 }
 
-/* The descriptor if the file is open, with a user more; else -1. */
+/* Returns the descriptor of an open file and counts one more user, else -1. The caller holds the
+ * lock. */
 static int take_open(struct trajd_cache *cache, uint32_t file_index)
 {
     struct open_file *file = &cache->files[file_index];
@@ -41,8 +42,8 @@ static int take_open(struct trajd_cache *cache, uint32_t file_index)
     return file->fd;
 }
 
-/* Puts a descriptor that this thread opened into the table, unless another thread was faster: then
- * that one is used. */
+/* Puts a descriptor that this thread opened into the table. If another thread was faster, closes it
+ * and returns the other one. */
 static int publish(struct trajd_cache *cache, uint32_t file_index, int opened)
 {
     struct open_file *file = &cache->files[file_index];
@@ -73,8 +74,9 @@ static enum trajd_status check_unchanged(const struct trajd_index_file *file, in
     }
     if ((uint64_t)now.st_size != file->size_bytes || now.st_ino != file->inode ||
         now.st_mtim.tv_sec * INT64_C(1000000000) + now.st_mtim.tv_nsec != file->mtime_ns)
-        return trajd_error_set(error, TRAJD_ERR_IO, 0,
-                               "changed while in use (size, time or inode are not as indexed)");
+        return trajd_error_set(
+            error, TRAJD_ERR_IO, 0,
+            "the file changed while it was in use: its size, time or inode differs from the index");
     return TRAJD_OK;
 }
 
@@ -87,7 +89,7 @@ enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t f
     pthread_mutex_lock(&cache->lock);
     *fd = take_open(cache, file_index);
     pthread_mutex_unlock(&cache->lock);
-    if (*fd < 0) { /* opened without the lock: on a dead mount this does not return */
+    if (*fd < 0) { /* open without the lock: on a dead mount open does not return */
         int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
         if (opened < 0) {
             int code = errno;
@@ -107,7 +109,7 @@ void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, in
 
     pthread_mutex_lock(&cache->lock);
     file->users--;
-    /* with other users: the last one to fail closes it */
+    /* with other users, the last one to fail closes it */
     if (broken && file->users == 0 && file->fd == fd) {
         close(fd);
         file->fd = -1;

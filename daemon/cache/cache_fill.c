@@ -1,4 +1,4 @@
-/* Loading ahead of any use: everything that fits, in the order of the files. */
+/* Loads everything that fits before it is used, in the order of the files. */
 #include <stdlib.h>
 
 #include "daemon/base/heartbeat.h"
@@ -46,7 +46,7 @@ static uint64_t list_candidates(const struct trajd_cache *cache,
             continue;
         for (uint32_t k = 0; k < selection->array_count; k++) {
             uint32_t entry = trajd_cache_entry(cache, selection, k, e);
-            if (cache->entries[entry].bytes) /* constant, so no lock is needed here */
+            if (cache->entries[entry].bytes) /* constant, so no lock is needed */
                 candidates[count++] =
                     (struct candidate){cache->index->episodes[e].file_index, entry,
                                        first_offset(trajd_cache_entry_array(cache, entry))};
@@ -56,7 +56,8 @@ static uint64_t list_candidates(const struct trajd_cache *cache,
     return count;
 }
 
-/* Queues what fits beside what is there, without evicting. */
+/* Queues the entries that fit beside the resident ones, without evicting any. The caller holds the
+ * lock. */
 static void enqueue_fitting(struct trajd_cache *cache, const struct candidate *candidates,
                             uint64_t count)
 {
@@ -86,7 +87,8 @@ enum trajd_status trajd_cache_fill(struct trajd_cache *cache,
     *complete = false;
     if (!candidates)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "no memory to put %u episodes into file order", episodes);
+                               "no memory to sort %u episodes by their place in the files",
+                               episodes);
     count = list_candidates(cache, selection, episode_indexes, episodes, candidates);
     pthread_mutex_lock(&cache->lock);
     trajd_cache_name_arrays(cache, selection);

@@ -1,14 +1,15 @@
-/* Inside the cache: entries, their states, and what cache.c (calls), cache_reader.c (threads),
- * cache_evict.c (who is evicted) and cache_file.c (descriptors) share (cache_fill.c uses them).
- * Everything here is under trajd_cache.lock unless it says otherwise.
+/* Inside the cache: its entries and their states. cache_entry.c, cache_evict.c and cache_file.c are
+ * at the bottom; cache_reader.c (threads), cache_pin.c and cache_fill.c (calls) use them; cache.c
+ * makes and destroys the cache. The caller of every function here holds trajd_cache.lock unless the
+ * function says otherwise.
  *
- * Three queues a filesystem, first in first out: demand (somebody waits in pin), fill, ahead
- * (prefetched). A entry may stand in several: one that is no longer wanted there is skipped when
- * its turn comes.
+ * Each filesystem has three queues, first in first out: demand (a pin waits), fill, and ahead
+ * (prefetched). An entry may be in several queues. A queue skips an entry that is no longer wanted
+ * there when its turn comes.
  *
- * Room is accounted before memory is taken. The bytes of pinned entries never exceed the budget, so
- * whoever waits for room gets it: what is not pinned is evicted, or is being read and can be
- * evicted after that. */
+ * Room is accounted before memory is allocated. The bytes of pinned entries never exceed the
+ * budget, so a pin that waits for room gets it: every other entry can be evicted now, or after the
+ * read that is under way. */
 #ifndef TRAJD_CACHE_CACHE_INTERNAL_H
 #define TRAJD_CACHE_CACHE_INTERNAL_H
 
@@ -28,13 +29,13 @@ enum queue_kind { QUEUE_DEMAND, QUEUE_FILL, QUEUE_AHEAD, QUEUE_COUNT };
 
 struct entry {
     void *rows; /* while resident */
-    /* as accounted: rounded up to what the allocation takes; 0 where there is nothing to load */
+    /* as accounted: rounded up to what the allocation takes; 0: nothing to load */
     uint64_t bytes;
-    uint64_t last_use;                   /* count of unpins at the last one */
+    uint64_t last_use;                   /* the cache's tick at the last unpin */
     struct trajd_error *failure;         /* while failed */
-    uint32_t pins;                       /* those who wait included */
-    uint32_t keeps;                      /* of those pins: they stay for long */
-    uint32_t heap_index;                 /* while in the heap: resident and not pinned */
+    uint32_t pins;                       /* includes pins that wait */
+    uint32_t retains;                    /* pins that are long-lived */
+    uint32_t heap_index;                 /* while resident and not pinned, else NO_ENTRY */
     uint32_t first_use, last_prefetched; /* list of prefetched uses, oldest first */
     uint32_t next[QUEUE_COUNT];
     bool queued[QUEUE_COUNT];
@@ -51,8 +52,8 @@ struct filesystem {
     struct queue queues[QUEUE_COUNT];
 };
 
-/* An prefetched use of a entry. Uses stand in a ring: the oldest gives way, which bounds what a
- * feed that is gone leaves behind. */
+/* A prefetched use of an entry. Uses are in a ring: a new use overwrites the oldest, which bounds
+ * what a closed feed leaves behind. */
 struct use {
     uint64_t when;
     uint32_t entry; /* NO_ENTRY: free */
@@ -63,7 +64,7 @@ struct open_file {
     int fd; /* -1: closed */
     uint32_t users;
     uint64_t last_use;
-    uint32_t filesystem; /* which of the cache's; constant */
+    uint32_t filesystem; /* index into the cache's filesystems; constant */
 };
 
 struct trajd_cache {
@@ -71,16 +72,16 @@ struct trajd_cache {
     uint64_t budget_bytes;
     pthread_mutex_t lock;
     pthread_cond_t work; /* a reader may find something to do */
-    pthread_cond_t done; /* a entry has changed its state */
+    pthread_cond_t done; /* an entry has changed its state */
     bool stopping;
-    /* episode_count * array_count * 2 forms, an episode's entries in a row */
+    /* episode_count * array_count * 2 forms; the entries of an episode are adjacent */
     uint32_t entry_count;
     struct entry *entries;
-    int64_t *array_clock; /* per dataset: the clock whose kept rows filter it, or -1 */
-    bool *array_named;    /* per dataset and form: some selection had it */
-    uint64_t pinned_bytes, kept_bytes;
+    int64_t *array_clock; /* per array: the clock whose kept rows filter it, or -1 */
+    bool *array_named;    /* per array and form: whether a selection has named it */
+    uint64_t pinned_bytes, retained_bytes;
     uint64_t tick;
-    /* eviction order: a heap of resident entries without pins, the first to go on top */
+    /* eviction order: a heap of resident entries without pins; the first to be evicted is on top */
     uint32_t *heap;
     uint32_t heap_count;
     struct use *uses;
@@ -93,10 +94,10 @@ struct trajd_cache {
     uint64_t file_tick;
     uint32_t reader_count; /* started */
     pthread_t *readers;
-    struct trajd_cache_stats stats; /* budget and resident bytes included */
+    struct trajd_cache_stats stats; /* includes budget and resident bytes */
 };
 
-/* A entry's number: as in the file, or (form 1) converted to float32. */
+/* Returns the number of an entry. Form 0: as in the file; form 1: converted to float32. */
 static inline uint32_t trajd_cache_entry(const struct trajd_cache *cache,
                                          const struct trajd_selection *selection, uint32_t k,
                                          uint32_t episode_index)
@@ -116,40 +117,44 @@ static inline uint32_t trajd_cache_entry_episode(const struct trajd_cache *cache
     return entry / 2 / cache->index->array_count;
 }
 
-/* Whether the rows are converted when they are read: they then take half of what they take in the
- * file. */
+/* Returns whether the entry's rows are converted when they are read. They then take half the bytes
+ * that they have in the file. */
 static inline bool trajd_cache_entry_converts(const struct trajd_array *array, uint32_t entry)
 {
     return entry % 2 && array->dtype == TRAJD_F64;
 }
 
-/* cache.c */
+/* ---- cache_entry.c ---- */
+
 const struct trajd_array *trajd_cache_entry_array(const struct trajd_cache *cache, uint32_t entry);
-/* The rows of the source that the entry keeps, ascending, or NULL for all; *count is how many rows
- * it has. */
+/* Returns the rows of the array that the entry keeps, ascending, or NULL for all. *count is how
+ * many there are. Needs no lock. */
 const uint32_t *trajd_cache_entry_rows(const struct trajd_cache *cache, uint32_t entry,
                                        uint64_t *count);
 void trajd_cache_enqueue(struct trajd_cache *cache, enum queue_kind kind, uint32_t entry);
-/* Counts datasets that no selection named before into total_bytes. */
+/* Adds the arrays that no selection has named before to total_bytes. */
 void trajd_cache_name_arrays(struct trajd_cache *cache, const struct trajd_selection *selection);
+/* Returns the bytes of the entry's rows; 0 where its episode is in quarantine. Needs no lock. */
+uint64_t trajd_cache_entry_row_bytes(const struct trajd_cache *cache, uint32_t entry);
+uint64_t trajd_cache_footprint(uint64_t bytes);
 void *trajd_cache_allocate(uint64_t bytes);        /* without the lock */
 void trajd_cache_free(void *rows, uint64_t bytes); /* without the lock */
 
-/* cache_evict.c */
+/* ---- cache_evict.c ---- */
 uint64_t trajd_cache_next_use(const struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_heap_add(struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_heap_remove(struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t when);
-/* A pin: the entry's oldest prefetched use is over. */
+/* Removes the entry's oldest prefetched use, at a pin. */
 void trajd_cache_take_use(struct trajd_cache *cache, uint32_t entry);
 
-/* cache_file.c; both without the lock held. */
+/* ---- cache_file.c; without the lock ---- */
 enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t file_index, int *fd,
                                            struct trajd_error *error);
-/* `broken`: reading failed; the descriptor is not used again. */
+/* Gives a descriptor back. `broken`: reading failed, and the descriptor is not used again. */
 void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd, bool broken);
 
-/* cache_reader.c */
+/* ---- cache_reader.c ---- */
 enum trajd_status trajd_cache_start_readers(struct trajd_cache *cache, uint32_t count,
                                             struct trajd_error *error);
 

@@ -1,4 +1,4 @@
-/* The reader threads: pick a entry, make room for it, read it without the lock. */
+/* The reader threads: each picks an entry, makes room for it, and reads it without the lock. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,17 +9,17 @@
 #include "daemon/cache/cache_internal.h"
 
 #define RETRY_COUNT 3
-#define FIRST_BACKOFF_MS 10 /* then four times as much each */
+#define FIRST_BACKOFF_MS 10 /* four times as much after each failure */
 #define GATHER_BYTES (UINT64_C(4) << 20)
 
-/* What a reader took on, under the lock. */
+/* A reader's job, taken under the lock. */
 struct task {
     uint32_t entry;
     uint32_t filesystem;
     void *evicted; /* a chain of blocks to free */
 };
 
-/* Stands at the head of an evicted block, whose rows nobody needs any more. */
+/* The head of an evicted block, written over its first row. */
 struct evicted_block {
     void *next;
     uint64_t bytes;
@@ -51,8 +51,8 @@ static void free_evicted(void *chain)
     }
 }
 
-/* Who waits may evict anything that is not pinned; an prefetched entry only what is needed later; a
- * fill nothing. */
+/* Returns whether the first entry of the heap may be evicted. A pin that waits may evict any
+ * unpinned entry, a prefetch only an entry that is needed later, a fill none. */
 static bool may_evict(const struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
 {
     if (cache->heap_count == 0 || kind == QUEUE_FILL)
@@ -94,10 +94,10 @@ static void dequeue(struct trajd_cache *cache, struct queue *queue, enum queue_k
         queue->last = NO_ENTRY;
     if (kind == QUEUE_FILL)
         pthread_cond_broadcast(
-            &cache->done); /* whoever fills looks whether it is still under way */
+            &cache->done); /* trajd_cache_fill checks whether its entry is still queued */
 }
 
-/* The first entry of the queue that is still wanted, taken off it once there is room. */
+/* Takes the first entry of the queue that is still wanted, once there is room for it. */
 static bool take_from(struct trajd_cache *cache, struct queue *queue, enum queue_kind kind,
                       struct task *task)
 {
@@ -106,7 +106,7 @@ static bool take_from(struct trajd_cache *cache, struct queue *queue, enum queue
         bool wanted = is_wanted(cache, kind, entry);
         bool room = wanted && make_room(cache, kind, entry, &task->evicted);
         if (wanted && !room && kind != QUEUE_FILL)
-            return false; /* its turn comes when something is unpinned or read */
+            return false; /* its turn comes when an entry is unpinned or read */
         if (room)
             cache->entries[entry].state = ENTRY_LOADING;
         dequeue(cache, queue, kind);
@@ -133,11 +133,11 @@ static bool take_task(struct trajd_cache *cache, struct task *task)
             task->filesystem = at;
             return true;
         }
-    /* room was made, but not enough: what was evicted must still be freed */
+    /* some room was made, but not enough: free what was evicted */
     return task->evicted != NULL;
 }
 
-/* Rows of the source that one call reads: whole chunks, and about GATHER_BYTES of them. */
+/* Returns how many rows of the array one call reads: whole chunks of about GATHER_BYTES. */
 static uint64_t gather_step(const struct trajd_array *array)
 {
     uint64_t unit = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
@@ -146,7 +146,7 @@ static uint64_t gather_step(const struct trajd_array *array)
     return bytes && bytes < GATHER_BYTES ? GATHER_BYTES / bytes * unit : unit;
 }
 
-/* One row into the entry: as it is, or from float64 to float32, rounded to nearest. */
+/* Copies one row into the entry, as it is or from float64 to float32, rounded to nearest. */
 static void put_row(uint8_t *to, const uint8_t *from, uint64_t row_bytes, bool convert)
 {
     if (!convert) {
@@ -162,8 +162,8 @@ static void put_row(uint8_t *to, const uint8_t *from, uint64_t row_bytes, bool c
     }
 }
 
-/* Reads the rows kept (NULL: all), every chunk once: a stretch of source rows at a time, then the
- * kept ones out of it. */
+/* Reads the kept rows (NULL: all). Reads every chunk once: a stretch of rows at a time, from which
+ * it copies the kept ones. */
 static enum trajd_status read_stretches(struct trajd_array_reader *reader, int fd,
                                         const struct trajd_array *array, const uint32_t *kept,
                                         uint64_t count, bool convert, uint8_t *rows,
@@ -194,7 +194,7 @@ static enum trajd_status read_rows(struct trajd_array_reader *reader, int fd,
 {
     if (!convert && !kept)
         return trajd_array_read(reader, fd, array, 0, count, rows, error);
-    /* dropped only before and behind */
+    /* rows are dropped only at the beginning and the end */
     if (!convert && count && kept[count - 1] - kept[0] == count - 1)
         return trajd_array_read(reader, fd, array, kept[0], count, rows, error);
     return read_stretches(reader, fd, array, kept, count, convert, rows, error);
@@ -220,8 +220,8 @@ static enum trajd_status read_once(struct trajd_cache *cache, struct trajd_array
     return status;
 }
 
-/* IO errors are tried again: network mounts fail for moments. What the bytes say does not change by
- * reading them again. */
+/* Reads an entry. Retries I/O errors, as network mounts fail for moments. Errors in the data are
+ * not retried: they would not change. */
 static enum trajd_status read_entry(struct trajd_cache *cache, struct trajd_array_reader *reader,
                                     uint32_t entry, void *rows, struct trajd_error *error)
 {
@@ -230,8 +230,7 @@ static enum trajd_status read_entry(struct trajd_cache *cache, struct trajd_arra
     struct timespec pause = {0, FIRST_BACKOFF_MS * 1000000L};
     enum trajd_status status = read_once(cache, reader, entry, rows, error);
 
-    /* Without a code the system call did what it could: the file has ended or changed, and will not
-     * come back by waiting. */
+    /* without a foreign code the file has ended or changed, and waiting does not help */
     for (int i = 0; i < RETRY_COUNT && status == TRAJD_ERR_IO && error->foreign_code; i++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
@@ -253,8 +252,8 @@ static uint64_t count_missing(const struct trajd_array *array)
     return missing;
 }
 
-/* With the lock held. rows is NULL where reading failed; failure says how, NULL if there was no
- * memory even for that. */
+/* Records the result of a read. rows NULL: reading failed with `failure`, which is NULL if there
+ * was no memory even for that. The caller holds the lock. */
 static void finish(struct trajd_cache *cache, const struct task *task, void *rows,
                    struct trajd_error *failure)
 {
@@ -281,7 +280,7 @@ static void finish(struct trajd_cache *cache, const struct task *task, void *row
     }
     pthread_cond_broadcast(&cache->done);
     pthread_cond_broadcast(
-        &cache->work); /* its filesystem has a place again, and what was read may be evicted */
+        &cache->work); /* the filesystem can take another read, and the entry may be evicted */
 }
 
 static void load(struct trajd_cache *cache, struct trajd_array_reader *reader,
@@ -296,7 +295,8 @@ static void load(struct trajd_cache *cache, struct trajd_array_reader *reader,
         status = read_entry(cache, reader, task->entry, rows, &error);
     else
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, ENOMEM,
-                                 "no memory for %llu bytes of rows within the budget",
+                                 "the machine has no memory for %llu bytes of rows, although the "
+                                 "cache's budget allows them",
                                  (unsigned long long)bytes);
     if (status) {
         trajd_cache_free(rows, bytes);
@@ -356,7 +356,7 @@ static enum trajd_status start_reader(struct trajd_cache *cache, struct trajd_er
     if (failed) {
         trajd_array_reader_destroy(&thread->reader);
         free(thread);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "reader thread %u: %s",
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "cannot start reader thread %u: %s",
                                cache->reader_count, strerror(failed));
     }
     snprintf(name, sizeof name, "trajd-read%u", cache->reader_count % 1000);

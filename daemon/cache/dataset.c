@@ -5,8 +5,8 @@
 
 #include "daemon/base/heartbeat.h"
 
-/* Far outside the rows times stop at the ends of what fits, with room for offsets: such targets are
- * before or after everything. */
+/* The limit of times far outside the rows. It leaves room for offsets; targets there are before or
+ * after every row. */
 #define FAR_NS (INT64_C(1) << 61)
 
 static int64_t bounded(__int128 ns)
@@ -31,8 +31,8 @@ int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n)
                  : bounded(clock->stamps_ns[last] + (__int128)(n - last) * interval);
 }
 
-/* Narrows [*low, *high), which holds the answer, around row `at`: stamps are nearly regular, so few
- * of them are looked at, and the rest stay out of the cache. */
+/* Narrows [*low, *high), which contains the result, around row `at`. Stamps are nearly regular, so
+ * this reads few of them and keeps the others out of the processor's cache. */
 static void gallop(const int64_t *stamps_ns, int64_t x_ns, int64_t at, int64_t *low, int64_t *high)
 {
     const int64_t last = *high - 1;
@@ -56,7 +56,7 @@ static void gallop(const int64_t *stamps_ns, int64_t x_ns, int64_t at, int64_t *
     }
 }
 
-/* Where the mean rate puts x, of row_count rows. */
+/* Returns the row of row_count rows where the mean rate puts x. */
 static int64_t guess(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
 {
     const double row = (double)x_ns * clock->rows_per_ns + clock->row_at_zero;
@@ -64,7 +64,8 @@ static int64_t guess(const struct trajd_episode_clock *clock, int64_t row_count,
     return !(row > 0) ? 0 : row < (double)(row_count - 1) ? (int64_t)row : row_count - 1;
 }
 
-/* trajd_rate_row_at, with a division of 64 bits where its numbers fit, which is nearly always. */
+/* Does what trajd_rate_row_at does, with a 64-bit division where the numbers fit, which is nearly
+ * always. */
 static int64_t regular_row_at(struct trajd_rate rate, int64_t x_ns)
 {
     int64_t from, product;
@@ -87,7 +88,7 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
 {
     int64_t low = 0, high = row_count;
 
-    if (row_count < 1) /* or the episode lacks the clock altogether */
+    if (row_count < 1) /* also where the episode lacks the clock */
         return 0;
     if (!clock->stamps_ns) {
         const int64_t row = regular_row_at(clock->rate, x_ns - clock->start_ns);
@@ -104,7 +105,7 @@ int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t 
     return low;
 }
 
-/* Rows that a clock must have stamps for: its own, or those of the longest stream on it. */
+/* Returns how many rows of a clock need stamps: its own, or those of the longest stream on it. */
 static int64_t clock_rows(const struct trajd_index *index, const struct trajd_episode *episode,
                           uint32_t clock)
 {
@@ -119,7 +120,8 @@ static int64_t clock_rows(const struct trajd_index *index, const struct trajd_ep
     return rows;
 }
 
-/* The one rate of a regular clock; num 0 where it is stamped or differs between episodes. */
+/* Returns the one rate of a regular clock; num 0 where the clock is stamped or the rate differs
+ * between episodes. */
 static struct trajd_rate common_rate(const struct trajd_index *index, uint32_t clock)
 {
     struct trajd_rate common = {0, 0};
@@ -129,7 +131,7 @@ static struct trajd_rate common_rate(const struct trajd_index *index, uint32_t c
         if (index->episodes[e].quarantine)
             continue;
         rate = index->episodes[e].clocks[clock].rate;
-        if (!rate.num) /* an episode without any stream on the clock has none */
+        if (!rate.num) /* no stream of the episode is on the clock */
             continue;
         if (common.num && (rate.num != common.num || rate.den != common.den))
             return (struct trajd_rate){0, 0};
@@ -138,7 +140,8 @@ static struct trajd_rate common_rate(const struct trajd_index *index, uint32_t c
     return common;
 }
 
-/* The kernels search one array of stamps per clock; the index has one per episode. */
+/* Concatenates the stamps of a clock: the kernels search one array per clock, and the index has one
+ * per episode. */
 static enum trajd_status gather_stamps(struct trajd_dataset *dataset, uint32_t clock,
                                        struct trajd_error *error)
 {
@@ -204,7 +207,7 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
             goto failed;
     }
     cache.index = dataset->index;
-    trajd_heartbeat_wait(); /* it asks where each file lies */
+    trajd_heartbeat_wait(); /* it calls stat on each file */
     status = trajd_cache_create(&cache, &dataset->cache, error);
     trajd_heartbeat_resume();
     if (status)

@@ -1,5 +1,5 @@
-/* A dataset as the daemon holds it: its index, its cache, and the stamps of each clock end to end
- * for the kernels. */
+/* A dataset as the daemon holds it: its index, its row cache, and the concatenated stamps of each
+ * clock for the kernels. Immutable after opening, but for the cache. */
 #ifndef TRAJD_CACHE_DATASET_H
 #define TRAJD_CACHE_DATASET_H
 
@@ -12,14 +12,14 @@ struct trajd_dataset {
     char *name;
     struct trajd_index *index;
     struct trajd_cache *cache;
-    /* per clock; stamps of all kept episodes in episode order, from the clock's zero. NULL where
-     * one rate serves all episodes; a regular clock whose rate differs between episodes has its
-     * stamps written out. */
+    /* [clock_count]: the stamps of all episodes that are not in quarantine, in episode order, ns
+     * from the clock's zero. NULL where one rate serves all episodes. A regular clock whose rate
+     * differs between episodes has stamps too */
     int64_t **clock_stamps_ns;
-    /* [episode_count]: where an episode's stamps begin there; NULL with a rate */
+    /* [clock_count][episode_count]: where an episode's stamps begin in them; NULL with a rate */
     int64_t **clock_row_begin;
-    int64_t *clock_stamp_count;     /* of clock_stamps_ns */
-    struct trajd_rate *clock_rates; /* num 0 with stamps */
+    int64_t *clock_stamp_count;     /* [clock_count]: length of clock_stamps_ns */
+    struct trajd_rate *clock_rates; /* [clock_count]; num 0 with stamps */
 };
 
 struct trajd_dataset_options {
@@ -29,19 +29,19 @@ struct trajd_dataset_options {
     uint32_t reader_count;
 };
 
-/* Indexes (or reads the cache) and starts the cache; reads no rows yet. Blocks. Caller destroys. */
+/* Indexes the files, or reads the index from its cache, and starts the row cache. Reads no rows
+ * yet. Blocks. Caller destroys. */
 enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options,
                                      struct trajd_dataset **dataset, struct trajd_error *error);
 void trajd_dataset_destroy(struct trajd_dataset **dataset);
 
-/* Time of row n of a clock in ns from the episode's origin. n may lie outside the rows: a stamped
- * clock is then continued with its mean interval (one second where it has a single row). */
+/* Returns the time of row n of a clock, in ns from the episode's origin. Outside its rows a stamped
+ * clock continues with its mean interval, or with one second if it has a single row. */
 int64_t trajd_clock_row_ns(const struct trajd_episode_clock *clock, int64_t n);
-/* How many rows stand at or before x ns from the origin. */
+/* Returns how many rows of the first row_count lie at or before x ns from the origin. */
 int64_t trajd_clock_rows_until(const struct trajd_episode_clock *clock, int64_t row_count,
                                int64_t x_ns);
-/* Has the stamps that the same question will look at brought into the cache, and does not wait for
- * them. */
+/* Prefetches the stamps for the same call. Does not block. */
 void trajd_clock_fetch_rows_until(const struct trajd_episode_clock *clock, int64_t row_count,
                                   int64_t x_ns);
 

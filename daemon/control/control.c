@@ -117,7 +117,7 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
                    .keys = config->listen_keys,
                    .insecure_loopback = config->insecure_loopback,
                    .silence_ms = (uint32_t)(config->worker_timeout_ns / 1000000),
-                   .tell = log_server_warning}};
+                   .log_line = log_server_warning}};
     enum trajd_status status = make_directory(options.runtime_directory, error);
     sigset_t before;
 

@@ -16,6 +16,7 @@
 struct explanation {
     struct trajd_window_spec spec; /* of the window's dataset, for batches of one window */
     struct trajd_window_plan *plan;
+    struct trajd_window_batch *batch;
     const struct trajd_episode *episode;
     const void **rows; /* [arrays of the selection] */
     bool pinned;
@@ -36,7 +37,7 @@ static const void *const *rows_of(void *context, uint32_t episode)
 static void pin_rows(struct explanation *e)
 {
     const struct trajd_selection *selection = &e->plan->selection;
-    const uint32_t episode = e->plan->windows[0].episode_index;
+    const uint32_t episode = e->batch->windows[0].episode_index;
     const enum trajd_status status =
         trajd_cache_pin(e->plan->dataset->cache, selection, episode, e->rows, &e->error);
 
@@ -63,17 +64,19 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
     e->spec = *member->spec;
     e->spec.global_batch = 1;
     status = trajd_window_plan_create_again(member, &e->spec, &e->plan, error);
+    if (!status)
+        status = trajd_window_batch_create(e->plan, &e->batch, error);
     if (status)
         return status;
-    e->plan->windows[0] = *window;
+    e->batch->windows[0] = *window;
     e->episode = &e->plan->dataset->index->episodes[window->episode_index];
-    e->plan->anchor_ns[0] = trajd_plan_anchor_ns(e->plan, e->episode, window->anchor);
+    e->batch->anchor_ns[0] = trajd_plan_anchor_ns(e->plan, e->episode, window->anchor);
     e->rows = calloc(e->plan->selection.array_count + 1, sizeof *e->rows);
     if (!e->rows)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of a window");
     pin_rows(e);
     /* any address: outputs are not written */
-    trajd_window_plan_bind(e->plan, 0, 1, (uint8_t *)e->rows, rows_of, e);
+    trajd_window_batch_bind(e->batch, 0, 1, (uint8_t *)e->rows, rows_of, e);
     return TRAJD_OK;
 }
 
@@ -81,7 +84,8 @@ static void clean_up(struct explanation *e)
 {
     if (e->pinned)
         trajd_cache_unpin(e->plan->dataset->cache, &e->plan->selection,
-                          e->plan->windows[0].episode_index);
+                          e->batch->windows[0].episode_index);
+    trajd_window_batch_destroy(&e->batch);
     trajd_window_plan_destroy(&e->plan);
     free(e->rows);
 }
@@ -112,14 +116,15 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
                         .stream_index = t,
                         .clock = &e->episode->clocks[bracket->clock_index],
                         .in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS};
-    trajd_resample_resolve(&plan->request, t, 0, step, &source->step);
+    trajd_resample_resolve(&e->batch->request, t, 0, step, &source->step);
     source->mask = source->step.mask;
     facts = (struct trajd_reason_facts){.step = &source->step,
-                                        .stream = &plan->request_streams[t],
+                                        .stream = &plan->streams[t],
                                         .stream_name = stream->name,
                                         .in_rows = source->in_rows,
                                         .clipped = bracket->clipped,
-                                        .row_count = bracket->row_count[0],
+                                        .row_count =
+                                            e->batch->brackets[target->bracket_index].row_count[0],
                                         .kept_rows = source->clock->kept_rows,
                                         .unreadable = e->masked_missing ? e->unreadable : NULL,
                                         .nan_feature = -1};
@@ -127,7 +132,7 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
         facts.first_ns = trajd_clock_row_ns(source->clock, 0) -
                          (source->clock->stamps_ns ? 0 : source->clock->start_ns);
     if (e->pinned)
-        facts.nan_feature = trajd_resample_find_nan(&plan->request, t, 0, &source->step);
+        facts.nan_feature = trajd_resample_find_nan(&e->batch->request, t, 0, &source->step);
     if (facts.nan_feature >= 0 && source->mask < TRAJD_MASK_NAN)
         source->mask = TRAJD_MASK_NAN;
     if (source->mask != TRAJD_MASK_VALID)
@@ -147,7 +152,7 @@ static void write_row(const struct source *source, int64_t row, double weight, F
 static void write_rows(const struct explanation *e, const struct source *source, FILE *out)
 {
     const struct trajd_resample_step *step = &source->step;
-    const bool averages = e->plan->request_streams[source->stream_index].kind == TRAJD_KIND_MEAN &&
+    const bool averages = e->plan->streams[source->stream_index].kind == TRAJD_KIND_MEAN &&
                           step->mean_first < step->row;
     const double fraction = step->blends ? (double)step->past_ns / (double)step->width_ns : 0;
 
@@ -204,7 +209,6 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
             output->step_count);
     for (uint32_t t = first; t < end; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
-        const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
         const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
         const bool is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
         fprintf(out, "%s{\"stream\":", t > first ? "," : "");
@@ -216,7 +220,8 @@ static void write_output(const struct explanation *e, uint32_t o, FILE *out)
                 stream->feature_count);
         trajd_json_text(out, index->clocks[stream->clock_index].name);
         fprintf(out, ",\"kind\":\"%s\",\"visible_rows\":%" PRId64 "}",
-                trajd_window_kind_name(trajd_plan_kind(plan, target)), bracket->row_count[0]);
+                trajd_window_kind_name(trajd_plan_kind(plan, target)),
+                e->batch->brackets[target->bracket_index].row_count[0]);
     }
     fprintf(out, "],\"items\":[");
 }
@@ -274,7 +279,7 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
 static void write_head(const struct explanation *e, const struct trajd_producer *producer,
                        FILE *out)
 {
-    const struct trajd_window *window = &e->plan->windows[0];
+    const struct trajd_window *window = &e->batch->windows[0];
     const struct trajd_index *index = e->plan->dataset->index;
 
     fprintf(out, "{\"feed\":");
@@ -288,7 +293,7 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
     fprintf(out,
             ",\"episode_index\":%u,\"origin_ns\":%" PRId64 ",\"anchor\":%" PRId64
             ",\"anchor_ns\":%" PRId64,
-            window->episode_index, e->episode->origin_ns, window->anchor, e->plan->anchor_ns[0]);
+            window->episode_index, e->episode->origin_ns, window->anchor, e->batch->anchor_ns[0]);
     if (e->unreadable) {
         fprintf(out, ",\"unreadable\":");
         trajd_json_text(out, e->unreadable);

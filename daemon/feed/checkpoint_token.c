@@ -4,7 +4,7 @@
 
 #define CHECKPOINT_TOKEN_MAGIC                                                                     \
     UINT64_C(0x314e4b4f544a5254)                       /* "TRJTOKN1"; the digit is the version */
-#define FIXED_WORDS (TRAJD_CHECKPOINT_TOKEN_WORDS - 1) /* before the undone: all but the check */
+#define FIXED_WORDS (TRAJD_CHECKPOINT_TOKEN_WORDS - 1) /* before the list of undone batches */
 
 static void put_word(uint8_t *bytes, size_t index, uint64_t value)
 {
@@ -40,7 +40,7 @@ size_t trajd_checkpoint_token_encode(const struct trajd_journal_state *state,
                                          key->fingerprint,
                                          key->seed,
                                          key->epoch,
-                                         key->asked,
+                                         key->requested,
                                          key->begin,
                                          key->length,
                                          key->batch,
@@ -56,12 +56,12 @@ size_t trajd_checkpoint_token_encode(const struct trajd_journal_state *state,
     return 8 * (count + 1);
 }
 
-static bool can_be(const struct trajd_journal_state *state)
+static bool is_possible(const struct trajd_journal_state *state)
 {
     const struct trajd_journal_key *key = &state->key;
 
     if (!key->batch || key->batch > UINT32_MAX || key->length > INT64_MAX ||
-        key->begin > key->length || key->asked > key->length)
+        key->begin > key->length || key->requested > key->length)
         return false;
     if (state->high > (key->length - key->begin + key->batch - 1) / key->batch ||
         state->high > TRAJD_JOURNAL_MAX_BATCH)
@@ -82,10 +82,10 @@ enum trajd_status trajd_checkpoint_token_decode(const void *data, size_t size,
     if (size % 8 || count < TRAJD_CHECKPOINT_TOKEN_WORDS ||
         size > TRAJD_CHECKPOINT_TOKEN_MAX_BYTES || memcmp(bytes, "TRJTOKN", 7) != 0)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resume: %zu bytes that are no checkpoint of a queue job", size);
+                               "resume: these %zu bytes are not a checkpoint of a queue job", size);
     if (get_word(bytes, 0) != CHECKPOINT_TOKEN_MAGIC)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resume: a checkpoint of version %c, this daemon reads 1",
+                               "resume: the checkpoint has version %c, this daemon reads version 1",
                                bytes[7] >= ' ' && bytes[7] < 0x7f ? bytes[7] : '?');
     if (get_word(bytes, count - 1) != check_words(bytes, count - 1) ||
         get_word(bytes, 9) != count - TRAJD_CHECKPOINT_TOKEN_WORDS)
@@ -94,7 +94,7 @@ enum trajd_status trajd_checkpoint_token_decode(const void *data, size_t size,
     state->key = (struct trajd_journal_key){.fingerprint = get_word(bytes, 1),
                                             .seed = get_word(bytes, 2),
                                             .epoch = get_word(bytes, 3),
-                                            .asked = get_word(bytes, 4),
+                                            .requested = get_word(bytes, 4),
                                             .begin = get_word(bytes, 5),
                                             .length = get_word(bytes, 6),
                                             .batch = get_word(bytes, 7)};
@@ -102,9 +102,9 @@ enum trajd_status trajd_checkpoint_token_decode(const void *data, size_t size,
     state->undone_count = (uint32_t)(count - TRAJD_CHECKPOINT_TOKEN_WORDS);
     for (uint32_t i = 0; i < state->undone_count; i++)
         state->undone[i] = get_word(bytes, FIXED_WORDS + i);
-    if (!can_be(state))
+    if (!is_possible(state))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "resume: the checkpoint says what cannot be");
+                               "resume: the checkpoint has impossible values");
     return TRAJD_OK;
 }
 

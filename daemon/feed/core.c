@@ -1,8 +1,5 @@
-/* The core as a whole: making and ending it, its feeds, the account of stalls, what status shows.
- */
-#include "daemon/feed/core.h"
-
-#include <stdio.h>
+/* The public calls that change the state. Each one accounts the stall time up to now, does its
+ * work, and then lets the feeds advance as far as they can. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +12,7 @@ enum trajd_status trajd_core_create(const struct trajd_core_options *options,
 
     if (!options->max_sessions || !options->send || !options->wake)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "core: max_sessions, send and wake are needed");
+                               "core: max_sessions, send and wake must be set");
     made = calloc(1, sizeof *made);
     if (made)
         made->sessions = calloc(options->max_sessions, sizeof *made->sessions);
@@ -29,32 +26,6 @@ enum trajd_status trajd_core_create(const struct trajd_core_options *options,
     return TRAJD_OK;
 }
 
-static void free_slot(struct trajd_core_feed *feed, struct slot *slot)
-{
-    for (uint32_t j = 0; slot->shares && j < feed->options.job_count; j++)
-        free(slot->shares[j].parts);
-    free(slot->shares);
-    free(slot->ranges);
-}
-
-static void free_feed(struct trajd_core_feed *feed)
-{
-    if (feed->slots)
-        for (uint32_t i = 0; i < feed->options.slot_count; i++)
-            free_slot(feed, &feed->slots[i]);
-    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
-        trajd_journal_close(&feed->jobs[j].journal);
-        free(feed->jobs[j].ranks);
-    }
-    free(feed->jobs);
-    free(feed->slots);
-    free(feed->members);
-    free((char *)feed->options.name);
-    free((char *)feed->options.instance_of);
-    free((char *)feed->options.journal_directory);
-    free(feed);
-}
-
 void trajd_core_destroy(struct trajd_core **core)
 {
     struct trajd_core *closing = *core;
@@ -65,333 +36,268 @@ void trajd_core_destroy(struct trajd_core **core)
     while (closing->feeds) {
         struct trajd_core_feed *feed = closing->feeds;
         closing->feeds = feed->next;
-        free_feed(feed);
+        trajd_feed_free(feed);
     }
     free(closing->sessions);
     free(closing);
 }
 
-/* ---- feeds ---- */
-
-static enum trajd_status check_options(const struct trajd_core_feed_options *options,
-                                       struct trajd_error *error)
-{
-    if (!options->name || !options->name[0] || strlen(options->name) > TRAJD_WIRE_MAX_NAME)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed: a name of 1 to %u bytes",
-                               TRAJD_WIRE_MAX_NAME);
-    if (options->slot_count < 3 || options->slot_count > TRAJD_CORE_MAX_SLOTS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: slots: %u (3 to %u)",
-                               options->name, options->slot_count, TRAJD_CORE_MAX_SLOTS);
-    if (options->max_credit < 2)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: credit: %u (at least 2)",
-                               options->name, options->max_credit);
-    if (options->global_batch < 1 || options->epoch_length > INT64_MAX)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "feed %s: batch of %u, epoch of %llu windows", options->name,
-                               options->global_batch, (unsigned long long)options->epoch_length);
-    if (options->job_count > TRAJD_CORE_MAX_JOBS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "feed %s: fan_out: %u jobs (at most %u)", options->name,
-                               options->job_count, TRAJD_CORE_MAX_JOBS);
-    if (options->tensor_count > TRAJD_WIRE_MAX_TENSORS)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: %u tensors (at most %u)",
-                               options->name, options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
-    return TRAJD_OK;
-}
-
-static bool make_jobs(struct trajd_core_feed *feed)
-{
-    if (feed->options.job_count == 0)
-        feed->options.job_count = 1;
-    feed->jobs = calloc(feed->options.job_count, sizeof *feed->jobs);
-    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
-        feed->jobs[j].feed = feed;
-        feed->jobs[j].index = j;
-        feed->jobs[j].run_id = ++feed->last_run_id;
-    }
-    for (uint32_t i = 0; feed->slots && i < feed->options.slot_count; i++)
-        if (!(feed->slots[i].shares =
-                  calloc(feed->options.job_count, sizeof *feed->slots[i].shares)))
-            return false;
-    return feed->jobs != NULL;
-}
-
-enum trajd_status trajd_core_add_feed(struct trajd_core *core,
-                                      const struct trajd_core_feed_options *options,
-                                      struct trajd_core_feed **feed, struct trajd_error *error)
-{
-    enum trajd_status status = check_options(options, error);
-    struct trajd_core_feed *made;
-
-    if (status)
-        return status;
-    if (!options->is_hidden && trajd_core_find_feed(core, trajd_wire_text(options->name)))
-        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s is there already", options->name);
-    made = calloc(1, sizeof *made);
-    if (!made)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
-    made->options = *options;
-    made->options.name = strdup(options->name);
-    made->options.instance_of = options->instance_of ? strdup(options->instance_of) : NULL;
-    made->options.journal_directory =
-        options->journal_directory ? strdup(options->journal_directory) : NULL;
-    made->slots = calloc(options->slot_count, sizeof *made->slots);
-    made->members = calloc(core->options.max_sessions, sizeof *made->members);
-    if (!make_jobs(made) || !made->options.name || !made->slots || !made->members ||
-        (options->instance_of && !made->options.instance_of) ||
-        (options->journal_directory && !made->options.journal_directory)) {
-        free_feed(made);
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
-    }
-    if (made->options.max_credit > TRAJD_WIRE_MAX_LEASES)
-        made->options.max_credit = TRAJD_WIRE_MAX_LEASES;
-    made->core = core;
-    made->id = ++core->last_feed_id;
-    made->next = core->feeds;
-    core->feeds = made;
-    *feed = made;
-    return TRAJD_OK;
-}
-
-static void drop_leases(struct trajd_core_feed *feed)
-{
-    for (uint32_t i = 0; i < feed->ready.count; i++)
-        for (uint32_t j = 0; j < feed->options.job_count; j++) {
-            const struct share *share = &feed->slots[feed->ready.slots[i]].shares[j];
-            for (uint32_t p = 0; p < share->part_count; p++)
-                if (share->parts[p].state == PART_LEASED || share->parts[p].state == PART_DONE)
-                    trajd_session_find(feed->core, share->parts[p].session)->held--;
-        }
-}
-
-void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **feed, uint64_t now_ns)
-{
-    struct trajd_core_feed *removed = *feed;
-    struct trajd_core_feed **link = &core->feeds;
-    char reason[TRAJD_WIRE_MAX_NAME + 32];
-
-    *feed = NULL;
-    snprintf(reason, sizeof reason, "feed %s is closed", removed->options.name);
-    drop_leases(removed);
-    while (removed->member_count) {
-        struct session *member = removed->members[0];
-        trajd_job_leave(member, now_ns);
-        trajd_session_send_away(
-            core, member, removed->failure.status ? removed->failure.status : TRAJD_ERR_CLOSED,
-            removed->failure.status ? removed->failure.message : reason);
-    }
-    while (*link != removed)
-        link = &(*link)->next;
-    *link = removed->next;
-    free_feed(removed);
-}
-
-uint32_t trajd_core_feed_id(const struct trajd_core_feed *feed)
-{
-    return feed->id;
-}
-
-const char *trajd_core_feed_name(const struct trajd_core_feed *feed)
-{
-    return feed->options.name;
-}
-
-const char *trajd_core_family(const struct trajd_core_feed *feed)
-{
-    return feed->options.instance_of ? feed->options.instance_of : feed->options.name;
-}
-
-void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WIRE_MAX_NAME + 1])
-{
-    const char *family = trajd_core_family(feed);
-
-    trajd_wire_text_copy(
-        (struct trajd_wire_text){family, (uint32_t)(strchrnul(family, TRAJD_PLACE_MARK) - family)},
-        name, TRAJD_WIRE_MAX_NAME + 1);
-}
-
-bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd_core_feed *b)
-{
-    char name[TRAJD_WIRE_MAX_NAME + 1], other[TRAJD_WIRE_MAX_NAME + 1];
-
-    trajd_feed_base_name(a, name);
-    trajd_feed_base_name(b, other);
-    return strcmp(name, other) == 0;
-}
-
-void trajd_core_fail_feed(struct trajd_core_feed *feed, const struct trajd_error *why)
-{
-    feed->failure = *why;
-}
-
-void *trajd_core_feed_user(const struct trajd_core_feed *feed)
-{
-    return feed->options.user;
-}
-
-struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct trajd_wire_text name)
+static void account_all(struct trajd_core *core, uint64_t now_ns)
 {
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        if (!feed->options.is_hidden && trajd_wire_text_equals(name, feed->options.name))
-            return feed;
-    return NULL;
+        trajd_feed_account(feed, now_ns);
 }
 
-void trajd_core_show_feed(struct trajd_core_feed *feed, bool shown)
+static void advance_all(struct trajd_core *core)
 {
-    feed->options.is_hidden = !shown;
+    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
+        trajd_feed_advance(feed);
 }
 
-void trajd_core_set_feed_names(struct trajd_core *core, const char *const *names)
+/* ---- production ---- */
+
+enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
+                                  struct trajd_core_fill *fill)
 {
-    core->options.feed_names = names;
+    trajd_feed_account(feed, now_ns);
+    return trajd_production_take(feed, fill);
 }
 
-bool trajd_feed_wants(const struct trajd_core_feed *feed)
+bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fill *fill,
+                        const struct trajd_error *failure, uint64_t now_ns)
 {
-    const struct cursor *cursor = &feed->cursor;
-    uint64_t last = 0; /* epoch of any job */
-    bool is_read = false;
-
-    if (feed->core->going_away || !cursor->active || !feed->member_count)
+    trajd_feed_account(feed, now_ns);
+    if (!trajd_production_publish(feed, fill, failure, now_ns))
         return false;
-    for (uint32_t j = 0; j < feed->options.job_count; j++) {
-        const struct job *job = &feed->jobs[j];
-        if (!job->claims)
-            continue;
-        if (job->todo_count)
-            return true;
-        is_read |= job->phase == JOB_RUNNING || job->phase == JOB_ENDED;
-        last = job->epoch > last ? job->epoch : last;
+    trajd_feed_advance(feed);
+    return true;
+}
+
+/* ---- sessions ---- */
+
+enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_wire_hello *hello,
+                                   const uint8_t fresh_token[TRAJD_WIRE_TOKEN_SIZE], void *user,
+                                   uint64_t now_ns, uint64_t *session_id, bool *resumed,
+                                   void **replaced, struct trajd_error *error)
+{
+    struct session *session = NULL;
+
+    *replaced = NULL;
+    if (hello->has_token && hello->instance == core->options.instance_id)
+        session = trajd_session_find(core, trajd_core_find_token(core, hello->token));
+    *resumed = session != NULL;
+    if (session) {
+        *replaced = session->user;
+        core->stats.resumed_sessions++;
+    } else {
+        session = trajd_session_make(core, fresh_token);
     }
-    if (!is_read)
-        return false;
-    if (cursor->epoch <= last && cursor->position < trajd_epoch_end(feed, cursor->begin))
-        return true;
-    return (cursor->epoch <= last ? 0 : cursor->position) < trajd_epoch_end(feed, 0);
+    if (!session)
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                               "all %u sessions are in use; raise limits.sessions to allow more",
+                               core->options.max_sessions);
+    session->user = user;
+    session->pid = hello->pid;
+    trajd_wire_text_copy(hello->client, session->client, sizeof session->client);
+    session->last_message_ns = now_ns;
+    *session_id = session->id;
+    return TRAJD_OK;
 }
 
-void trajd_feed_wake(struct trajd_core_feed *feed)
+void trajd_core_welcome(struct trajd_core *core, uint64_t session_id,
+                        const struct trajd_wire_hello *hello, uint64_t now_ns)
 {
-    if (feed->filling.count + feed->ready.count < feed->options.slot_count &&
-        trajd_feed_wants(feed))
-        feed->core->options.wake(feed->core->options.context, feed);
+    struct session *session = trajd_session_find(core, session_id);
+    bool resumed;
+
+    if (!session)
+        return;
+    resumed = hello->has_token && hello->instance == core->options.instance_id &&
+              memcmp(hello->token, session->token, TRAJD_WIRE_TOKEN_SIZE) == 0;
+    trajd_session_send_welcome(core, session, resumed);
+    if (!resumed)
+        return;
+    account_all(core, now_ns);
+    if (session->feed)
+        trajd_session_send_opened(session);
+    trajd_leases_resume(core, session, hello);
+    if (session->removal.status)
+        trajd_core_send_error(core, session->id, 0, &session->removal);
+    if (session->feed && session->is_over)
+        trajd_session_send_end(session);
+    advance_all(core);
+}
+
+static void end_session(struct trajd_core *core, struct session *session, bool sent_bye,
+                        uint64_t now_ns)
+{
+    struct job *job = session->job;
+
+    account_all(core, now_ns);
+    core->stats.dead_sessions += session->held && trajd_leases_has_undone(core, session);
+    trajd_leases_void(core, session);
+    if (job)
+        trajd_session_leave(session, now_ns);
+    if (job && !job->member_count)
+        job->sent_bye = sent_bye;
+    session->id = 0;
+    core->session_count--;
+    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
+        trajd_feed_drop_idle_jobs(feed);
+        trajd_feed_advance(feed);
+    }
+}
+
+void trajd_core_end_session(struct trajd_core *core, uint64_t session_id, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (session)
+        end_session(core, session, false, now_ns);
+}
+
+void trajd_core_bye(struct trajd_core *core, uint64_t session_id, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (session)
+        end_session(core, session, true, now_ns);
+}
+
+/* ---- messages of sessions ---- */
+
+struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session_id,
+                                          const struct trajd_wire_open *open,
+                                          struct trajd_core_feed *feed)
+{
+    return trajd_feed_choose(core, trajd_session_find(core, session_id), open, feed);
+}
+
+/* Takes the session off its feed. An OPEN does that even if it is refused later: the next epoch can
+ * begin only when all sessions have left the current one. */
+static void leave(struct session *session, uint64_t now_ns)
+{
+    struct trajd_core_feed *previous = session->feed;
+
+    if (!previous)
+        return;
+    trajd_session_leave(session, now_ns);
+    trajd_feed_advance(previous);
+}
+
+enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session_id,
+                                  const struct trajd_wire_open *open, struct trajd_core_feed *feed,
+                                  uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+    struct trajd_core_feed *previous;
+    enum trajd_status status;
+
+    if (!session)
+        return TRAJD_ERR_CLOSED;
+    session->last_message_ns = now_ns;
+    session->removal.status = TRAJD_OK;
+    previous = session->feed;
+    if (previous == feed && trajd_open_is_repeated(session, open, feed) && !core->going_away) {
+        trajd_session_send_opened(session);
+        return TRAJD_OK;
+    }
+    trajd_feed_account(feed, now_ns);
+    leave(session, now_ns);
+    status = trajd_job_open(feed, session, open);
+    if (status)
+        return status;
+    if (previous)
+        trajd_feed_drop_idle_jobs(previous);
+    trajd_feed_drop_idle_jobs(feed);
+    trajd_feed_advance(feed);
+    trajd_feed_wake(feed);
+    return TRAJD_OK;
+}
+
+void trajd_core_refuse_open(struct trajd_core *core, uint64_t session_id, uint64_t request,
+                            const struct trajd_error *error, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+    struct trajd_core_feed *previous;
+
+    if (!session)
+        return;
+    previous = session->feed;
+    leave(session, now_ns);
+    if (previous)
+        trajd_feed_drop_idle_jobs(previous);
+    trajd_core_send_error(core, session_id, request, error);
+}
+
+void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_ack *ack,
+                    uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (!session) {
+        core->stats.late_acks += ack->done.count + ack->released.count;
+        return;
+    }
+    session->last_message_ns = now_ns;
+    account_all(core, now_ns);
+    for (uint32_t i = 0; i < ack->done.count; i++)
+        trajd_lease_ack_done(core, session, &ack->done.list[i]);
+    for (uint32_t i = 0; i < ack->released.count; i++)
+        trajd_lease_ack_released(core, session, &ack->released.list[i]);
+    advance_all(core);
+}
+
+void trajd_core_checkpoint(struct trajd_core *core, uint64_t session_id, uint64_t request,
+                           uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (!session)
+        return;
+    session->last_message_ns = now_ns;
+    trajd_session_send_checkpoint(core, session, request);
+}
+
+void trajd_core_touch(struct trajd_core *core, uint64_t session_id, uint64_t now_ns)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (session)
+        session->last_message_ns = now_ns;
+}
+
+/* ---- end and upkeep ---- */
+
+void trajd_core_goaway(struct trajd_core *core, const char *reason, uint64_t now_ns)
+{
+    struct trajd_wire_message message;
+
+    if (core->going_away)
+        return;
+    account_all(core, now_ns);
+    core->going_away = true;
+    message.op = TRAJD_WIRE_GOAWAY;
+    message.goaway.reason = trajd_wire_text(reason);
+    for (uint32_t i = 0; i < core->options.max_sessions; i++)
+        if (core->sessions[i].id)
+            trajd_core_send(&core->sessions[i], core, &message);
 }
 
 void trajd_core_tick(struct trajd_core *core, uint64_t now_ns)
 {
     for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next) {
         trajd_feed_account(feed, now_ns);
-        trajd_feed_expire(feed, now_ns);
+        if (!core->going_away) {
+            trajd_feed_expire(feed, now_ns);
+            trajd_feed_drop_idle_jobs(feed);
+            trajd_feed_advance(feed);
+            trajd_feed_wake(feed);
+        }
         if (!feed->member_count && !feed->idle_since_ns)
             feed->idle_since_ns = now_ns;
         for (uint32_t j = 0; j < feed->options.job_count; j++)
             if (feed->jobs[j].journal)
                 trajd_journal_flush(feed->jobs[j].journal);
     }
-}
-
-/* ---- status ---- */
-
-uint32_t trajd_core_lease_count(const struct trajd_core *core)
-{
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < core->options.max_sessions; i++)
-        if (core->sessions[i].id)
-            count += core->sessions[i].held;
-    return count;
-}
-
-void trajd_core_get_stats(const struct trajd_core *core, struct trajd_core_stats *stats)
-{
-    *stats = core->stats;
-    stats->sessions = core->session_count;
-    for (const struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        stats->feeds++;
-}
-
-bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
-                             struct trajd_core_session_info *info)
-{
-    for (uint32_t i = 0; i < core->options.max_sessions; i++) {
-        const struct session *session = &core->sessions[i];
-        if (!session->id || index--)
-            continue;
-        *info = (struct trajd_core_session_info){
-            .session = session->id,
-            .pid = session->pid,
-            .feed_id = session->feed ? session->feed->id : 0,
-            .rank = session->rank,
-            .credit = session->credit,
-            .held = session->held,
-            .batches_sent = session->batches_sent,
-            .batches_done = session->batches_done,
-            .stalled_ns = session->stalled_ns,
-            .last_message_ns = session->last_message_ns,
-        };
-        memcpy(info->client, session->client, sizeof info->client);
-        return true;
-    }
-    return false;
-}
-
-/* The one that a feed without fan-out has. */
-static const struct job *first_job(const struct trajd_core_feed *feed)
-{
-    for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (feed->jobs[j].phase != JOB_NONE)
-            return &feed->jobs[j];
-    return &feed->jobs[0];
-}
-
-static void fill_job_info(const struct job *job, struct trajd_core_job_info *info)
-{
-    static const char *const phases[] = {"none", "gathering", "running", "ended"};
-
-    *info = (struct trajd_core_job_info){
-        .name = job->name,
-        .phase = phases[job->phase],
-        .mode = job->mode,
-        .world = job->world,
-        .members = job->member_count,
-        .epoch = job->epoch,
-        .batches = trajd_batches_from(job->feed, job->begin) * trajd_job_reader_count(job),
-        .batches_left = job->parts_left,
-        .stalled_ns = job->stalled_ns,
-        .absent_ns = job->absent_ns,
-        .absent_rank = job->absent_rank,
-    };
-}
-
-bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index,
-                         struct trajd_core_job_info *info)
-{
-    for (uint32_t j = 0; j < feed->options.job_count; j++) {
-        if (feed->jobs[j].phase == JOB_NONE || index--)
-            continue;
-        fill_job_info(&feed->jobs[j], info);
-        return true;
-    }
-    return false;
-}
-
-void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info)
-{
-    *info = (struct trajd_core_feed_info){
-        .feed_id = feed->id,
-        .name = feed->options.name,
-        .members = feed->member_count,
-        .running = first_job(feed)->phase == JOB_RUNNING,
-        .epoch_length = feed->options.epoch_length,
-        .produced_epoch = feed->cursor.epoch,
-        .cursor = feed->cursor.position,
-        .slots_free = feed->options.slot_count - feed->filling.count - feed->ready.count,
-        .slots_filling = feed->filling.count,
-        .slots_ready = feed->ready.count,
-        .stalled_ns = feed->stalled_ns,
-        .idle_since_ns = feed->idle_since_ns,
-        .is_hidden = feed->options.is_hidden,
-    };
-    fill_job_info(first_job(feed), &info->job);
 }

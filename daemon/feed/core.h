@@ -1,15 +1,18 @@
-/* The state machine of the hand-over: feeds, slots, parts, leases, sessions, jobs, epochs. No
- * threads, no sockets, no clock: time comes in as now_ns (CLOCK_MONOTONIC), messages go out through
- * one callback. The same source files run under the server, and under a model test's schedules.
+/* The state machine that hands batches to workers: feeds, slots, parts, leases, sessions, jobs,
+ * epochs. It has no thread, no socket and no clock: the caller passes the time as now_ns
+ * (CLOCK_MONOTONIC), and messages leave through one callback. The same source files run in the
+ * server and in the model test.
  *
- * Threads: none of its own. The caller holds one mutex around every call; callbacks run inside the
- * call, on its thread, and must not call the core. Memory: sized by the options, at create and
- * add_feed; at OPEN parts may be sized for another world, and a journal mapped (a few milliseconds
- * of file work). Nothing else allocates, and nothing blocks.
+ * Threads: the caller holds one mutex around every call. Callbacks run inside the call, on its
+ * thread, and must not call the core.
  *
- * Who owns what: a FREE slot is the core's; from take to publish the producer's (FILLING); READY
- * until every part is RELEASED or VOID, its memory belongs to the sessions that hold leases.
- * Sessions and feeds are the core's; ids are never used twice. */
+ * Memory: trajd_core_create and trajd_core_add_feed allocate what the options ask for. OPEN may
+ * allocate parts for a larger world and map a journal (a few milliseconds of file work). Nothing
+ * else allocates, and nothing blocks.
+ *
+ * Ownership: a FREE slot belongs to the core. From take to publish (FILLING) it belongs to the
+ * producer. While it is READY, until every part is RELEASED or VOID, its memory belongs to the
+ * sessions that hold leases. Sessions and feeds belong to the core. Ids are never used twice. */
 #ifndef TRAJD_FEED_CORE_H
 #define TRAJD_FEED_CORE_H
 
@@ -22,9 +25,9 @@
 #include "proto/wire.h"
 
 #define TRAJD_CORE_MAX_SLOTS 480u /* so that a journal's record fits one page */
-/* ranks of a shard job; the j-th job's parts are numbered from j times that */
+/* The most ranks of a shard job. The parts of job j are numbered from j times this number. */
 #define TRAJD_CORE_MAX_WORLD 4096u
-#define TRAJD_CORE_MAX_JOBS 16u /* that read the same slots */
+#define TRAJD_CORE_MAX_JOBS 16u /* jobs that read the same slots */
 
 struct trajd_core;
 struct trajd_core_feed;
@@ -32,80 +35,83 @@ struct trajd_core_feed;
 struct trajd_core_options {
     uint64_t instance_id;
     uint32_t max_sessions;
-    const char *version;           /* told in WELCOME; lives as long as the core */
-    const char *const *feed_names; /* the same; NULL-ended, at most TRAJD_WIRE_MAX_FEEDS are told */
-    /* Sends a message to a session's peer (`user` is what HELLO bound). Never fails as far as the
-     * core is concerned: a peer that cannot be reached is either back with its token (what it
-     * missed is sent again) or dies. The message is valid during the call only. */
+    const char *version; /* for WELCOME; borrowed as long as the core lives */
+    /* For WELCOME, which lists the first TRAJD_WIRE_MAX_FEEDS. NULL-terminated. Borrowed as long as
+     * the core lives. */
+    const char *const *feed_names;
+    /* Sends a message to a session's peer. `user` is the value that the last HELLO set. The message
+     * is valid only during the call. There is no error: a peer that cannot be reached either comes
+     * back with its token, and then gets again what it missed, or its session ends. */
     void (*send)(void *context, uint64_t session, void *user,
                  const struct trajd_wire_message *message);
-    /* trajd_core_take may succeed now where it did not before: a slot became FREE, or a job wants
-     * production. */
+    /* Called when trajd_core_take may succeed again: a slot became FREE, or a job needs batches. */
     void (*wake)(void *context, struct trajd_core_feed *feed);
-    /* A FREE slot that must not be taken yet: its bytes are still being sent. Asked by
-     * trajd_core_take alone; who says so calls for another take when it is over. NULL: never. */
-    bool (*is_lent)(void *context, struct trajd_core_feed *feed, uint32_t slot);
+    /* Returns true if the bytes of a FREE slot are still being sent, so that it must not be filled
+     * yet. Only trajd_core_take calls it. The callee causes another take when the bytes have left.
+     * NULL: no slot is ever in flight. */
+    bool (*is_in_flight)(void *context, struct trajd_core_feed *feed, uint32_t slot);
     void *context;
 };
 
 enum trajd_status trajd_core_create(const struct trajd_core_options *options,
                                     struct trajd_core **core, struct trajd_error *error);
-/* Frees all feeds and sessions without a word to anybody; journals stay. */
+/* Frees all feeds and sessions. Sends nothing, and leaves the journal files. */
 void trajd_core_destroy(struct trajd_core **core);
 
 /* ---- feeds ---- */
 
 struct trajd_core_feed_options {
     const char *name; /* copied; <= TRAJD_WIRE_MAX_NAME */
-    /* copied; the feed that this one is another production of, with a ring of its own; or NULL */
+    /* Copied. Not NULL: this feed is another production, with a ring of its own, of the feed with
+     * that name. */
     const char *instance_of;
-    /* nobody finds it by its name, which another may have, until trajd_core_show_feed */
+    /* The feed is not found by its name until trajd_core_show_feed. Another may have the same
+     * name. */
     bool is_hidden;
     uint32_t slot_count;   /* 3 to TRAJD_CORE_MAX_SLOTS */
-    uint32_t max_credit;   /* >= 2; above TRAJD_WIRE_MAX_LEASES it is that */
+    uint32_t max_credit;   /* >= 2; larger values mean TRAJD_WIRE_MAX_LEASES */
     uint32_t global_batch; /* G >= 1 */
     uint64_t fingerprint, seed;
     uint64_t window_count, epoch_length, dropped_count;
-    /* what is left behind the last whole batch is a short one, else it is dropped */
+    /* true: the windows after the last full batch are a short batch; false: they are dropped */
     bool tail_short;
-    uint32_t job_count; /* that may read the same slots; 0 is 1 */
-    /* a job that keeps others waiting for slow_after_ns leaves the feed; else they wait for it */
+    uint32_t job_count; /* the most jobs that read the same slots; 0 means 1 */
+    /* true: a job that keeps others waiting for slow_after_ns is removed; false: they wait */
     bool slow_leaves;
     uint64_t slow_after_ns;
     const char *journal_directory; /* copied; NULL: DONE does not survive the daemon */
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
-    /* Only told in OPENED: */
+    /* The core only copies these fields into OPENED. */
     uint64_t ring_size_bytes, slot_size_bytes;
     bool writable;
-    struct trajd_wire_text gpu;     /* where the ring lies; empty: in the host's memory */
-    struct trajd_wire_bytes handle; /* live as long as the feed, like the tensors */
+    struct trajd_wire_text gpu;     /* the GPU that has the ring; empty: host memory */
+    struct trajd_wire_bytes handle; /* borrowed as long as the feed lives */
     uint32_t tensor_count;
-    const struct trajd_wire_tensor *tensors; /* lives as long as the feed */
-    void *user;                              /* the server's own, see trajd_core_feed_user */
+    const struct trajd_wire_tensor *tensors; /* borrowed as long as the feed lives */
+    void *user;                              /* returned by trajd_core_feed_user */
 };
 
-/* The feed gets a number that serves as feed_id and as ring id. */
+/* Adds a feed. Its number is both its feed_id and its ring id. */
 enum trajd_status trajd_core_add_feed(struct trajd_core *core,
                                       const struct trajd_core_feed_options *options,
                                       struct trajd_core_feed **feed, struct trajd_error *error);
-/* Its sessions get ERROR `closed`; their leases are void, late ACKs counted. Publishing into it
- * afterwards is the caller's mistake. */
+/* Removes and frees a feed. Its sessions get ERROR `closed`, or the error of trajd_core_fail_feed.
+ * Their leases end; ACKs of them are counted as late. The caller must not publish into it later. */
 void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **feed,
                             uint64_t now_ns);
 uint32_t trajd_core_feed_id(const struct trajd_core_feed *feed);
 const char *trajd_core_feed_name(const struct trajd_core_feed *feed);
 void *trajd_core_feed_user(const struct trajd_core_feed *feed);
-/* From now on OPENs find it, or (hidden) find it no more. Of feeds that are shown no two have the
- * same name. */
+/* Shows a feed, so that OPENs find it, or hides it. Two feeds that are shown must not have the same
+ * name. */
 void trajd_core_show_feed(struct trajd_core_feed *feed, bool shown);
-/* What WELCOME tells from now on. */
+/* Replaces feed_names of the options. */
 void trajd_core_set_feed_names(struct trajd_core *core, const char *const *names);
-/* The same feed, be it another production of it, or in another place: the host's memory, a GPU's.
- */
+/* Returns true if both are productions of the same feed, in host memory or on GPUs. */
 bool trajd_core_is_same_feed(const struct trajd_core_feed *a, const struct trajd_core_feed *b);
-/* Why it will be removed: what its sessions hear then, in place of `closed`. */
+/* Sets the error that the feed's sessions get when it is removed, instead of `closed`. */
 void trajd_core_fail_feed(struct trajd_core_feed *feed, const struct trajd_error *why);
-/* By name; NULL if there is none. */
+/* Returns the feed that is shown under that name, or NULL. */
 struct trajd_core_feed *trajd_core_find_feed(struct trajd_core *core, struct trajd_wire_text name);
 
 /* ---- production ---- */
@@ -114,100 +120,102 @@ struct trajd_core_fill {
     uint32_t slot;
     uint32_t row_count;  /* rows [0, row_count) of the global batch */
     uint64_t generation; /* for the slot header */
-    /* of the cursor: a publish after the job began elsewhere only frees the slot */
+    /* The run of production. If the job begins elsewhere before the publish, that is another run,
+     * and the publish only frees the slot. */
     uint64_t run_id;
     uint64_t epoch, position;
-    /* Of them those that somebody here reads, ascending, apart from each other: all, or those of
-     * the ranks on this node. The core's, until the fill is published. */
+    /* The rows that are read on this node, ascending and with gaps between them: all rows, or those
+     * of the ranks on this node. Borrowed until the fill is published. */
     uint32_t range_count;
     const struct trajd_rows *ranges;
 };
 
-/* The next slot to fill, now FILLING. TRAJD_ERR_TIMEOUT: nothing is wanted, or no slot is FREE
- * (wake tells when to ask again); TRAJD_ERR_MEMORY: no memory for the parts of a larger world; ask
- * again. */
+/* Moves the next slot to FILLING and describes its batch. TRAJD_ERR_TIMEOUT: no batch is needed, or
+ * no slot is FREE; call again after wake. TRAJD_ERR_MEMORY: no memory for the parts of a larger
+ * world; call again later. */
 enum trajd_status trajd_core_take(struct trajd_core_feed *feed, uint64_t now_ns,
                                   struct trajd_core_fill *fill);
-/* In any order; slots become READY and are sent in the order of takes. `failure` NULL: the batch is
- * good. A fill that is not out (published twice, another generation) is ignored and counted: false.
- */
+/* Publishes a fill. Fills may be published in any order; slots become READY and are sent in the
+ * order of takes. `failure` NULL: the batch is good. Returns false for a fill that is not FILLING
+ * (published twice, or of another generation), ignores it and counts it. */
 bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fill *fill,
                         const struct trajd_error *failure, uint64_t now_ns);
 
 /* ---- sessions ---- */
 
-/* HELLO, first half: finds the session of a known token (resumed) or makes one with `fresh_token`,
- * 16 random bytes. Nothing is sent yet: the caller binds peer and session first, then calls
- * trajd_core_welcome. `user` is the peer from now on; *replaced is the one that the session had
- * before (NULL for a new session). TRAJD_ERR_BUSY: max_sessions. */
+/* HELLO, first half: finds the session of the token (*resumed is true), or makes one with
+ * `fresh_token`, 16 random bytes. Sends nothing: the caller binds peer and session first, and then
+ * calls trajd_core_welcome. `user` is passed to the send callback from now on; *replaced is the
+ * session's earlier `user` (NULL for a new session). TRAJD_ERR_BUSY: there are max_sessions. */
 enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_wire_hello *hello,
                                    const uint8_t fresh_token[TRAJD_WIRE_TOKEN_SIZE], void *user,
                                    uint64_t now_ns, uint64_t *session, bool *resumed,
                                    void **replaced, struct trajd_error *error);
-/* HELLO, second half: sends WELCOME; to a resumed session then all that it has not received
- * (BATCHes with their old seq, the end of its epoch), and settles its leases by the lists of
- * `hello`, which is the one given to trajd_core_hello. */
+/* HELLO, second half: sends WELCOME. `hello` is the same as for trajd_core_hello. A resumed session
+ * also gets what it has not received (BATCHes with their old seq, the end of its epoch), and its
+ * leases are compared with the lists of `hello`. */
 void trajd_core_welcome(struct trajd_core *core, uint64_t session,
                         const struct trajd_wire_hello *hello, uint64_t now_ns);
-/* 0: no session has that token. For fd.sock. */
+/* Returns the session with that token, or 0. For fd.sock. */
 uint64_t trajd_core_find_token(const struct trajd_core *core,
                                const uint8_t token[TRAJD_WIRE_TOKEN_SIZE]);
-/* BYE: the same as below, and nobody waits for its return. */
+/* BYE: ends the session like trajd_core_end_session. Other jobs do not wait for its return. */
 void trajd_core_bye(struct trajd_core *core, uint64_t session, uint64_t now_ns);
-/* The end of file of fd.sock, or a HELLO that was not followed by a connection: the session and its
- * leases are gone, its memory can be written again. An unknown id is fine. */
+/* Ends a session whose fd.sock is closed, or that never connected to it after HELLO. Its leases
+ * end, so the memory can be written again. An unknown id is no error. */
 void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
-/* Of `feed` and its instances the one for that OPEN: where its job is, else one that no job reads.
- * NULL: jobs that are elsewhere read them all, so it takes another instance. */
+/* Chooses the instance of `feed` for an OPEN: the one where its job is, else one that no job reads.
+ * Returns NULL if all are read by jobs at other positions; then a new instance is needed. */
 struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session,
                                           const struct trajd_wire_open *open,
                                           struct trajd_core_feed *feed);
-/* What all instances of a feed are known by. */
+/* Returns the name that all instances of a feed have in common. */
 const char *trajd_core_family(const struct trajd_core_feed *feed);
-/* OPEN of a feed that exists, as an answer to `open` (whose feed or spec the caller has resolved).
- * Sends OPENED (and BATCHes), or ERROR. TRAJD_OK: the session is on the feed: the caller hands over
- * the ring's descriptor if it has not before. */
+/* Handles OPEN. The caller has found `feed` from the feed name or spec of `open`. Sends OPENED (and
+ * BATCHes), or ERROR. After TRAJD_OK the session is on the feed: the caller sends it the ring's
+ * descriptor if it does not have that yet. */
 enum trajd_status trajd_core_open(struct trajd_core *core, uint64_t session,
                                   const struct trajd_wire_open *open, struct trajd_core_feed *feed,
                                   uint64_t now_ns);
-/* The same for an OPEN that could not be resolved: the session leaves what it had open, and hears
- * ERROR. An unknown id is fine: the session died meanwhile. */
+/* Refuses an OPEN whose feed could not be found or made: takes the session off the feed that it has
+ * open, and sends ERROR. An unknown id is no error: the session may have ended meanwhile. */
 void trajd_core_refuse_open(struct trajd_core *core, uint64_t session, uint64_t request,
                             const struct trajd_error *error, uint64_t now_ns);
+/* Handles ACK. Leases that the session does not hold are ignored and counted. */
 void trajd_core_ack(struct trajd_core *core, uint64_t session, const struct trajd_wire_ack *ack,
                     uint64_t now_ns);
-/* CHECKPOINT: answers CHECKPOINTED with a token, or ERROR. */
+/* Handles CHECKPOINT: sends CHECKPOINTED with a checkpoint token, or ERROR. */
 void trajd_core_checkpoint(struct trajd_core *core, uint64_t session, uint64_t request,
                            uint64_t now_ns);
-/* Notes the time of a message that needs no other call (PING, STATUS); the caller answers. */
+/* Notes the time of a message that the caller handles itself (PING, STATUS). */
 void trajd_core_touch(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
-/* ---- the end, and upkeep ---- */
+/* ---- end and upkeep ---- */
 
-/* GOAWAY to every session; from now on nothing is produced or sent, and OPEN is refused
- * (TRAJD_ERR_CLOSED). */
+/* Sends GOAWAY to every session. From then on nothing is produced or delivered, and OPEN is refused
+ * with TRAJD_ERR_CLOSED. */
 void trajd_core_goaway(struct trajd_core *core, const char *reason, uint64_t now_ns);
-/* Parts that are LEASED or DONE: what a drain waits for. */
+/* Returns the number of parts that are LEASED or DONE. A drain waits until it is 0. */
 uint32_t trajd_core_lease_count(const struct trajd_core *core);
-/* About once a second: accounts stalls up to now, ends the wait for ranks that are away too long,
- * and starts the write-back of journals (for the death of the host). */
+/* Call about once a second. Accounts stalls up to now, ends waits for ranks that are away for too
+ * long, and starts the write-back of journals, which matters if the host dies. */
 void trajd_core_tick(struct trajd_core *core, uint64_t now_ns);
 
-/* ---- what status shows ---- */
+/* ---- status ---- */
 
 struct trajd_core_stats {
     uint32_t sessions, feeds;
     uint64_t batches_sent, batches_done, windows_done, batches_failed;
-    uint64_t late_acks;      /* leases named in ACK or HELLO that are not the sender's */
-    uint64_t late_publishes; /* of an earlier run, or not out */
-    uint64_t dead_sessions;  /* that ended holding a LEASED part */
+    uint64_t late_acks;      /* leases in ACK or HELLO that the sender does not hold */
+    uint64_t late_publishes; /* of an earlier run, or not FILLING */
+    uint64_t dead_sessions;  /* sessions that ended with a LEASED part */
     uint64_t handed_again;   /* parts that went back to PENDING */
     uint64_t resumed_sessions;
     uint64_t damaged_journals; /* ignored: magic, version, size or checksum */
-    uint64_t journals_refused; /* could not be made: DONE does not survive (directory, disk) */
+    uint64_t journals_refused; /* could not be opened: DONE is lost if the daemon dies */
     uint64_t rank_timeouts;    /* waits for a rank that were ended */
-    uint64_t slow_jobs;        /* dropped because others waited for them */
+    uint64_t slow_jobs;        /* dropped because other jobs waited for them */
 };
 void trajd_core_get_stats(const struct trajd_core *core, struct trajd_core_stats *stats);
 
@@ -215,30 +223,30 @@ struct trajd_core_session_info {
     uint64_t session;
     char client[TRAJD_WIRE_MAX_CLIENT + 1];
     uint64_t pid;
-    uint32_t feed_id;            /* 0: none opened */
+    uint32_t feed_id;            /* 0: none is open */
     uint32_t rank, credit, held; /* held: LEASED or DONE, not RELEASED */
     uint64_t batches_sent, batches_done;
-    uint64_t stalled_ns; /* production stood still and this session held it up */
+    uint64_t stalled_ns; /* production stalled and this session held it up */
     uint64_t last_message_ns;
 };
-/* The index-th session of those that live, 0-based; false behind the last. */
+/* Describes the session with that index, from 0. Returns false after the last. */
 bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
                              struct trajd_core_session_info *info);
 
 struct trajd_core_job_info {
-    /* "gathering", "running", "ended"; "none": nobody has opened it yet */
+    /* phase: "gathering", "running", "ended"; "none": no job has opened the feed yet */
     const char *name, *phase;
     enum trajd_wire_mode mode;
     uint32_t world, members;
     uint64_t epoch;
-    /* of the epoch, times the ranks here in shard; left: not DONE */
-    uint64_t batches, batches_left;
-    uint64_t stalled_ns; /* production stood still and parts of this job were waited for */
-    /* the part of it for which no live session was to blame but a rank that is away */
+    /* of the epoch; under shard each batch counts once for each rank on this node */
+    uint64_t batches, batches_remaining; /* remaining: not DONE */
+    uint64_t stalled_ns;                 /* production stalled and waited for parts of this job */
+    /* the time of it for which an absent rank was to blame, and no session */
     uint64_t absent_ns;
     uint32_t absent_rank; /* the last such rank */
 };
-/* The index-th job on the feed, 0-based; false behind the last. */
+/* Describes the job with that index on the feed, from 0. Returns false after the last. */
 bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index,
                          struct trajd_core_job_info *info);
 
@@ -247,12 +255,12 @@ struct trajd_core_feed_info {
     const char *name;
     uint32_t members;               /* of all jobs */
     struct trajd_core_job_info job; /* the first one */
-    bool running;                   /* its epoch has begun and is not over */
+    bool running;                   /* the first job's epoch has begun and is not over */
     uint64_t epoch_length;
     uint64_t produced_epoch, cursor; /* position of the next fill */
     uint32_t slots_free, slots_filling, slots_ready;
-    uint64_t stalled_ns;    /* production was wanted and no slot was FREE */
-    uint64_t idle_since_ns; /* no session has been on the feed since; 0: there is one */
+    uint64_t stalled_ns;    /* batches were needed and no slot was FREE */
+    uint64_t idle_since_ns; /* since then no session is on the feed; 0: there is one */
     bool is_hidden;
 };
 void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info);

@@ -1,297 +1,220 @@
-/* The core's insides, shared by core.c, stall_time.c, slots.c, leases.c, job_cursor.c,
- * job_resume.c, jobs.c, job_timeout.c, job_open.c and sessions.c. Nobody else includes this.
+/* The functions that the files of the core call of each other. Only this folder includes it.
  *
- * Calls go one way: sessions, opens, absence -> jobs -> starts, claims -> leases -> slots ->
- * trajd_core_send. What ends an epoch (a part that is DONE) is told upwards by numbers
- * (job.parts_left), looked at by trajd_feed_advance at the end of every public call. */
+ * Calls go one way. A file calls only files on lines below its own:
+ *
+ *     core.c, core_status.c          public calls; what the status document shows
+ *     core_feeds.c, job_open.c, job_timeout.c
+ *     job_verdict.c
+ *     job_choice.c
+ *     jobs.c                         epochs
+ *     sessions.c, production.c
+ *     job_resume.c, job_cursor.c, leases.c
+ *     delivery.c, slots.c, stall_time.c
+ *     feed_state.c
+ *     journal.c, checkpoint_token.c
+ *
+ * When the last part of an epoch is DONE, a low file only counts job.parts_remaining down to 0.
+ * trajd_feed_advance, at the end of every public call, sees that and ends the epoch. */
 #ifndef TRAJD_FEED_FEED_INTERNAL_H
 #define TRAJD_FEED_FEED_INTERNAL_H
 
-#include "daemon/feed/core.h"
-#include "daemon/feed/journal.h"
+#include "daemon/feed/feed_state.h"
 
-enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY };
-enum part_state { PART_PENDING, PART_LEASED, PART_DONE, PART_RELEASED, PART_VOID };
+/* ---- stall_time.c ---- */
 
-struct part {
-    enum part_state state;
-    /* LEASED, and its session has opened something else since: a release gives it back undone */
-    bool abandoned;
-    uint64_t session; /* of LEASED and DONE */
-    uint64_t seq;     /* of the BATCH that leased it */
-};
+/* Adds the time since the last call to the stall times of the sessions and jobs that held up
+ * production. Public calls do this before they change what is READY or leased. */
+void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns);
 
-/* What one job has of a slot. */
-struct share {
-    /* of the job when the slot became its: parts of another run count for nothing any more */
-    uint64_t run_id;
-    uint32_t part_count, part_room;
-    struct part *parts; /* share: one; shard: one a rank */
-};
+/* ---- slots.c: the states of slots, and the parts that jobs have of them ---- */
 
-struct slot {
-    enum slot_state state;
-    bool published; /* FILLING, and only waits for earlier ones to be READY */
-    bool failed;
-    uint64_t generation; /* of this use, from 1 */
-    uint64_t run_id, epoch, position;
-    uint32_t row_count;
-    struct share *shares; /* by the jobs' indexes */
-    uint32_t range_count, range_room;
-    struct trajd_rows *ranges; /* that are produced */
-    uint64_t ready_ns;
-    char failure[TRAJD_WIRE_MAX_REASON];
-};
+/* Allocates `count` parts of the job in every slot. Returns false if there is no memory. */
+bool trajd_slots_make_room(const struct job *job, uint32_t count);
+/* Allocates in one slot the parts of all jobs and the ranges of rows. Returns false if there is no
+ * memory. */
+bool trajd_slot_make_room(const struct trajd_core_feed *feed, struct slot *slot);
+/* Gives the job its parts of the slot: PENDING, or RELEASED for ranks that are past the slot. */
+void trajd_job_parts_begin(const struct job *job, struct slot *slot);
+/* FREE -> FILLING, with the next generation. */
+void trajd_slot_begin_fill(struct trajd_core_feed *feed, uint32_t index);
+/* FILLING or READY -> FREE. */
+void trajd_slot_free(struct trajd_core_feed *feed, uint32_t index);
+/* Frees a READY slot if each of its parts is RELEASED or VOID. */
+void trajd_slot_free_unneeded(struct trajd_core_feed *feed, uint32_t index);
+/* FILLING -> READY for all published slots, in the order of their takes. */
+void trajd_slots_promote(struct trajd_core_feed *feed, uint64_t now_ns);
+/* Frees the slots that are published and not READY. The run that they belong to is over. */
+void trajd_slots_free_published(struct trajd_core_feed *feed);
 
-/* Slots in the order of their takes. */
-struct slot_queue {
-    uint32_t count;
-    uint32_t slots[TRAJD_CORE_MAX_SLOTS];
-};
+/* ---- delivery.c: which session gets which READY part ---- */
 
-struct rank {
-    struct session *session; /* NULL: away */
-    uint64_t next;           /* parts below are RELEASED from the start */
-    bool fresh;
-    /* on another node: its parts are RELEASED from the start, nobody waits for it */
-    bool is_remote;
-    uint64_t away_since_ns; /* while it has no session */
-};
+/* Sends the BATCH of a leased part. */
+void trajd_part_send(const struct place *place, struct session *session);
+/* Leases the job's PENDING parts to its sessions, as far as their credit allows. */
+void trajd_job_deliver(struct job *job);
 
-enum job_phase {
-    JOB_NONE,      /* no epoch yet, or not on the feed any more: the entry is free */
-    JOB_GATHERING, /* shard: not all ranks have opened the epoch */
-    JOB_RUNNING,
-    JOB_ENDED, /* every part is DONE; the next epoch may be produced ahead */
-};
+/* ---- leases.c: the life of a part from LEASED on ---- */
 
-/* Jobs read the same production: what it takes into slots is claimed for those that need it. */
-struct job {
-    struct trajd_core_feed *feed;
-    uint32_t index, member_count;
-    char name[TRAJD_WIRE_MAX_NAME + 1];
-    enum trajd_wire_mode mode;
-    uint32_t world;
-    enum job_phase phase;
-    uint64_t epoch;
-    uint64_t asked;                /* `next` of the OPEN that began the epoch */
-    uint64_t begin;                /* where batches are counted from */
-    uint64_t parts_left;           /* not DONE */
-    uint64_t token_check;          /* of the checkpoint that the epoch began from, 0: of none */
-    uint64_t past_token;           /* the same of the epoch before */
-    struct trajd_wire_ranks local; /* shard: those on this node; none: all */
-    struct rank *ranks;            /* shard: world of them */
-    struct trajd_journal *journal;
-    char journal_job[TRAJD_WIRE_MAX_NAME + 1];
+/* Moves the part from LEASED to DONE, and counts it. */
+void trajd_lease_done(const struct place *place, struct session *session);
+/* Takes the part back from its session. An abandoned part goes back undone, any other one counts as
+ * DONE. */
+void trajd_lease_release(const struct place *place, struct session *session);
+/* Handle one lease that an ACK lists. A lease that the session does not hold is counted as late. */
+void trajd_lease_ack_done(struct trajd_core *core, struct session *session,
+                          const struct trajd_wire_lease *lease);
+void trajd_lease_ack_released(struct trajd_core *core, struct session *session,
+                              const struct trajd_wire_lease *lease);
+/* Returns true if the session holds a LEASED part, which has to be handed out again if it dies. */
+bool trajd_leases_has_undone(const struct trajd_core *core, const struct session *session);
+/* Marks the session's LEASED parts on the feed as abandoned. */
+void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session);
+/* Takes back everything that a dead session holds. */
+void trajd_leases_void(struct trajd_core *core, struct session *session);
+/* Compares the session's parts with the lists of its HELLO: takes back the parts that it does not
+ * hold any more, and sends the BATCHes again that it has not received. */
+void trajd_leases_resume(struct trajd_core *core, struct session *session,
+                         const struct trajd_wire_hello *hello);
 
-    uint64_t run_id; /* of its claims; ends when it begins elsewhere */
-    /* it is on the production: from claim_begin of its epoch on every batch is claimed */
-    bool claims;
-    uint64_t claim_begin;
-    uint64_t high;       /* position behind all that was claimed of the epoch */
-    uint32_t todo_count; /* below high, neither DONE nor in a slot: come before anything new */
-    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
+/* ---- job_cursor.c: what each job needs of a feed's production ---- */
 
-    bool said_bye;       /* its last session has gone in good order */
-    uint64_t held_up_ns; /* it has kept others waiting for so long now */
-    uint64_t stalled_ns, absent_ns;
-    uint32_t absent_rank;
-};
+/* Returns true if the job can read the production from `start` on: the batches in slots and the
+ * batches to come are all that it needs, except a few that can be made again. `job` may be a free
+ * entry. */
+bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct trajd_wire_open *open,
+                          const struct start *start);
+/* Attaches the job to the production as it stands. */
+void trajd_job_attach(struct job *job, const struct start *start);
+/* Stops production so that the job can begin elsewhere. The job's PENDING parts become VOID. The
+ * other jobs are dropped. They must have no sessions. */
+void trajd_job_stop_production(struct job *job);
+/* Begins production at `start`, for this job alone. */
+void trajd_job_move_production(struct job *job, const struct start *start);
+/* Keeps the batches that were produced ahead, for a job that begins its next epoch. */
+void trajd_job_continue(struct job *job);
+/* Detaches the job from the production and begins a new run of it: its PENDING parts become VOID,
+ * its LEASED ones abandoned. */
+void trajd_job_detach(struct job *job);
+/* Returns true if the job needs that batch, and notes that the job gets it. is_new: the batch was
+ * at the cursor, it is not made again. */
+bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
+/* Frees the entry of a job that has no sessions. */
+void trajd_job_drop(struct job *job);
+/* Drops jobs without sessions while another job reads the feed: those that are not within an epoch,
+ * and those whose last session sent BYE. */
+void trajd_feed_drop_idle_jobs(struct trajd_core_feed *feed);
 
-/* Where production stands. What jobs have to do below it comes first. */
-struct cursor {
-    bool active;
-    uint64_t run_id;
-    uint64_t epoch;
-    uint64_t begin;    /* where the epoch's batches are counted from */
-    uint64_t position; /* of the next new batch */
-};
+/* ---- production.c ---- */
 
-struct trajd_core_feed {
-    struct trajd_core *core;
-    struct trajd_core_feed *next;
-    struct trajd_core_feed_options options; /* the texts are owned */
-    uint32_t id;
-    struct job *jobs; /* options.job_count */
-    uint64_t last_run_id;
-    struct cursor cursor;
-    uint32_t member_count;
-    struct session **members; /* room for max_sessions */
-    struct slot *slots;
-    struct slot_queue filling, ready;
-    struct trajd_error failure; /* OK: none */
-    uint64_t idle_since_ns;
-    uint64_t accounted_ns; /* stalls are accounted up to here */
-    uint64_t stalled_ns;
-};
+/* Do the work of trajd_core_take and trajd_core_publish. */
+enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct trajd_core_fill *fill);
+bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_core_fill *fill,
+                              const struct trajd_error *failure, uint64_t now_ns);
 
-/* A part, and where it is. */
-struct place {
-    struct trajd_core_feed *feed;
-    uint32_t index; /* of the slot */
-    struct slot *slot;
-    struct job *job;
-    uint32_t part_index;
-    struct part *part;
-};
+/* ---- job_resume.c: journals and checkpoints ---- */
 
-/* Where a job's epoch is to begin: batches below high are DONE, but for those to do. */
-struct start {
-    uint64_t asked, begin, high; /* positions */
-    uint32_t todo_count;
-    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
-};
+/* Computes where an OPEN wants its job to begin: at its `next`, from its checkpoint, or from the
+ * job's journal. `checkpoint` may be NULL. */
+void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                          const struct trajd_journal_state *checkpoint, struct start *start);
+/* Opens the job's journal, if it is not open. Counts a failure and goes on without a journal. */
+void trajd_job_use_journal(struct job *job);
+/* Computes what of a queue job's epoch is DONE, for its journal or a checkpoint. */
+void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state);
 
-struct session {
-    uint64_t id; /* 0: free */
-    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
-    void *user;
-    char client[TRAJD_WIRE_MAX_CLIENT + 1];
-    uint64_t pid;
-    struct trajd_core_feed *feed; /* the one it opened last, or NULL */
-    struct job *job;              /* there */
-    bool joined;                  /* it has opened the epoch that the job is in */
-    /* and that epoch, or the one it asked for, is over: `end` was sent */
-    bool is_over;
-    struct trajd_wire_epoch_end end;
-    /* why it is on no feed any more, until it opens one: said again if it is resumed */
-    struct trajd_error sent_away;
-    uint64_t request; /* of its last OPEN that was granted */
-    uint64_t epoch;   /* that it named */
-    uint32_t rank;
-    uint32_t credit, held;
-    uint64_t seq;  /* of the last BATCH */
-    uint64_t turn; /* when it was last served, for fairness */
-    uint64_t batches_sent, batches_done, stalled_ns, last_message_ns;
-};
+/* ---- sessions.c ---- */
 
-struct trajd_core {
-    struct trajd_core_options options;
-    bool going_away;
-    uint32_t last_feed_id;
-    uint64_t serial;
-    uint64_t turn;
-    uint32_t session_count;
-    struct session *sessions; /* max_sessions; session i's ids are i modulo that */
-    struct trajd_core_feed *feeds;
-    struct trajd_core_stats stats;
-    /* room for one OPEN's work, too large for a stack */
-    struct trajd_journal_state recalled, recorded, resumed;
-    struct start start;
-};
-
-/* sessions.c */
-struct session *trajd_session_find(const struct trajd_core *core, uint64_t id);
-void trajd_core_send(struct session *session, const struct trajd_core *core,
-                     const struct trajd_wire_message *message);
+/* Returns NULL if there are max_sessions already. */
+struct session *trajd_session_make(struct trajd_core *core,
+                                   const uint8_t token[TRAJD_WIRE_TOKEN_SIZE]);
+void trajd_session_send_welcome(const struct trajd_core *core, struct session *session,
+                                bool resumed);
+/* Sends CHECKPOINTED or ERROR. */
+void trajd_session_send_checkpoint(struct trajd_core *core, struct session *session,
+                                   uint64_t request);
+/* Sends ERROR. An unknown session is no error. */
 void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_t request,
                            const struct trajd_error *error);
 void trajd_session_refuse(struct trajd_core *core, struct session *session, uint64_t request,
                           enum trajd_status status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+/* Sends the ERROR that says why the core took the session off its feed, and keeps the reason. */
+void trajd_session_send_removal(struct trajd_core *core, struct session *session,
+                                enum trajd_status status, const char *reason);
 
-/* It has left its feed, not by its own will: says why. */
-void trajd_session_send_away(struct trajd_core *core, struct session *session,
-                             enum trajd_status status, const char *reason);
+/* ---- jobs.c: epochs ---- */
 
-/* slots.c: the life of a slot, and who is sent what */
-struct slot *trajd_slot_of_lease(struct trajd_core *core, const struct trajd_wire_lease *lease,
-                                 struct trajd_core_feed **feed);
-void trajd_slot_settle(struct trajd_core_feed *feed, uint32_t index); /* FREE if nobody needs it */
-/* of a run that is over: what is published, and not READY */
-void trajd_slots_forget(struct trajd_core_feed *feed);
-void trajd_slots_deliver(struct job *job);
-void trajd_slot_send(const struct place *place, struct session *session);
-void trajd_part_rows(const struct job *job, uint32_t row_count, uint32_t part_index,
-                     uint32_t *begin, uint32_t *count);
-/* The job's parts of a slot in use that count for its epoch; NULL: it has none. */
-struct share *trajd_slot_share(const struct slot *slot, const struct job *job);
-/* Parts of a job in every slot, for one that comes to what is there; false without memory. */
-bool trajd_slots_make_room(const struct job *job, uint32_t count);
-/* PENDING for the job, or RELEASED where a rank stands further on. */
-void trajd_share_begin(const struct job *job, struct slot *slot);
-
-/* leases.c: from LEASED on */
-void trajd_lease_done(const struct place *place, struct session *session);
-void trajd_lease_release(const struct place *place, struct session *session);
-void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session);
-void trajd_leases_void(struct trajd_core *core, struct session *session); /* it is dead */
-void trajd_leases_resume(struct trajd_core *core, struct session *session,
-                         const struct trajd_wire_hello *hello);
-
-/* job_cursor.c: where jobs stand on the production of a feed, and what they need of it */
-uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
-uint64_t trajd_epoch_end(const struct trajd_core_feed *feed,
-                         uint64_t begin);         /* position behind the last batch */
-bool trajd_job_has_rivals(const struct job *job); /* another job of the feed has sessions */
-/* What is in slots, and what is to come, has all that the job needs from there on (of a free entry,
- * too). */
-bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct trajd_wire_open *open,
-                          const struct start *start);
-void trajd_job_attach(struct job *job, const struct start *start);
-/* Production stops, for this job to move it: what was not leased is void, the others, which nobody
- * is left of, are dropped. */
-void trajd_job_retire(struct job *job);
-/* production begins there, for it alone */
-void trajd_job_move(struct job *job, const struct start *start);
-/* The epoch that was produced ahead is the one that begins. */
-void trajd_job_keep(struct job *job);
-void trajd_job_detach(struct job *job); /* needs nothing any more; a life ends */
-/* Does the job need that batch? Notes that it has been claimed. is_new: it lies at the cursor. */
-bool trajd_job_claim(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
-/* not on the feed any more; it has no members */
-void trajd_job_drop(struct job *job);
-/* drops jobs that nobody comes back to, where others read */
-void trajd_feed_reap(struct trajd_core_feed *feed);
-
-/* job_resume.c: journals and checkpoints */
-/* Where an OPEN wants its job to begin: as it says, from its checkpoint, or from what a journal
- * keeps. */
-void trajd_job_plan(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
-                    const struct trajd_journal_state *token, struct start *start);
-void trajd_job_use_journal(struct job *job);
-/* What of a queue job's epoch is DONE: of its journal, and of a checkpoint. */
-void trajd_job_record(const struct job *job, struct trajd_journal_state *state);
-
-/* jobs.c: epochs */
-bool trajd_job_is(const struct job *job,
-                  const struct trajd_wire_open *open); /* the same name, mode, world, ranks here */
-struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name);
-/* false without memory */
+/* Returns the position of the rank's first part that is not DONE. */
+uint64_t trajd_rank_position(const struct job *job, uint32_t rank);
+/* Moves the rank's PENDING parts before position `next` to RELEASED. */
+void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next);
+/* Allocates the ranks of the job, and its parts in every slot. Returns false if there is no memory.
+ */
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open);
-/* With what was produced ahead, whose batches are counted from 0. */
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open,
-                       const struct start *start);
+/* Returns true if the OPEN begins the job's next epoch, and its batches were produced ahead. */
+bool trajd_job_can_continue(const struct job *job, const struct trajd_wire_open *open,
+                            const struct start *start);
+/* Begins an epoch: under queue it runs at once, under shard the ranks gather first. */
 void trajd_job_begin(struct job *job, const struct trajd_wire_open *open,
                      const struct start *start);
-uint32_t trajd_job_reader_count(const struct job *job); /* parts of a batch that are read here */
+/* Ends the job's epoch for all sessions that have joined it. */
 void trajd_job_end_epoch(struct job *job);
-/* An epoch whose batches were counted from `begin` is over for a session: notes and sends it. */
-void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t begin);
-/* of its first part that is not DONE */
-uint64_t trajd_rank_position(const struct job *job, uint32_t rank);
-/* it does not need what lies before */
-void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next);
-void trajd_job_leave(struct session *session, uint64_t now_ns);
-/* begins, ends, delivers, as far as things stand */
+/* Ends for one session an epoch that began at `begin`: notes it and sends EPOCH_END. */
+void trajd_session_end_epoch(const struct job *job, struct session *session, uint64_t begin);
+void trajd_session_send_opened(struct session *session);
+void trajd_session_send_end(struct session *session); /* session->end */
+/* Takes a session off its feed. Its LEASED parts are abandoned, not given back. */
+void trajd_session_leave(struct session *session, uint64_t now_ns);
+/* Begins and ends epochs and delivers batches, as far as the state allows. Every public call ends
+ * with this. */
 void trajd_feed_advance(struct trajd_core_feed *feed);
-void trajd_job_send_opened(struct session *session);
-void trajd_job_send_end(struct session *session); /* session->end */
 
-/* job_timeout.c */
-/* ends waits that have lasted too long */
+/* ---- job_choice.c: on which production, and in which entry of it, an OPEN belongs ---- */
+
+/* Returns true if the job's epoch can begin on its feed: anywhere if no other job reads the feed,
+ * else only where the others are. */
+bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *open,
+                         const struct start *start);
+/* Returns the job of that name, or an entry for it: a free one, or the entry of another job if no
+ * session reads the feed. NULL: there is none. */
+struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struct session *session,
+                                 struct trajd_wire_text name);
+/* Returns true if the OPEN is the one that was granted last, sent again because the reply was lost.
+ */
+bool trajd_open_is_repeated(const struct session *session, const struct trajd_wire_open *open,
+                            const struct trajd_core_feed *feed);
+/* Does the work of trajd_core_choose. */
+struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct session *session,
+                                          const struct trajd_wire_open *open,
+                                          struct trajd_core_feed *feed);
+
+/* ---- job_verdict.c ---- */
+
+enum verdict {
+    VERDICT_JOIN,      /* the session joins the epoch that the job is in */
+    VERDICT_BEGIN,     /* the session begins an epoch */
+    VERDICT_PAST,      /* the epoch is over and the others are in the next one: send its end */
+    VERDICT_REFUSED,   /* ERROR was sent */
+    VERDICT_ELSEWHERE, /* other jobs read the feed, and the OPEN does not fit their production */
+};
+
+/* Decides what an OPEN does to the job; `job` NULL: the feed has no entry for it. */
+enum verdict trajd_job_validate(const struct job *job, struct session *session,
+                                const struct trajd_wire_open *open, const struct start *start);
+
+/* ---- job_open.c ---- */
+
+/* Does the work of trajd_core_open for a session that is on no feed. */
+enum trajd_status trajd_job_open(struct trajd_core_feed *feed, struct session *session,
+                                 const struct trajd_wire_open *open);
+
+/* ---- job_timeout.c ---- */
+
+/* Ends the waits for absent ranks and slow jobs that have lasted too long. */
 void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns);
 
-/* stall_time.c */
-/* stalls, before anything changes */
-void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns);
+/* ---- core_feeds.c ---- */
 
-/* core.c */
-bool trajd_feed_wants(const struct trajd_core_feed *feed); /* there is something to produce */
-void trajd_feed_wake(struct trajd_core_feed *feed);
-/* in names of families: what follows says where it is made (trajd_feed_gpu_name) */
-#define TRAJD_PLACE_MARK '@'
-/* The name that all productions of a feed have in common, wherever they are: journals go by it. */
-void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WIRE_MAX_NAME + 1]);
+void trajd_feed_free(struct trajd_core_feed *feed);
 
 #endif

@@ -1,35 +1,15 @@
-/* Where jobs stand on the production of a feed, and what they need of it. A job that is on it
- * claims every batch that it needs when the batch is taken; one that comes later claims what is in
- * slots already, and has what is missing there produced again, if that is little. */
+/* Connects jobs with the production of their feed. An attached job gets its parts of every batch
+ * that it needs, when the batch is taken into a slot. A job that attaches later also gets the
+ * batches that are in slots already. Batches that it needs and that have left the slots are
+ * produced again, if they are few. */
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
 
-uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position)
-{
-    uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
-    uint64_t rest = position < length ? length - position : 0;
-
-    return rest / batch + (feed->options.tail_short && rest % batch != 0);
-}
-
-uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin)
-{
-    return begin + trajd_batches_from(feed, begin) * feed->options.global_batch;
-}
-
-bool trajd_job_has_rivals(const struct job *job)
-{
-    for (uint32_t i = 0; i < job->feed->member_count; i++)
-        if (job->feed->members[i]->job != job)
-            return true;
-    return false;
-}
-
-static void settle_all(struct trajd_core_feed *feed)
+static void free_unneeded_slots(struct trajd_core_feed *feed)
 {
     for (uint32_t i = feed->ready.count; i-- > 0;)
-        trajd_slot_settle(feed, feed->ready.slots[i]);
+        trajd_slot_free_unneeded(feed, feed->ready.slots[i]);
 }
 
 static bool take_todo(struct job *job, uint64_t position)
@@ -44,11 +24,11 @@ static bool take_todo(struct job *job, uint64_t position)
     return false;
 }
 
-bool trajd_job_claim(struct job *job, uint64_t epoch, uint64_t position, bool is_new)
+bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new)
 {
-    if (!job->claims || epoch < job->epoch || (epoch == job->epoch && job->phase == JOB_ENDED))
+    if (!job->is_attached || epoch < job->epoch || (epoch == job->epoch && job->phase == JOB_ENDED))
         return false;
-    /* produced ahead; what another job has to do there this one has claimed before */
+    /* Produced ahead. A batch that another job gets again there, this job has got before. */
     if (epoch > job->epoch)
         return is_new;
     if (take_todo(job, position))
@@ -59,16 +39,16 @@ bool trajd_job_claim(struct job *job, uint64_t epoch, uint64_t position, bool is
     return true;
 }
 
-/* The slot can give the job what it holds: nobody of the job has it under an earlier lease. */
+/* Returns true if the slot holds a batch of that epoch which no session of the job has leased. */
 static bool is_usable(const struct job *job, const struct slot *slot, uint64_t epoch)
 {
-    const struct share *share = &slot->shares[job->index];
+    const struct job_parts *job_parts = &slot->job_parts[job->index];
 
     if (slot->state == SLOT_FREE || slot->run_id != job->feed->cursor.run_id ||
         slot->epoch != epoch)
         return false;
-    for (uint32_t i = 0; i < share->part_count; i++)
-        if (share->parts[i].state == PART_LEASED || share->parts[i].state == PART_DONE)
+    for (uint32_t i = 0; i < job_parts->part_count; i++)
+        if (job_parts->parts[i].state == PART_LEASED || job_parts->parts[i].state == PART_DONE)
             return false;
     return true;
 }
@@ -83,7 +63,7 @@ static struct slot *find_slot(const struct job *job, uint64_t epoch, uint64_t po
     return NULL;
 }
 
-/* What would have to be produced again. */
+/* Returns how many batches would have to be produced again. */
 static uint64_t count_missing(const struct job *job, uint64_t epoch, const struct start *start)
 {
     const struct trajd_core_feed_options *options = &job->feed->options;
@@ -98,7 +78,7 @@ static uint64_t count_missing(const struct job *job, uint64_t epoch, const struc
     return missing;
 }
 
-static bool is_behind_the_epoch(const struct trajd_core_feed *feed, uint64_t epoch)
+static bool is_after_epoch(const struct trajd_core_feed *feed, uint64_t epoch)
 {
     return epoch == feed->cursor.epoch + 1 &&
            feed->cursor.position >= trajd_epoch_end(feed, feed->cursor.begin);
@@ -113,15 +93,15 @@ bool trajd_job_can_attach(const struct job *job, uint64_t epoch, const struct tr
     if (!feed->cursor.active || open->local.count)
         return false;
     for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (feed->jobs[j].claims &&
-            feed->jobs[j].local.count) /* its slots have its own rows alone */
+        if (feed->jobs[j].is_attached &&
+            feed->jobs[j].local.count) /* its slots have only the rows of its ranks */
             return false;
-    if (is_behind_the_epoch(feed, epoch))
+    if (is_after_epoch(feed, epoch))
         return start->begin == 0 && start->high == 0;
     if (epoch != feed->cursor.epoch || start->begin % feed->options.global_batch !=
                                            feed->cursor.begin % feed->options.global_batch)
         return false;
-    /* ranks get theirs in order, so nothing can come late; and must stand together */
+    /* Ranks get their batches in order, so none can be made again; and they must begin together. */
     if (open->mode == TRAJD_WIRE_SHARD)
         return open->fresh && count_missing(job, epoch, start) == 0;
     return count_missing(job, epoch, start) <= (slots < room ? slots : room);
@@ -133,28 +113,28 @@ void trajd_job_attach(struct job *job, const struct start *start)
     const uint32_t batch = feed->options.global_batch;
     const uint64_t end = feed->cursor.epoch == job->epoch ? feed->cursor.position : 0;
 
-    job->claims = true;
-    job->claim_begin = start->begin;
+    job->is_attached = true;
+    job->attached_from = start->begin;
     job->high = start->high > end ? start->high : end;
     job->todo_count = 0;
     for (uint32_t i = 0; i < start->todo_count; i++) {
         struct slot *slot = find_slot(job, job->epoch, start->todo[i]);
         if (slot)
-            trajd_share_begin(job, slot);
+            trajd_job_parts_begin(job, slot);
         else
             job->todo[job->todo_count++] = start->todo[i];
     }
     for (uint64_t position = start->high; position < end; position += batch) {
         struct slot *slot = find_slot(job, job->epoch, position);
         if (slot)
-            trajd_share_begin(job, slot);
+            trajd_job_parts_begin(job, slot);
         else
             job->todo[job->todo_count++] = position;
     }
-    settle_all(job->feed);
+    free_unneeded_slots(job->feed);
 }
 
-void trajd_job_retire(struct job *job)
+void trajd_job_stop_production(struct job *job)
 {
     struct trajd_core_feed *feed = job->feed;
 
@@ -164,14 +144,14 @@ void trajd_job_retire(struct job *job)
     for (uint32_t j = 0; j < feed->options.job_count; j++)
         if (&feed->jobs[j] != job && feed->jobs[j].phase != JOB_NONE)
             trajd_job_drop(&feed->jobs[j]);
-    trajd_slots_forget(feed);
+    trajd_slots_free_published(feed);
 }
 
-void trajd_job_move(struct job *job, const struct start *start)
+void trajd_job_move_production(struct job *job, const struct start *start)
 {
     struct trajd_core_feed *feed = job->feed;
 
-    trajd_job_retire(job);
+    trajd_job_stop_production(job);
     feed->cursor.active = true;
     feed->cursor.epoch = job->epoch;
     feed->cursor.begin = start->begin;
@@ -179,11 +159,11 @@ void trajd_job_move(struct job *job, const struct start *start)
     trajd_job_attach(job, start);
 }
 
-void trajd_job_keep(struct job *job)
+void trajd_job_continue(struct job *job)
 {
     const struct cursor *cursor = &job->feed->cursor;
 
-    job->claim_begin = 0;
+    job->attached_from = 0;
     job->todo_count = 0;
     if (cursor->epoch < job->epoch)
         job->high = 0;
@@ -196,15 +176,15 @@ void trajd_job_detach(struct job *job)
     struct trajd_core_feed *feed = job->feed;
 
     job->run_id = ++feed->last_run_id;
-    job->claims = false;
+    job->is_attached = false;
     job->todo_count = 0;
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
-        struct share *share = &feed->slots[i].shares[job->index];
-        for (uint32_t p = 0; feed->slots[i].state != SLOT_FREE && p < share->part_count; p++) {
-            if (share->parts[p].state == PART_PENDING)
-                share->parts[p].state = PART_VOID;
-            else if (share->parts[p].state == PART_LEASED)
-                share->parts[p].abandoned = true;
+        struct job_parts *job_parts = &feed->slots[i].job_parts[job->index];
+        for (uint32_t p = 0; feed->slots[i].state != SLOT_FREE && p < job_parts->part_count; p++) {
+            if (job_parts->parts[p].state == PART_PENDING)
+                job_parts->parts[p].state = PART_VOID;
+            else if (job_parts->parts[p].state == PART_LEASED)
+                job_parts->parts[p].abandoned = true;
         }
     }
 }
@@ -212,19 +192,19 @@ void trajd_job_detach(struct job *job)
 void trajd_job_drop(struct job *job)
 {
     trajd_job_detach(job);
-    settle_all(job->feed);
+    free_unneeded_slots(job->feed);
     trajd_journal_close(&job->journal);
     job->journal_job[0] = '\0';
     job->phase = JOB_NONE;
-    job->held_up_ns = 0;
+    job->blocking_ns = 0;
 }
 
-void trajd_feed_reap(struct trajd_core_feed *feed)
+void trajd_feed_drop_idle_jobs(struct trajd_core_feed *feed)
 {
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
         if (job->phase != JOB_NONE && !job->member_count &&
-            (job->phase != JOB_RUNNING || job->said_bye) && trajd_job_has_rivals(job))
+            (job->phase != JOB_RUNNING || job->sent_bye) && trajd_job_has_neighbours(job))
             trajd_job_drop(job);
     }
 }

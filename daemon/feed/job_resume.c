@@ -1,26 +1,28 @@
-/* Where an epoch begins, and what is kept of it: journals and checkpoints. */
+/* Computes where an epoch begins, from journals and checkpoints, and what they keep of it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
 
-_Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS, "what is in slots fits a journal");
+_Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS,
+               "a journal has room for all slots");
 
-/* With another G batches are other rows: then it goes on at the first window that is not DONE, and
- * what was DONE behind it comes again. */
-static void adopt(const struct trajd_core_feed *feed, const struct trajd_journal_state *state,
-                  struct start *start)
+/* Begins from a recorded state. With another batch size G, batches have other rows: then the job
+ * goes on at the first window that is not DONE, and the windows after it that were DONE come
+ * again. */
+static void start_from_state(const struct trajd_core_feed *feed,
+                             const struct trajd_journal_state *state, struct start *start)
 {
     const struct trajd_journal_key *key = &state->key;
     const uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
 
-    start->asked = key->asked < length ? key->asked : length;
+    start->requested = key->requested < length ? key->requested : length;
     if (key->batch == batch && key->length == length) {
         const uint64_t count = trajd_batches_from(feed, key->begin),
                        high = state->high < count ? state->high : count;
         start->begin = key->begin;
         start->high = key->begin + high * batch;
-        /* without a short last one, if it had that */
+        /* a short last batch of the recorded epoch may not exist here: it is left out */
         for (uint32_t i = 0; i < state->undone_count && state->undone[i] < high; i++)
             start->todo[start->todo_count++] = key->begin + state->undone[i] * batch;
         return;
@@ -37,9 +39,9 @@ static bool may_have_journal(const struct trajd_core_feed_options *options)
            options->epoch_length / options->global_batch <= TRAJD_JOURNAL_MAX_BATCH;
 }
 
-/* What the job's journal says of anything; false: there is none, or nothing in it. */
-static bool look_up(struct trajd_core_feed *feed, struct trajd_wire_text name,
-                    struct trajd_journal_state *state)
+/* Loads the state in the job's journal. Returns false if there is no journal, or it is empty. */
+static bool load_journal(struct trajd_core_feed *feed, struct trajd_wire_text name,
+                         struct trajd_journal_state *state)
 {
     const struct job *job = trajd_job_find(feed, name);
     char text[TRAJD_WIRE_MAX_NAME + 1], base[TRAJD_WIRE_MAX_NAME + 1];
@@ -61,32 +63,33 @@ static bool look_up(struct trajd_core_feed *feed, struct trajd_wire_text name,
     return found;
 }
 
-static bool recall(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
-                   struct trajd_journal_state *state)
+static bool load_matching_journal(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                                  struct trajd_journal_state *state)
 {
-    if (!look_up(feed, open->job, state))
+    if (!load_journal(feed, open->job, state))
         return false;
     if (state->key.fingerprint != feed->options.fingerprint ||
         state->key.seed != feed->options.seed || state->key.epoch != open->epoch ||
         state->key.begin > feed->options.epoch_length)
         return false;
-    return open->next == 0 || open->next == state->key.asked || open->next == state->key.begin;
+    return open->next == 0 || open->next == state->key.requested || open->next == state->key.begin;
 }
 
-void trajd_job_plan(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
-                    const struct trajd_journal_state *token, struct start *start)
+void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                          const struct trajd_journal_state *checkpoint, struct start *start)
 {
-    start->asked = start->begin = start->high = open->next;
+    start->requested = start->begin = start->high = open->next;
     start->todo_count = 0;
     if (open->mode == TRAJD_WIRE_SHARD)
         return;
-    if (token)
-        adopt(feed, token, start);
-    else if (!open->fresh && recall(feed, open, &feed->core->recalled))
-        adopt(feed, &feed->core->recalled, start);
+    if (checkpoint)
+        start_from_state(feed, checkpoint, start);
+    else if (!open->fresh && load_matching_journal(feed, open, &feed->core->from_journal))
+        start_from_state(feed, &feed->core->from_journal, start);
 }
 
-/* A feed without its journal still feeds; what is lost is told by a counter. */
+/* The job goes on without a journal if it cannot be opened. The counter journals_refused shows
+ * it. */
 void trajd_job_use_journal(struct job *job)
 {
     struct trajd_core_feed *feed = job->feed;
@@ -114,16 +117,16 @@ static int compare_numbers(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* What is in slots and what is to do is all that can be undone below `high`: trajd_job_can_attach
- * sees to it that both fit. */
-void trajd_job_record(const struct job *job, struct trajd_journal_state *state)
+/* Below `high`, only the batches in slots and in job.todo can be undone. trajd_job_can_attach makes
+ * sure that both together fit into the state. */
+void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state)
 {
     const struct trajd_core_feed *feed = job->feed;
     const struct trajd_core_feed_options *options = &feed->options;
     uint64_t batch = options->global_batch;
 
     state->key = (struct trajd_journal_key){
-        options->fingerprint, options->seed,         job->epoch, job->asked,
+        options->fingerprint, options->seed,         job->epoch, job->requested,
         job->begin,           options->epoch_length, batch};
     state->undone_count = 0;
     state->high = trajd_batches_from(feed, job->begin);
@@ -133,9 +136,9 @@ void trajd_job_record(const struct job *job, struct trajd_journal_state *state)
     for (uint32_t i = 0; i < job->todo_count; i++)
         state->undone[state->undone_count++] = (job->todo[i] - job->begin) / batch;
     for (uint32_t i = 0; i < options->slot_count; i++) {
-        const struct share *share = trajd_slot_share(&feed->slots[i], job);
-        if (share &&
-            (share->parts[0].state == PART_PENDING || share->parts[0].state == PART_LEASED))
+        const struct job_parts *job_parts = trajd_slot_job_parts(&feed->slots[i], job);
+        if (job_parts &&
+            (job_parts->parts[0].state == PART_PENDING || job_parts->parts[0].state == PART_LEASED))
             state->undone[state->undone_count++] = (feed->slots[i].position - job->begin) / batch;
     }
     qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);

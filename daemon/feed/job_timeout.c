@@ -1,16 +1,17 @@
-/* How long ranks wait for one that is away, and jobs for one that is slow. */
+/* Ends waits that are too long: of ranks for a rank that is away, of jobs for a slow job. */
 #include <stdio.h>
 
 #include "daemon/feed/feed_internal.h"
 
-/* The thread's time is that of its turn's beginning, a death's that of its end of file: a little
- * later. */
+/* now_ns can be a little before away_since_ns: a tick has the time at which the thread's turn
+ * began, and the death of a session in that turn has the later time of its end of file. */
 static uint64_t away_ns(const struct rank *rank, uint64_t now_ns)
 {
     return now_ns > rank->away_since_ns ? now_ns - rank->away_since_ns : 0;
 }
 
-/* The first rank that is missing since long enough, or UINT32_MAX; *count: how many are. */
+/* Returns the first rank that is away for longer than rank_timeout, or UINT32_MAX. *count is the
+ * number of such ranks. */
 static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *count)
 {
     uint32_t first = UINT32_MAX;
@@ -27,35 +28,35 @@ static uint32_t find_missing(const struct job *job, uint64_t now_ns, uint32_t *c
     return first;
 }
 
-/* More of the epoch is under way, for whoever is here. */
-static bool is_coming(const struct job *job)
+/* Returns true if more batches of the epoch are being produced. */
+static bool is_being_produced(const struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;
 
     for (uint32_t i = 0; i < feed->filling.count; i++)
-        if (trajd_slot_share(&feed->slots[feed->filling.slots[i]], job))
+        if (trajd_slot_job_parts(&feed->slots[feed->filling.slots[i]], job))
             return true;
     return feed->filling.count + feed->ready.count < feed->options.slot_count &&
            feed->cursor.epoch == job->epoch &&
            feed->cursor.position < trajd_epoch_end(feed, job->begin);
 }
 
-/* It has nothing left to read or to say DONE for. */
+/* Returns true if the rank has no batch to read and none to say DONE for. */
 static bool is_starved(const struct job *job, uint32_t rank)
 {
     for (uint32_t i = 0; i < job->feed->ready.count; i++) {
-        const struct share *share =
-            trajd_slot_share(&job->feed->slots[job->feed->ready.slots[i]], job);
-        if (share &&
-            (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED))
+        const struct job_parts *job_parts =
+            trajd_slot_job_parts(&job->feed->slots[job->feed->ready.slots[i]], job);
+        if (job_parts && (job_parts->parts[rank].state == PART_PENDING ||
+                          job_parts->parts[rank].state == PART_LEASED))
             return false;
     }
     return true;
 }
 
-static bool somebody_waits(const struct job *job)
+static bool has_waiting_session(const struct job *job)
 {
-    if (job->phase == JOB_RUNNING && is_coming(job))
+    if (job->phase == JOB_RUNNING && is_being_produced(job))
         return false;
     for (uint32_t r = 0; r < job->world; r++)
         if (job->ranks[r].session && (job->phase == JOB_GATHERING || is_starved(job, r)))
@@ -63,22 +64,22 @@ static bool somebody_waits(const struct job *job)
     return false;
 }
 
-static void describe(const struct job *job, uint32_t rank, uint32_t count, uint64_t now_ns,
-                     char *text, size_t size)
+static void describe_absence(const struct job *job, uint32_t rank, uint32_t count, uint64_t now_ns,
+                             char *text, size_t size)
 {
     int length = snprintf(text, size, "rank %u of %u of job \"%s\" ", rank, job->world, job->name);
 
     if (count > 1)
         length += snprintf(text + length, size - (size_t)length, "and %u others ", count - 1);
     snprintf(text + length, size - (size_t)length,
-             "%s for %.0f s (rank_timeout is %.0f s); open again to go on",
-             job->phase == JOB_GATHERING ? "did not come" : "away",
+             "%s for %.0f s (rank_timeout is %.0f s); open the feed again to go on",
+             job->phase == JOB_GATHERING ? "did not open the epoch" : "was away",
              (double)away_ns(&job->ranks[rank], now_ns) * 1e-9,
              (double)job->feed->options.rank_timeout_ns * 1e-9);
 }
 
-static void send_away(struct job *job, enum trajd_status status, const char *reason,
-                      uint64_t now_ns)
+static void remove_sessions(struct job *job, enum trajd_status status, const char *reason,
+                            uint64_t now_ns)
 {
     struct trajd_core_feed *feed = job->feed;
 
@@ -86,13 +87,13 @@ static void send_away(struct job *job, enum trajd_status status, const char *rea
         struct session *member = feed->members[i];
         if (member->job != job)
             continue;
-        trajd_job_leave(member, now_ns);
-        trajd_session_send_away(feed->core, member, status, reason);
+        trajd_session_leave(member, now_ns);
+        trajd_session_send_removal(feed->core, member, status, reason);
     }
 }
 
-/* All leave the job and hear why. It stays as it is: who opens again goes on, and the wait begins
- * anew. */
+/* Removes all sessions of a job that waits for a missing rank for too long, with ERROR. The job
+ * stays as it is: sessions that open it again go on, and a new wait begins. */
 static void expire_ranks(struct job *job, uint64_t now_ns)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -103,17 +104,17 @@ static void expire_ranks(struct job *job, uint64_t now_ns)
         (job->phase != JOB_GATHERING && job->phase != JOB_RUNNING) || !job->member_count)
         return;
     rank = find_missing(job, now_ns, &count);
-    if (rank == UINT32_MAX || !somebody_waits(job))
+    if (rank == UINT32_MAX || !has_waiting_session(job))
         return;
-    describe(job, rank, count, now_ns, reason, sizeof reason);
-    send_away(job, TRAJD_ERR_TIMEOUT, reason, now_ns);
+    describe_absence(job, rank, count, now_ns, reason, sizeof reason);
+    remove_sessions(job, TRAJD_ERR_TIMEOUT, reason, now_ns);
     for (uint32_t r = 0; r < job->world; r++)
         job->ranks[r].away_since_ns = now_ns;
     feed->core->stats.rank_timeouts++;
 }
 
-/* Others have waited for it long enough: by the feed's policy, or because nobody of it comes back.
- */
+/* Drops a job that has kept other jobs waiting for too long. The limit is slow_after_ns with the
+ * policy `slow: leave`, else rank_timeout for a job without sessions. */
 static void expire_slow(struct job *job, uint64_t now_ns)
 {
     const struct trajd_core_feed_options *options = &job->feed->options;
@@ -122,26 +123,22 @@ static void expire_slow(struct job *job, uint64_t now_ns)
                                                    : options->rank_timeout_ns;
     char reason[256];
 
-    if (job->phase == JOB_NONE || !limit_ns || job->held_up_ns < limit_ns)
+    if (job->phase == JOB_NONE || !limit_ns || job->blocking_ns < limit_ns)
         return;
-    snprintf(
-        reason, sizeof reason,
-        "job \"%s\" has kept the other jobs of feed %s waiting for %.0f s (fan_out: slow: leave)",
-        job->name, options->name, (double)job->held_up_ns * 1e-9);
-    send_away(job, TRAJD_ERR_CLOSED, reason, now_ns);
+    snprintf(reason, sizeof reason,
+             "job \"%s\" was removed from feed %s: it kept the other jobs waiting for %.0f s "
+             "(fan_out: slow: "
+             "leave)",
+             job->name, options->name, (double)job->blocking_ns * 1e-9);
+    remove_sessions(job, TRAJD_ERR_CLOSED, reason, now_ns);
     trajd_job_drop(job);
     job->feed->core->stats.slow_jobs++;
 }
 
 void trajd_feed_expire(struct trajd_core_feed *feed, uint64_t now_ns)
 {
-    if (feed->core->going_away)
-        return;
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         expire_ranks(&feed->jobs[j], now_ns);
         expire_slow(&feed->jobs[j], now_ns);
     }
-    trajd_feed_reap(feed);
-    trajd_feed_advance(feed);
-    trajd_feed_wake(feed);
 }

@@ -1,17 +1,16 @@
-/* The epochs of a job: how one begins, runs and is over. */
+/* Begins, runs and ends the epochs of jobs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
 
-/* ---- what members are told ---- */
+/* ---- messages to members ---- */
 
-/* Where a rank goes on: at the first part that is not DONE. */
 uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
 {
     const struct trajd_core_feed *feed = job->feed;
-    /* it has gone past all that lies before, leased or not */
+    /* the rank has passed everything before this position, even leased parts */
     const uint64_t next = job->ranks[rank].next;
     uint64_t position = job->high > next ? job->high : next;
 
@@ -21,22 +20,23 @@ uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
         return next;
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
         const struct slot *slot = &feed->slots[i];
-        const struct share *share = trajd_slot_share(slot, job);
-        if (share &&
-            (share->parts[rank].state == PART_PENDING || share->parts[rank].state == PART_LEASED) &&
+        const struct job_parts *job_parts = trajd_slot_job_parts(slot, job);
+        if (job_parts &&
+            (job_parts->parts[rank].state == PART_PENDING ||
+             job_parts->parts[rank].state == PART_LEASED) &&
             slot->position >= next && slot->position < position)
             position = slot->position;
     }
     return position < feed->options.epoch_length ? position : feed->options.epoch_length;
 }
 
-void trajd_job_send_opened(struct session *session)
+void trajd_session_send_opened(struct session *session)
 {
     const struct trajd_core_feed *feed = session->feed;
     const struct trajd_core_feed_options *options = &feed->options;
     const struct job *job = session->job;
     struct trajd_wire_message message;
-    uint64_t next = options->epoch_length; /* of an epoch that the job has gone past */
+    uint64_t next = options->epoch_length; /* if the job has finished that epoch */
 
     if (session->joined)
         next = job->mode == TRAJD_WIRE_SHARD ? trajd_rank_position(job, session->rank) : job->begin;
@@ -69,7 +69,7 @@ void trajd_job_send_opened(struct session *session)
     trajd_core_send(session, feed->core, &message);
 }
 
-void trajd_job_send_end(struct session *session)
+void trajd_session_send_end(struct session *session)
 {
     struct trajd_wire_message message;
 
@@ -90,7 +90,7 @@ static uint64_t count_local_rows(const struct job *job, uint32_t row_count)
     return rows;
 }
 
-/* Of those in [begin, behind) that are read here. */
+/* Returns how many of the windows [begin, behind) are read on this node. */
 static uint64_t count_windows(const struct job *job, uint64_t begin, uint64_t behind)
 {
     uint64_t batch = job->feed->options.global_batch, count = behind - begin;
@@ -101,8 +101,7 @@ static uint64_t count_windows(const struct job *job, uint64_t begin, uint64_t be
            count_local_rows(job, (uint32_t)(count % batch));
 }
 
-/* An epoch whose batches were counted from `begin` is over for a session. */
-void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t begin)
+void trajd_session_end_epoch(const struct job *job, struct session *session, uint64_t begin)
 {
     const struct trajd_core_feed *feed = job->feed;
     const struct trajd_core_feed_options *options = &feed->options;
@@ -118,12 +117,12 @@ void trajd_job_tell_end(const struct job *job, struct session *session, uint64_t
         .windows = count_windows(job, begin, behind),
         .dropped = options->dropped_count + options->epoch_length - behind,
     };
-    trajd_job_send_end(session);
+    trajd_session_send_end(session);
 }
 
-/* ---- the course of an epoch ---- */
+/* ---- how an epoch runs ---- */
 
-/* Every part that is not DONE, which is all from each rank's own position on. */
+/* Returns how many parts are not DONE: those from each rank's own position on. */
 static uint64_t count_parts(const struct job *job)
 {
     uint64_t parts = 0;
@@ -134,24 +133,24 @@ static uint64_t count_parts(const struct job *job)
     return parts;
 }
 
-/* The rank does not need what lies before `next`: neither what is in slots nor what will be. */
 void trajd_rank_skip(struct job *job, uint32_t rank, uint64_t next)
 {
     struct trajd_core_feed *feed = job->feed;
 
     for (uint32_t i = 0; i < feed->options.slot_count; i++) {
         struct slot *slot = &feed->slots[i];
-        struct share *share = trajd_slot_share(slot, job);
-        if (!share || slot->position >= next || share->parts[rank].state != PART_PENDING)
+        struct job_parts *job_parts = trajd_slot_job_parts(slot, job);
+        if (!job_parts || slot->position >= next || job_parts->parts[rank].state != PART_PENDING)
             continue;
-        share->parts[rank].state = PART_RELEASED;
-        trajd_slot_settle(feed, i);
+        job_parts->parts[rank].state = PART_RELEASED;
+        trajd_slot_free_unneeded(feed, i);
     }
 }
 
-/* What was claimed can be kept if the epoch begins where the claims do. Where others read, it does,
- * or a little further: OPEN saw to it. */
-static void run_sharded(struct job *job)
+/* Starts the epoch when all ranks are here. The batches that the job has got meanwhile can be used
+ * if the epoch begins at the first of them. Where other jobs read the feed, it begins there or a
+ * little later: trajd_job_validate has checked that. */
+static void run_shard(struct job *job)
 {
     struct start *start = &job->feed->core->start;
 
@@ -159,28 +158,29 @@ static void run_sharded(struct job *job)
     for (uint32_t r = 0; r < job->world; r++)
         if (!job->ranks[r].is_remote && job->ranks[r].next < job->begin)
             job->begin = job->ranks[r].next;
-    if (!job->claims || (job->begin != job->claim_begin && !trajd_job_has_rivals(job))) {
-        start->asked = start->begin = start->high = job->begin;
+    if (!job->is_attached || (job->begin != job->attached_from && !trajd_job_has_neighbours(job))) {
+        start->requested = start->begin = start->high = job->begin;
         start->todo_count = 0;
-        trajd_job_move(job, start);
+        trajd_job_move_production(job, start);
     }
     job->phase = JOB_RUNNING;
-    job->parts_left = count_parts(job);
+    job->parts_remaining = count_parts(job);
     for (uint32_t r = 0; r < job->world; r++)
         trajd_rank_skip(job, r, job->ranks[r].next);
     trajd_feed_wake(job->feed);
 }
 
-static void run_shared(struct job *job, const struct start *start)
+static void run_queue(struct job *job, const struct start *start)
 {
     const struct trajd_core_feed *feed = job->feed;
 
-    job->parts_left = trajd_batches_from(feed, job->begin) -
-                      (start->high - start->begin) / feed->options.global_batch + start->todo_count;
+    job->parts_remaining = trajd_batches_from(feed, job->begin) -
+                           (start->high - start->begin) / feed->options.global_batch +
+                           start->todo_count;
     job->phase = JOB_RUNNING;
     if (job->journal) {
-        trajd_job_record(job, &feed->core->recorded);
-        trajd_journal_begin(job->journal, &feed->core->recorded);
+        trajd_job_journal_state(job, &feed->core->progress);
+        trajd_journal_begin(job->journal, &feed->core->progress);
     }
     trajd_feed_wake(job->feed);
 }
@@ -200,7 +200,7 @@ void trajd_job_end_epoch(struct job *job)
     job->phase = JOB_ENDED;
     for (uint32_t i = 0; i < feed->member_count; i++)
         if (feed->members[i]->job == job && feed->members[i]->joined)
-            trajd_job_tell_end(job, feed->members[i], job->begin);
+            trajd_session_end_epoch(job, feed->members[i], job->begin);
 }
 
 void trajd_feed_advance(struct trajd_core_feed *feed)
@@ -210,38 +210,14 @@ void trajd_feed_advance(struct trajd_core_feed *feed)
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
         if (job->phase == JOB_GATHERING && has_all_ranks(job))
-            run_sharded(job);
-        if (job->phase == JOB_RUNNING && job->parts_left == 0)
+            run_shard(job);
+        if (job->phase == JOB_RUNNING && job->parts_remaining == 0)
             trajd_job_end_epoch(job);
-        trajd_slots_deliver(job);
+        trajd_job_deliver(job);
     }
 }
 
 /* ---- how an epoch begins ---- */
-
-bool trajd_job_is(const struct job *job, const struct trajd_wire_open *open)
-{
-    return job->phase != JOB_NONE && trajd_wire_text_equals(open->job, job->name) &&
-           open->mode == job->mode && open->world == job->world &&
-           open->local.count == job->local.count &&
-           memcmp(open->local.list, job->local.list,
-                  open->local.count * sizeof open->local.list[0]) == 0;
-}
-
-struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name)
-{
-    for (uint32_t j = 0; j < feed->options.job_count; j++)
-        if (feed->jobs[j].phase != JOB_NONE && trajd_wire_text_equals(name, feed->jobs[j].name))
-            return &feed->jobs[j];
-    return NULL;
-}
-
-uint32_t trajd_job_reader_count(const struct job *job)
-{
-    if (job->mode != TRAJD_WIRE_SHARD)
-        return 1;
-    return job->local.count ? job->local.count : job->world;
-}
 
 bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
 {
@@ -263,13 +239,13 @@ bool trajd_job_size_ranks(struct job *job, const struct trajd_wire_open *open)
     return true;
 }
 
-bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open,
-                       const struct start *start)
+bool trajd_job_can_continue(const struct job *job, const struct trajd_wire_open *open,
+                            const struct start *start)
 {
     const struct cursor *cursor = &job->feed->cursor;
 
-    if (!trajd_job_is(job, open) || job->phase != JOB_ENDED || open->epoch != job->epoch + 1 ||
-        !job->claims || open->resume.size || start->todo_count ||
+    if (!trajd_job_matches(job, open) || job->phase != JOB_ENDED || open->epoch != job->epoch + 1 ||
+        !job->is_attached || open->resume.size || start->todo_count ||
         start->begin % job->feed->options.global_batch)
         return false;
     if (open->mode == TRAJD_WIRE_QUEUE && start->high)
@@ -279,65 +255,67 @@ bool trajd_job_goes_on(const struct job *job, const struct trajd_wire_open *open
             cursor->position >= trajd_epoch_end(job->feed, cursor->begin));
 }
 
-static void name_epoch(struct job *job, const struct trajd_wire_open *open,
-                       const struct start *start)
+static void set_epoch(struct job *job, const struct trajd_wire_open *open,
+                      const struct start *start)
 {
     for (uint32_t i = 0; i < job->feed->member_count; i++)
         if (job->feed->members[i]->job == job)
             job->feed->members[i]->joined = false;
-    job->past_token =
-        trajd_job_is(job, open) && open->epoch == job->epoch + 1 ? job->token_check : 0;
+    job->past_token_check =
+        trajd_job_matches(job, open) && open->epoch == job->epoch + 1 ? job->token_check : 0;
     trajd_wire_text_copy(open->job, job->name, sizeof job->name);
     job->mode = open->mode;
     job->world = open->world;
     job->epoch = open->epoch;
-    job->asked = start->asked;
+    job->requested = start->requested;
     job->begin = start->begin;
-    job->parts_left = 0;
+    job->parts_remaining = 0;
     job->token_check =
         open->resume.size ? trajd_checkpoint_token_check(open->resume.data, open->resume.size) : 0;
     job->local = open->local;
-    job->held_up_ns = 0;
+    job->blocking_ns = 0;
 }
 
-/* On the production of a feed that others read, too, or with one of its own. */
-static void take_place(struct job *job, const struct start *start, bool goes_on)
+/* Attaches the job to the production that other jobs read, or moves the production for it alone. */
+static void attach_or_move(struct job *job, const struct start *start, bool continues)
 {
-    if (goes_on)
-        trajd_job_keep(job);
-    else if (trajd_job_has_rivals(job))
+    if (continues)
+        trajd_job_continue(job);
+    else if (trajd_job_has_neighbours(job))
         trajd_job_attach(job, start);
     else
-        trajd_job_move(job, start);
+        trajd_job_move_production(job, start);
 }
 
 void trajd_job_begin(struct job *job, const struct trajd_wire_open *open, const struct start *start)
 {
     struct trajd_core_feed *feed = job->feed;
-    bool goes_on = trajd_job_goes_on(job, open, start);
+    bool continues = trajd_job_can_continue(job, open, start);
 
-    if (!goes_on && trajd_job_has_rivals(job))
+    if (!continues && trajd_job_has_neighbours(job))
         trajd_job_detach(job);
-    else if (!goes_on)
-        trajd_job_retire(job);
-    name_epoch(job, open, start);
+    else if (!continues)
+        trajd_job_stop_production(job);
+    set_epoch(job, open, start);
     if (job->mode == TRAJD_WIRE_SHARD) {
-        /* of the queue job whose entry this was: it may return elsewhere */
+        /* the entry may have had a queue job before, which may return elsewhere with this
+         * journal */
         trajd_journal_close(&job->journal);
         job->phase = JOB_GATHERING;
         for (uint32_t r = 0; r < job->world; r++)
             job->ranks[r].away_since_ns = feed->accounted_ns;
-        /* where others may come, they can while the ranks gather */
-        if (goes_on || trajd_job_has_rivals(job) || (feed->options.job_count > 1 && open->fresh))
-            take_place(job, start, goes_on);
+        /* on a feed for several jobs, others can attach while the ranks gather */
+        if (continues || trajd_job_has_neighbours(job) ||
+            (feed->options.job_count > 1 && open->fresh))
+            attach_or_move(job, start, continues);
         return;
     }
     trajd_job_use_journal(job);
-    take_place(job, start, goes_on);
-    run_shared(job, start);
+    attach_or_move(job, start, continues);
+    run_queue(job, start);
 }
 
-void trajd_job_leave(struct session *session, uint64_t now_ns)
+void trajd_session_leave(struct session *session, uint64_t now_ns)
 {
     struct trajd_core_feed *feed = session->feed;
     struct job *job = session->job;
@@ -356,7 +334,7 @@ void trajd_job_leave(struct session *session, uint64_t now_ns)
     session->job = NULL;
     session->joined = false;
     if (--job->member_count == 0)
-        job->said_bye = false;
+        job->sent_bye = false;
     if (!feed->member_count)
         feed->idle_since_ns = now_ns;
 }

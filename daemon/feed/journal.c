@@ -14,14 +14,14 @@
 #define JOURNAL_MAGIC UINT64_C(0x314c4e524a4a5254) /* "TRJJRNL1" */
 #define JOURNAL_VERSION 2u
 #define VALUE_BITS 48
-#define FLUSHES_PER_TOUCH 3600u /* a flush a second: once an hour */
-/* a sweep may have a lock for a moment, and remove the file in between */
+#define FLUSHES_PER_TOUCH 3600u /* once an hour at one flush a second */
+/* a sweep may hold the lock for a moment, and may remove the file in between */
 #define OPEN_ATTEMPTS 8
 
 struct record {
     struct trajd_journal_key key;
     uint64_t run;
-    uint64_t key_check; /* of run, too */
+    uint64_t key_check; /* over key and run */
     uint64_t high;      /* sealed */
     uint64_t reserved[22];
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* sealed: batch + 1, or 0 */
@@ -30,8 +30,8 @@ struct record {
 struct file {
     uint64_t magic;
     uint32_t version, reserved;
-    /* counts what was begun; its record is that of its parity. A host that dies may leave pages of
-     * different ages */
+    /* Counts the epochs that were begun. records[run % 2] is the one in use, and has the same
+     * number, because the death of the host may leave pages of different ages. */
     uint64_t run;
     uint8_t unused[4072];
     struct record records[2];
@@ -43,7 +43,7 @@ _Static_assert(sizeof(struct file) == 3 * 4096, "a journal is three pages");
 struct trajd_journal {
     int fd;
     struct file *file;
-    uint32_t flushes; /* since it was touched */
+    uint32_t flushes; /* since its time was set */
 };
 
 static uint64_t mix(uint64_t value)
@@ -62,7 +62,8 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
     return hash;
 }
 
-/* A word's check depends on its place and its record, so that no word can stand in for another. */
+/* Returns the value with its check in the upper 16 bits. The check depends on the word's place and
+ * on its record, so that no word passes for another one. */
 static uint64_t seal(const struct record *record, const uint64_t *place, uint64_t value)
 {
     uint64_t index = (uint64_t)(place - (const uint64_t *)(const void *)record);
@@ -76,7 +77,8 @@ static bool unseal(const struct record *record, const uint64_t *place, uint64_t 
     return seal(record, place, *value) == *place;
 }
 
-/* The store happens here and now: the order of these is what a killed process leaves behind. */
+/* Stores a sealed value. The order of these stores matters: a killed process leaves a prefix of
+ * them. */
 static void store(struct record *record, uint64_t *place, uint64_t value)
 {
     __atomic_store_n(place, seal(record, place, value), __ATOMIC_RELEASE);
@@ -99,7 +101,7 @@ static int compare_numbers(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* False for a record that breaks any rule. */
+/* Returns false if the record breaks any rule. */
 static bool read_record(const struct record *record, uint64_t run,
                         struct trajd_journal_state *state)
 {
@@ -124,8 +126,8 @@ static bool read_record(const struct record *record, uint64_t run,
     for (uint32_t i = 1; i < state->undone_count; i++)
         if (state->undone[i] == state->undone[i - 1])
             return false;
-    /* A batch whose number was noted, and high not yet when the process died, counts as not
-     * produced. */
+    /* If the process died after it stored a batch's number and before it stored `high`, the batch
+     * counts as not produced. */
     while (state->undone_count && state->undone[state->undone_count - 1] >= state->high)
         state->undone_count--;
     return true;
@@ -140,7 +142,7 @@ static bool is_sound(struct file *file)
     return !file->run || read_record(record_of(file, file->run), file->run, &state);
 }
 
-/* Readable where it can be; the hash makes it unique. */
+/* Makes a file name of safe characters from both names. The hash makes it unique. */
 static void make_name(char *name, size_t room, const char *feed, const char *job)
 {
     uint64_t hash = hash_bytes(hash_bytes(0, job, strlen(job) + 1), feed, strlen(feed));
@@ -154,7 +156,7 @@ static void make_name(char *name, size_t room, const char *feed, const char *job
             name[i] = '_';
 }
 
-bool trajd_journal_is_one(int fd, off_t size_bytes)
+bool trajd_journal_is_journal(int fd, off_t size_bytes)
 {
     uint64_t magic;
 
@@ -176,7 +178,7 @@ static enum trajd_status open_locked(const char *directory, const char *name, in
                                strerror(errno));
     if (flock(*fd, LOCK_EX | LOCK_NB))
         return trajd_error_set(error, errno == EWOULDBLOCK ? TRAJD_ERR_BUSY : TRAJD_ERR_IO, errno,
-                               "%s/%s: another process keeps this journal", directory, name);
+                               "%s/%s: another process has this journal open", directory, name);
     if (fstat(*fd, status) == 0)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
@@ -198,23 +200,24 @@ static enum trajd_status open_file(const char *directory, const char *name, int 
         opened = open_locked(directory, name, fd, &status, error);
     }
     if (!opened && !status.st_nlink)
-        opened = trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                                 "%s/%s: another process removes this journal", directory, name);
+        opened =
+            trajd_error_set(error, TRAJD_ERR_BUSY, 0,
+                            "%s/%s: another process is removing this journal", directory, name);
     if (opened)
         return opened;
-    /* touched: its age counts from now. Where that fails it is swept too early at worst */
+    /* The age of the journal counts from now. If that fails, at worst a sweep removes it too
+     * early. */
     futimens(*fd, NULL);
     if (!S_ISREG(status.st_mode))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a plain file", directory,
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a regular file", directory,
                                name);
     *is_new = status.st_size == 0;
     *damaged = !*is_new && status.st_size != (off_t)sizeof(struct file);
     if (*damaged && ftruncate(*fd, 0))
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
                                strerror(errno));
-    errno = posix_fallocate(*fd, 0,
-                            /* a full disk is an error here, and not a SIGBUS later */
-                            sizeof(struct file));
+    /* With the space allocated, a full disk is an error here and not a SIGBUS later. */
+    errno = posix_fallocate(*fd, 0, sizeof(struct file));
     if (errno)
         return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
                                strerror(errno));
@@ -294,7 +297,7 @@ void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journ
     for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++)
         store(record, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
     store(record, &record->high, state->high);
-    /* only now does the record count */
+    /* the record is in use from here on */
     __atomic_store_n(&journal->file->run, run, __ATOMIC_RELEASE);
 }
 
@@ -312,12 +315,12 @@ void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch)
     uint64_t *entry, high;
 
     if (!journal->file->run || find_entry(record, batch + 1))
-        return; /* left undone by an earlier run: it is noted already */
+        return; /* undone since an earlier run: its number is there already */
     entry = find_entry(record, 0);
     unseal(record, &record->high, &high);
     if (!entry || batch < high)
         return;
-    store(record, entry, batch + 1); /* first not DONE, then produced: never the other way round */
+    store(record, entry, batch + 1); /* first "not DONE", then "produced" */
     store(record, &record->high, batch + 1);
 }
 

@@ -1,20 +1,20 @@
-/* What happens to a part from LEASED on: DONE, RELEASED, given back, void. */
+/* The life of a part from LEASED on: DONE, RELEASED, handed out again, or VOID. */
 #include <stdlib.h>
 
 #include "daemon/feed/feed_internal.h"
 
-/* A part that goes back is for somebody else while its epoch runs, and for nobody after, or if its
- * rank has gone past it. */
+/* Takes back a part that is not DONE. It is PENDING again while its epoch runs. It is VOID after
+ * the epoch, and if its rank has moved past it. */
 static void give_back(const struct place *place)
 {
     struct job *job = place->job;
-    bool is_current = trajd_slot_share(place->slot, job) != NULL;
+    bool is_current = trajd_slot_job_parts(place->slot, job) != NULL;
     bool is_passed = is_current && job->mode == TRAJD_WIRE_SHARD &&
                      place->slot->position < job->ranks[place->part_index].next;
 
     *place->part = (struct part){.state = is_current && !is_passed ? PART_PENDING : PART_VOID};
     place->feed->core->stats.handed_again += is_current && !is_passed;
-    job->parts_left -= is_passed;
+    job->parts_remaining -= is_passed;
 }
 
 void trajd_lease_done(const struct place *place, struct session *session)
@@ -27,7 +27,7 @@ void trajd_lease_done(const struct place *place, struct session *session)
     place->feed->core->stats.batches_done++;
     place->feed->core->stats.windows_done += count;
     session->batches_done++;
-    job->parts_left--;
+    job->parts_remaining--;
     if (job->journal && job->mode == TRAJD_WIRE_QUEUE)
         trajd_journal_done(job->journal, (place->slot->position - job->begin) /
                                              place->feed->options.global_batch);
@@ -43,30 +43,42 @@ void trajd_lease_release(const struct place *place, struct session *session)
             trajd_lease_done(place, session);
         place->part->state = PART_RELEASED;
     }
-    trajd_slot_settle(place->feed, place->index);
+    trajd_slot_free_unneeded(place->feed, place->index);
 }
 
-/* The part that the session holds under that lease; false: none. */
+static struct slot *find_slot(struct trajd_core *core, const struct trajd_wire_lease *lease,
+                              struct trajd_core_feed **feed)
+{
+    for (*feed = core->feeds; *feed; *feed = (*feed)->next)
+        if ((*feed)->id == lease->ring)
+            break;
+    if (!*feed || lease->slot >= (*feed)->options.slot_count)
+        return NULL;
+    return &(*feed)->slots[lease->slot];
+}
+
+/* Finds the part that the session holds under that lease. Returns false if it holds none. */
 static bool find_part(struct trajd_core *core, const struct session *session,
                       const struct trajd_wire_lease *lease, struct place *place)
 {
     const uint32_t job_index = lease->part / TRAJD_CORE_MAX_WORLD;
 
     *place = (struct place){.index = lease->slot, .part_index = lease->part % TRAJD_CORE_MAX_WORLD};
-    place->slot = trajd_slot_of_lease(core, lease, &place->feed);
+    place->slot = find_slot(core, lease, &place->feed);
     if (!place->slot || place->slot->state != SLOT_READY ||
         place->slot->generation != lease->generation ||
         job_index >= place->feed->options.job_count ||
-        place->part_index >= place->slot->shares[job_index].part_count)
+        place->part_index >= place->slot->job_parts[job_index].part_count)
         return false;
     place->job = &place->feed->jobs[job_index];
-    place->part = &place->slot->shares[job_index].parts[place->part_index];
+    place->part = &place->slot->job_parts[job_index].parts[place->part_index];
     return (place->part->state == PART_LEASED || place->part->state == PART_DONE) &&
            place->part->session == session->id;
 }
 
-/* The parts that a session holds on a feed, one after the other: what a call does with one may
- * settle its slot. Begin with an all-zero place but for the feed. False: no more. */
+/* Moves `place` to the next part that the session holds on the feed. Returns false after the last.
+ * Begin with a place that has only the feed set. The caller may free the slot of the part between
+ * calls. */
 static bool next_held(struct place *place, const struct session *session)
 {
     struct trajd_core_feed *feed = place->feed;
@@ -75,8 +87,8 @@ static bool next_held(struct place *place, const struct session *session)
 
     for (; index < feed->options.slot_count; index++, j = part = 0)
         for (; feed->slots[index].state == SLOT_READY && j < feed->options.job_count; j++, part = 0)
-            for (; part < feed->slots[index].shares[j].part_count; part++) {
-                struct part *found = &feed->slots[index].shares[j].parts[part];
+            for (; part < feed->slots[index].job_parts[j].part_count; part++) {
+                struct part *found = &feed->slots[index].job_parts[j].parts[part];
                 if (found->session != session->id ||
                     (found->state != PART_LEASED && found->state != PART_DONE))
                     continue;
@@ -87,8 +99,8 @@ static bool next_held(struct place *place, const struct session *session)
     return false;
 }
 
-static void ack_done(struct trajd_core *core, struct session *session,
-                     const struct trajd_wire_lease *lease)
+void trajd_lease_ack_done(struct trajd_core *core, struct session *session,
+                          const struct trajd_wire_lease *lease)
 {
     struct place place;
 
@@ -99,8 +111,8 @@ static void ack_done(struct trajd_core *core, struct session *session,
         core->stats.late_acks++;
 }
 
-static void ack_released(struct trajd_core *core, struct session *session,
-                         const struct trajd_wire_lease *lease)
+void trajd_lease_ack_released(struct trajd_core *core, struct session *session,
+                              const struct trajd_wire_lease *lease)
 {
     struct place place;
 
@@ -110,24 +122,18 @@ static void ack_released(struct trajd_core *core, struct session *session,
         core->stats.late_acks++;
 }
 
-void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct trajd_wire_ack *ack,
-                    uint64_t now_ns)
+bool trajd_leases_has_undone(const struct trajd_core *core, const struct session *session)
 {
-    struct session *session = trajd_session_find(core, session_id);
-
-    if (!session) {
-        core->stats.late_acks += ack->done.count + ack->released.count;
-        return;
-    }
-    session->last_message_ns = now_ns;
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_feed_account(feed, now_ns);
-    for (uint32_t i = 0; i < ack->done.count; i++)
-        ack_done(core, session, &ack->done.list[i]);
-    for (uint32_t i = 0; i < ack->released.count; i++)
-        ack_released(core, session, &ack->released.list[i]);
-    for (struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
-        trajd_feed_advance(feed);
+    for (const struct trajd_core_feed *feed = core->feeds; feed; feed = feed->next)
+        for (uint32_t i = 0; i < feed->ready.count; i++) {
+            const struct slot *slot = &feed->slots[feed->ready.slots[i]];
+            for (uint32_t j = 0; j < feed->options.job_count; j++)
+                for (uint32_t p = 0; p < slot->job_parts[j].part_count; p++)
+                    if (slot->job_parts[j].parts[p].state == PART_LEASED &&
+                        slot->job_parts[j].parts[p].session == session->id)
+                        return true;
+        }
+    return false;
 }
 
 void trajd_leases_abandon(struct trajd_core_feed *feed, const struct session *session)
@@ -148,7 +154,7 @@ void trajd_leases_void(struct trajd_core *core, struct session *session)
                 give_back(&place);
             else
                 *place.part = (struct part){.state = PART_VOID};
-            trajd_slot_settle(feed, place.index);
+            trajd_slot_free_unneeded(feed, place.index);
         }
     }
     session->held = 0;
@@ -171,8 +177,8 @@ static int compare_places(const void *a, const void *b)
     return left->part->seq < right->part->seq ? -1 : left->part->seq > right->part->seq;
 }
 
-/* One part that the daemon believes to be with the session. True if its BATCH has to be sent again.
- */
+/* Settles one part that the core has leased to the resumed session. Returns true if its BATCH has
+ * to be sent again. */
 static bool resume_part(const struct place *place, struct session *session,
                         const struct trajd_wire_hello *hello)
 {
@@ -181,7 +187,8 @@ static bool resume_part(const struct place *place, struct session *session,
     bool is_held =
         is_named(&hello->held, place->feed->id, place->index, place->slot->generation, number);
 
-    /* whatever it holds under that lease, it had from an earlier BATCH */
+    /* The session has not received this BATCH. What it holds under the lease is from an earlier
+     * one. */
     if (part->seq > hello->received) {
         if (part->state == PART_LEASED && !part->abandoned)
             return true;
@@ -201,7 +208,7 @@ static bool resume_part(const struct place *place, struct session *session,
 void trajd_leases_resume(struct trajd_core *core, struct session *session,
                          const struct trajd_wire_hello *hello)
 {
-    struct place resends[TRAJD_WIRE_MAX_LEASES], place; /* no session is granted more credit */
+    struct place resends[TRAJD_WIRE_MAX_LEASES], place; /* no session has more credit */
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < hello->held.count; i++)
@@ -214,5 +221,5 @@ void trajd_leases_resume(struct trajd_core *core, struct session *session,
     }
     qsort(resends, count, sizeof resends[0], compare_places);
     for (uint32_t i = 0; i < count; i++)
-        trajd_slot_send(&resends[i], session);
+        trajd_part_send(&resends[i], session);
 }

@@ -1,17 +1,18 @@
-/* The account of time in which production stands still: who holds it up. */
+/* Accounts the time in which production stalls to the sessions and jobs that hold it up. */
 #include "daemon/feed/feed_internal.h"
 
 static bool has_more(const struct job *job)
 {
     const struct cursor *cursor = &job->feed->cursor;
 
-    if (job->phase != JOB_RUNNING || !job->claims)
+    if (job->phase != JOB_RUNNING || !job->is_attached)
         return false;
     return job->todo_count || (cursor->epoch == job->epoch &&
                                cursor->position < trajd_epoch_end(job->feed, cursor->begin));
 }
 
-/* Every slot is READY and an epoch runs that has batches to come: consumers are waited for. */
+/* Returns true if every slot is READY and a running epoch has more batches: production waits for
+ * sessions. */
 static bool is_stalled(const struct trajd_core_feed *feed)
 {
     if (feed->ready.count != feed->options.slot_count || !trajd_feed_wants(feed))
@@ -22,12 +23,13 @@ static bool is_stalled(const struct trajd_core_feed *feed)
     return false;
 }
 
-/* True if the part is waited for. */
+/* Accounts the time to the session or rank that has to work on the part. Returns false if
+ * production does not wait for the part. */
 static bool blame_part(struct job *job, const struct slot *slot, uint32_t index,
                        uint64_t elapsed_ns)
 {
     struct trajd_core_feed *feed = job->feed;
-    const struct part *part = &slot->shares[job->index].parts[index];
+    const struct part *part = &slot->job_parts[job->index].parts[index];
     struct session *session = NULL;
 
     if (part->state == PART_RELEASED || part->state == PART_VOID)
@@ -41,7 +43,7 @@ static bool blame_part(struct job *job, const struct slot *slot, uint32_t index,
             job->absent_rank = index;
         }
     } else {
-        for (uint32_t i = 0; i < feed->member_count; i++) /* share: nobody has credit left */
+        for (uint32_t i = 0; i < feed->member_count; i++) /* queue: no session has credit left */
             if (feed->members[i]->job == job)
                 feed->members[i]->stalled_ns += elapsed_ns;
     }
@@ -50,7 +52,8 @@ static bool blame_part(struct job *job, const struct slot *slot, uint32_t index,
     return true;
 }
 
-/* A job with sessions and batches to come that has given back all there is. */
+/* Returns true if the job has sessions and more batches to come, and has finished all that is
+ * READY. */
 static bool is_waiting(const struct job *job)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -58,15 +61,17 @@ static bool is_waiting(const struct job *job)
     if (!job->member_count || !has_more(job))
         return false;
     for (uint32_t i = 0; i < feed->ready.count; i++) {
-        const struct share *share = trajd_slot_share(&feed->slots[feed->ready.slots[i]], job);
-        for (uint32_t p = 0; share && p < share->part_count; p++)
-            if (share->parts[p].state == PART_PENDING || share->parts[p].state == PART_LEASED)
+        const struct job_parts *job_parts =
+            trajd_slot_job_parts(&feed->slots[feed->ready.slots[i]], job);
+        for (uint32_t p = 0; job_parts && p < job_parts->part_count; p++)
+            if (job_parts->parts[p].state == PART_PENDING ||
+                job_parts->parts[p].state == PART_LEASED)
                 return false;
     }
     return true;
 }
 
-static bool is_kept_waiting_by(const struct job *job)
+static bool keeps_others_waiting(const struct job *job)
 {
     for (uint32_t j = 0; j < job->feed->options.job_count; j++)
         if (&job->feed->jobs[j] != job && is_waiting(&job->feed->jobs[j]))
@@ -79,7 +84,7 @@ void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
     uint64_t elapsed_ns = now_ns - feed->accounted_ns;
     bool stalled;
 
-    /* of a call that began before another, and got the mutex after it */
+    /* a call that began before another one may get the mutex after it */
     if (now_ns <= feed->accounted_ns)
         return;
     feed->accounted_ns = now_ns;
@@ -89,12 +94,12 @@ void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
         struct job *job = &feed->jobs[j];
         const struct slot *oldest = stalled ? &feed->slots[feed->ready.slots[0]] : NULL;
         bool is_to_blame = false;
-        for (uint32_t p = 0; stalled && p < oldest->shares[j].part_count; p++)
+        for (uint32_t p = 0; stalled && p < oldest->job_parts[j].part_count; p++)
             is_to_blame |= blame_part(job, oldest, p, elapsed_ns);
         job->stalled_ns += is_to_blame ? elapsed_ns : 0;
-        if (is_to_blame && is_kept_waiting_by(job))
-            job->held_up_ns += elapsed_ns;
+        if (is_to_blame && keeps_others_waiting(job))
+            job->blocking_ns += elapsed_ns;
         else
-            job->held_up_ns = 0;
+            job->blocking_ns = 0;
     }
 }

@@ -6,7 +6,6 @@
  *     entry := text relative path, u64 size, u64 mtime, u64 ctime, u64 inode, u64 length, record
  *       (record.h) */
 #include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon/base/digest.h"
+#include "daemon/base/files.h"
 #include "daemon/index/index_internal.h"
 
 static const uint64_t cache_magic = UINT64_C(0x5844494A41525431);
@@ -212,32 +212,13 @@ static bool is_kept(const struct trajd_index_entry *entry, int64_t now)
     return entry->keep && (entry->from_cache || entry->mtime_ns < now - stale_ns);
 }
 
-static bool write_whole(int fd, const struct trajd_bytes *bytes)
-{
-    size_t done = 0;
-
-    while (done < bytes->length) {
-        ssize_t written = write(fd, bytes->data + done, bytes->length - done);
-        if (written < 0 && errno != EINTR)
-            return false;
-        done += written > 0 ? (size_t)written : 0;
-    }
-    return !fsync(fd);
-}
-
 static void replace_file(const char *path, const struct trajd_bytes *bytes)
 {
-    char temporary[4096 + 16];
-    bool done;
-    int fd;
+    struct trajd_file_replacement file;
 
-    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
-        return;
-    done = write_whole(fd, bytes);
-    if (close(fd) || !done || rename(temporary, path))
-        unlink(temporary);
+    if (trajd_file_replace_begin(&file, path) == 0)
+        trajd_file_replace_end(&file, path,
+                               !trajd_file_write_all(file.fd, bytes->data, bytes->length));
 }
 
 void trajd_index_cache_save(const struct trajd_index_options *options,

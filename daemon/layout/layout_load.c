@@ -1,10 +1,10 @@
 /* Layouts by name: which there are, and reading one. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/files.h"
 #include "daemon/layout/glob.h"
 #include "daemon/layout/layout.h"
 
@@ -28,31 +28,6 @@ static void list_names(const char *directory, char *list, size_t size)
             (size_t)snprintf(list + used, size - used, "%s%.*s", used ? ", " : "", length, name);
     }
     trajd_file_list_free(&files);
-}
-
-static enum trajd_status read_whole(const char *path, char **text, size_t *length,
-                                    struct trajd_error *error)
-{
-    FILE *file = fopen(path, "rbe");
-    int code;
-
-    if (!file)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                               "%s: %s", path, strerror(errno));
-    *text = malloc(TEXT_SIZE_MAX + 1);
-    *length = *text ? fread(*text, 1, TEXT_SIZE_MAX + 1, file) : 0;
-    code = ferror(file) ? errno : 0;
-    fclose(file);
-    if (*text && !code && *length <= TEXT_SIZE_MAX)
-        return TRAJD_OK;
-    if (*text && !code)
-        trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: larger than 1 MiB", path);
-    else
-        trajd_error_set(error, *text ? TRAJD_ERR_IO : TRAJD_ERR_MEMORY, code, "%s: cannot be read",
-                        path);
-    free(*text);
-    *text = NULL;
-    return error ? error->status : TRAJD_ERR_IO;
 }
 
 enum trajd_status trajd_layout_load(const char *name, const char *directory,
@@ -79,7 +54,7 @@ enum trajd_status trajd_layout_load(const char *name, const char *directory,
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "layout %s: not in %s (there are: %s)", name, directory, names);
     }
-    status = read_whole(path, &text, &length, error);
+    status = trajd_file_read(path, TEXT_SIZE_MAX, &text, &length, error);
     if (!status)
         status = trajd_layout_parse(path, text, length, layout, error);
     free(text);

@@ -14,7 +14,7 @@ struct frame {
 };
 
 struct trajd_gpu_request {
-    const struct trajd_window_plan *plan;
+    const struct trajd_window_batch *batch;
     struct trajd_gpu *gpu;
     void *constants; /* on the GPU */
     uint64_t constants_bytes;
@@ -49,15 +49,15 @@ static const void *put(struct gathering *gathering, const void *array, uint64_t 
 
 static void put_constants(struct trajd_gpu_request *request, struct gathering *gathering)
 {
-    const struct trajd_window_plan *plan = request->plan;
-    const struct trajd_resample_request *from = &plan->request;
+    const struct trajd_dataset *dataset = request->batch->plan->dataset;
+    const struct trajd_resample_request *from = &request->batch->request;
     const struct frame *to = request->frames;
 
     for (uint32_t c = 0; c < from->clock_count; c++) {
         request->clocks[c] = from->clocks[c];
         request->clocks[c].stamps_ns =
             put(gathering, from->clocks[c].stamps_ns,
-                (uint64_t)plan->dataset->clock_stamp_count[c] * sizeof(int64_t));
+                (uint64_t)dataset->clock_stamp_count[c] * sizeof(int64_t));
     }
     for (uint32_t g = 0; g < from->grid_count; g++) {
         to->grids[g] = from->grids[g];
@@ -75,7 +75,7 @@ static void put_constants(struct trajd_gpu_request *request, struct gathering *g
 
 static void copy_constants(struct trajd_gpu_request *request)
 {
-    const struct trajd_resample_request *shape = &request->plan->request;
+    const struct trajd_resample_request *shape = &request->batch->request;
     const struct frame *first = request->frames;
 
     for (uint32_t f = 1; f < request->frame_count; f++) {
@@ -113,7 +113,7 @@ static enum trajd_status upload(struct trajd_gpu_request *request,
 
 static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
 {
-    const struct trajd_resample_request *shape = &request->plan->request;
+    const struct trajd_resample_request *shape = &request->batch->request;
 
     request->clocks = calloc(shape->clock_count + 1, sizeof *request->clocks);
     request->frames = calloc(count, sizeof *request->frames);
@@ -133,7 +133,7 @@ static bool make_frames(struct trajd_gpu_request *request, uint32_t count)
 
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
-                                           const struct trajd_window_plan *plan,
+                                           const struct trajd_window_batch *batch,
                                            uint32_t frame_count, struct trajd_gpu_request **out,
                                            struct trajd_error *error)
 {
@@ -143,7 +143,7 @@ enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
     *out = NULL;
     if (!request)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a GPU's request");
-    request->plan = plan;
+    request->batch = batch;
     request->gpu = gpu;
     status = make_frames(request, frame_count)
                  ? upload(request, stream, error)
@@ -175,10 +175,10 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **out)
 uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
                                        uint32_t window_count)
 {
-    const struct trajd_resample_request *shape = &request->plan->request;
+    const struct trajd_resample_request *shape = &request->batch->request;
     uint64_t bytes = shape->bracket_count * 3 * align(window_count * sizeof(int64_t)) +
                      shape->stream_count * align(window_count * sizeof(void *)) +
-                     (request->plan->window_rows ? align(window_count * sizeof(uint32_t)) : 0);
+                     (request->batch->window_rows ? align(window_count * sizeof(uint32_t)) : 0);
 
     for (uint32_t g = 0; g < shape->grid_count; g++)
         if (shape->grids[g].offsets_per_window)
@@ -190,7 +190,7 @@ const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_r
                                                               uint32_t frame, uint8_t *block,
                                                               uint8_t *device_block, uint64_t *used)
 {
-    const struct trajd_resample_request *from = &request->plan->request;
+    const struct trajd_resample_request *from = &request->batch->request;
     const uint64_t each = from->window_count * sizeof(int64_t);
     struct frame *to = &request->frames[frame];
     struct gathering gathering = {block, device_block, 0};

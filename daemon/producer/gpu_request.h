@@ -5,17 +5,17 @@
 #ifndef TRAJD_PRODUCER_GPU_REQUEST_H
 #define TRAJD_PRODUCER_GPU_REQUEST_H
 
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_batch.h"
 #include "daemon/producer/gpu.h"
 
 struct trajd_gpu_request;
 
 /* Copies the plan's stamps, offsets and scales to the GPU, as they are now. A frame holds the
  * arrays of one gathered request, so frame_count requests can wait for their launch at the same
- * time. The plan must outlive the request. The caller destroys. Blocks for the copy. */
+ * time. The batch must outlive the request. The caller destroys. Blocks for the copy. */
 enum trajd_status trajd_gpu_request_create(struct trajd_gpu *gpu,
                                            struct trajd_device_stream *stream,
-                                           const struct trajd_window_plan *plan,
+                                           const struct trajd_window_batch *batch,
                                            uint32_t frame_count, struct trajd_gpu_request **request,
                                            struct trajd_error *error);
 void trajd_gpu_request_destroy(struct trajd_gpu_request **request);
@@ -24,7 +24,7 @@ void trajd_gpu_request_destroy(struct trajd_gpu_request **request);
 uint64_t trajd_gpu_request_block_bytes(const struct trajd_gpu_request *request,
                                        uint32_t window_count);
 
-/* Returns the plan's request as it was bound last; its outputs, masks and bases must be addresses
+/* Returns the batch's request as it was bound last; its outputs, masks and bases must be addresses
  * on the GPU. Writes its arrays to `block`, which the caller copies to `device_block` on the GPU,
  * and the number of bytes to *used. The result is valid until the next call for that frame. */
 const struct trajd_resample_request *trajd_gpu_request_gather(struct trajd_gpu_request *request,

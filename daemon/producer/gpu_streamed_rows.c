@@ -26,7 +26,8 @@ struct narrowing {
 };
 
 struct trajd_gpu_streamed_rows {
-    const struct trajd_window_plan *plan;
+    const struct trajd_window_plan *plan; /* the batch's */
+    struct trajd_window_batch *batch;
     struct trajd_selection selection;
     uint32_t *array_indexes;
     bool *as_float32;
@@ -97,7 +98,7 @@ static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_row
 {
     const struct trajd_window_plan *plan = streamed_rows->plan;
     const struct trajd_plan_target *target = &plan->targets[t];
-    const struct trajd_stream *stream = &plan->request_streams[t];
+    const struct trajd_stream *stream = &plan->streams[t];
     struct narrowing *narrowing = &streamed_rows->brackets[target->bracket_index];
     const uint64_t batch = plan->spec->global_batch;
     uint32_t entry, g;
@@ -117,7 +118,7 @@ static enum trajd_status add_target(struct trajd_gpu_streamed_rows *streamed_row
         narrowing->low = calloc(batch, sizeof *narrowing->low);
     narrowing->wanted = true;
     narrowing->quantum =
-        quantum_of(plan->request_clocks[plan->brackets[target->bracket_index].clock_index].rate);
+        quantum_of(plan->clocks[plan->brackets[target->bracket_index].clock_index].rate);
     return streamed_rows->sources[g].places && narrowing->low
                ? TRAJD_OK
                : trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
@@ -147,11 +148,11 @@ static void find_largest(struct trajd_gpu_streamed_rows *streamed_rows)
     }
 }
 
-enum trajd_status trajd_gpu_streamed_rows_create(const struct trajd_window_plan *plan,
-                                                 const bool *held,
+enum trajd_status trajd_gpu_streamed_rows_create(struct trajd_window_batch *batch, const bool *held,
                                                  struct trajd_gpu_streamed_rows **out,
                                                  struct trajd_error *error)
 {
+    const struct trajd_window_plan *plan = batch->plan;
     const uint32_t count = count_entries(held, plan->selection.array_count);
     struct trajd_gpu_streamed_rows *streamed_rows;
     enum trajd_status status = TRAJD_OK;
@@ -164,6 +165,7 @@ enum trajd_status trajd_gpu_streamed_rows_create(const struct trajd_window_plan 
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for the rows that are streamed to a GPU");
     streamed_rows->plan = plan;
+    streamed_rows->batch = batch;
     streamed_rows->array_indexes = calloc(count, sizeof *streamed_rows->array_indexes);
     streamed_rows->as_float32 = calloc(count, sizeof *streamed_rows->as_float32);
     streamed_rows->sources = calloc(plan->target_count, sizeof *streamed_rows->sources);
@@ -219,9 +221,9 @@ uint64_t trajd_gpu_streamed_rows_largest(const struct trajd_gpu_streamed_rows *s
 
 /* Sets *from and *to to the smallest and the largest offset of a window's targets; both 0 where it
  * has none. */
-static void find_reach(const struct trajd_plan_grid *grid, uint32_t w, int64_t *from, int64_t *to)
+static void find_reach(const struct trajd_grid *grid, uint32_t w, int64_t *from, int64_t *to)
 {
-    const int64_t *offsets = grid->offsets + (grid->per_window ? (size_t)w * grid->step_count : 0);
+    const int64_t *offsets = grid->offsets + (size_t)w * grid->offsets_per_window;
     bool found = false;
 
     *from = *to = 0;
@@ -251,7 +253,7 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
     const struct trajd_window_plan *plan = streamed_rows->plan;
     const struct trajd_plan_grid *grid = &plan->grids[plan->brackets[b].grid_index];
     const struct trajd_episode *episode =
-        &plan->dataset->index->episodes[plan->windows[window].episode_index];
+        &plan->dataset->index->episodes[streamed_rows->batch->windows[window].episode_index];
     const struct trajd_episode_clock *clock = &episode->clocks[plan->brackets[b].clock_index];
     const int64_t width = streamed_rows->brackets[b].width;
     int64_t from, to;
@@ -259,13 +261,13 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
     *low = *high = 0;
     if (rows < 1)
         return;
-    find_reach(grid, w, &from, &to);
+    find_reach(&streamed_rows->batch->request_grids[plan->brackets[b].grid_index], w, &from, &to);
     if (grid->rule == TRAJD_TARGET_ROWS) {
-        const __int128 anchor = plan->windows[window].anchor;
+        const __int128 anchor = streamed_rows->batch->windows[window].anchor;
         *low = bounded(anchor + from - width - NEIGHBOURS);
         *high = bounded(anchor + to + 1 + NEIGHBOURS);
     } else {
-        const __int128 anchor_ns = plan->anchor_ns[window];
+        const __int128 anchor_ns = streamed_rows->batch->anchor_ns[window];
         *low = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + from - width)) - NEIGHBOURS;
         *high = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + to)) + NEIGHBOURS;
     }
@@ -280,24 +282,24 @@ static void move_bracket(const struct trajd_gpu_streamed_rows *streamed_rows, ui
 {
     const struct trajd_window_plan *plan = streamed_rows->plan;
     const struct trajd_plan_bracket *bracket = &plan->brackets[b];
-    const struct trajd_clock *clock = &plan->request_clocks[bracket->clock_index];
+    const struct trajd_clock *clock = &plan->clocks[bracket->clock_index];
+    const struct trajd_batch_bracket *arrays = &streamed_rows->batch->brackets[b];
 
-    bracket->row_begin[w] += low;
-    bracket->row_count[w] = high - low;
+    arrays->row_begin[w] += low;
+    arrays->row_count[w] = high - low;
     if (plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS)
-        bracket->anchor[w] -= low;
+        arrays->anchor[w] -= low;
     else if (!clock->stamps_ns)
-        bracket->anchor[w] -= trajd_rate_row_ns(clock->rate, low);
+        arrays->anchor[w] -= trajd_rate_row_ns(clock->rate, low);
 }
 
 static void narrow_bracket(struct trajd_gpu_streamed_rows *streamed_rows, uint32_t b,
                            uint32_t first, uint32_t count)
 {
-    const struct trajd_window_plan *plan = streamed_rows->plan;
-
     for (uint32_t w = 0; w < count; w++) {
         int64_t low, high;
-        find_rows(streamed_rows, b, w, first + w, plan->brackets[b].row_count[w], &low, &high);
+        find_rows(streamed_rows, b, w, first + w, streamed_rows->batch->brackets[b].row_count[w],
+                  &low, &high);
         move_bracket(streamed_rows, b, w, low, high);
         streamed_rows->brackets[b].low[w] = low;
     }
@@ -306,14 +308,14 @@ static void narrow_bracket(struct trajd_gpu_streamed_rows *streamed_rows, uint32
 static void move_residents(const struct trajd_gpu_streamed_rows *streamed_rows, uint32_t t,
                            uint32_t count)
 {
-    const struct trajd_plan_target *target = &streamed_rows->plan->targets[t];
-    const uint64_t stride_bytes = streamed_rows->plan->request_streams[t].row_stride_bytes;
+    const struct trajd_batch_target *target = &streamed_rows->batch->targets[t];
+    const uint32_t b = streamed_rows->plan->targets[t].bracket_index;
+    const uint64_t stride_bytes = streamed_rows->plan->streams[t].row_stride_bytes;
 
     for (uint32_t w = 0; w < count; w++)
         if (target->bases[w])
-            target->bases[w] =
-                (const uint8_t *)target->bases[w] +
-                (uint64_t)streamed_rows->brackets[target->bracket_index].low[w] * stride_bytes;
+            target->bases[w] = (const uint8_t *)target->bases[w] +
+                               (uint64_t)streamed_rows->brackets[b].low[w] * stride_bytes;
 }
 
 uint64_t trajd_gpu_streamed_rows_narrow(struct trajd_gpu_streamed_rows *streamed_rows,
@@ -333,8 +335,9 @@ uint64_t trajd_gpu_streamed_rows_narrow(struct trajd_gpu_streamed_rows *streamed
         struct source *source = &streamed_rows->sources[g];
         for (uint32_t w = 0; w < count; w++) {
             source->places[w] = size_bytes;
-            size_bytes += round_up((uint64_t)plan->brackets[source->bracket_index].row_count[w] *
-                                   source->stride_bytes);
+            size_bytes += round_up(
+                (uint64_t)streamed_rows->batch->brackets[source->bracket_index].row_count[w] *
+                source->stride_bytes);
         }
     }
     return size_bytes;
@@ -353,8 +356,8 @@ static void gather_window(void *context, uint32_t w)
     const struct gathering *gathering = context;
     const struct trajd_gpu_streamed_rows *streamed_rows = gathering->streamed_rows;
     const struct trajd_window_plan *plan = streamed_rows->plan;
-    const void *const *rows =
-        gathering->host_rows(gathering->context, plan->windows[gathering->first + w].episode_index);
+    const void *const *rows = gathering->host_rows(
+        gathering->context, streamed_rows->batch->windows[gathering->first + w].episode_index);
 
     for (uint32_t g = 0; rows && g < streamed_rows->source_count; g++) {
         const struct source *source = &streamed_rows->sources[g];
@@ -362,13 +365,13 @@ static void gather_window(void *context, uint32_t w)
         if (rows[source->entry])
             memcpy(gathering->block + source->places[w],
                    (const uint8_t *)rows[source->entry] + (uint64_t)low * source->stride_bytes,
-                   (uint64_t)plan->brackets[source->bracket_index].row_count[w] *
+                   (uint64_t)streamed_rows->batch->brackets[source->bracket_index].row_count[w] *
                        source->stride_bytes);
     }
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const uint32_t g = streamed_rows->source_of[t];
         if (g != RESIDENT)
-            plan->targets[t].bases[w] =
+            streamed_rows->batch->targets[t].bases[w] =
                 rows && rows[streamed_rows->sources[g].entry]
                     ? gathering->device_block + streamed_rows->sources[g].places[w]
                     : NULL;

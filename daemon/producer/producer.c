@@ -92,7 +92,7 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
     enum trajd_status status = TRAJD_OK;
     struct trajd_error error;
 
-    trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
+    trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);
     trajd_producer_prefetch(producer, fill);
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
         status = trajd_producer_make_rows(producer, fill, fill->ranges[r], &error);
@@ -167,8 +167,9 @@ static enum trajd_status make_members(struct trajd_producer *producer,
 
         member->dataset = options->datasets[p];
         member->plan = producer->plan->members[p];
+        member->batch = producer->batch->members[p];
         member->selection = &member->plan->selection;
-        shape = member->plan->request;
+        shape = member->batch->request;
         shape.window_count = producer->spec->global_batch;
         status = trajd_plan_create(&shape, &facts, variant, &member->kernel_plan, error);
     }
@@ -280,6 +281,8 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     if (!status)
         status = trajd_producer_normalise(producer, options, error);
     if (!status)
+        status = trajd_mixture_batch_create(producer->plan, &producer->batch, error);
+    if (!status)
         status = trajd_producer_make_schema(producer, error);
     if (!status) {
         producer->slot_count = choose_slot_count(producer);
@@ -335,6 +338,7 @@ void trajd_producer_destroy(struct trajd_producer **out)
     trajd_producer_gpu_destroy(producer);
     if (producer->members)
         free_members(producer);
+    trajd_mixture_batch_destroy(&producer->batch);
     trajd_mixture_plan_destroy(&producer->plan);
     if (producer->owns_spec)
         trajd_window_spec_destroy(&producer->spec);

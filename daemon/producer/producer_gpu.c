@@ -66,14 +66,15 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     if (!member->rows || !member->unreadable || !member->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    status = trajd_gpu_request_create(own->gpu, own->stream, plan, TRAJD_GPU_MAX_BATCHES,
-                                      &member->request, error);
+    status = trajd_gpu_request_create(own->gpu, own->stream, producer->batch->members[p],
+                                      TRAJD_GPU_MAX_BATCHES, &member->request, error);
     if (!status)
         status = trajd_gpu_hold_rows(own->gpu, dataset, &plan->selection, member->rows,
                                      member->unreadable, member->held, error);
     member->holds_rows = !status;
     if (!status)
-        status = trajd_gpu_streamed_rows_create(plan, member->held, &member->streamed_rows, error);
+        status = trajd_gpu_streamed_rows_create(producer->batch->members[p], member->held,
+                                                &member->streamed_rows, error);
     producer->members[p].selection =
         member->streamed_rows ? trajd_gpu_streamed_rows_selection(member->streamed_rows) : &nothing;
     return status;

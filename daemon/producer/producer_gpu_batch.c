@@ -48,7 +48,7 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count && !status && !producer->spec->keep_bad_rows; w++) {
-        const uint32_t episode = plan->windows[w].episode_index;
+        const uint32_t episode = producer->batch->members[p]->windows[w].episode_index;
         if (!producer->on_gpu->members[p].unreadable[episode])
             continue;
         rows = calloc(plan->selection.array_count, sizeof *rows);
@@ -72,13 +72,15 @@ static enum trajd_status check_readable(struct trajd_producer *producer, uint32_
 static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_t p, uint8_t *slot,
                                   uint32_t first, uint32_t count, struct trajd_error *error)
 {
-    const struct trajd_window_plan *plan = producer->plan->members[p];
+    const struct trajd_window_batch *batch = producer->batch->members[p];
+    const struct trajd_window_plan *plan = batch->plan;
     const struct trajd_producer_gpu *own = producer->on_gpu;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count; w++) {
-        const uint32_t row = plan->window_rows ? plan->window_rows[w] : w;
-        if (!is_unreadable(&own->members[p], &producer->members[p], plan->windows[w].episode_index))
+        const uint32_t row = batch->window_rows ? batch->window_rows[w] : w;
+        if (!is_unreadable(&own->members[p], &producer->members[p],
+                           batch->windows[w].episode_index))
             continue;
         for (uint32_t o = 0; o < plan->output_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
@@ -86,8 +88,9 @@ static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_
                 output->step_count * output->feature_count * trajd_dtype_size(output->dtype);
             if (output->dtype == TRAJD_F64 || output->dtype == TRAJD_F32 ||
                 output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
-                status = trajd_device_fill_async(slot + output->offset_bytes + row * bytes, 0xff,
-                                                 bytes, own->stream, error);
+                status =
+                    trajd_device_fill_async(slot + batch->outputs[o].offset_bytes + row * bytes,
+                                            0xff, bytes, own->stream, error);
         }
     }
     return status;
@@ -185,9 +188,9 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
                                      uint32_t count, struct used *used, struct trajd_error *error)
 {
     struct trajd_producer_gpu *own = producer->on_gpu;
-    struct trajd_window_plan *plan = producer->plan->members[p];
+    struct trajd_window_batch *batch = producer->batch->members[p];
     struct rows_of_member of = {&own->members[p], &producer->members[p],
-                                plan->selection.array_count};
+                                batch->plan->selection.array_count};
     struct trajd_device_stream *copies = own->members[p].streamed_rows ? own->copies : own->stream;
     const uint32_t frame = (uint32_t)(gpu_batch - own->batches);
     const struct trajd_resample_request *request;
@@ -197,7 +200,7 @@ static enum trajd_status gather_some(struct trajd_producer *producer,
     if (used->block + trajd_gpu_request_block_bytes(own->members[p].request, count) >
         own->block_bytes)
         status = flush(producer, gpu_batch, used, error);
-    trajd_window_plan_bind(plan, first, count, gpu_batch->fill.memory, resident_rows_of, &of);
+    trajd_window_batch_bind(batch, first, count, gpu_batch->fill.memory, resident_rows_of, &of);
     if (!status && own->members[p].streamed_rows)
         status = send_streamed_rows(producer, gpu_batch, &of, first, count, used, error);
     if (!status && gpu_batch->requests[p]) /* of another range of the same dataset */
@@ -229,7 +232,7 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
         trajd_producer_unpin_windows(member, first, count);
         if (status != TRAJD_ERR_MEMORY || count > 1 ||
             !trajd_producer_wait_for_others(producer, member,
-                                            member->plan->windows[first].episode_index, error))
+                                            member->batch->windows[first].episode_index, error))
             break;
     }
     return status;
@@ -273,19 +276,19 @@ static const void *const *no_rows(void *context, uint32_t episode)
 /* Measures the first batch of an epoch as an example of all batches, and adds a quarter. */
 uint64_t trajd_producer_gpu_rows_bytes(struct trajd_producer *producer, uint32_t p)
 {
-    struct trajd_window_plan *plan = producer->plan->members[p];
+    struct trajd_window_batch *batch = producer->batch->members[p];
     struct trajd_gpu_streamed_rows *streamed_rows = producer->on_gpu->members[p].streamed_rows;
     const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
                    largest = trajd_gpu_streamed_rows_largest(streamed_rows);
     uint32_t first, count;
     uint64_t size_bytes = 0;
 
-    trajd_mixture_plan_look_up(
-        producer->plan, 0, 0,
+    trajd_mixture_batch_look_up(
+        producer->batch, 0, 0,
         length < producer->spec->global_batch ? (uint32_t)length : producer->spec->global_batch);
-    trajd_mixture_plan_slice(plan, 0, producer->spec->global_batch, &first, &count);
+    trajd_mixture_batch_slice(batch, 0, producer->spec->global_batch, &first, &count);
     if (count) {
-        trajd_window_plan_bind(plan, first, count, producer->on_gpu->slab, no_rows, NULL);
+        trajd_window_batch_bind(batch, first, count, producer->on_gpu->slab, no_rows, NULL);
         size_bytes = trajd_gpu_streamed_rows_narrow(streamed_rows, first, count);
         size_bytes += size_bytes / 4;
     }
@@ -317,12 +320,12 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
     memset(gpu_batch->requests, 0, producer->plan->member_count * sizeof *gpu_batch->requests);
     if (producer->on_gpu->copies)
         trajd_producer_prefetch(producer, fill);
-    trajd_mixture_plan_look_up(producer->plan, fill->epoch, fill->position, fill->row_count);
+    trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);
     for (uint32_t r = 0; r < fill->range_count; r++)
         for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(producer->plan->members[p], fill->ranges[r].begin,
-                                     fill->ranges[r].count, &first, &count);
+            trajd_mixture_batch_slice(producer->batch->members[p], fill->ranges[r].begin,
+                                      fill->ranges[r].count, &first, &count);
             trajd_counter_add(&producer->members[p].windows, count);
             if (count)
                 status = gather_windows(producer, gpu_batch, p, first, count, &used, error);

@@ -24,7 +24,8 @@ enum {
 /* One dataset of the feed. */
 struct trajd_producer_member {
     struct trajd_dataset *dataset;
-    struct trajd_window_plan *plan; /* the mixture plan's */
+    const struct trajd_window_plan *plan; /* the mixture plan's */
+    struct trajd_window_batch *batch;     /* the mixture batch's */
     struct trajd_plan *kernel_plan;
     /* the arrays that batches read from the cache: the plan's, without those on the GPU */
     const struct trajd_selection *selection;
@@ -45,8 +46,9 @@ struct trajd_producer {
     struct trajd_server *server;
     const struct trajd_log *log;
     struct trajd_stats_service *stats_service;
-    bool norm_is_known; /* the statistics that outputs are normalised by are set */
-    struct trajd_mixture_plan *plan;
+    bool norm_is_known;              /* the statistics that outputs are normalised by are set */
+    struct trajd_mixture_plan *plan; /* constant once its normalisation is set */
+    struct trajd_mixture_batch *batch;
     struct trajd_producer_member *members; /* [plan->member_count] */
     struct trajd_feed_schema schema;
     uint32_t slot_count;
@@ -81,7 +83,7 @@ void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *o
 /* ---- producer_schema.c ---- */
 
 /* Lays out a slot: each output followed by its mask, then the ids. Sets the outputs' offsets in the
- * plans. */
+ * batch. */
 enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
                                              struct trajd_error *error);
 /* Writes the ids of the windows that were looked up last to the slot. */

@@ -54,7 +54,7 @@ enum trajd_status trajd_producer_pin_windows(struct trajd_producer *producer,
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t w = first; w < first + count && !status; w++)
-        status = pin_episode(producer, member, member->plan->windows[w].episode_index, error);
+        status = pin_episode(producer, member, member->batch->windows[w].episode_index, error);
     return status;
 }
 
@@ -62,18 +62,20 @@ void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t
                                   uint32_t count)
 {
     for (uint32_t w = first; w < first + count && !member->resident; w++)
-        unpin_episode(member, member->plan->windows[w].episode_index);
+        unpin_episode(member, member->batch->windows[w].episode_index);
 }
 
 /* Fills one row of the batch with NaN, in outputs whose type has one (bad_rows: keep). Rows that
  * cannot be read become NaN and masked MISSING, whatever pads the edges. */
-static void fill_row_with_nan(const struct trajd_window_plan *plan, uint8_t *slot, uint32_t row)
+static void fill_row_with_nan(const struct trajd_window_batch *batch, uint8_t *slot, uint32_t row)
 {
+    const struct trajd_window_plan *plan = batch->plan;
+
     for (uint32_t o = 0; o < plan->output_count; o++) {
         const struct trajd_plan_output *output = &plan->outputs[o];
         const uint64_t count = output->step_count * output->feature_count,
                        size = trajd_dtype_size(output->dtype);
-        uint8_t *at = slot + output->offset_bytes + row * count * size;
+        uint8_t *at = slot + batch->outputs[o].offset_bytes + row * count * size;
         const uint64_t nan = output->dtype == TRAJD_F64    ? UINT64_C(0x7ff8000000000000)
                              : output->dtype == TRAJD_F32  ? 0x7fc00000
                              : output->dtype == TRAJD_F16  ? 0x7e00
@@ -88,9 +90,9 @@ static void fill_windows_with_nan(const struct trajd_producer_member *member, ui
                                   uint32_t first, uint32_t count)
 {
     for (uint32_t w = first; w < first + count; w++)
-        if (member->pinned[member->plan->windows[w].episode_index] == 2)
-            fill_row_with_nan(member->plan, slot,
-                              member->plan->window_rows ? member->plan->window_rows[w] : w);
+        if (member->pinned[member->batch->windows[w].episode_index] == 2)
+            fill_row_with_nan(member->batch, slot,
+                              member->batch->window_rows ? member->batch->window_rows[w] : w);
 }
 
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
@@ -119,8 +121,9 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_LOAD_NS],
                       (uint64_t)(loaded_ns - begin_ns));
     if (!status) {
-        trajd_window_plan_bind(member->plan, first, count, slot, rows_of, member);
-        status = trajd_plan_run(member->kernel_plan, &member->plan->request, producer->pool, error);
+        trajd_window_batch_bind(member->batch, first, count, slot, rows_of, member);
+        status =
+            trajd_plan_run(member->kernel_plan, &member->batch->request, producer->pool, error);
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
         if (producer->spec->keep_bad_rows)
@@ -140,7 +143,7 @@ static enum trajd_status make_windows(struct trajd_producer *producer,
         status = try_windows(producer, member, slot, first, count, error);
     while (status == TRAJD_ERR_MEMORY && count == 1 &&
            trajd_producer_wait_for_others(producer, member,
-                                          member->plan->windows[first].episode_index, error));
+                                          member->batch->windows[first].episode_index, error));
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
         status = make_windows(producer, member, slot, first, half, error);
@@ -160,7 +163,7 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
         struct trajd_producer_member *member = &producer->members[p];
         uint32_t first, count;
 
-        trajd_mixture_plan_slice(member->plan, rows.begin, rows.count, &first, &count);
+        trajd_mixture_batch_slice(member->batch, rows.begin, rows.count, &first, &count);
         trajd_counter_add(&member->windows, count);
         if (count)
             status = make_windows(producer, member, fill->memory, first, count, error);

@@ -31,11 +31,11 @@ static void add_output_tensors(struct trajd_producer *producer,
     *mask_name += strlen(*mask_name) + 1;
 }
 
-static void place_outputs(const struct trajd_producer *producer, struct trajd_window_plan *plan)
+static void place_outputs(const struct trajd_producer *producer, struct trajd_window_batch *batch)
 {
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        plan->outputs[o].offset_bytes = producer->schema.tensors[2 * o].offset_bytes;
-        plan->outputs[o].mask_offset_bytes = producer->schema.tensors[2 * o + 1].offset_bytes;
+    for (uint32_t o = 0; o < batch->plan->output_count; o++) {
+        batch->outputs[o].offset_bytes = producer->schema.tensors[2 * o].offset_bytes;
+        batch->outputs[o].mask_offset_bytes = producer->schema.tensors[2 * o + 1].offset_bytes;
     }
 }
 
@@ -66,14 +66,15 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
         add_tensor(producer, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
     status = trajd_feed_schema_layout(&producer->schema, error);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
-        place_outputs(producer, producer->plan->members[p]);
+        place_outputs(producer, producer->batch->members[p]);
     return status;
 }
 
-static void write_ids(const struct trajd_producer *producer, const struct trajd_window_plan *member,
-                      uint8_t *slot, uint32_t first, uint32_t count)
+static void write_ids(const struct trajd_producer *producer,
+                      const struct trajd_window_batch *member, uint8_t *slot, uint32_t first,
+                      uint32_t count)
 {
-    const struct trajd_feed_tensor *ids = &producer->schema.tensors[2 * member->output_count];
+    const struct trajd_feed_tensor *ids = &producer->schema.tensors[2 * member->plan->output_count];
     int64_t *columns[ID_COUNT];
 
     for (int i = 0; i < ID_COUNT; i++)
@@ -81,7 +82,7 @@ static void write_ids(const struct trajd_producer *producer, const struct trajd_
     for (uint32_t w = first; w < first + count; w++) {
         const struct trajd_window *window = &member->windows[w];
         const struct trajd_episode *episode =
-            &member->dataset->index->episodes[window->episode_index];
+            &member->plan->dataset->index->episodes[window->episode_index];
         const uint32_t row = member->window_rows ? member->window_rows[w] : w;
         columns[0][row] = (int64_t)window->window_id;
         columns[1][row] = window->dataset_index;
@@ -97,8 +98,8 @@ void trajd_producer_write_ids(const struct trajd_producer *producer, const struc
     for (uint32_t r = 0; r < fill->range_count; r++)
         for (uint32_t p = 0; p < producer->plan->member_count; p++) {
             uint32_t first, count;
-            trajd_mixture_plan_slice(producer->plan->members[p], fill->ranges[r].begin,
-                                     fill->ranges[r].count, &first, &count);
-            write_ids(producer, producer->plan->members[p], fill->memory, first, count);
+            trajd_mixture_batch_slice(producer->batch->members[p], fill->ranges[r].begin,
+                                      fill->ranges[r].count, &first, &count);
+            write_ids(producer, producer->batch->members[p], fill->memory, first, count);
         }
 }

@@ -12,11 +12,11 @@
 
 #include "daemon/base/send_fd.h"
 
-#define LISTENER UINT32_MAX /* in epoll's data, where connections have their index */
+#define LISTENER UINT32_MAX /* in epoll's data; a connection has its index there */
 
 struct connection {
     int fd;           /* -1: free */
-    uint64_t session; /* 0: has shown no token yet */
+    uint64_t session; /* 0: has sent no token yet */
     uint64_t deadline_ns;
 };
 
@@ -24,7 +24,7 @@ struct trajd_fdsock {
     struct trajd_fdsock_options options;
     char *path;
     int listener, epoll;
-    /* given up for a moment to accept and close a connection when descriptors have run out */
+    /* closed for a moment, to accept and close a connection when no descriptor is free */
     int reserve;
     struct connection *connections;
     uint32_t silent_count;
@@ -34,10 +34,10 @@ static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_err
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(fdsock->path) >= sizeof address.sun_path)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
-            fdsock->path, sizeof address.sun_path - 1);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                               "%s: the path of a socket can have at most %zu bytes: choose a "
+                               "shorter runtime directory",
+                               fdsock->path, sizeof address.sun_path - 1);
     memcpy(address.sun_path, fdsock->path, strlen(fdsock->path) + 1);
     fdsock->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fdsock->listener < 0)
@@ -52,8 +52,8 @@ static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_err
     return TRAJD_OK;
 }
 
-static enum trajd_status heartbeat(struct trajd_fdsock *fdsock, int fd, uint32_t index,
-                                   struct trajd_error *error)
+static enum trajd_status add_to_epoll(struct trajd_fdsock *fdsock, int fd, uint32_t index,
+                                      struct trajd_error *error)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
     if (epoll_ctl(fdsock->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
@@ -91,7 +91,7 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
     }
     status = listen_at(fdsock, error);
     if (!status)
-        status = heartbeat(fdsock, fdsock->listener, LISTENER, error);
+        status = add_to_epoll(fdsock, fdsock->listener, LISTENER, error);
     if (status)
         goto fail;
     *out = fdsock;
@@ -153,7 +153,8 @@ static struct connection *find_free(struct trajd_fdsock *fdsock)
     return NULL;
 }
 
-/* Without descriptors the pending connection would make the listener readable for ever. */
+/* Accepts and closes a connection when no descriptor is free. Without this the pending connection
+ * would keep the listener readable forever. */
 static void refuse_without_descriptors(struct trajd_fdsock *fdsock)
 {
     if (fdsock->reserve < 0)
@@ -174,7 +175,8 @@ static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
         return;
     }
     struct connection *connection = find_free(fdsock);
-    if (!connection || heartbeat(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
+    if (!connection ||
+        add_to_epoll(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
         close(fd);
         return;
     }
@@ -193,12 +195,12 @@ static uint64_t token_session(struct trajd_fdsock *fdsock, int fd, const uint8_t
     return session != 0 && !find_session(fdsock, session) ? session : 0;
 }
 
-static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
+static void receive_token(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     const uint8_t welcome = 0;
-    uint8_t token[TRAJD_TOKEN_SIZE + 1]; /* a longer message is no token */
+    uint8_t token[TRAJD_TOKEN_SIZE + 1]; /* one more byte, to detect a longer message */
     ssize_t length = recv(connection->fd, token, sizeof token, MSG_DONTWAIT);
-    if (length < 0 && errno == EAGAIN) /* the event was for an earlier connection of this index */
+    if (length < 0 && errno == EAGAIN) /* the event was for an earlier connection at this index */
         return;
     uint64_t session =
         length == TRAJD_TOKEN_SIZE ? token_session(fdsock, connection->fd, token) : 0;
@@ -210,17 +212,17 @@ static void greet(struct trajd_fdsock *fdsock, struct connection *connection)
     fdsock->silent_count--;
     if (send(connection->fd, &welcome, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
         close_connection(fdsock, connection);
-        fdsock->options.gone(fdsock->options.context, session);
+        fdsock->options.session_lost(fdsock->options.context, session);
     }
 }
 
-/* A worker says nothing after its token: whatever becomes readable is the end, or a peer that
- * breaks the protocol. */
+/* Ends the session of a connection that has become readable. A worker sends nothing after its
+ * token, so this is its end of file, or a peer that breaks the protocol. */
 static void end_session(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     uint64_t session = connection->session;
     close_connection(fdsock, connection);
-    fdsock->options.gone(fdsock->options.context, session);
+    fdsock->options.session_lost(fdsock->options.context, session);
 }
 
 static void close_silent(struct trajd_fdsock *fdsock, uint64_t now_ns)
@@ -242,10 +244,10 @@ void trajd_fdsock_turn(struct trajd_fdsock *fdsock, uint64_t now_ns)
             continue;
         }
         struct connection *connection = &fdsock->connections[events[i].data.u32];
-        if (connection->fd < 0) /* closed by a callback of this very turn */
+        if (connection->fd < 0) /* closed by a callback of this turn */
             continue;
         if (connection->session == 0)
-            greet(fdsock, connection);
+            receive_token(fdsock, connection);
         else
             end_session(fdsock, connection);
     }

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define SUFFIX ".key"
-#define SETTLED_S 2 /* longer than any file system's stamps are coarse */
+#define SETTLED_S 2 /* more than the resolution of times in any file system */
 
 struct client {
     char name[TRAJD_KEY_NAME_SIZE], public_key[TRAJD_KEY_SIZE];
@@ -20,11 +20,11 @@ struct trajd_keyring {
     char *clients_path;
     struct client *clients;
     uint32_t count;
-    struct timespec changed; /* of the directory, when it was read */
-    bool settled;            /* and that was long before, and all was well: else it is read again */
+    struct timespec changed; /* modification time of the directory when it was read */
+    bool settled; /* it was read without errors, long after `changed`; false: read it again */
 };
 
-/* "alice.key" -> "alice"; false: not the name of a public key. */
+/* Sets name to "alice" for "alice.key". Returns false for any other kind of file name. */
 static bool name_of(const char *file, char name[TRAJD_KEY_NAME_SIZE])
 {
     const size_t length = strlen(file), suffix = strlen(SUFFIX);
@@ -36,7 +36,7 @@ static bool name_of(const char *file, char name[TRAJD_KEY_NAME_SIZE])
     return trajd_key_name_is_valid(name);
 }
 
-/* One file of the directory; a failure is told, and concerns this file alone. */
+/* Adds the worker of one file of the directory. Ignores a file with another kind of name. */
 static enum trajd_status add_client(struct trajd_keyring *keyring, const char *file,
                                     struct trajd_error *error)
 {
@@ -50,7 +50,7 @@ static enum trajd_status add_client(struct trajd_keyring *keyring, const char *f
     if (status)
         return status;
     if (keyring->count == TRAJD_KEYRING_LIMIT)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: more than %u workers",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: has keys of more than %u workers",
                                keyring->clients_path, TRAJD_KEYRING_LIMIT);
     memcpy(client.public_key, keys.public_key, sizeof client.public_key);
     explicit_bzero(&keys, sizeof keys);
@@ -58,7 +58,7 @@ static enum trajd_status add_client(struct trajd_keyring *keyring, const char *f
     return TRAJD_OK;
 }
 
-/* All files; the first failure is the one that is returned. */
+/* Reads all files of the directory, also after an error. Returns the first error. */
 static enum trajd_status read_clients(struct trajd_keyring *keyring, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -68,19 +68,19 @@ static enum trajd_status read_clients(struct trajd_keyring *keyring, struct traj
     keyring->settled = false;
     if (!directory || fstat(dirfd(directory), &before) != 0) {
         status = trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_SYSTEM,
-                                 errno, "%s: %s (trajctl keygen makes it)", keyring->clients_path,
-                                 strerror(errno));
+                                 errno, "%s: %s (trajctl keygen makes this directory)",
+                                 keyring->clients_path, strerror(errno));
         if (directory)
             closedir(directory);
         return status;
     }
     keyring->changed = before.st_mtim;
     for (const struct dirent *entry; (entry = readdir(directory));) {
-        struct trajd_error own;
-        enum trajd_status added = add_client(keyring, entry->d_name, &own);
+        struct trajd_error file_error;
+        enum trajd_status added = add_client(keyring, entry->d_name, &file_error);
         if (added && !status) {
             status = added;
-            *error = own;
+            *error = file_error;
         }
     }
     closedir(directory);
@@ -145,11 +145,11 @@ static bool has_changed(const struct trajd_keyring *keyring)
 }
 
 const char *trajd_keyring_find(struct trajd_keyring *keyring, const char *public_key,
-                               struct trajd_error *trouble)
+                               struct trajd_error *error)
 {
-    trouble->status = TRAJD_OK;
+    error->status = TRAJD_OK;
     if (has_changed(keyring))
-        read_clients(keyring, trouble);
+        read_clients(keyring, error);
     for (uint32_t i = 0; i < keyring->count; i++)
         if (strcmp(keyring->clients[i].public_key, public_key) == 0)
             return keyring->clients[i].name;

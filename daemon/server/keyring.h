@@ -1,7 +1,7 @@
-/* The keys of the tcp socket: the daemon's own pair, and the workers that may connect, a file each
- * in one directory (trajctl keygen makes both). That directory is read again when it has changed,
- * so a worker is let in or shut out without a restart; connections that exist stay. One thread at a
- * time. */
+/* The CURVE keys of the tcp listener: the daemon's own pair, and the public keys of the workers
+ * that may connect. Each worker has a file in one directory; trajctl keygen makes all these files.
+ * The directory is read again when it has changed, so a worker can be admitted or shut out without
+ * a restart. Connections that exist stay. One thread at a time. */
 #ifndef TRAJD_SERVER_KEYRING_H
 #define TRAJD_SERVER_KEYRING_H
 
@@ -16,17 +16,19 @@
 struct trajd_keyring;
 
 /* Reads DIRECTORY/server.key_secret and DIRECTORY/clients/NAME.key. TRAJD_ERR_ARGUMENT,
- * TRAJD_ERR_NOT_FOUND: which file, and why. */
+ * TRAJD_ERR_NOT_FOUND, TRAJD_ERR_SYSTEM: the message names the file and the problem. */
 enum trajd_status trajd_keyring_create(const char *directory, struct trajd_keyring **keyring,
                                        struct trajd_error *error);
 void trajd_keyring_destroy(struct trajd_keyring **keyring);
 
+/* Returns the daemon's own keys, borrowed from the keyring. */
 const struct trajd_key_file *trajd_keyring_server(const struct trajd_keyring *keyring);
+/* Returns the number of workers that may connect. */
 uint32_t trajd_keyring_count(const struct trajd_keyring *keyring);
-/* The name (of the file, without ".key") of the worker with that public key, as text; NULL: it may
- * not connect. Valid until the next call. A file that cannot be read any more lets nobody in:
- * *trouble says so, each time (TRAJD_OK: none). */
+/* Returns the name of the worker with that public key (its file's name without ".key"), or NULL if
+ * it may not connect. Borrowed until the next call. The worker of a file that cannot be read may
+ * not connect: *error then names the file, in each call. Otherwise its status is TRAJD_OK. */
 const char *trajd_keyring_find(struct trajd_keyring *keyring, const char *public_key,
-                               struct trajd_error *trouble);
+                               struct trajd_error *error);
 
 #endif

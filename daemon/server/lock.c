@@ -43,7 +43,8 @@ enum trajd_status trajd_lock_take(const char *directory, int *fd, struct trajd_e
         status =
             errno == EWOULDBLOCK
                 ? trajd_error_set(error, TRAJD_ERR_BUSY, errno,
-                                  "%s: the daemon with pid %ld has it", path, read_holder(lock))
+                                  "%s: the daemon with pid %ld holds this lock", path,
+                                  read_holder(lock))
                 : trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", path, strerror(errno));
     else
         status = write_holder(lock, path, error);

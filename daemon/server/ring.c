@@ -17,7 +17,7 @@
 static int open_memfd(void)
 {
     int fd = memfd_create("trajd-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL) /* an older kernel knows no MFD_NOEXEC_SEAL */
+    if (fd < 0 && errno == EINVAL) /* a kernel without MFD_NOEXEC_SEAL */
         fd = memfd_create("trajd-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     return fd;
 }
@@ -40,20 +40,20 @@ static enum trajd_status ring_size(uint32_t slot_count, uint64_t slot_size_bytes
     if (slot_count == 0 || slot_size_bytes == 0 || slot_size_bytes % TRAJD_RING_ALIGNMENT != 0)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "ring of %u slots of %llu bytes (at least one slot, sizes in multiples of %u)",
+            "ring of %u slots of %llu bytes: needs a slot, and slot sizes in multiples of %u bytes",
             slot_count, (unsigned long long)slot_size_bytes, TRAJD_RING_ALIGNMENT);
     if (__builtin_mul_overflow((uint64_t)slot_count, slot_size_bytes, size_bytes) ||
         __builtin_add_overflow(*size_bytes, TRAJD_RING_ALIGNMENT, size_bytes) ||
         *size_bytes > INT64_MAX)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "ring of %u slots of %llu bytes: more than an address can say",
-                               slot_count, (unsigned long long)slot_size_bytes);
+                               "ring of %u slots of %llu bytes: the size overflows", slot_count,
+                               (unsigned long long)slot_size_bytes);
     return TRAJD_OK;
 }
 
-/* Sizes never change; and where workers only read, no new mapping can write (the kernel holds that
- * against a worker that opens the memory again through /proc; one before Linux 5.1 only refuses the
- * descriptor itself). */
+/* Seals the size of the ring. If workers may only read, also seals it against new writable
+ * mappings, which works even if a worker opens the memory again through /proc. Before Linux 5.1
+ * there is no such seal, and only the descriptor for workers is read-only. */
 static enum trajd_status seal(struct trajd_server_ring *ring, bool writable,
                               struct trajd_error *error)
 {
@@ -70,7 +70,8 @@ static enum trajd_status seal(struct trajd_server_ring *ring, bool writable,
     ring->share_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (ring->share_fd < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno,
-                               "%s, to hand a ring over read-only: %s", path, strerror(errno));
+                               "%s: cannot open a ring read-only for workers: %s", path,
+                               strerror(errno));
     return TRAJD_OK;
 }
 
@@ -159,6 +160,6 @@ void *trajd_server_ring_slot(const struct trajd_server_ring *ring, uint32_t slot
 void trajd_server_ring_stamp(const struct trajd_server_ring *ring, uint32_t slot,
                              const struct trajd_slot_header *header)
 {
-    if (!ring->is_device) /* workers look at no header there: reading it would cost them a copy */
+    if (!ring->is_device) /* workers do not read headers on a GPU, which would cost a copy */
         memcpy(trajd_server_ring_slot(ring, slot), header, sizeof *header);
 }

@@ -11,7 +11,7 @@ static bool tensor_size(const struct trajd_feed_tensor *tensor, uint64_t *size_b
     return true;
 }
 
-/* False on overflow. */
+/* Rounds up to a multiple of the alignment. Returns false on overflow. */
 static bool align_up(uint64_t *value, uint64_t alignment)
 {
     if (__builtin_add_overflow(*value, alignment - 1, value))
@@ -26,10 +26,10 @@ static enum trajd_status check_tensor(const struct trajd_feed_schema *schema,
 {
     if (tensor->rank == 0 || tensor->rank > TRAJD_TENSOR_MAX_RANK ||
         tensor->shape[0] != schema->global_batch || trajd_dtype_size(tensor->dtype) == 0)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, 0,
-            "tensor %s: 1 to %d dimensions, the first of them the batch, and an element type",
-            tensor->name, TRAJD_TENSOR_MAX_RANK);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "tensor %s: needs 1 to %d dimensions, of which the first is the "
+                               "batch, and an element type",
+                               tensor->name, TRAJD_TENSOR_MAX_RANK);
     return TRAJD_OK;
 }
 
@@ -49,12 +49,10 @@ enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema,
                !__builtin_add_overflow(end_bytes, size_bytes, &end_bytes);
         if (!fits)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                   "tensor %s: a batch has more bytes than an address can say",
-                                   tensor->name);
+                                   "tensor %s: the size of a batch overflows", tensor->name);
     }
     if (!align_up(&end_bytes, TRAJD_RING_ALIGNMENT) || end_bytes > INT64_MAX)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                               "a batch has more bytes than an address can say");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "the size of a batch overflows");
     schema->slot_size_bytes = end_bytes;
     return TRAJD_OK;
 }

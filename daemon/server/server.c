@@ -1,3 +1,4 @@
+/* Creates, drains and destroys the server. */
 #include "daemon/server/server_internal.h"
 
 #include <errno.h>
@@ -14,83 +15,14 @@
 #include "daemon/server/lock.h"
 
 #define SILENCE_MS 2000u
-#define FD_SOCKET_SPARE 64u /* connections that have shown no token yet */
+#define FD_SOCKET_SPARE 64u /* more connections, for those that have sent no token yet */
 
 static uint64_t now(void)
 {
     return (uint64_t)trajd_now_ns();
 }
 
-/* ---- what the core calls back; the mutex is held ---- */
-
-static bool outbox_grow(struct trajd_outbox *outbox, size_t size)
-{
-    if (outbox->room - outbox->size >= size)
-        return true;
-    size_t room = outbox->room * 2 > outbox->size + size ? outbox->room * 2 : outbox->size + size;
-    unsigned char *bytes = realloc(outbox->bytes, room);
-    if (!bytes)
-        return false;
-    outbox->bytes = bytes;
-    outbox->room = room;
-    return true;
-}
-
-/* A remote worker gets the rows that a good BATCH announces behind it. */
-static void add_part(struct trajd_server *server, const struct trajd_wire_batch *batch,
-                     struct trajd_outgoing_record *record)
-{
-    struct trajd_feed *feed = server->feeds;
-    while (feed && trajd_core_feed_id(feed->core) != batch->feed_id)
-        feed = feed->next;
-    if (!feed || record->route.listener != TRAJD_LISTENER_REMOTE || batch->error.size > 0)
-        return;
-    trajd_slot_sends_acquire(feed->slot_sends, batch->slot);
-    record->slot_sends = feed->slot_sends;
-    record->slot = batch->slot;
-    record->row_begin = batch->row_begin;
-    record->row_count = batch->row_count;
-}
-
-/* Without memory the message is lost: its session hears all again when it comes back. */
-void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
-                       const struct trajd_wire_message *message)
-{
-    struct trajd_outbox *outbox = &server->outbox;
-    struct trajd_outgoing_record record = {.route = peer->route};
-    struct trajd_wire_message welcome;
-    size_t size;
-    if (!outbox_grow(outbox, sizeof record + TRAJD_WIRE_MAX_FRAME))
-        return;
-    if (message->op == TRAJD_WIRE_WELCOME && peer->route.listener == TRAJD_LISTENER_REMOTE) {
-        welcome = *message;
-        welcome.welcome.silence_ms = server->options.remote.silence_ms;
-        message = &welcome;
-    }
-    unsigned char *at = outbox->bytes + outbox->size;
-    if (trajd_wire_encode(message, at + sizeof record, TRAJD_WIRE_MAX_FRAME, &size, NULL))
-        return;
-    record.length = (uint32_t)size;
-    if (message->op == TRAJD_WIRE_BATCH) {
-        record.ready_ns = message->batch.ready_ns;
-        add_part(server, &message->batch, &record);
-    }
-    memcpy(at, &record, sizeof record);
-    outbox->size += sizeof record + size;
-}
-
-/* What was never sent: its send reference are returned. */
-static void drop_outbox(struct trajd_outbox *outbox)
-{
-    struct trajd_outgoing_record record;
-    for (size_t at = 0; at < outbox->size; at += sizeof record + record.length) {
-        memcpy(&record, outbox->bytes + at, sizeof record);
-        if (record.slot_sends)
-            trajd_slot_sends_return(record.slot_sends, record.slot);
-    }
-    free(outbox->bytes);
-    *outbox = (struct trajd_outbox){0};
-}
+/* ---- callbacks of the core; the caller of the core holds the mutex ---- */
 
 static void send_message(void *context, uint64_t session, void *user,
                          const struct trajd_wire_message *message)
@@ -107,33 +39,14 @@ static void wake_taker(void *context, struct trajd_core_feed *core_feed)
         feed->is_wanted = true;
 }
 
-static bool is_lent(void *context, struct trajd_core_feed *core_feed, uint32_t slot)
+static bool is_slot_in_use(void *context, struct trajd_core_feed *core_feed, uint32_t slot)
 {
     struct trajd_feed *feed = trajd_core_feed_user(core_feed);
     (void)context;
     return trajd_slot_sends_is_in_use(feed->slot_sends, slot);
 }
 
-void trajd_server_wake_takers(struct trajd_server *server)
-{
-    for (struct trajd_feed *feed = server->feeds; feed; feed = feed->next) {
-        if (feed->is_wanted)
-            pthread_cond_broadcast(&feed->wanted);
-        feed->is_wanted = false;
-    }
-}
-
-void trajd_server_wake(struct trajd_server *server)
-{
-    const uint64_t one = 1;
-    if (server->woken)
-        return;
-    server->woken = true;
-    if (write(server->wake_fd, &one, sizeof one) < 0)
-        server->woken = false; /* only a full counter refuses, and that is readable */
-}
-
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 static enum trajd_status create_core(struct trajd_server *server, struct trajd_error *error)
 {
@@ -144,29 +57,30 @@ static enum trajd_status create_core(struct trajd_server *server, struct trajd_e
         .feed_names = server->options.feed_names,
         .send = send_message,
         .wake = wake_taker,
-        .is_lent = is_lent,
+        .is_in_flight = is_slot_in_use,
         .context = server,
     };
     return trajd_core_create(&options, &server->core, error);
 }
 
-/* Identification of fd.sock's connections; the thread's. */
+/* Returns the session that a token on fd.sock belongs to, or 0, and marks it as attached. Called on
+ * the server's thread. */
 static uint64_t identify(void *context, const uint8_t token[TRAJD_TOKEN_SIZE], uid_t uid)
 {
     struct trajd_server *server = context;
     pthread_mutex_lock(&server->mutex);
     uint64_t session = trajd_core_find_token(server->core, token);
     struct trajd_peer *peer = session != 0 ? trajd_peers_by_session(&server->peers, session) : NULL;
+    /* A remote worker's token is refused on fd.sock. */
     bool known = peer && peer->owner == uid && !peer->attached &&
-                 peer->route.listener ==
-                     TRAJD_LISTENER_LOCAL; /* a remote worker's token opens nothing here */
+                 peer->route.listener == TRAJD_LISTENER_LOCAL;
     if (known)
         peer->attached = true;
     pthread_mutex_unlock(&server->mutex);
     return known ? session : 0;
 }
 
-static void gone(void *context, uint64_t session)
+static void session_lost(void *context, uint64_t session)
 {
     struct trajd_server *server = context;
     pthread_mutex_lock(&server->mutex);
@@ -176,11 +90,11 @@ static void gone(void *context, uint64_t session)
     pthread_mutex_unlock(&server->mutex);
 }
 
-static void tell(void *context, const char *line)
+static void log_line(void *context, const char *line)
 {
     struct trajd_server *server = context;
-    if (server->options.remote.tell)
-        server->options.remote.tell(server->options.context, line);
+    if (server->options.remote.log_line)
+        server->options.remote.log_line(server->options.context, line);
 }
 
 static struct trajd_transport_remote remote_listener(struct trajd_server *server)
@@ -190,7 +104,7 @@ static struct trajd_transport_remote remote_listener(struct trajd_server *server
                                            .keys = remote->keys,
                                            .insecure_loopback = remote->insecure_loopback,
                                            .silence_ms = remote->silence_ms,
-                                           .tell = tell,
+                                           .log_line = log_line,
                                            .context = server};
 }
 
@@ -215,7 +129,7 @@ static enum trajd_status open_sockets(struct trajd_server *server, struct trajd_
                                                     server->options.max_sessions + FD_SOCKET_SPARE,
                                                 .silence_ms = SILENCE_MS,
                                                 .identify = identify,
-                                                .gone = gone,
+                                                .session_lost = session_lost,
                                                 .context = server};
     return trajd_fdsock_create(&fdsock, &server->fdsock, error);
 }
@@ -255,9 +169,9 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->send_lock, NULL);
     trajd_heartbeat_init_condition(&server->changed);
-    trajd_heartbeat_init_condition(&server->asked);
+    trajd_heartbeat_init_condition(&server->query_added);
     server->last_end_ns = now();
-    /* a stamp: nothing is ordered by it */
+    /* relaxed: only a time, which orders no other memory */
     __atomic_store_n(&server->last_turn_ns, now(), __ATOMIC_RELAXED);
     enum trajd_status status = trajd_lock_take(options->runtime_directory, &server->lock_fd, error);
     if (!status)
@@ -267,7 +181,7 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
     if (!status)
         status = open_sockets(server, error);
     if (!status) {
-        *out = server; /* callbacks may look for it there as soon as the thread runs */
+        *out = server; /* before the thread runs, because callbacks may use it there */
         status = start_thread(server, error);
     }
     if (status) {
@@ -282,7 +196,7 @@ static void stop_thread(struct trajd_server *server)
     if (!server->running)
         return;
     pthread_mutex_lock(&server->mutex);
-    /* relaxed: the thread looks after it is woken, and joins below */
+    /* relaxed: the thread reads it after it was woken, and is joined below */
     __atomic_store_n(&server->stop, true, __ATOMIC_RELAXED);
     trajd_server_wake(server);
     pthread_mutex_unlock(&server->mutex);
@@ -295,13 +209,13 @@ void trajd_server_destroy(struct trajd_server **pointer)
     if (!server)
         return;
     stop_thread(server);
-    trajd_transport_destroy(&server->transport); /* nothing reads the rings any more */
-    drop_outbox(&server->sending);
+    trajd_transport_destroy(&server->transport); /* after this nothing reads the rings */
+    trajd_outbox_drop(&server->sending);
     while (server->feeds) {
         struct trajd_feed *feed = server->feeds;
         trajd_server_remove_feed(server, &feed);
     }
-    drop_outbox(&server->outbox);
+    trajd_outbox_drop(&server->outbox);
     trajd_fdsock_destroy(&server->fdsock);
     if (server->core)
         trajd_core_destroy(&server->core);
@@ -310,7 +224,7 @@ void trajd_server_destroy(struct trajd_server **pointer)
         close(server->wake_fd);
     trajd_lock_release(&server->lock_fd);
     pthread_cond_destroy(&server->changed);
-    pthread_cond_destroy(&server->asked);
+    pthread_cond_destroy(&server->query_added);
     pthread_mutex_destroy(&server->send_lock);
     pthread_mutex_destroy(&server->mutex);
     free(server->frame);
@@ -345,28 +259,11 @@ void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms)
     pthread_mutex_unlock(&server->mutex);
 }
 
-void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
-                         const struct trajd_error *error)
-{
-    pthread_mutex_lock(&server->mutex);
-    for (uint32_t i = 0; i < TRAJD_SERVER_MAX_REQUESTS; i++) {
-        struct trajd_request *pending = &server->requests[i];
-        if (request == 0 || pending->id == 0 || pending->asked != request)
-            continue;
-        pending->answered = true;
-        pending->feed = feed;
-        if (!feed)
-            pending->error = *error;
-        trajd_server_wake(server);
-    }
-    pthread_mutex_unlock(&server->mutex);
-}
-
 void trajd_server_get_stats(const struct trajd_server *server, struct trajd_server_stats *stats)
 {
     struct trajd_core_stats core;
     uint64_t last_end_ns;
-    /* locking is no change that a caller sees */
+    /* the cast drops const: a caller sees no change of the server */
     pthread_mutex_t *mutex = (pthread_mutex_t *)&server->mutex;
     pthread_mutex_lock(mutex);
     trajd_core_get_stats(server->core, &core);

@@ -1,10 +1,13 @@
-/* The hand-over side of the daemon: sessions, leases and rings behind one ROUTER thread. Sees slots
- * and bytes, never episodes.
+/* Delivers batches to workers: sessions, leases and rings behind one thread with ZeroMQ ROUTER
+ * sockets. The server knows slots and bytes, and nothing of episodes.
  *
- * A producer (the control; in tests a fake) adds feeds, takes slots to fill, publishes them.
- * Everything else, who has what and what is done, happens on the server's thread; a publish sends
- * what it leads to itself. Functions here are thread-safe unless said; none blocks except take,
- * drain and destroy. */
+ * The daemon's control (in tests a fake producer) adds feeds. A producer takes free slots, fills
+ * them and publishes them. The server's thread does the rest: it handles the workers' messages and
+ * keeps account of leases. A publish sends the resulting messages itself.
+ *
+ * Every function here is thread-safe. None blocks but the two take functions, drain, remove_feed
+ * and destroy. Functions that return a status fill *error, which may be NULL, unless they return
+ * TRAJD_OK. */
 #ifndef TRAJD_SERVER_SERVER_H
 #define TRAJD_SERVER_SERVER_H
 
@@ -26,206 +29,220 @@ struct trajd_feed;
 struct trajd_feed_tensor {
     const char *name;
     const char *role; /* "obs", "action", "ids", "mask" */
-    const char *of;   /* of a mask: its output; else NULL */
+    const char *of;   /* of a mask: the name of its output; else NULL */
     enum trajd_dtype dtype;
     uint32_t rank;
     uint64_t shape[TRAJD_TENSOR_MAX_RANK]; /* shape[0] = G */
-    uint64_t offset_bytes;                 /* filled by trajd_feed_schema_layout */
+    uint64_t offset_bytes;                 /* from the slot's beginning; set by the layout */
 };
 
 struct trajd_feed_schema {
     uint32_t global_batch; /* G */
     uint32_t tensor_count;
     struct trajd_feed_tensor *tensors;
-    uint64_t slot_size_bytes; /* filled by trajd_feed_schema_layout */
+    uint64_t slot_size_bytes; /* set by trajd_feed_schema_layout */
 };
 
-/* Places the tensors behind the slot header, each aligned to TRAJD_TENSOR_ALIGNMENT; slot size
- * rounded up to TRAJD_RING_ALIGNMENT. TRAJD_ERR_MEMORY on overflow. */
+/* Sets the offsets of the tensors behind the slot header, each aligned to TRAJD_TENSOR_ALIGNMENT,
+ * and the slot size, rounded up to TRAJD_RING_ALIGNMENT. TRAJD_ERR_ARGUMENT: a tensor's shape or
+ * type is invalid. TRAJD_ERR_MEMORY: a size overflows. */
 enum trajd_status trajd_feed_schema_layout(struct trajd_feed_schema *schema,
                                            struct trajd_error *error);
 
-/* A ring in a GPU's memory: the producer's own, until after the feed was removed. */
+/* A ring in a GPU's memory. The producer owns the memory, and frees it after the feed was removed.
+ */
 struct trajd_feed_memory {
-    const char *gpu; /* its UUID, as OPEN names it */
-    void *memory;    /* slots of the schema's size behind TRAJD_RING_ALIGNMENT bytes, on that GPU */
-    const void *handle; /* what a worker opens it by */
+    const char *gpu; /* the GPU's UUID, as in OPEN */
+    void *memory;    /* on that GPU: TRAJD_RING_ALIGNMENT bytes, then slots of the schema's size */
+    const void *handle; /* the CUDA IPC handle for workers */
     uint32_t handle_size_bytes;
-    /* Writes the ring's header to its first bytes, and returns when it is there. */
+    /* Copies the ring's header to the first bytes of the memory. Returns when the copy is done. */
     enum trajd_status (*write_header)(void *context, const void *header, size_t size_bytes,
                                       struct trajd_error *error);
     void *context;
 };
 
 struct trajd_feed_options {
-    const char *name; /* as OPEN names it; for a spec that a job sent: "spec:" and its hash */
-    /* the feed that this one is another production of, with a ring of its own; or NULL */
+    const char *name; /* as in OPEN; for a specification that a job sent: "spec:" and its hash */
+    /* name of the feed of which this is another instance, with a ring of its own; or NULL */
     const char *instance_of;
-    bool is_hidden; /* no OPEN finds it until trajd_server_change shows it */
+    bool is_hidden; /* OPEN does not find the feed until trajd_server_change shows it */
     const struct trajd_feed_schema *schema; /* copied */
     uint32_t slot_count;                    /* >= 3 */
-    uint32_t max_credit;                    /* a session's, >= 2 */
+    uint32_t max_credit;                    /* of a session; >= 2 */
     uint64_t fingerprint, seed;
-    uint64_t window_count, epoch_length, dropped_count; /* of the sampler */
+    uint64_t window_count, epoch_length, dropped_count; /* of the sampler, in windows */
     bool tail_short;                                    /* the last batch may have fewer rows */
-    /* NULL: DONE does not survive the daemon (share) */
+    /* for queue jobs; NULL: which batches are DONE is lost when the daemon ends */
     const char *journal_directory;
-    /* that may read the same slots, 0 is 1; with more the ring is handed over read-only */
+    /* the most jobs that may read the same slots; 0 means 1. With more than 1, workers can only
+     * read the ring */
     uint32_t job_count;
-    /* a job that keeps the others waiting for slow_after_ns leaves the feed; else they wait */
+    /* true: a job that keeps other jobs waiting for slow_after_ns must leave the feed; false: the
+     * others wait */
     bool slow_leaves;
     uint64_t slow_after_ns;
-    uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
-    const struct trajd_feed_memory *device; /* NULL: a ring in the host's memory is made */
+    uint64_t rank_timeout_ns; /* shard: how long ranks wait for an absent rank; 0: forever */
+    const struct trajd_feed_memory *device; /* NULL: the server makes a ring in host memory */
 };
 
 struct trajd_server_options {
-    /* holds feed.sock, fd.sock, lock; must exist, 0700 or group-only */
+    /* for feed.sock, fd.sock and lock; must exist, with mode 0700 or access for its group only */
     const char *runtime_directory;
     uint32_t max_sessions;
-    uint64_t instance_id; /* random, from the caller */
+    uint64_t instance_id; /* a random number */
     const char *version;
-    /* A session asked for a feed that the server does not have, by name or by specification
-     * (NUL-terminated text of spec_length bytes, else NULL). Called on the server's thread: must
-     * not block; answered later with trajd_server_answer. */
+    /* Requests a feed that the server does not have, for the OPEN of a session. Either name or spec
+     * is NULL; spec is a NUL-terminated text of spec_length bytes. The answer is a call of
+     * trajd_server_answer, now or later. Called on the server's thread; must not block. */
     void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec,
                       size_t spec_length);
-    /* The same for batches in the memory of the GPU with that UUID: a feed whose name is
-     * trajd_feed_gpu_name's. NULL: none is served, and the session hears so. */
+    /* As open_feed, for batches in the memory of the GPU with this UUID. The feed's name is that of
+     * trajd_feed_gpu_name. NULL: such an OPEN is refused with TRAJD_ERR_UNSUPPORTED. */
     void (*open_on_gpu)(void *context, uint64_t request, const char *name, const char *spec,
                         const char *gpu);
-    /* A job wants the feed of that name, and jobs that are elsewhere read it and all its instances:
-     * add another one (trajd_feed_options.instance_of) and answer with it, or with why not. As
-     * open_feed. NULL: the job is told that the feed is busy. */
+    /* Requests another instance of the feed of that name (trajd_feed_options.instance_of), because
+     * jobs at other positions read all its instances. Otherwise as open_feed. NULL: such an OPEN is
+     * refused with TRAJD_ERR_BUSY. */
     void (*open_instance)(void *context, uint64_t request, const char *name);
-    /* No session has been on the feed for a while (feed_idle_ms): the producer may close it. Called
-     * on the server's thread. */
+    /* Reports that no session has been on the feed for feed_idle_ms, so that the producer may close
+     * it. Called on the server's thread, once for each idle time. May be NULL. */
     void (*feed_idle)(void *context, struct trajd_feed *feed);
-    /* Adds the producer's part to the status document: writes at most `size` bytes of JSON members
-     * (`"store":{...},...`), returns the length. */
+    /* Writes the producer's part of the status document: at most `size` bytes of JSON members like
+     * `"store":{...},...`. Returns the length in bytes. Called on the server's thread. May be NULL.
+     */
     size_t (*describe)(void *context, char *json, size_t size);
     void *context;
     uint32_t feed_idle_ms;
-    bool answers_queries;          /* somebody takes questions with trajd_server_take_query */
-    const char *const *feed_names; /* told in WELCOME and in "no such feed"; NULL-ended */
+    bool answers_queries;          /* a thread calls trajd_server_take_query */
+    const char *const *feed_names; /* for WELCOME; ends with NULL; borrowed by the server */
     struct trajd_server_remote {
-        /* "ADDRESS:PORT" to listen on for remote workers; NULL: local ones alone */
+        /* "ADDRESS:PORT" to listen on for remote workers; NULL: serves local workers only */
         const char *address;
         const char *keys;       /* directory of CURVE keys (keyring.h) */
-        bool insecure_loopback; /* no CURVE; refused unless the address is 127.0.0.1 or ::1 */
-        uint32_t silence_ms;    /* a remote worker that says nothing for so long is dead */
-        /* A line for the log: who was refused, and why. On the server's thread. May be NULL. */
-        void (*tell)(void *context, const char *line);
+        bool insecure_loopback; /* no CURVE; valid only for the addresses 127.0.0.1 and ::1 */
+        uint32_t silence_ms;    /* a remote session ends if it sends nothing for this time */
+        /* Logs a line: which worker was refused, and why. Called on the server's thread. May be
+         * NULL. */
+        void (*log_line)(void *context, const char *line);
     } remote;
-    /* sockets are 0770: whoever is in the directory's group may connect; else our uid and root */
+    /* true: sockets have mode 0770, and users in the directory's group may connect; false: only the
+     * daemon's own user and root may */
     bool group_access;
 };
 
-/* Takes the directory's lock (TRAJD_ERR_BUSY: another daemon has it, its pid in the message), binds
- * both sockets, starts the thread. */
+/* Takes the directory's lock, binds the sockets and starts the thread. TRAJD_ERR_BUSY: another
+ * daemon has the lock; the message has its pid. */
 enum trajd_status trajd_server_create(const struct trajd_server_options *options,
                                       struct trajd_server **server, struct trajd_error *error);
-/* "tcp://ADDRESS:PORT" that remote workers are served at; NULL: none is. */
+/* Returns "tcp://ADDRESS:PORT", where remote workers connect, or NULL if there is no such listener.
+ * Borrowed from the server. */
 const char *trajd_server_remote_endpoint(const struct trajd_server *server);
-/* Tells every session GOAWAY, then waits until all leases are back or timeout_ms is over. */
+/* Sends GOAWAY to every session, then waits until all leases are released or timeout_ms is over. */
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms);
-/* The name under which a feed's production for a GPU is added: no name of a configuration has an
- * '@'. */
+/* Writes the name of a feed's production for a GPU, "NAME@GPU". It cannot be the name of a feed in
+ * the configuration, which never has an '@'. */
 void trajd_feed_gpu_name(const char *name, const char *gpu, char *text, size_t size);
-/* Wakes every taker with TRAJD_ERR_CLOSED, joins the thread, frees all feeds, clears the pointer.
- */
+/* Joins the thread, wakes every taker with TRAJD_ERR_CLOSED, frees all feeds, and clears the
+ * pointer. */
 void trajd_server_destroy(struct trajd_server **server);
 
-/* Adds a feed and its ring (memfd, allocated and touched now). */
+/* Adds a feed with its ring, a memfd whose pages are all allocated now. The server owns *feed. */
 enum trajd_status trajd_server_add_feed(struct trajd_server *server,
                                         const struct trajd_feed_options *options,
                                         struct trajd_feed **feed, struct trajd_error *error);
-/* Takers return TRAJD_ERR_CLOSED, now and from now on: then the producer's thread can be joined,
- * and the feed removed. */
+/* Makes trajd_feed_take return TRAJD_ERR_CLOSED, now and from now on. After it the producer's
+ * thread can be joined, and the feed removed. */
 void trajd_feed_close(struct trajd_feed *feed);
-/* The same, unless a session is on the feed or about to be (an OPEN was answered with it): then
- * false, and nothing has changed. Nobody finds it any more. */
+/* Closes the feed and hides it from OPEN, unless a session is on it or about to be (an OPEN was
+ * answered with it). Returns false if so, and changes nothing. */
 bool trajd_feed_close_if_idle(struct trajd_feed *feed);
-/* Since when (CLOCK_MONOTONIC) nobody is on the feed; 0: somebody is, or nobody ever was. */
+/* Returns the time (CLOCK_MONOTONIC, ns) since which no session has been on the feed, or 0 if one
+ * is on it or none ever was. */
 uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed);
-/* Ends a feed: takers return TRAJD_ERR_CLOSED, its sessions get ERROR; the ring lives while workers
- * map it. Waits for threads that are in take; none may begin one after. */
+/* Removes a feed and clears the pointer: takers return TRAJD_ERR_CLOSED, and its sessions get
+ * ERROR. Workers keep their mappings of the ring. Waits for threads that are in trajd_feed_take; no
+ * thread may enter it afterwards. */
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **feed);
-/* Feeds that come and go together, in one moment for whoever opens one. */
+/* Feeds that are replaced together: each OPEN sees either all old feeds or all new ones. */
 struct trajd_server_change {
-    /* [out_count]: closed as by trajd_feed_close, found by no OPEN any more; to be removed */
+    /* [out_count]: feeds to be closed as by trajd_feed_close and hidden; the caller removes them */
     struct trajd_feed *const *out;
-    struct trajd_feed *const *in; /* [in_count]: hidden ones, to be shown */
+    struct trajd_feed *const *in; /* [in_count]: hidden feeds to be shown */
     uint32_t out_count, in_count;
-    const char *const *feed_names; /* as in the options, from now on */
+    const char *const *feed_names; /* replaces that of the options */
     uint32_t feed_idle_ms;
 };
-/* Makes it, unless a session is on one of those that go, or about to be: then TRAJD_ERR_BUSY, *busy
- * is its index in `out`, and nothing has changed. */
+/* Makes the change. TRAJD_ERR_BUSY: a session is on a feed of `out`, or about to be; *busy is the
+ * feed's index, and nothing has changed. */
 enum trajd_status trajd_server_change(struct trajd_server *server,
                                       const struct trajd_server_change *change, uint32_t *busy);
-/* False: a session is on the feed, or about to be. It may be otherwise in the next moment. */
+/* Returns true if no session is on the feed or about to be. The answer may be outdated at once. */
 bool trajd_feed_is_idle(struct trajd_feed *feed);
-/* What its sessions hear when the feed is removed, in place of `closed`. */
+/* Sets the error that the feed's sessions get when it is removed, instead of TRAJD_ERR_CLOSED. */
 void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why);
-/* The answer to open_feed: a feed that was added (again fine), or NULL and why not. */
+/* Answers a request of open_feed, open_on_gpu or open_instance: with a feed that was added, which
+ * may answer several requests, or with NULL and the error. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);
 
-/* What the producer is to write of the global batch at `position` of `epoch`, which has row_count
- * rows: those that somebody on this node reads. */
+/* A global batch that the producer has to write: the batch at `position` of `epoch`. It has
+ * row_count rows, of which only `ranges` are read on this node. */
 struct trajd_fill {
     uint32_t slot;
-    uint64_t run_id; /* of the cursor: a publish after the job began elsewhere is discarded by it */
+    uint64_t run_id; /* number of the production run; a publish of an earlier run is discarded */
     uint64_t epoch;
     uint64_t position;
     uint32_t row_count;
-    /* the slot's first byte (slot header, written by publish); tensors at the schema's offsets */
+    /* the slot's first byte: the slot header, which publish writes; tensors at the schema's offsets
+     */
     void *memory;
-    uint64_t generation; /* of the slot; the server's own */
+    uint64_t generation; /* of the slot; for publish */
     uint32_t range_count;
-    const struct trajd_rows *ranges; /* ascending; the server's, until the publish */
+    const struct trajd_rows *ranges; /* ascending; borrowed until the publish */
 };
 
-/* Waits until a job wants production and a slot is FREE; the slot is FILLING when this returns. One
- * taker per feed at a time may have several fills out; they are published in any order and become
- * READY in the order of positions. TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
+/* Waits until a job wants batches and a slot is FREE, and makes the slot FILLING. Only one thread
+ * at a time may take from a feed. It may take several fills before it publishes them, in any order;
+ * the slots become READY in the order of positions. TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
 enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms,
                                   struct trajd_fill *fill);
-/* The slot is READY (or, with failure not NULL, carries that error to whoever takes it). */
+/* Publishes a filled slot, which becomes READY. If failure is not NULL the batch could not be made,
+ * and the workers that get it receive that error. */
 void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
                         const struct trajd_error *failure);
 
-/* A question of a worker about a feed (ASK): what it means is up to who answers. */
+/* A worker's query about a feed (ASK). The server does not interpret `what` and the members behind
+ * it: see PROTOCOL.md, "Questions". */
 struct trajd_query {
-    uint64_t id; /* for the answer */
-    /* 0: of no feed. It may have been removed meanwhile, and is never another feed's */
+    uint64_t id; /* for trajd_server_answer_query */
+    /* 0: about no feed. The feed may have been removed since; its number is not used again */
     uint32_t feed_id;
     char what[TRAJD_QUERY_MAX_NAME + 1], name[TRAJD_QUERY_MAX_NAME + 1];
     uint64_t window, first;
     uint32_t count;
 };
 
-/* Waits for a question; each is given to one taker, in the order in which they came.
- * TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
+/* Waits for a query. Each query goes to one taker, in the order of arrival. TRAJD_ERR_TIMEOUT,
+ * TRAJD_ERR_CLOSED. */
 enum trajd_status trajd_server_take_query(struct trajd_server *server, uint32_t timeout_ms,
                                           struct trajd_query *query);
-/* Answers one that was taken, once: with a JSON document of `length` bytes, at most
- * TRAJD_QUERY_MAX_ANSWER, or (json NULL) with the error. Nobody may be there to hear it any more.
- */
+/* Answers a query that was taken. Must be called once for each: with a JSON document of `length`
+ * bytes, at most TRAJD_QUERY_MAX_ANSWER, or with json NULL and the error. Does nothing more if the
+ * session has ended meanwhile. */
 void trajd_server_answer_query(struct trajd_server *server, uint64_t id, const char *json,
                                size_t length, const struct trajd_error *error);
-/* Takers return TRAJD_ERR_CLOSED, now and from now on, and new questions are refused. */
+/* Makes trajd_server_take_query return TRAJD_ERR_CLOSED from now on, and refuses new queries. */
 void trajd_server_close_queries(struct trajd_server *server);
 
-/* As feeds are numbered in status and ASK; never used twice. */
+/* Returns the feed's number, as in the status document and in ASK. No number is used twice. */
 uint32_t trajd_feed_id(const struct trajd_feed *feed);
 
 struct trajd_server_stats {
     uint32_t sessions;
     uint64_t batches_sent, windows_done, late_acks, dropped_messages, dead_sessions;
-    uint64_t last_turn_ns; /* CLOCK_MONOTONIC of the thread's last turn, for the watchdog */
-    /* of the last session's end, or of the server's beginning; 0: there are sessions */
+    uint64_t last_turn_ns; /* CLOCK_MONOTONIC, of the thread's last turn; for the watchdog */
+    /* CLOCK_MONOTONIC, of the last session's end or the server's start; 0: there are sessions */
     uint64_t empty_since_ns;
 };
 void trajd_server_get_stats(const struct trajd_server *server, struct trajd_server_stats *stats);

@@ -1,3 +1,4 @@
+/* Adds, closes and removes feeds; the producer's take and publish. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static struct trajd_wire_text keep_text(char **room, const char *text)
     return kept;
 }
 
-/* The schema as OPENED tells it: tensors, and their texts behind them. */
+/* Returns the schema in the form of OPENED: tensors with their texts behind them, in one
+ * allocation. The caller frees it. Returns NULL if there is no memory. */
 static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *schema)
 {
     size_t size = schema->tensor_count * sizeof(struct trajd_wire_tensor);
@@ -78,7 +80,7 @@ static enum trajd_status enter_core(struct trajd_server *server,
         .slow_after_ns = options->slow_after_ns,
         .ring_size_bytes = feed->slot_sends->ring.size_bytes,
         .slot_size_bytes = feed->slot_sends->ring.slot_size_bytes,
-        /* then a slot has one reader, or readers of rows of their own */
+        /* With one job, each row of a slot has one reader. */
         .writable = options->job_count <= 1,
         .gpu = trajd_wire_text(device ? device->gpu : NULL),
         .handle = {device != NULL ? device->handle : NULL, device ? device->handle_size_bytes : 0},
@@ -257,7 +259,8 @@ bool trajd_feed_close_if_idle(struct trajd_feed *feed)
     pthread_mutex_lock(&feed->server->mutex);
     const bool idle = is_idle(feed);
     if (idle) {
-        /* an OPEN by name makes it anew, and is not sent away from what goes */
+        /* An OPEN by name then makes a new feed, and does not enter this one, which is removed
+         * soon. */
         trajd_core_show_feed(feed->core, false);
         close_locked(feed);
     }

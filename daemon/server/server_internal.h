@@ -1,13 +1,23 @@
-/* The server's inside, shared by server.c (life), server_feed.c (feeds, producers), server_loop.c
- * (the thread), server_messages.c (what workers say), server_queries.c (questions) and
- * server_status.c.
+/* What the server's files share. From top to bottom, where each file calls only files below it:
  *
- * Two locks. `mutex` guards the core and all that its callbacks touch: outbox, peers, feeds,
- * requests. `send_lock` is for the transport and what goes with sending; it is taken before
- * `mutex`. The thread holds the send lock for each of its turns, never while it sleeps. A producer
- * that has something to tell sends it itself, which saves a change of threads, if the send lock is
- * free; else whoever has it sends that too: see trajd_server_flush. The fd socket belongs to the
- * thread alone. */
+ *     server.c           creates, drains and destroys the server; its counters
+ *     server_loop.c      the thread: receives, sends, and does timed work
+ *     server_messages.c  handles one message of a worker; begins and ends sessions
+ *     server_open.c      OPEN, and the requests for feeds that the producer has to make
+ *     server_feed.c      adds and removes feeds; the producer's take and publish
+ *     server_queries.c   ASK: a queue of queries
+ *     server_status.c    writes the status document
+ *     outbox.c           messages that wait to be sent; sending, and waking threads
+ *
+ * Below them stand files that know nothing of struct trajd_server: transport*.c, fdsock.c, peers.c,
+ * slot_sends.c, ring.c, schema.c, keyring.c and lock.c.
+ *
+ * Locks: `mutex` guards the core and everything that its callbacks touch (outbox, peers, feeds,
+ * requests, queries). `send_lock` guards the transport and what belongs to sending; a thread that
+ * needs both takes `send_lock` first. The server's thread holds the send lock during each of its
+ * turns, and never while it sleeps. A producer that publishes a batch sends it itself if the send
+ * lock is free, which saves a change of threads; otherwise the holder of the lock sends it too (see
+ * trajd_server_flush). Only the server's thread uses the fd socket. */
 #ifndef TRAJD_SERVER_SERVER_INTERNAL_H
 #define TRAJD_SERVER_SERVER_INTERNAL_H
 
@@ -30,16 +40,16 @@ struct trajd_feed {
     struct trajd_server *server;
     struct trajd_feed *next;
     struct trajd_core_feed *core;
-    struct trajd_slot_sends *slot_sends; /* its ring and tensors */
+    struct trajd_slot_sends *slot_sends; /* the ring and its tensors */
     pthread_cond_t wanted;               /* a take may succeed, or the feed is closed */
-    bool is_wanted; /* whoever has called the core signals it when all is sent */
-    bool closed;
-    bool idle_told;
-    uint32_t users; /* threads in take, or the callback feed_idle: removal waits for them */
+    bool is_wanted;     /* `wanted` is to be signalled once all messages are sent */
+    bool closed;        /* takers return TRAJD_ERR_CLOSED */
+    bool idle_reported; /* the callback feed_idle has been called for this idle time */
+    uint32_t users;     /* threads in take or in the callback feed_idle; removal waits for them */
 };
 
-/* Encoded messages in the order that the core said them: each a trajd_outgoing_record and its frame
- * behind it. */
+/* Encoded messages in the order in which the core sent them: each a trajd_outgoing_record with its
+ * frame behind it. */
 struct trajd_outbox {
     unsigned char *bytes;
     size_t size, room;
@@ -47,33 +57,34 @@ struct trajd_outbox {
 
 struct trajd_outgoing_record {
     uint64_t ready_ns; /* of a BATCH, else 0 */
-    /* a part whose bytes follow the frame, with a send reference of its slot; NULL: none */
+    /* of a BATCH whose rows follow the frame: the record holds a send reference of the slot; NULL
+     * for any other message */
     struct trajd_slot_sends *slot_sends;
     uint32_t slot, row_begin, row_count;
-    uint32_t length; /* of the frame */
+    uint32_t length; /* of the frame, in bytes */
     struct trajd_route route;
 };
 
-/* An OPEN that waits for the producer. */
+/* An OPEN that waits for an answer of the producer. */
 struct trajd_request {
-    uint64_t id; /* 0: free */
-    /* the id that the producer knows: of several sessions of a job that want an instance the
-     * first's */
-    uint64_t asked;
-    char family[TRAJD_WIRE_MAX_NAME + 1]; /* of the instance that is wanted; "": of none */
-    uint64_t session;                     /* 0: it has said another OPEN since */
-    struct trajd_wire_open open;
+    uint64_t id; /* 0: the entry is free */
+    /* the number that the producer knows: the id of the first of several sessions of one job that
+     * want the same instance */
+    uint64_t producer_request;
+    char family[TRAJD_WIRE_MAX_NAME + 1]; /* feed whose new instance is wanted; "": no instance */
+    uint64_t session;                     /* 0: the session has sent another OPEN or has ended */
+    struct trajd_wire_open open;          /* its texts are empty or point to the copies below */
     char job[TRAJD_WIRE_MAX_NAME + 1];
     uint8_t resume[TRAJD_WIRE_MAX_CHECKPOINT];
-    bool unasked; /* the thread's own: the producer is still to be asked for an instance */
+    bool is_unsent; /* the thread has still to call open_instance */
     bool answered;
-    struct trajd_feed *feed; /* of the answer, or */
-    struct trajd_error error;
+    struct trajd_feed *feed;  /* the answer; NULL: `error` says why there is none */
+    struct trajd_error error; /* valid if feed is NULL */
 };
 
 /* An ASK that waits for its answer. */
 struct trajd_pending_query {
-    struct trajd_query question; /* id 0: free */
+    struct trajd_query query; /* its id is 0 in a free entry */
     uint64_t session, request;
     bool taken;
 };
@@ -86,73 +97,109 @@ struct trajd_server {
     bool running;
     bool stop;               /* atomic */
     uint64_t last_turn_ns;   /* atomic */
-    uint64_t dropped_frames; /* atomic: that were not from a peer of ours */
+    uint64_t dropped_frames; /* atomic; malformed frames, which no peer of ours sends */
 
+    /* guarded by the mutex */
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* leases came back, a feed lost a user */
+    pthread_cond_t changed; /* leases were released, or a feed lost a user */
     struct trajd_core *core;
     struct trajd_feed *feeds;
     struct trajd_peers peers;
-    uint64_t last_end_ns; /* of a session; at first of nobody: when the server began */
+    uint64_t
+        last_end_ns; /* the end of the last session; before the first one, the server's start */
     struct trajd_outbox outbox;
-    bool woken; /* the thread has been woken and has not looked yet */
+    bool woken; /* wake_fd was written, and the thread has not read it yet */
     bool draining;
     struct trajd_request requests[TRAJD_SERVER_MAX_REQUESTS];
     uint64_t last_request;
     struct trajd_pending_query queries[TRAJD_SERVER_MAX_QUERIES];
-    pthread_cond_t asked; /* an ASK came, or no more will */
+    pthread_cond_t query_added; /* or the queue was closed */
     uint64_t last_query;
     bool queries_closed;
 
+    /* guarded by the send lock */
     pthread_mutex_t send_lock;
     struct trajd_transport *transport;
-    struct trajd_outbox sending;
+    struct trajd_outbox sending;             /* taken from `outbox`, about to be sent */
     uint64_t unsent;                         /* messages to peers that were gone or did not read */
     uint64_t latency[TRAJD_LATENCY_BUCKETS]; /* READY to sent: bucket k counts below 2^k ns */
 
-    /* the thread's own */
+    /* used by the server's thread alone */
     struct trajd_fdsock *fdsock;
-    unsigned char *frame;     /* TRAJD_WIRE_MAX_FRAME: of direct answers */
-    char *status;             /* TRAJD_WIRE_MAX_STATUS */
-    uint64_t silent_sessions; /* remote ones that were given up */
+    unsigned char *frame;     /* TRAJD_WIRE_MAX_FRAME bytes for direct answers */
+    char *status;             /* TRAJD_WIRE_MAX_STATUS bytes */
+    uint64_t silent_sessions; /* remote sessions that ended because nothing was received */
     uint64_t tick_at_ns, rate_since_ns;
     uint64_t rate_base_batches, rate_base_windows;
     double batch_rate_hz, window_rate_hz;
 };
 
-/* The thread: until trajd_server.stop. */
+/* ---- server_loop.c ---- */
+
+/* The thread's function: runs until server->stop is set. */
 void *trajd_server_run(void *server);
-/* Makes the thread look. Any thread; the mutex is held. */
-void trajd_server_wake(struct trajd_server *server);
 
-/* Sends what is in the outbox, unless another thread is at it, which then sends it. Any thread; no
- * lock is held. */
-void trajd_server_flush(struct trajd_server *server);
-/* Takers of feeds that the core said may be taken from. The mutex is held. */
-void trajd_server_wake_takers(struct trajd_server *server);
+/* ---- server_messages.c: called by the server's thread ---- */
 
-/* A message arrived. Takes the mutex itself. */
+/* Handles one message that arrived. Takes the mutex itself. */
 void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming,
                          uint64_t now_ns);
-/* OPENs whose feed the producer has answered. The mutex is held. */
-void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
-/* Asks the producer for the instances that are wanted. The thread; no mutex is held: the producer
- * may answer at once. */
-void trajd_server_ask_instances(struct trajd_server *server);
-/* Puts a message for a session's peer into the outbox. The mutex is held. */
-void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
-                       const struct trajd_wire_message *message);
-/* Queues the ASK of a session. TRAJD_ERR_BUSY: too many wait. The mutex is held. */
-enum trajd_status trajd_server_note_query(struct trajd_server *server,
-                                          const struct trajd_peer *peer,
-                                          const struct trajd_wire_ask *query,
-                                          struct trajd_error *error);
-/* The session is over: BYE, death, or never attached. The mutex is held. */
+/* Ends a session after BYE, its worker's death, or because it never attached. The caller holds the
+ * mutex. */
 void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer,
                               uint64_t now_ns);
 
-/* Writes the status document; its length. The thread's; takes the mutex itself. */
+/* ---- server_open.c: called by the server's thread ---- */
+
+/* Handles an OPEN. Returns 0, or the number of a request that the caller passes to
+ * trajd_server_request_feed after it has released the mutex. The caller holds the mutex. */
+uint64_t trajd_server_handle_open(struct trajd_server *server, struct trajd_peer *peer,
+                                  const struct trajd_wire_open *open, uint64_t now_ns);
+/* Requests the feed of `open` from the producer. The caller does not hold the mutex, because the
+ * producer may answer within the call. */
+void trajd_server_request_feed(struct trajd_server *server, uint64_t request,
+                               const struct trajd_wire_open *open);
+/* Requests the instances that are wanted from the producer. The caller does not hold the mutex, as
+ * above. */
+void trajd_server_request_instances(struct trajd_server *server);
+/* Answers the OPENs whose feed the producer has opened or refused. The caller holds the mutex. */
+void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
+
+/* ---- server_queries.c ---- */
+
+/* Queues the ASK of a session. TRAJD_ERR_BUSY: the queue is full. The caller holds the mutex. */
+enum trajd_status trajd_server_add_query(struct trajd_server *server, const struct trajd_peer *peer,
+                                         const struct trajd_wire_ask *ask,
+                                         struct trajd_error *error);
+
+/* ---- server_status.c: called by the server's thread ---- */
+
+/* Writes the status document to `json` and returns its length in bytes. Takes the mutex itself. */
 size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room,
                                  uint64_t now_ns);
+
+/* ---- outbox.c ---- */
+
+/* Encodes a message for a session's peer into the outbox. A remote BATCH without error gets its
+ * rows, and its record takes a send reference of the slot. A message that finds no memory is lost:
+ * the session receives it again after it has resumed. The caller holds the mutex. */
+void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
+                       const struct trajd_wire_message *message);
+/* Wakes the server's thread. Any thread; the caller holds the mutex. */
+void trajd_server_wake(struct trajd_server *server);
+/* Wakes the takers of all feeds whose is_wanted is set. The caller holds the mutex. */
+void trajd_server_wake_takers(struct trajd_server *server);
+/* Sends the messages in the outbox, unless another thread holds the send lock: that thread then
+ * sends them. Any thread; the caller holds no lock. */
+void trajd_server_flush(struct trajd_server *server);
+/* Moves the outbox to `sending`, which must be empty. The caller holds both locks. */
+void trajd_server_take_outbox(struct trajd_server *server);
+/* Sends the messages in `sending`. Returns true if there was one. The caller holds the send lock.
+ */
+bool trajd_server_send_taken(struct trajd_server *server);
+/* Takes the mutex itself. */
+bool trajd_server_outbox_is_empty(struct trajd_server *server);
+/* Frees the outbox with its unsent messages, and returns their send references. */
+void trajd_outbox_drop(struct trajd_outbox *outbox);
 
 #endif

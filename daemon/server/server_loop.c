@@ -1,98 +1,16 @@
-#include <string.h>
+/* The server's thread: one turn receives messages, handles them, sends, and does timed work. */
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
 #include "daemon/server/server_internal.h"
 
-#define IDLE_MS 100u /* a turn at least so often: the watchdog looks at its stamp */
+#define IDLE_MS 100u /* the longest sleep: the watchdog checks the time of the last turn */
 #define MESSAGES_A_TURN 256u
 #define TICK_NS (100 * UINT64_C(1000000))
 #define RATE_NS (1000 * UINT64_C(1000000))
 #define MAX_IDLE_FEEDS 64u
 
-static void note_latency(struct trajd_server *server, uint64_t ready_ns)
-{
-    const uint64_t now_ns = (uint64_t)trajd_now_ns();
-    const uint64_t took_ns = now_ns > ready_ns ? now_ns - ready_ns : 0;
-    uint32_t bucket = took_ns > 0 ? 64u - (uint32_t)__builtin_clzll(took_ns) : 0;
-    server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
-}
-
-static enum trajd_status send_record(struct trajd_server *server,
-                                     const struct trajd_outgoing_record *record, const void *frame)
-{
-    struct trajd_payload_segment segments[TRAJD_WIRE_MAX_TENSORS];
-    if (!record->slot_sends)
-        return trajd_transport_send(server->transport, &record->route, frame, record->length);
-    const uint32_t count = trajd_slot_sends_payload(record->slot_sends, record->slot,
-                                                    record->row_begin, record->row_count, segments);
-    enum trajd_status status =
-        trajd_transport_send_payload(server->transport, &record->route, frame, record->length,
-                                     segments, count, record->slot_sends, record->slot);
-    trajd_slot_sends_return(record->slot_sends, record->slot);
-    return status;
-}
-
-/* Each record as send_message wrote it. The send lock is held. True if there was something to send.
- */
-static bool send_outbox(struct trajd_server *server)
-{
-    const bool found = server->sending.size > 0;
-    const unsigned char *at = server->sending.bytes;
-    const unsigned char *end = at + server->sending.size;
-    while (at < end) {
-        struct trajd_outgoing_record record;
-        memcpy(&record, at, sizeof record);
-        at += sizeof record;
-        if (send_record(server, &record, at))
-            /* the peer comes back with its token, or its end of file ends the session */
-            server->unsent++;
-        else if (record.ready_ns != 0)
-            note_latency(server, record.ready_ns);
-        at += record.length;
-    }
-    server->sending.size = 0;
-    return found;
-}
-
-/* Baton and mutex are held. */
-static void take_outbox(struct trajd_server *server)
-{
-    struct trajd_outbox full = server->outbox;
-    server->outbox = server->sending;
-    server->sending = full;
-}
-
-static bool is_outbox_empty(struct trajd_server *server)
-{
-    pthread_mutex_lock(&server->mutex);
-    bool empty = server->outbox.size == 0;
-    pthread_mutex_unlock(&server->mutex);
-    return empty;
-}
-
-/* Sending may swallow the sign that a message came, on which the thread sleeps: so whoever has sent
- * looks for one, and wakes the thread. What another thread put into the outbox while this one had
- * the send lock was left to it: so it looks again after it has let go. */
-void trajd_server_flush(struct trajd_server *server)
-{
-    do {
-        if (pthread_mutex_trylock(&server->send_lock) != 0)
-            return;
-        pthread_mutex_lock(&server->mutex);
-        take_outbox(server);
-        pthread_mutex_unlock(&server->mutex);
-        bool arrived = send_outbox(server) && trajd_transport_has_message(server->transport);
-        pthread_mutex_unlock(&server->send_lock);
-        if (!arrived)
-            continue;
-        pthread_mutex_lock(&server->mutex);
-        trajd_server_wake(server);
-        pthread_mutex_unlock(&server->mutex);
-    } while (!is_outbox_empty(server));
-}
-
-/* True if none is left. */
+/* Handles up to MESSAGES_A_TURN messages. Returns true if no message remains. */
 static bool receive_all(struct trajd_server *server, uint64_t now_ns)
 {
     struct trajd_incoming incoming;
@@ -104,15 +22,15 @@ static bool receive_all(struct trajd_server *server, uint64_t now_ns)
     return false;
 }
 
-/* A HELLO that nothing followed, and remote workers that are not heard any more: a local one's
- * death is the end of file of its connection on fd.sock. */
-static void forget_silent(struct trajd_server *server, uint64_t now_ns)
+/* Ends sessions that did not attach in time after HELLO, and remote sessions that have sent nothing
+ * for silence_ms. A local worker's death is detected on fd.sock instead. */
+static void end_silent_sessions(struct trajd_server *server, uint64_t now_ns)
 {
     const uint64_t silence_ns = server->options.remote.silence_ms * UINT64_C(1000000);
     for (uint32_t i = 0; i < server->peers.capacity; i++) {
         struct trajd_peer *peer = &server->peers.list[i];
         const bool remote = peer->route.listener == TRAJD_LISTENER_REMOTE;
-        const bool silent = remote && now_ns >= peer->heard_ns + silence_ns;
+        const bool silent = remote && now_ns >= peer->last_message_ns + silence_ns;
         if (peer->session == 0 || (!silent && (peer->attached || now_ns < peer->attach_by_ns)))
             continue;
         server->silent_sessions += remote && peer->attached;
@@ -120,15 +38,16 @@ static void forget_silent(struct trajd_server *server, uint64_t now_ns)
     }
 }
 
-/* Slots that takers waited for came back from the transport. */
+/* Marks the feeds whose takers wait for a slot that the transport has finished sending. */
 static void wake_for_sends(struct trajd_server *server)
 {
     for (struct trajd_feed *feed = server->feeds; feed; feed = feed->next)
-        if (trajd_slot_sends_came_back(feed->slot_sends))
+        if (trajd_slot_sends_take_returned(feed->slot_sends))
             feed->is_wanted = true;
 }
 
-/* The feeds that nobody has been on for long, each once; they cannot be removed until told. */
+/* Collects the feeds that have been idle for feed_idle_ms, each once for an idle time. Counts a
+ * user on each, so that it is not removed before report_idle has called feed_idle. */
 static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **idle, uint64_t now_ns)
 {
     uint32_t count = 0;
@@ -138,16 +57,16 @@ static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **id
         trajd_core_feed_info(feed->core, &info);
         bool over = info.idle_since_ns != 0 &&
                     now_ns >= info.idle_since_ns + server->options.feed_idle_ms * UINT64_C(1000000);
-        if (over && !feed->idle_told && !feed->closed) {
+        if (over && !feed->idle_reported && !feed->closed) {
             feed->users++;
             idle[count++] = feed;
         }
-        feed->idle_told = over;
+        feed->idle_reported = over;
     }
     return count;
 }
 
-static void tell_idle(struct trajd_server *server, struct trajd_feed **idle, uint32_t count)
+static void report_idle(struct trajd_server *server, struct trajd_feed **idle, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         server->options.feed_idle(server->options.context, idle[i]);
@@ -181,29 +100,29 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     uint32_t idle_count = 0;
     server->tick_at_ns = now_ns + TICK_NS;
     pthread_mutex_lock(&server->mutex);
-    forget_silent(server, now_ns);
+    end_silent_sessions(server, now_ns);
     measure_rates(server, now_ns);
     if (server->options.feed_idle)
         idle_count = collect_idle(server, idle, now_ns);
     pthread_mutex_unlock(&server->mutex);
-    tell_idle(server, idle, idle_count);
+    report_idle(server, idle, idle_count);
 }
 
-/* What the core said in this turn. True if something was sent. */
+/* Sends the messages of this turn, and wakes takers. Returns true if a message was sent. */
 static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
 {
     pthread_mutex_lock(&server->mutex);
     server->woken = false;
     wake_for_sends(server);
     trajd_server_finish_requests(server, now_ns);
-    take_outbox(server);
+    trajd_server_take_outbox(server);
     if (server->draining && trajd_core_lease_count(server->core) == 0)
         pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
-    trajd_server_ask_instances(server);
-    bool sent = send_outbox(server);
+    trajd_server_request_instances(server);
+    bool sent = trajd_server_send_taken(server);
     pthread_mutex_lock(&server->mutex);
-    /* not before: they would contend for the mutex, and for the cores */
+    /* Last, because takers would compete with the sending for the mutex and the CPU cores. */
     trajd_server_wake_takers(server);
     pthread_mutex_unlock(&server->mutex);
     return sent;
@@ -211,18 +130,18 @@ static bool finish_turn(struct trajd_server *server, uint64_t now_ns)
 
 enum { READABLE_CONNECTIONS = 1, READABLE_WAKE = 2 };
 
-/* True if the thread may sleep. */
+/* Does one turn. Returns true if the thread may sleep. */
 static bool turn(struct trajd_server *server, uint32_t readable, uint64_t now_ns)
 {
     trajd_transport_turn(server->transport, now_ns);
-    bool idle = receive_all(
-        server, now_ns); /* what a worker said before it died counts: before its end of file */
+    /* Messages come before ends of file, because what a worker sent before its death is valid. */
+    bool idle = receive_all(server, now_ns);
     const bool due = now_ns >= server->tick_at_ns;
     if ((readable & READABLE_CONNECTIONS) || due)
         trajd_fdsock_turn(server->fdsock, now_ns);
     if (due)
         tick(server, now_ns);
-    /* sending may swallow the sign of a message: look before sleeping */
+    /* Sending may consume ZeroMQ's sign of a message, so this checks for one before the sleep. */
     if (finish_turn(server, now_ns))
         idle = idle && !trajd_transport_has_message(server->transport);
     return idle;
@@ -240,14 +159,14 @@ void *trajd_server_run(void *context)
         if (idle)
             readable = trajd_transport_wait(server->transport, descriptors, 2, IDLE_MS);
         const uint64_t now_ns = (uint64_t)trajd_now_ns();
-        __atomic_store_n(&server->last_turn_ns, now_ns,
-                         __ATOMIC_RELAXED); /* a stamp: nothing is ordered by it */
+        /* relaxed: only a time, which orders no other memory */
+        __atomic_store_n(&server->last_turn_ns, now_ns, __ATOMIC_RELAXED);
         if ((readable & READABLE_WAKE) && read(server->wake_fd, &count, sizeof count) < 0)
-            count = 0; /* never empty here; and if it were, nothing would be lost */
+            count = 0; /* cannot happen, as wake_fd is readable; harmless if it did */
         pthread_mutex_lock(&server->send_lock);
         idle = turn(server, readable, now_ns);
         pthread_mutex_unlock(&server->send_lock);
-        idle = is_outbox_empty(server) && idle;
+        idle = trajd_server_outbox_is_empty(server) && idle;
         readable = 0;
     }
     return NULL;

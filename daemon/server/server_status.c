@@ -1,10 +1,11 @@
+/* Writes the status document of the server as JSON. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "daemon/server/server_internal.h"
 
-/* Room that is kept for what follows a list: brackets, and the count of what was left out. */
+/* Bytes that are reserved for the end of the lists: brackets, and the count of omitted sessions. */
 #define STATUS_RESERVE 256u
 #define STATUS_DESCRIBE_ROOM 16384u
 
@@ -25,7 +26,7 @@ static void append(struct text *text, const char *format, ...)
     if (length > 0 && (size_t)length < text->room - text->length)
         text->length += (size_t)length;
     else
-        text->at[text->length] = '\0'; /* whole or not at all */
+        text->at[text->length] = '\0'; /* no room: append nothing */
 }
 
 static void append_string(struct text *text, const char *name, const char *value)
@@ -42,7 +43,8 @@ static void append_string(struct text *text, const char *name, const char *value
     append(text, "\"");
 }
 
-/* The time below which `share` of all hand-overs stayed, to the next power of two. */
+/* Returns the time that the fraction `share` of all latencies does not exceed, rounded up to a
+ * power of two. */
 static uint64_t latency_below_ns(const struct trajd_server *server, double share)
 {
     uint64_t total = 0, sum = 0;
@@ -106,12 +108,13 @@ static void append_job(struct text *text, const struct trajd_core_job_info *info
     append(text, ",\"phase\":\"%s\",\"mode\":\"%s\",\"world\":%u,\"members\":%u", info->phase,
            info->mode == TRAJD_WIRE_SHARD ? "shard" : "queue", info->world, info->members);
     append(text, ",\"epoch\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64,
-           info->epoch, info->batches, info->batches_left);
+           info->epoch, info->batches, info->batches_remaining);
     append(text, ",\"stalled_by_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u",
            (double)info->stalled_ns * 1e-9, (double)info->absent_ns * 1e-9, info->absent_rank);
 }
 
-/* The first job's facts stand for the feed: most have one. */
+/* Writes a feed. The keys of its first job also stand in the feed itself, as most feeds have one
+ * job. */
 static void append_feed(struct text *text, const struct trajd_feed *feed)
 {
     struct trajd_core_feed_info info;
@@ -146,9 +149,9 @@ static void append_session(struct text *text, struct trajd_server *server,
     const uint64_t silent_ns = now_ns > info->last_message_ns ? now_ns - info->last_message_ns : 0;
     append(text, "{\"session\":%" PRIu64 ",", info->session);
     append_string(text, "client", info->client);
-    if (peer && peer->where[0] != '\0') {
+    if (peer && peer->remote[0] != '\0') {
         append(text, ",");
-        append_string(text, "remote", peer->where);
+        append_string(text, "remote", peer->remote);
     }
     append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u",
            info->pid, info->feed_id, info->rank, info->credit, info->held);
@@ -160,7 +163,7 @@ static void append_session(struct text *text, struct trajd_server *server,
 
 static void append_lists(struct text *text, struct trajd_server *server, uint64_t now_ns)
 {
-    struct text list = *text; /* leaves room for its end */
+    struct text list = *text; /* with less room, so that the end of the lists fits */
     list.room -= STATUS_RESERVE;
     const char *comma = "";
     append(&list, ",\"feeds\":[");

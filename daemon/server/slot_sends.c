@@ -28,7 +28,7 @@ struct trajd_slot_sends *trajd_slot_sends_create(struct trajd_server_ring *ring,
 
 static void drop_reference(struct trajd_slot_sends *slot_sends)
 {
-    /* acquire and release: all other users' reads come before the unmapping */
+    /* acquire and release: the reads of all other users happen before the unmapping */
     if (__atomic_sub_fetch(&slot_sends->references, 1, __ATOMIC_ACQ_REL) != 0)
         return;
     trajd_server_ring_destroy(&slot_sends->ring);
@@ -47,8 +47,8 @@ void trajd_slot_sends_drop(struct trajd_slot_sends **pointer)
 
 void trajd_slot_sends_acquire(struct trajd_slot_sends *slot_sends, uint32_t slot)
 {
-    /* relaxed: who borrows has the slot's lease or a send reference of it, so no taker can be after
-     * it */
+    /* relaxed: the caller has the slot's lease or a send reference, so no taker can take the
+     * slot */
     __atomic_add_fetch(&slot_sends->references, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&slot_sends->sends[slot], 1, __ATOMIC_RELAXED);
 }
@@ -56,14 +56,14 @@ void trajd_slot_sends_acquire(struct trajd_slot_sends *slot_sends, uint32_t slot
 void trajd_slot_sends_return(struct trajd_slot_sends *slot_sends, uint32_t slot)
 {
     const uint64_t one = 1;
-    /* sequentially consistent, as in trajd_slot_sends_is_in_use: either this sees that the slot is
-     * awaited, or the taker sees that it is back. And what was read of it was read before. */
+    /* Sequentially consistent, as in trajd_slot_sends_is_in_use: either this call sees `awaited`,
+     * or the taker sees the new count. Also orders the reads of the slot before the count. */
     const bool back = __atomic_sub_fetch(&slot_sends->sends[slot], 1, __ATOMIC_SEQ_CST) == 0;
     if (back && __atomic_load_n(&slot_sends->awaited, __ATOMIC_SEQ_CST)) {
-        /* pairs with trajd_slot_sends_came_back */
+        /* pairs with trajd_slot_sends_take_returned */
         __atomic_store_n(&slot_sends->returned, true, __ATOMIC_RELEASE);
         ssize_t size = write(slot_sends->wake_fd, &one, sizeof one);
-        (void)size; /* only a full counter refuses, and that is readable */
+        (void)size; /* fails only on a full counter, which is readable already */
     }
     drop_reference(slot_sends);
 }
@@ -78,7 +78,7 @@ void trajd_slot_sends_release(void *data, void *context)
 
 bool trajd_slot_sends_is_in_use(struct trajd_slot_sends *slot_sends, uint32_t slot)
 {
-    /* its readers were before us */
+    /* acquire: the readers of the slot are done */
     if (__atomic_load_n(&slot_sends->sends[slot], __ATOMIC_ACQUIRE) == 0)
         return false;
     /* see trajd_slot_sends_return */
@@ -86,12 +86,12 @@ bool trajd_slot_sends_is_in_use(struct trajd_slot_sends *slot_sends, uint32_t sl
     return __atomic_load_n(&slot_sends->sends[slot], __ATOMIC_SEQ_CST) != 0;
 }
 
-bool trajd_slot_sends_came_back(struct trajd_slot_sends *slot_sends)
+bool trajd_slot_sends_take_returned(struct trajd_slot_sends *slot_sends)
 {
     if (!__atomic_load_n(&slot_sends->returned, __ATOMIC_ACQUIRE))
         return false;
     __atomic_store_n(&slot_sends->returned, false, __ATOMIC_SEQ_CST);
-    /* the taker says it again if it must */
+    /* a taker that still has to wait sets it again */
     __atomic_store_n(&slot_sends->awaited, false, __ATOMIC_SEQ_CST);
     return true;
 }
@@ -100,8 +100,8 @@ uint32_t trajd_slot_sends_count(const struct trajd_slot_sends *slot_sends)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < slot_sends->ring.slot_count; i++)
-        count +=
-            __atomic_load_n(&slot_sends->sends[i], __ATOMIC_RELAXED) > 0; /* a number for people */
+        /* relaxed: a number for people */
+        count += __atomic_load_n(&slot_sends->sends[i], __ATOMIC_RELAXED) > 0;
     return count;
 }
 
@@ -124,7 +124,7 @@ uint32_t trajd_slot_sends_payload(const struct trajd_slot_sends *slot_sends, uin
         struct trajd_payload_segment segment = {
             .data = memory + slot_sends->tensors[i].offset_bytes + row_begin * size_bytes,
             .size_bytes = row_count * size_bytes};
-        segment.zeros = -segment.size_bytes % TRAJD_PART_ALIGNMENT;
+        segment.zeros = -segment.size_bytes % TRAJD_PAYLOAD_ALIGNMENT;
         if (segment.size_bytes > 0)
             segments[count++] = segment;
     }

@@ -22,7 +22,7 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
                     1 + (options->remote.address ? trajd_listeners_remote_threads() : 0)) != 0)
         status = trajd_zmq_error(error, "zmq_ctx_new");
     if (!status)
-        status = trajd_access_open(transport, error); /* before the first connection asks */
+        status = trajd_access_open(transport, error); /* before the first connection */
     if (!status)
         status = trajd_listeners_open(transport, options, error);
     if (status) {
@@ -31,7 +31,7 @@ enum trajd_status trajd_transport_create(const struct trajd_transport_options *o
     }
     size_t size = sizeof transport->zap_fd;
     zmq_getsockopt(transport->zap, ZMQ_FD, &transport->zap_fd, &size);
-    transport->aside = true;
+    transport->has_side_events = true;
     *out = transport;
     return TRAJD_OK;
 }
@@ -58,8 +58,8 @@ const char *trajd_transport_remote_endpoint(const struct trajd_transport *transp
 
 /* ---- waiting ---- */
 
-/* zmq_poll asks every socket twice; these descriptors become readable once, when there is something
- * after there was nothing. */
+/* Polls the descriptors of the sockets itself, because zmq_poll checks every socket twice. Such a
+ * descriptor is edge-triggered: it becomes readable when an empty socket gets an event. */
 uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors,
                               uint32_t count, uint32_t timeout_ms)
 {
@@ -71,7 +71,7 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
         if (transport->listeners[i].router)
             items[used++] =
                 (struct pollfd){.fd = transport->listeners[i].monitor_fd, .events = POLLIN};
-    const nfds_t aside = used;
+    const nfds_t side_count = used;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
         if (transport->listeners[i].router)
             items[used++] =
@@ -79,9 +79,9 @@ uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *desc
     for (uint32_t i = 0; i < count; i++)
         items[used + i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
     const int ready = poll(items, used + count, (int)timeout_ms);
-    transport->aside = ready <= 0;
-    for (nfds_t i = 0; ready > 0 && i < aside; i++)
-        transport->aside = transport->aside || items[i].revents != 0;
+    transport->has_side_events = ready <= 0;
+    for (nfds_t i = 0; ready > 0 && i < side_count; i++)
+        transport->has_side_events = transport->has_side_events || items[i].revents != 0;
     for (uint32_t i = 0; ready > 0 && i < count; i++)
         readable |= (uint32_t)(items[used + i].revents != 0) << i;
     return readable;
@@ -102,12 +102,12 @@ bool trajd_transport_has_message(struct trajd_transport *transport)
 
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
 {
-    bool rests = false;
+    bool is_one_closed = false;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
-        rests = rests || transport->listeners[i].bind_at_ns != 0;
-    if (!transport->aside && !rests)
+        is_one_closed = is_one_closed || transport->listeners[i].bind_at_ns != 0;
+    if (!transport->has_side_events && !is_one_closed)
         return;
-    transport->aside = false;
+    transport->has_side_events = false;
     trajd_access_answer(transport);
     trajd_listeners_watch(transport, now_ns);
 }
@@ -125,7 +125,7 @@ static bool has_more(zmq_msg_t *message)
     return zmq_msg_more(message) != 0;
 }
 
-/* The rest of a message that is not one of ours. */
+/* Discards the remaining frames of an invalid message. */
 static void skip_frames(struct trajd_transport *transport, void *router)
 {
     while (has_more(&transport->frame))
@@ -139,7 +139,7 @@ static const char *property(zmq_msg_t *message, const char *name)
     return value ? value : "";
 }
 
-/* Numbers above those of uids; a name is a key. */
+/* Returns a number above all uids for the name of a key. */
 static uint64_t owner_of_user(const char *user)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
@@ -148,7 +148,7 @@ static uint64_t owner_of_user(const char *user)
     return hash | UINT64_C(1) << 63;
 }
 
-/* Whose the message is; false: nobody's. */
+/* Sets the owner of a message. Returns false if a local peer has no uid. */
 static bool identify(struct trajd_transport *transport, struct trajd_incoming *incoming)
 {
     uid_t uid;
@@ -193,10 +193,10 @@ static bool receive_from(struct trajd_transport *transport, uint32_t index,
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming)
 {
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
-        const uint32_t index = (transport->turn + i) % TRAJD_LISTENERS;
+        const uint32_t index = (transport->next_listener + i) % TRAJD_LISTENERS;
         if (!receive_from(transport, index, incoming))
             continue;
-        transport->turn = index + 1;
+        transport->next_listener = index + 1;
         return true;
     }
     return false;
@@ -222,20 +222,20 @@ enum trajd_status trajd_transport_send(struct trajd_transport *transport,
     return send_head(transport, route, frame, size_bytes, 0);
 }
 
-/* A part on its way out. Once the head is queued nothing can fail that matters: frames for a
- * connection that ends meanwhile are dropped by ZeroMQ, which then calls back as for those sent. */
+/* A payload that is being sent. After its first frame is queued no failure matters: if the
+ * connection ends, ZeroMQ drops the frames, and calls back for them as for sent ones. */
 struct outgoing {
     struct trajd_transport *transport;
     void *router;
     struct trajd_slot_sends *slot_sends;
     uint32_t slot;
-    size_t left; /* bytes that are in no frame yet */
+    size_t remaining; /* bytes that are not in a frame yet */
 };
 
 static int more_after(struct outgoing *out, size_t size)
 {
-    out->left -= size;
-    return ZMQ_DONTWAIT | (out->left > 0 ? ZMQ_SNDMORE : 0);
+    out->remaining -= size;
+    return ZMQ_DONTWAIT | (out->remaining > 0 ? ZMQ_SNDMORE : 0);
 }
 
 static void flush_staging(struct outgoing *out)
@@ -254,13 +254,14 @@ static void stage(struct outgoing *out, const void *data, size_t size)
     out->transport->staged += size;
 }
 
-static void lend(struct outgoing *out, unsigned char *data, size_t size)
+static void send_in_place(struct outgoing *out, unsigned char *data, size_t size)
 {
     zmq_msg_t message;
     trajd_slot_sends_acquire(out->slot_sends, out->slot);
     if (zmq_msg_init_data(&message, data, size, trajd_slot_sends_release, out->slot_sends) != 0) {
         trajd_slot_sends_return(out->slot_sends, out->slot);
-        zmq_msg_init(&message); /* without memory the part is short, which its receiver finds out */
+        /* no memory: the payload is too short, which the receiver detects */
+        zmq_msg_init(&message);
     }
     if (zmq_msg_send(&message, out->router, more_after(out, size)) < 0)
         zmq_msg_close(&message);
@@ -268,16 +269,16 @@ static void lend(struct outgoing *out, unsigned char *data, size_t size)
 
 static void send_segment(struct outgoing *out, const struct trajd_payload_segment *segment)
 {
-    static const unsigned char zeros[TRAJD_PART_ALIGNMENT];
+    static const unsigned char zeros[TRAJD_PAYLOAD_ALIGNMENT];
     if (segment->size_bytes < TRAJD_SEND_IN_PLACE_MIN_BYTES) {
         stage(out, segment->data, segment->size_bytes);
     } else {
         flush_staging(out);
         for (size_t at = 0; at < segment->size_bytes;) {
-            const size_t rest = segment->size_bytes - at;
+            const size_t remaining = segment->size_bytes - at;
             const size_t size =
-                rest < TRAJD_WIRE_MAX_PAYLOAD_FRAME ? rest : TRAJD_WIRE_MAX_PAYLOAD_FRAME;
-            lend(out, segment->data + at, size);
+                remaining < TRAJD_WIRE_MAX_PAYLOAD_FRAME ? remaining : TRAJD_WIRE_MAX_PAYLOAD_FRAME;
+            send_in_place(out, segment->data + at, size);
             at += size;
         }
     }
@@ -296,9 +297,9 @@ enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport
                            .slot_sends = slot_sends,
                            .slot = slot};
     for (uint32_t i = 0; i < count; i++)
-        out.left += segments[i].size_bytes + segments[i].zeros;
+        out.remaining += segments[i].size_bytes + segments[i].zeros;
     enum trajd_status status =
-        send_head(transport, route, frame, size_bytes, out.left > 0 ? ZMQ_SNDMORE : 0);
+        send_head(transport, route, frame, size_bytes, out.remaining > 0 ? ZMQ_SNDMORE : 0);
     if (status)
         return status;
     for (uint32_t i = 0; i < count; i++)

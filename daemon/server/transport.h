@@ -1,12 +1,14 @@
-/* Frames over ZeroMQ through two listeners: a ROUTER on an ipc socket that only its own uid (or
- * group) may use, and, if asked for, one on tcp for workers whose CURVE keys are known. Neither is
- * killed by a flood of connections. transport*.c are the only files of the daemon that know ZeroMQ:
- * transport.c moves messages, transport_listeners.c opens and closes sockets, transport_auth.c says
- * who may connect. One thread at a time: who passes it on does so under a mutex; but for
- * trajd_transport_wait, in which one thread may be at any time.
+/* Receives and sends messages over ZeroMQ, through two listeners: a ROUTER on an ipc socket for
+ * processes of the same user (or group), and an optional one on tcp for workers with known CURVE
+ * keys. A flood of connections ends neither. Only transport*.c use ZeroMQ in the daemon:
+ * transport.c moves messages, transport_listeners.c opens and closes sockets, transport_auth.c
+ * decides who may connect.
  *
- * The tcp listener has I/O threads of its own: what is encrypted and sent there holds no local
- * worker up. A peer that takes nothing for silence_ms is disconnected, and what was queued for it
+ * One thread at a time, so callers hold a mutex. The exception is trajd_transport_wait: one thread
+ * may call it while another thread uses the transport.
+ *
+ * The tcp listener has I/O threads of its own, so that encryption does not delay local workers. A
+ * remote peer that reads nothing for silence_ms is disconnected, and its queued messages are
  * dropped. */
 #ifndef TRAJD_SERVER_TRANSPORT_H
 #define TRAJD_SERVER_TRANSPORT_H
@@ -25,89 +27,95 @@ struct trajd_transport;
 
 enum trajd_listener { TRAJD_LISTENER_LOCAL, TRAJD_LISTENER_REMOTE };
 
-/* A peer's connection, as ZeroMQ names it; another one after each reconnect. */
+/* A peer's connection: its routing id in ZeroMQ, which is a new one after each reconnect. */
 struct trajd_route {
     uint8_t listener; /* enum trajd_listener */
     uint8_t size;
     uint8_t bytes[TRAJD_ROUTE_SIZE];
 };
 
-/* The tcp listener. */
+/* The tcp listener. Texts are borrowed. */
 struct trajd_transport_remote {
-    /* "ADDRESS:PORT", "[ADDRESS]:PORT", numbers alone; NULL: no such listener */
+    /* "ADDRESS:PORT" or "[ADDRESS]:PORT", in numbers; NULL: no such listener */
     const char *address;
-    const char *keys;       /* the directory of keyring.h */
-    bool insecure_loopback; /* no CURVE: refused unless the address is 127.0.0.1 or ::1 */
-    uint32_t silence_ms;
-    /* A line for the log: a key that is not known (each once), a file of keys that cannot be read.
-     * On the thread that calls trajd_transport_turn. May be NULL. */
-    void (*tell)(void *context, const char *line);
+    const char *keys;       /* directory of keys (keyring.h) */
+    bool insecure_loopback; /* no CURVE; valid only for the addresses 127.0.0.1 and ::1 */
+    uint32_t silence_ms;    /* a peer that reads nothing for this time is disconnected */
+    /* Logs a line: an unknown key (each key once), or a key file that cannot be read. Called on the
+     * thread that calls trajd_transport_turn. May be NULL. */
+    void (*log_line)(void *context, const char *line);
     void *context;
 };
 
 struct trajd_transport_options {
-    const char *path; /* of the socket file; the caller holds the directory's lock */
-    /* the file is 0770, and whoever may open it is let in; else 0700, our uid and root */
+    const char *path; /* of the ipc socket's file; the caller holds the directory's lock */
+    /* true: the file has mode 0770, and every user that can open it may connect; false: mode 0700,
+     * and only the daemon's own user and root may */
     bool group_access;
-    size_t max_frame_bytes; /* ZeroMQ closes connections that send longer ones */
-    uint32_t send_limit;    /* messages that wait for one peer */
-    /* of two descriptors each: refused if they could use up half of RLIMIT_NOFILE */
+    size_t max_frame_bytes; /* ZeroMQ closes connections that send longer frames */
+    uint32_t send_limit;    /* the most messages queued for one peer */
+    /* each needs two descriptors; an error if all could use up half of RLIMIT_NOFILE */
     uint32_t max_sessions;
     struct trajd_transport_remote remote;
 };
 
 struct trajd_incoming {
     struct trajd_route route;
-    uint64_t owner; /* who may resume what this one began: a uid, or a key */
-    /* remote: the key's name ("" without CURVE), the peer's address; until the next receive */
+    uint64_t owner; /* a number for the uid or key; only the same owner may resume a session */
+    /* of a remote peer: the key's name ("" without CURVE), and the address; borrowed until the next
+     * receive */
     const char *user, *address;
-    const void *frame; /* until the next receive */
+    const void *frame; /* borrowed until the next receive */
     size_t size_bytes;
 };
 
 struct trajd_transport_counters {
-    uint64_t malformed;    /* messages with too many frames, or from nameless peers */
+    uint64_t malformed;    /* messages with more than one frame, or from peers without a uid */
     uint64_t refused;      /* connections of another uid */
-    uint64_t refused_keys; /* connections with a key that is not known */
-    /* on tcp: another protocol, no key, the wrong server's key, garbage, silence */
+    uint64_t refused_keys; /* connections with an unknown key */
+    /* on tcp: another protocol, no key, the wrong server key, garbage, or silence */
     uint64_t failed_handshakes;
-    uint64_t floods; /* times that a listener was closed because descriptors ran short */
+    uint64_t floods; /* how often a listener was closed because descriptors ran short */
 };
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
                                          struct trajd_transport **transport,
                                          struct trajd_error *error);
-/* Never waits for peers. What was lent is back when it returns. */
+/* Closes all sockets without waiting for peers, and clears the pointer. All send references are
+ * returned before it returns. */
 void trajd_transport_destroy(struct trajd_transport **transport);
-/* "tcp://ADDRESS:PORT" as bound (port 0 has become one); NULL: no tcp listener. */
+/* Returns "tcp://ADDRESS:PORT" with the bound port, also if the options had port 0, or NULL if
+ * there is no tcp listener. Borrowed. */
 const char *trajd_transport_remote_endpoint(const struct trajd_transport *transport);
 
-/* Until a message comes, or one of the descriptors (at most 4) is readable: bit i of the result
- * says that number i is. Only after trajd_transport_receive has returned false; who has sent since,
- * or sends meanwhile, asks trajd_transport_has_message afterwards, and wakes this thread by a
- * descriptor. */
+/* Waits until a message arrives, one of the descriptors (at most 4) is readable, or timeout_ms is
+ * over. Bit i of the result is set if descriptor i is readable. Valid only after
+ * trajd_transport_receive has returned false. A send may consume the sign of a message: a thread
+ * that has sent since, or sends meanwhile, calls trajd_transport_has_message afterwards, and if
+ * there is a message wakes the waiting thread through a descriptor. */
 uint32_t trajd_transport_wait(struct trajd_transport *transport, const int *descriptors,
                               uint32_t count, uint32_t timeout_ms);
-/* True if trajd_transport_receive is worth a call. */
+/* Returns true if a listener has a message to receive. */
 bool trajd_transport_has_message(struct trajd_transport *transport);
-/* The next whole message, if there is one; listeners take turns. */
+/* Receives the next message. Returns false if there is none. Listeners take turns. */
 bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_incoming *incoming);
-/* TRAJD_ERR_CLOSED: no such connection any more; TRAJD_ERR_BUSY: it does not read. The frame is
- * copied. */
+/* Sends a copy of the frame, without blocking. TRAJD_ERR_CLOSED: the connection has ended.
+ * TRAJD_ERR_BUSY: send_limit messages are queued, because the peer does not read. */
 enum trajd_status trajd_transport_send(struct trajd_transport *transport,
                                        const struct trajd_route *route, const void *frame,
                                        size_t size_bytes);
-/* The same, followed by the bytes of a part as further frames. Small segments are copied, large
- * ones borrowed from `slot_sends` until ZeroMQ has sent or dropped them; the caller has a send
- * reference of the slot until this returns. */
+/* Sends a copy of the frame, followed by the segments of a payload as further frames of the same
+ * message. Small segments are copied. Large ones are sent in place: each frame holds a send
+ * reference of the slot until ZeroMQ has sent or dropped it. The caller has a send reference of the
+ * slot until this returns. Errors as above. */
 enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport,
                                                const struct trajd_route *route, const void *frame,
                                                size_t size_bytes,
                                                const struct trajd_payload_segment *segments,
                                                uint32_t count, struct trajd_slot_sends *slot_sends,
                                                uint32_t slot);
-/* What is to be done beside messages: answers to who may connect, the watch over descriptors. Once
- * a turn of the loop; cheap. */
+/* Does the work beside messages: decides on new connections, and watches the number of descriptors.
+ * Called once in each turn of the loop; cheap. */
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns);
 const struct trajd_transport_counters *
 trajd_transport_get_counters(const struct trajd_transport *transport);

@@ -1,5 +1,5 @@
-/* Who may connect: ZeroMQ's handshake asks a socket of ours (ZAP, RFC 27), for each listener by its
- * domain. */
+/* Decides who may connect. ZeroMQ's handshake sends a request to a socket of the daemon (ZAP, RFC
+ * 27), with the domain of the listener. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +39,8 @@ bool trajd_access_parse_uid(const char *address, uid_t *uid)
     return true;
 }
 
-/* Frames: version, request id, domain, address, routing id, mechanism, credentials. False: no
- * request waits. */
+/* Receives a request with the frames version, request id, domain, address, routing id, mechanism
+ * and credentials. Returns false if no request waits. */
 static bool receive_request(struct trajd_transport *transport, struct zap_request *request)
 {
     struct {
@@ -73,7 +73,8 @@ static bool receive_request(struct trajd_transport *transport, struct zap_reques
     return true;
 }
 
-static bool may_enter_locally(struct trajd_transport *transport, const struct zap_request *request)
+static bool is_local_peer_allowed(struct trajd_transport *transport,
+                                  const struct zap_request *request)
 {
     uid_t uid;
     bool allowed = strcmp(request->mechanism, "NULL") == 0 &&
@@ -84,56 +85,58 @@ static bool may_enter_locally(struct trajd_transport *transport, const struct za
     return allowed;
 }
 
-static void tell(struct trajd_transport *transport, const char *line)
+static void log_line(struct trajd_transport *transport, const char *line)
 {
-    if (transport->remote.tell)
-        transport->remote.tell(transport->remote.context, line);
+    if (transport->remote.log_line)
+        transport->remote.log_line(transport->remote.context, line);
 }
 
-/* Each stranger is told once; a port that the world can see has many. */
-static void tell_stranger(struct trajd_transport *transport, const char *key, const char *address)
+/* Logs an unknown key once, because a public port gets many connections with unknown keys. */
+static void report_unknown_key(struct trajd_transport *transport, const char *key,
+                               const char *address)
 {
     char line[512];
     transport->counters.refused_keys++;
-    for (uint32_t i = 0; i < transport->stranger_count && i < TRAJD_STRANGERS; i++)
-        if (strcmp(transport->strangers[i], key) == 0)
+    for (uint32_t i = 0; i < transport->unknown_key_count && i < TRAJD_MAX_UNKNOWN_KEYS; i++)
+        if (strcmp(transport->unknown_keys[i], key) == 0)
             return;
-    memcpy(transport->strangers[transport->stranger_count++ % TRAJD_STRANGERS], key,
+    memcpy(transport->unknown_keys[transport->unknown_key_count++ % TRAJD_MAX_UNKNOWN_KEYS], key,
            TRAJD_KEY_SIZE);
     snprintf(line, sizeof line,
-             "refused a worker from %s: no file in the directory of clients has its public key %s",
+             "refused a worker from %s: no file of the clients directory has its public key %s",
              address, key);
-    tell(transport, line);
+    log_line(transport, line);
 }
 
 static const char *find_user(struct trajd_transport *transport, const struct zap_request *request)
 {
-    struct trajd_error trouble;
+    struct trajd_error key_error;
     char key[TRAJD_KEY_SIZE];
     if (strcmp(request->mechanism, "CURVE") != 0 || request->credential_size != 32 ||
         !zmq_z85_encode(key, request->credential, 32))
         return NULL;
-    const char *user = trajd_keyring_find(transport->keyring, key, &trouble);
-    if (trouble.status && strcmp(trouble.message, transport->trouble) != 0) {
-        snprintf(transport->trouble, sizeof transport->trouble, "%s", trouble.message);
-        tell(transport, trouble.message);
+    const char *user = trajd_keyring_find(transport->keyring, key, &key_error);
+    if (key_error.status && strcmp(key_error.message, transport->key_error) != 0) {
+        snprintf(transport->key_error, sizeof transport->key_error, "%s", key_error.message);
+        log_line(transport, key_error.message);
     }
     if (!user)
-        tell_stranger(transport, key, request->address);
+        report_unknown_key(transport, key, request->address);
     return user;
 }
 
-/* Without CURVE the listener is bound to the loopback address alone, so nobody else comes here. */
+/* Returns true for a loopback address. Without CURVE the listener is bound to one, so other peers
+ * cannot connect anyway. */
 static bool is_loopback(const char *address)
 {
     return strcmp(address, "127.0.0.1") == 0 || strcmp(address, "::1") == 0;
 }
 
-/* The user's name, or NULL: refused. */
+/* Returns the user's name, "" for a peer without one, or NULL if the peer is refused. */
 static const char *validate(struct trajd_transport *transport, const struct zap_request *request)
 {
     if (strcmp(request->domain, TRAJD_LOCAL_DOMAIN) == 0)
-        return may_enter_locally(transport, request) ? "" : NULL;
+        return is_local_peer_allowed(transport, request) ? "" : NULL;
     if (strcmp(request->domain, TRAJD_REMOTE_DOMAIN) != 0)
         return NULL;
     if (transport->keyring)

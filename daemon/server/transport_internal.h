@@ -1,5 +1,5 @@
-/* The transport's inside, shared by transport.c, transport_listeners.c and transport_auth.c. Nobody
- * else includes this. */
+/* What transport.c, transport_listeners.c and transport_auth.c share, and no other file
+ * includes. */
 #ifndef TRAJD_SERVER_TRANSPORT_INTERNAL_H
 #define TRAJD_SERVER_TRANSPORT_INTERNAL_H
 
@@ -9,23 +9,25 @@
 #include "daemon/server/transport.h"
 
 #define TRAJD_LISTENERS 2u
-#define TRAJD_STRANGERS 64u
-/* Pieces below are copied together: a send reference of its own costs more than so many bytes. */
+#define TRAJD_MAX_UNKNOWN_KEYS 64u
+/* Segments with fewer bytes are copied into a common frame, because a frame with a send reference
+ * costs more than such a copy. */
 #define TRAJD_SEND_IN_PLACE_MIN_BYTES 4096u
 #define TRAJD_STAGING_BYTES 65536u
 
-/* What libzmq's handshake tells the handler who may connect: which listener it is. */
+/* The ZAP domains of the listeners: they tell the handler of transport_auth.c which listener a new
+ * connection came to. */
 #define TRAJD_LOCAL_DOMAIN "trajd"
 #define TRAJD_REMOTE_DOMAIN "trajd-remote"
 
-/* A ROUTER and where it listens. */
+/* A ROUTER socket and its endpoint. */
 struct trajd_transport_listener {
     void *router, *monitor; /* NULL: there is no such listener */
     int router_fd, monitor_fd;
     char *endpoint;
-    bool bound;          /* at least once: a socket file there is ours */
-    uint64_t accepted;   /* since descriptors were counted */
-    uint64_t bind_at_ns; /* not 0: the listener rests until then */
+    bool bound;          /* it was bound at least once, so the socket file is the daemon's */
+    uint64_t accepted;   /* connections since descriptors were counted */
+    uint64_t bind_at_ns; /* not 0: the listener is closed until then */
 };
 
 struct trajd_transport {
@@ -33,39 +35,49 @@ struct trajd_transport {
     int zap_fd;
     struct trajd_transport_listener listeners[TRAJD_LISTENERS];
     bool group_access;
-    struct trajd_transport_remote remote; /* `address` lives with the caller only while creating */
+    struct trajd_transport_remote remote; /* its texts are valid only during create */
     struct trajd_keyring *keyring;        /* NULL: no CURVE */
-    /* keys that were refused and told, the oldest replaced */
-    char strangers[TRAJD_STRANGERS][TRAJD_KEY_SIZE];
-    uint32_t stranger_count;
-    char trouble[TRAJD_ERROR_MESSAGE_SIZE]; /* with files of keys, told last */
-    bool aside;                             /* zap or a monitor may have something */
-    uint32_t turn;                          /* the listener that is asked first */
-    zmq_msg_t frame;                        /* of the last receive */
+    /* the last keys that were refused and logged, as a ring buffer */
+    char unknown_keys[TRAJD_MAX_UNKNOWN_KEYS][TRAJD_KEY_SIZE];
+    uint32_t unknown_key_count;
+    char key_error[TRAJD_ERROR_MESSAGE_SIZE]; /* the last logged error of key files */
+    bool has_side_events;                     /* zap or a monitor may have events */
+    uint32_t next_listener;                   /* the listener to receive from first */
+    zmq_msg_t frame;                          /* the last received frame */
     uint64_t descriptor_limit;
-    uint64_t count_again_at; /* this many accepted */
+    uint64_t count_again_at; /* descriptors are counted again after so many connections */
     struct trajd_transport_counters counters;
     size_t staged;
     unsigned char staging[TRAJD_STAGING_BYTES];
 };
 
-/* transport_listeners.c */
+/* ---- transport_listeners.c ---- */
+
+/* Fills the error from zmq_errno(), with a prefix. Returns TRAJD_ERR_SYSTEM. */
 enum trajd_status trajd_zmq_error(struct trajd_error *error, const char *what);
+/* Sets integer options of a socket, as pairs of option and value. */
 enum trajd_status trajd_zmq_set(void *socket, const int (*options)[2], size_t count,
                                 struct trajd_error *error);
+/* Raises the limit of descriptors, and opens and binds the listeners. */
 enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
                                        const struct trajd_transport_options *options,
                                        struct trajd_error *error);
-/* I/O threads of the remote listener, which encrypt; a connection is always one thread's. */
+/* Returns the number of I/O threads of the remote listener, which encrypt. Each connection belongs
+ * to one of them. */
 int trajd_listeners_remote_threads(void);
+/* Closes the listeners' sockets, and removes the ipc socket's file. */
 void trajd_listeners_close(struct trajd_transport *transport);
-/* Counts what came; closes a listener while descriptors are short, and opens it again. */
+/* Counts new connections. Closes a listener when descriptors are short, and reopens it later. */
 void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns);
 
-/* transport_auth.c */
+/* ---- transport_auth.c ---- */
+
+/* Opens the socket on which libzmq asks whether a connection is allowed. */
 enum trajd_status trajd_access_open(struct trajd_transport *transport, struct trajd_error *error);
+/* Answers all waiting requests of libzmq. */
 void trajd_access_answer(struct trajd_transport *transport);
-/* "localhost:UID:GID:PID", what libzmq makes of an ipc peer's credentials. */
+/* Reads the uid from "localhost:UID:GID:PID", the form in which libzmq gives the credentials of an
+ * ipc peer. Returns false for any other text. */
 bool trajd_access_parse_uid(const char *address, uid_t *uid);
 
 #endif

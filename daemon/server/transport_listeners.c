@@ -1,5 +1,4 @@
-/* The sockets: how they are made, where they listen, and what happens when descriptors run short.
- */
+/* Opens and closes the listeners' sockets, and closes a listener while descriptors are short. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -15,16 +14,19 @@
 
 #include "daemon/server/transport_internal.h"
 
-/* Against a flood of connections, twice: Descriptors are counted while there are many left, each
- * time that a quarter of the free ones may have gone, and the listener through which most came is
- * closed for a while when few are. That keeps descriptors for the rest of the daemon, but it is a
- * race against the I/O threads. libzmq's ipc listener aborts the process when accept fails with
- * EMFILE, ENOBUFS or ENOMEM, though not with ENFILE. So accept4 here stands before libc's (the
- * linker lets an executable's definition win) and says ENFILE for all of them. */
-#define LISTENER_REST_NS (300 * UINT64_C(1000000))
+/* There are two defences against a flood of connections.
+ *
+ * First, descriptors are counted each time that a quarter of the free ones may have been used. If
+ * few are free, the listener with the most new connections is closed for a while. That keeps
+ * descriptors for the rest of the daemon, but it is a race against the I/O threads.
+ *
+ * Second, libzmq's ipc listener aborts the process when accept4 fails with EMFILE, ENOBUFS or
+ * ENOMEM, but not with ENFILE. So the accept4 below replaces that of libc (the linker prefers the
+ * definition of an executable) and returns ENFILE for all of them. */
+#define LISTENER_CLOSED_NS (300 * UINT64_C(1000000))
 
 #define REMOTE_HANDSHAKE_MS 5000
-#define CURVE_OVERHEAD_BYTES 64 /* of a frame: it is the encrypted one that ZeroMQ measures */
+#define CURVE_OVERHEAD_BYTES 64 /* of a frame, as ZeroMQ limits the encrypted size */
 
 __attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address,
                                                    socklen_t *size, int flags)
@@ -56,8 +58,8 @@ int trajd_listeners_remote_threads(void)
     return wanted < 1 ? 1 : wanted > 8 ? 8 : (int)wanted;
 }
 
-/* The I/O threads of a listener: the first is the local one's, so that what is encrypted holds no
- * local worker up. */
+/* Returns the I/O threads of a listener as a bit mask. The first thread is the local listener's, so
+ * that encryption does not delay local workers. */
 static uint64_t threads_of(enum trajd_listener index)
 {
     return index == TRAJD_LISTENER_LOCAL
@@ -71,8 +73,8 @@ static enum trajd_status open_router(struct trajd_transport *transport,
 {
     struct trajd_transport_listener *listener = &transport->listeners[index];
     const int router_options[][2] = {
-        {ZMQ_ROUTER_MANDATORY, 1}, /* an unreachable peer is an error, not silence */
-        {ZMQ_ROUTER_HANDOVER, 0},  /* nobody takes over another's identity */
+        {ZMQ_ROUTER_MANDATORY, 1}, /* a send to an unreachable peer fails */
+        {ZMQ_ROUTER_HANDOVER, 0},  /* no connection takes over another's routing id */
         {ZMQ_SNDHWM, (int)options->send_limit},
         {ZMQ_RCVHWM, 256},
         {ZMQ_HANDSHAKE_IVL, 2000},
@@ -90,7 +92,7 @@ static enum trajd_status open_router(struct trajd_transport *transport,
                                              sizeof router_options / sizeof *router_options, error);
     if (status)
         return status;
-    /* without a domain libzmq does not ask who may connect */
+    /* libzmq does not request a decision for a listener without a domain */
     if (zmq_setsockopt(listener->router, ZMQ_AFFINITY, &threads, sizeof threads) != 0 ||
         zmq_setsockopt(listener->router, ZMQ_MAXMSGSIZE, &max_frame_bytes,
                        sizeof max_frame_bytes) != 0 ||
@@ -105,8 +107,8 @@ static enum trajd_status open_monitor(struct trajd_transport *transport, enum tr
     static const char *const endpoints[] = {"inproc://trajd.monitor",
                                             "inproc://trajd.monitor.remote"};
     struct trajd_transport_listener *listener = &transport->listeners[index];
-    /* events are sent by a blocking call on the I/O thread: a limit here would stop all connections
-     */
+    /* No limit, because the I/O thread sends events by a blocking call: a full queue would stop all
+     * connections. */
     const int options[][2] = {{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 0}};
     const int events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
@@ -160,10 +162,10 @@ static enum trajd_status open_local(struct trajd_transport *transport,
     struct trajd_transport_listener *listener = &transport->listeners[TRAJD_LISTENER_LOCAL];
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     if (strlen(options->path) > limit)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
-            options->path, limit);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                               "%s: the path of a socket can have at most %zu bytes: choose a "
+                               "shorter runtime directory",
+                               options->path, limit);
     if (asprintf(&listener->endpoint, "ipc://%s", options->path) < 0) {
         listener->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
@@ -180,7 +182,8 @@ struct listen_address {
     bool is_v6, is_loopback;
 };
 
-/* Numbers alone: a name could mean another address tomorrow, and one that is no loopback. */
+/* Parses an address in numbers. Returns false for a host name, because a name may resolve to
+ * another address later, which is no loopback address. */
 static bool parse_address(const char *text, struct listen_address *address)
 {
     unsigned char binary[sizeof(struct in6_addr)];
@@ -211,17 +214,17 @@ static enum trajd_status check_remote(const struct trajd_transport_remote *remot
     if (!parse_address(remote->address, address))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "listen.tcp: %s: ADDRESS:PORT in numbers, like 0.0.0.0:7878 or [::]:7878",
+            "listen.tcp: %s: must be ADDRESS:PORT in numbers, like 0.0.0.0:7878 or [::]:7878",
             remote->address);
     if (remote->insecure_loopback && !address->is_loopback)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "listen.insecure_loopback: without CURVE only 127.0.0.1 or ::1 can "
-                               "be listened on, not %s",
+                               "listen.insecure_loopback: without CURVE the address must be "
+                               "127.0.0.1 or ::1, not %s",
                                address->host);
     if (!remote->insecure_loopback && !remote->keys)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "listen.keys: tcp is served with CURVE keys alone: `trajctl keygen DIR` makes them");
+            "listen.keys: listen.tcp needs CURVE keys: `trajctl keygen DIR` makes them");
     if (!remote->insecure_loopback && zmq_has("curve") != 1)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                                "listen.tcp: this libzmq was built without CURVE (libsodium)");
@@ -237,7 +240,7 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
         {ZMQ_HANDSHAKE_IVL, REMOTE_HANDSHAKE_MS},
         {ZMQ_HEARTBEAT_IVL, silence_ms / 4},
         {ZMQ_HEARTBEAT_TIMEOUT, silence_ms},
-        /* for a peer whose window is full no heartbeat leaves either */
+        /* while a peer's TCP window is full no heartbeat is sent, so this limits the time too */
         {ZMQ_TCP_MAXRT, silence_ms},
         {ZMQ_IPV6, is_v6},
     };
@@ -253,7 +256,8 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
     return status;
 }
 
-/* The port that 0 has become: it is bound to again after a rest. */
+/* Keeps the bound endpoint, as port 0 has become a real port. A listener that was closed for a
+ * while binds the same port again. */
 static enum trajd_status note_endpoint(struct trajd_transport_listener *listener,
                                        struct trajd_error *error)
 {
@@ -314,7 +318,7 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
     if (limit.rlim_cur < wanted)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "RLIMIT_NOFILE is %llu: %u sessions need %llu (raise it, or allow fewer sessions)",
+            "RLIMIT_NOFILE is %llu: %u sessions need %llu: raise it, or lower limits.sessions",
             (unsigned long long)limit.rlim_cur, max_sessions, (unsigned long long)wanted);
     return TRAJD_OK;
 }
@@ -322,7 +326,8 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
 static uint64_t count_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    /* no descriptor left for it, or no /proc: then nothing is known and nothing is watched */
+    /* No free descriptor counts as all used. Without /proc the count is 0, so nothing is
+     * watched. */
     if (!directory)
         return errno == EMFILE || errno == ENFILE ? UINT64_MAX : 0;
     uint64_t count = 0;
@@ -332,13 +337,14 @@ static uint64_t count_descriptors(void)
     return count;
 }
 
-/* True if so few are left that a listener must rest. */
-static bool descriptors_short(struct trajd_transport *transport)
+/* Counts descriptors. Returns true if so few are free that a listener must be closed. */
+static bool are_descriptors_short(struct trajd_transport *transport)
 {
     uint64_t used = count_descriptors();
-    uint64_t left = used < transport->descriptor_limit ? transport->descriptor_limit - used : 0;
-    transport->count_again_at = left / 4;
-    return left < transport->descriptor_limit / 4;
+    uint64_t remaining =
+        used < transport->descriptor_limit ? transport->descriptor_limit - used : 0;
+    transport->count_again_at = remaining / 4;
+    return remaining < transport->descriptor_limit / 4;
 }
 
 static void drain_monitor(struct trajd_transport *transport,
@@ -363,8 +369,8 @@ static void reopen(struct trajd_transport *transport, struct trajd_transport_lis
     if (listener->bind_at_ns == 0 || now_ns < listener->bind_at_ns)
         return;
     listener->bind_at_ns = 0;
-    if (descriptors_short(transport) || bind_listener(transport, listener) != 0)
-        listener->bind_at_ns = now_ns + LISTENER_REST_NS;
+    if (are_descriptors_short(transport) || bind_listener(transport, listener) != 0)
+        listener->bind_at_ns = now_ns + LISTENER_CLOSED_NS;
 }
 
 void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns)
@@ -381,19 +387,19 @@ void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns)
     }
     if (accepted < transport->count_again_at)
         return;
-    const bool rests = descriptors_short(transport) && busiest->bind_at_ns == 0;
+    const bool must_close = are_descriptors_short(transport) && busiest->bind_at_ns == 0;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
         transport->listeners[i].accepted = 0;
-    if (!rests)
+    if (!must_close)
         return;
-    /* cuts off every connection of that listener; sessions live on, and workers come back with
-     * their tokens */
+    /* This cuts every connection of the listener. The sessions stay, and workers resume them with
+     * their tokens. */
     zmq_unbind(busiest->router, busiest->endpoint);
-    busiest->bind_at_ns = now_ns + LISTENER_REST_NS;
+    busiest->bind_at_ns = now_ns + LISTENER_CLOSED_NS;
     transport->counters.floods++;
 }
 
-/* ---- together ---- */
+/* ---- opening and closing ---- */
 
 enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
                                        const struct trajd_transport_options *options,
@@ -405,7 +411,7 @@ enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
     if (!status && options->remote.address)
         status = open_remote(transport, options, error);
     if (!status)
-        descriptors_short(transport);
+        are_descriptors_short(transport);
     return status;
 }
 
@@ -419,9 +425,9 @@ void trajd_listeners_close(struct trajd_transport *transport)
             zmq_close(listener->monitor);
         if (listener->router)
             zmq_close(listener->router);
+        /* libzmq leaves the file. It is this daemon's, because the caller holds the lock. */
         if (listener->bound && i == TRAJD_LISTENER_LOCAL)
-            unlink(listener->endpoint +
-                   strlen("ipc://")); /* libzmq leaves it; ours to remove while the lock is held */
+            unlink(listener->endpoint + strlen("ipc://"));
         free(listener->endpoint);
     }
     trajd_keyring_destroy(&transport->keyring);

@@ -11,9 +11,9 @@
 #define TILE TRAJD_HISTOGRAM_TILE
 #define NO_NODE 0xff
 
-const double trajd_histogram_quantiles[TRAJD_HISTOGRAM_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
+const double trajd_histogram_quantiles[TRAJD_STATISTICS_QUANTILES] = {0.01, 0.10, 0.50, 0.90, 0.99};
 
-/* Finite values gathered from rows that count. */
+/* Finite values of rows that count, gathered from memory. */
 struct tile {
     double values[TILE];
     uint32_t weights[TILE];
@@ -50,7 +50,7 @@ uint64_t trajd_histogram_bytes(uint32_t key_bits)
            BINS * TRAJD_HISTOGRAM_RANKS * (levels - 1);
 }
 
-/* The bits of a key that a level counts. */
+/* Returns the bits of a key that a level counts. */
 static inline uint32_t bin_of(uint64_t key, uint32_t key_bits, uint32_t level)
 {
     const uint32_t above = LEVEL_BITS * level;
@@ -162,7 +162,8 @@ static void gather(struct trajd_histogram *histogram, struct tile *tile,
 
 /* ---- counting ---- */
 
-/* Chan's merge of a tile's count, mean and squared distances into those of all before it. */
+/* Merges a tile's count, mean and sum of squared distances into those of all tiles before it
+ * (Chan's formula). */
 static void merge(struct trajd_histogram *histogram, uint64_t count, double mean, double m2)
 {
     struct trajd_feature_statistics *found = &histogram->found;
@@ -241,10 +242,11 @@ void trajd_histogram_add(struct trajd_histogram *histogram,
         return;
     }
     for (uint64_t row = 0; row < values->row_count; row += TILE) {
-        const uint64_t left = values->row_count - row;
+        const uint64_t remaining = values->row_count - row;
         gather(histogram, &tile, values,
                (const char *)values->base + row * values->row_stride_bytes,
-               values->weights ? values->weights + row : NULL, left < TILE ? (uint32_t)left : TILE);
+               values->weights ? values->weights + row : NULL,
+               remaining < TILE ? (uint32_t)remaining : TILE);
         if (histogram->level == 0)
             add_moments(histogram, &tile);
         if (histogram->key_bits == 32)
@@ -256,7 +258,7 @@ void trajd_histogram_add(struct trajd_histogram *histogram,
 
 /* ---- between sweeps ---- */
 
-/* A byte's counts say everything. */
+/* Computes the moments of bytes from their counts. */
 static void moments_of_bytes(struct trajd_histogram *histogram)
 {
     struct trajd_feature_statistics *found = &histogram->found;
@@ -275,20 +277,21 @@ static void moments_of_bytes(struct trajd_histogram *histogram)
         histogram->m2 += (double)histogram->counts[b] * (b - found->mean) * (b - found->mean);
 }
 
-/* The two ranks around q (n - 1) for every quantile, as numpy forms them. */
-static void want_ranks(struct trajd_histogram *histogram)
+/* Chooses the two ranks around q (n - 1) for every quantile, as numpy does. */
+static void choose_ranks(struct trajd_histogram *histogram)
 {
     const uint64_t last = histogram->found.count - 1;
 
     histogram->rank_count = TRAJD_HISTOGRAM_RANKS;
-    for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+    for (uint32_t q = 0; q < TRAJD_STATISTICS_QUANTILES; q++) {
         const uint64_t below = (uint64_t)floor(trajd_histogram_quantiles[q] * (double)last);
-        histogram->ranks[2 * q].rest = below;
-        histogram->ranks[2 * q + 1].rest = below < last ? below + 1 : last;
+        histogram->ranks[2 * q].rank_in_node = below;
+        histogram->ranks[2 * q + 1].rank_in_node = below < last ? below + 1 : last;
     }
 }
 
-/* Finds the bin of every wanted rank and gives each such bin a node for the next level. */
+/* Finds the bin of every rank and gives each such bin a node for the next level. Returns the number
+ * of nodes. */
 static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
 {
     const uint32_t above = LEVEL_BITS * histogram->level;
@@ -302,8 +305,8 @@ static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
         const uint64_t *counts = histogram->counts + (size_t)rank->node * BINS;
         uint8_t *child;
         uint32_t bin = 0;
-        while (bin < BINS - 1 && rank->rest >= counts[bin])
-            rank->rest -= counts[bin++];
+        while (bin < BINS - 1 && rank->rank_in_node >= counts[bin])
+            rank->rank_in_node -= counts[bin++];
         rank->key = rank->key << width | bin;
         child = &children[(size_t)rank->node * BINS + bin];
         if (*child == NO_NODE)
@@ -313,9 +316,10 @@ static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
     return nodes;
 }
 
-static double interpolate(double below, double above, double member)
+static double interpolate(double below, double above, double fraction)
 {
-    return member < 0.5 ? below + (above - below) * member : above - (above - below) * (1 - member);
+    return fraction < 0.5 ? below + (above - below) * fraction
+                          : above - (above - below) * (1 - fraction);
 }
 
 static void finish(struct trajd_histogram *histogram)
@@ -324,16 +328,16 @@ static void finish(struct trajd_histogram *histogram)
 
     if (!found->count) {
         found->mean = found->std = found->min = found->max = NAN;
-        for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++)
+        for (uint32_t q = 0; q < TRAJD_STATISTICS_QUANTILES; q++)
             found->quantiles[q] = NAN;
         return;
     }
-    if (found->min == found->max) { /* exactly, whatever the additions cut off */
+    if (found->min == found->max) { /* exactly, without the rounding of the sums */
         found->mean = found->min;
         histogram->m2 = 0;
     }
     found->std = sqrt(histogram->m2 / (double)found->count);
-    for (uint32_t q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+    for (uint32_t q = 0; q < TRAJD_STATISTICS_QUANTILES; q++) {
         const double place = trajd_histogram_quantiles[q] * (double)(found->count - 1);
         found->quantiles[q] =
             histogram->rank_count
@@ -355,7 +359,7 @@ enum trajd_status trajd_histogram_next(struct trajd_histogram *histogram, bool *
     *more = false;
     if (histogram->found.count && histogram->found.min != histogram->found.max) {
         if (histogram->level == 0)
-            want_ranks(histogram);
+            choose_ranks(histogram);
         children = malloc((size_t)histogram->node_count * BINS);
         if (!children)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");

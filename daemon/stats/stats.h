@@ -1,22 +1,21 @@
-/* Statistics of outputs and streams, exact and in bounded memory, from the cache: whatever size the
- * dataset has.
+/* Statistics of outputs and streams: exact, and in bounded memory whatever the size of the dataset.
+ * Rows are read through the row cache.
  *
- *   source windows   an output's values on the training grid: every step whose mask is 0 of every
- *                    window of the feed (its filter, split and
- *                    padding), once per window that it stands in, resampled and not normalised. A
- *                      step that is padding, in a gap, or
- *                    has a NaN in one of its features is not in them. What normalisation uses.
- *   source rows      a stream's rows as recorded, once each, of the episodes of the feed. NaN
- *                    elements are left out one by one.
+ *   source windows   an output's values on the training grid, resampled and not normalised: every
+ *                    step of every window of the feed (after filter, split and padding) whose mask
+ *                    is 0, once per window that contains it. Steps that are padding, in a gap, or
+ *                    have a NaN in one of their features do not count. Normalisation uses these.
+ *   source rows      a stream's rows as recorded, each once, of the feed's episodes. NaN elements
+ *                    are left out one by one.
  *
- * Both leave out infinite elements, and count what they leave out. Figures are of the values as the
- * feed delivers them without normalisation, in float32 where that is what it delivers (float16 and
- * bfloat16 outputs too); of pictures (bytes of rank 2 and 3) per channel. How exact they are:
- * histogram.h.
+ * Both leave out infinite elements, and count what they leave out. Figures describe values as the
+ * feed delivers them without normalisation, in float32 where it delivers float32, float16 or
+ * bfloat16. Images (uint8 of rank 2 and 3) have figures per channel. histogram.h says how exact
+ * they are.
  *
- * Blocks the caller; the pool's threads do the work, a few thousand values at a time, so that
- * others' batches go between. Rows are pinned in the store a chunk at a time, once per sweep (1 for
- * bytes, 3 for float32, 6 for float64), in episode order. */
+ * Computing blocks the caller. The pool's threads do the work, a few thousand values at a time, so
+ * that batches of other feeds run in between. Rows are pinned in the cache one chunk at a time,
+ * once per sweep (1 for bytes, 3 for float32, 6 for float64), in episode order. */
 #ifndef TRAJD_STATS_STATS_H
 #define TRAJD_STATS_STATS_H
 
@@ -25,57 +24,36 @@
 #include <stdio.h>
 
 #include "daemon/stats/histogram.h"
+#include "daemon/window/statistics.h"
 #include "daemon/window/window_plan.h"
 #include "kernels/pool.h"
 
 #define TRAJD_STATISTICS_MAX_FEATURES 65536
 
-enum trajd_statistics_source {
-    TRAJD_STATISTICS_WINDOWS = 0,
-    TRAJD_STATISTICS_ROWS = 1,
-    TRAJD_STATISTICS_FILE = 2
-};
-
-/* One block of memory: free() it. */
-struct trajd_statistics {
-    enum trajd_statistics_source source;
-    /* of dataset, windows and output: what the figures are a function of. 0: from a file */
-    uint64_t fingerprint;
-    uint64_t item_count;  /* windows or rows looked at */
-    uint64_t step_count;  /* steps of those windows; of rows: rows */
-    uint64_t valid_count; /* those that count */
-    uint32_t feature_count;
-    struct trajd_feature_statistics features[];
-};
-
-/* Shared by who computes and who looks on; atomic, no order with anything else. */
+/* Progress, shared by the thread that computes and those that read it. Atomic, without order to
+ * other memory. */
 struct trajd_stats_heartbeat {
     uint32_t permille; /* done */
-    bool cancel;       /* set: computing ends with TRAJD_ERR_CLOSED */
+    bool cancel;       /* set by any thread: computing ends with TRAJD_ERR_CLOSED */
 };
 
 struct trajd_statistics_request {
-    const struct trajd_window_plan *plan;    /* the feed's; its constant part alone is read */
+    const struct trajd_window_plan *plan;    /* the feed's; read only */
     struct trajd_pool *pool;                 /* NULL: the caller's thread alone */
     struct trajd_stats_heartbeat *heartbeat; /* or NULL */
 };
 
-/* Features that statistics of an output or a stream have: its channels if it is a picture, else its
- * features. */
-uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
-                                          uint32_t output_index);
-bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index);
-
-/* What figures are a function of; equal numbers, equal figures. Independent of batch size, seed,
- * order, tail, norm, and of the feed's other outputs as far as they do not change which windows
- * there are. O(episodes log windows). */
+/* Returns a number for everything that the figures depend on: equal numbers, equal figures. It does
+ * not depend on batch size, seed, order, tail and norm, nor on the feed's other outputs as far as
+ * they do not change which windows there are. O(episodes log windows). */
 uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *plan,
                                              uint32_t output_index);
 uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *plan,
                                              uint32_t stream_index);
 
-/* results[i]: of outputs[i], all in the same sweeps. Nothing is left in `results` on failure. Rows
- * that cannot be read fail it, unless the feed keeps bad rows. */
+/* Computes the statistics of outputs[i] into results[i], all in the same sweeps. Caller frees each
+ * with free(). On failure `results` has NULLs. Rows that cannot be read are an error, unless the
+ * feed keeps bad rows. */
 enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_request *request,
                                               const uint32_t *outputs, uint32_t count,
                                               struct trajd_statistics **results,
@@ -85,28 +63,21 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
                                              struct trajd_statistics **result,
                                              struct trajd_error *error);
 
-/* ---- stats_cache.c: a file a fingerprint, checksummed, written by rename; NULL directory: no
- * cache ---- */
+/* ---- stats_cache.c: one file per fingerprint, with a checksum, written beside and renamed.
+ * Directory NULL: no cache ---- */
 
-/* NULL: not there, or damaged. */
+/* Returns statistics of an earlier run. Caller frees. NULL: there is no file, or it is damaged. */
 struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t fingerprint);
 void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics);
 
 /* ---- stats_json.c ---- */
 
-/* The numbers of a feature that documents have, by the names they have there; each is a double of
- * trajd_feature_statistics. */
-#define TRAJD_STATISTICS_FIGURES 9
-extern const struct trajd_statistics_figure {
-    const char *name;
-    size_t offset;
-} trajd_statistics_figures[TRAJD_STATISTICS_FIGURES];
-
-/* The members of features [first, first + count) without braces:
- * "source":..,"features":..,"count":[..],"mean":[..]...; what is not known is null. */
+/* Writes the members of features [first, first + count) without braces:
+ * "source":..,"features":..,"count":[..],"mean":[..]... A figure that is not known is null. */
 void trajd_statistics_write(const struct trajd_statistics *statistics, uint32_t first,
                             uint32_t count, FILE *out);
-/* An array of numbers, enough digits to read them back exactly; NaN and infinite ones are null. */
+/* Writes an array of numbers with enough digits to read them back exactly. NaN and infinite numbers
+ * are null. */
 void trajd_statistics_write_floats(const float *values, uint32_t count, FILE *out);
 
 #endif

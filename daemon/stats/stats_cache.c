@@ -1,8 +1,9 @@
-/* What figures are a function of, and figures of earlier runs: one file a fingerprint. Only an
- * optimisation: whatever is wrong with a file, it is computed and written anew.
+/* Fingerprints of statistics, and the files that keep statistics of earlier runs, one per
+ * fingerprint. The files only save time: if one is damaged, its statistics are computed and written
+ * again.
  *
- *     u64 magic and version, u64 length of the rest, u64 digest of the rest, then the struct and
- *       its features as they are in memory */
+ *     u64 magic and version, u64 length of what follows the header, u64 digest of it, then the
+ *       struct and its features as they are in memory */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,9 +17,9 @@
 #include "daemon/base/digest.h"
 #include "daemon/stats/stats.h"
 
-/* "TRSTATS1": a change of the structs is another one */
+/* "TRSTATS1"; changes with the structs */
 #define CACHE_MAGIC UINT64_C(0x3153544154535254)
-/* of what figures mean: part of every fingerprint */
+/* changes with the meaning of figures; part of every fingerprint */
 #define FIGURES_VERSION 1
 
 struct header {
@@ -27,8 +28,8 @@ struct header {
 
 /* ---- fingerprints ---- */
 
-/* Which anchors of which episodes are windows. They are numbered in order of episodes: the first of
- * the next one is searched. */
+/* Adds which anchors of which episodes are windows. Windows are numbered in episode order, so the
+ * first window of the next run is found by a search. */
 static void add_windows(struct trajd_digest *digest, const struct trajd_window_plan *plan)
 {
     const uint64_t count = trajd_sampler_window_count(plan->sampler);
@@ -123,7 +124,7 @@ static bool cache_path(const char *directory, uint64_t fingerprint, char *path, 
                                          fingerprint) < size;
 }
 
-static bool read_whole(int fd, void *data, size_t size)
+static bool read_all(int fd, void *data, size_t size)
 {
     for (size_t done = 0; done < size;) {
         const ssize_t got = read(fd, (char *)data + done, size - done);
@@ -134,7 +135,7 @@ static bool read_whole(int fd, void *data, size_t size)
     return true;
 }
 
-static bool write_whole(int fd, const void *data, size_t size)
+static bool write_all(int fd, const void *data, size_t size)
 {
     for (size_t done = 0; done < size;) {
         const ssize_t written = write(fd, (const char *)data + done, size - done);
@@ -157,12 +158,12 @@ static struct trajd_statistics *read_file(int fd, uint64_t fingerprint)
     struct header header;
     struct stat status;
 
-    if (!read_whole(fd, &header, sizeof header) || header.magic != CACHE_MAGIC ||
+    if (!read_all(fd, &header, sizeof header) || header.magic != CACHE_MAGIC ||
         header.length < sizeof *read || header.length > bytes_of(TRAJD_STATISTICS_MAX_FEATURES) ||
         fstat(fd, &status) || (uint64_t)status.st_size != sizeof header + header.length)
         return NULL;
     read = malloc(header.length);
-    if (read && read_whole(fd, read, header.length) &&
+    if (read && read_all(fd, read, header.length) &&
         trajd_digest_of(read, header.length) == header.digest && read->fingerprint == fingerprint &&
         read->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
         bytes_of(read->feature_count) == header.length)
@@ -203,7 +204,7 @@ static void save(const char *directory, const struct trajd_statistics *statistic
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return;
-    done = write_whole(fd, &header, sizeof header) && write_whole(fd, statistics, length) &&
+    done = write_all(fd, &header, sizeof header) && write_all(fd, statistics, length) &&
            fsync(fd) == 0;
     if (close(fd) || !done || rename(temporary, path))
         unlink(temporary);

@@ -15,18 +15,6 @@ static const struct {
     {"infinite", offsetof(struct trajd_feature_statistics, infinite)},
 };
 
-const struct trajd_statistics_figure trajd_statistics_figures[TRAJD_STATISTICS_FIGURES] = {
-    {"mean", offsetof(struct trajd_feature_statistics, mean)},
-    {"std", offsetof(struct trajd_feature_statistics, std)},
-    {"min", offsetof(struct trajd_feature_statistics, min)},
-    {"max", offsetof(struct trajd_feature_statistics, max)},
-    {"q01", offsetof(struct trajd_feature_statistics, quantiles[0])},
-    {"q10", offsetof(struct trajd_feature_statistics, quantiles[1])},
-    {"q50", offsetof(struct trajd_feature_statistics, quantiles[2])},
-    {"q90", offsetof(struct trajd_feature_statistics, quantiles[3])},
-    {"q99", offsetof(struct trajd_feature_statistics, quantiles[4])},
-};
-
 static void write_number(double value, int digits, FILE *out)
 {
     if (isfinite(value))

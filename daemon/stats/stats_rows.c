@@ -1,5 +1,5 @@
-/* Statistics of a stream's rows as recorded, each once, of the episodes that the feed takes windows
- * from. */
+/* Computes statistics of a stream's rows as recorded, each once, of the episodes in which the feed
+ * has windows. */
 #include <stdlib.h>
 
 #include "daemon/stats/stats_sweep.h"
@@ -12,18 +12,19 @@ struct rows_walk {
     const struct trajd_window_plan *plan;
     const struct trajd_index_stream *stream;
     struct trajd_selection selection;
-    uint32_t dataset_index;
+    uint32_t array_index;
     uint32_t prefetched;
     uint64_t when;
     bool may_miss; /* bad_rows: keep */
     struct statistics_run run;
 };
 
-/* Rows of the episode in the cache: of a stamped clock those that it kept. */
+/* Returns the rows of the episode in the cache. For a stamped clock these are the rows that it
+ * kept. */
 static uint64_t row_count(const struct rows_walk *walk, const struct trajd_episode *episode)
 {
     const struct trajd_episode_clock *clock = &episode->clocks[walk->stream->clock_index];
-    const uint64_t rows = trajd_array_row_count(&episode->extents[walk->dataset_index]);
+    const uint64_t rows = trajd_array_row_count(&episode->extents[walk->array_index]);
 
     if (!clock->kept_rows)
         return rows;
@@ -61,7 +62,7 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
         statistics_count(sweep);
         if (sweep->first)
             sweep->items[0].result->item_count += count;
-        status = statistics_tell(sweep, place, plan->episode_count, error);
+        status = statistics_report_progress(sweep, place, plan->episode_count, error);
     }
     trajd_cache_unpin(plan->dataset->cache, &walk->selection, plan->episodes[place]);
     return status;
@@ -85,12 +86,13 @@ static enum trajd_status walk_rows(struct statistics_sweep *sweep, void *context
     return status;
 }
 
-/* Bytes of a row of the dataset that the stream is some columns of; 0 where no episode has rows. */
-static uint64_t row_bytes(const struct trajd_window_plan *plan, uint32_t dataset_index)
+/* Returns the bytes of a row of the array, of which the stream may be some columns. 0: no episode
+ * has rows. */
+static uint64_t row_bytes(const struct trajd_window_plan *plan, uint32_t array_index)
 {
     for (uint32_t e = 0; e < plan->episode_count; e++) {
         const struct trajd_array *array =
-            &plan->dataset->index->episodes[plan->episodes[e]].extents[dataset_index];
+            &plan->dataset->index->episodes[plan->episodes[e]].extents[array_index];
         if (array->storage != TRAJD_STORAGE_ABSENT && array->size_bytes)
             return trajd_array_row_bytes(array);
     }
@@ -103,13 +105,13 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
                                              struct trajd_error *error)
 {
     const struct trajd_index_stream *stream = &request->plan->dataset->index->streams[stream_index];
-    const bool picture = stream->dtype == TRAJD_U8 && (stream->rank == 2 || stream->rank == 3);
-    const uint64_t columns = !picture            ? stream->feature_count
+    const bool is_image = stream->dtype == TRAJD_U8 && (stream->rank == 2 || stream->rank == 3);
+    const uint64_t columns = !is_image           ? stream->feature_count
                              : stream->rank == 3 ? stream->shape[2]
                                                  : 1;
     struct rows_walk walk = {.plan = request->plan,
                              .stream = stream,
-                             .dataset_index = stream->array_index,
+                             .array_index = stream->array_index,
                              .may_miss = request->plan->spec->keep_bad_rows};
     struct statistics_item item = {.index = stream_index,
                                    .column_count = (uint32_t)columns,
@@ -120,7 +122,7 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
         .run_count = 1,
         .runs = &walk.run,
         .row_stride_bytes = row_bytes(request->plan, stream->array_index),
-        .group = picture ? (uint32_t)(stream->feature_count / columns) : 1};
+        .group = is_image ? (uint32_t)(stream->feature_count / columns) : 1};
     struct statistics_sweep sweep = {.pool = request->pool,
                                      .heartbeat = request->heartbeat,
                                      .item_count = 1,
@@ -131,16 +133,16 @@ enum trajd_status trajd_statistics_of_stream(const struct trajd_statistics_reque
 
     *result = NULL;
     if (columns > TRAJD_STATISTICS_MAX_FEATURES || !lane.row_stride_bytes)
-        return trajd_error_set(
-            error, TRAJD_ERR_UNSUPPORTED, 0,
-            "stream %s: statistics of %llu features in rows of %llu bytes (at most %d)",
-            stream->name, (unsigned long long)columns, (unsigned long long)lane.row_stride_bytes,
-            TRAJD_STATISTICS_MAX_FEATURES);
-    item.result = statistics_new(TRAJD_STATISTICS_ROWS, item.column_count);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "stream %s: no statistics of %llu features in rows of %llu bytes "
+                               "(rows need bytes, and at most %d features)",
+                               stream->name, (unsigned long long)columns,
+                               (unsigned long long)lane.row_stride_bytes,
+                               TRAJD_STATISTICS_MAX_FEATURES);
+    item.result = trajd_statistics_new(TRAJD_STATISTICS_ROWS, item.column_count);
     if (!item.result)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
-    walk.selection =
-        (struct trajd_selection){.array_indexes = &walk.dataset_index, .array_count = 1};
+    walk.selection = (struct trajd_selection){.array_indexes = &walk.array_index, .array_count = 1};
     status = statistics_run_sweeps(&sweep, walk_rows, &walk, error);
     item.result->step_count = item.result->valid_count = item.result->item_count;
     item.result->fingerprint = trajd_statistics_stream_fingerprint(request->plan, stream_index);

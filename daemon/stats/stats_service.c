@@ -7,7 +7,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
 
-/* in memory; the oldest is dropped, and comes from the cache directory again */
+/* in memory; the oldest is dropped, and the cache directory still has it */
 #define MAX_KNOWN 256
 #define MAX_JOBS 64
 
@@ -22,18 +22,18 @@ struct trajd_stats_service {
     struct trajd_stats_service_options options;
     pthread_t thread;
     bool running;
-    struct trajd_heartbeat own; /* the thread's */
+    struct trajd_heartbeat own; /* of this service's thread */
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
     bool stop;
     uint32_t known_next;
     struct trajd_statistics *known[MAX_KNOWN];
-    uint32_t job_count; /* jobs[0] is under way while `busy` */
+    uint32_t job_count; /* jobs[0] is being computed while `busy` */
     struct job jobs[MAX_JOBS];
     bool busy;
     struct trajd_stats_heartbeat heartbeat; /* of jobs[0] */
-    uint64_t failed_fingerprint;            /* of the last job that failed; 0: told, or none */
+    uint64_t failed_fingerprint; /* of the last job that failed; 0: none, or already reported */
     struct trajd_error failure;
 };
 
@@ -59,7 +59,7 @@ static struct trajd_statistics *find_known(struct trajd_stats_service *stats_ser
     return found;
 }
 
-/* Keeps a copy. */
+/* Keeps a copy in memory. */
 static void remember(struct trajd_stats_service *stats_service,
                      const struct trajd_statistics *statistics)
 {
@@ -78,7 +78,7 @@ static void remember(struct trajd_stats_service *stats_service,
     free(known);
 }
 
-/* From memory or the cache directory; NULL: to be computed. */
+/* Returns statistics from memory or the cache directory. NULL: they must be computed. */
 static struct trajd_statistics *look_up(struct trajd_stats_service *stats_service,
                                         uint64_t fingerprint)
 {
@@ -90,8 +90,8 @@ static struct trajd_statistics *look_up(struct trajd_stats_service *stats_servic
     return found;
 }
 
-static void keep(struct trajd_stats_service *stats_service,
-                 const struct trajd_statistics *statistics)
+static void remember_and_save(struct trajd_stats_service *stats_service,
+                              const struct trajd_statistics *statistics)
 {
     remember(stats_service, statistics);
     trajd_statistics_save(stats_service->options.cache_directory, statistics);
@@ -116,7 +116,7 @@ bool trajd_stats_service_knows(struct trajd_stats_service *stats_service,
     return known;
 }
 
-/* Computes those of the outputs that results lacks. */
+/* Computes the outputs whose results are NULL. */
 static enum trajd_status
 compute_missing(struct trajd_stats_service *stats_service, const struct trajd_window_plan *plan,
                 struct trajd_stats_heartbeat *heartbeat, const uint32_t *outputs, uint32_t count,
@@ -138,7 +138,7 @@ compute_missing(struct trajd_stats_service *stats_service, const struct trajd_wi
     status = trajd_statistics_of_outputs(&request, missing, missing_count, made, error);
     for (uint32_t i = 0; i < missing_count && !status; i++) {
         results[places[i]] = made[i];
-        keep(stats_service, made[i]);
+        remember_and_save(stats_service, made[i]);
     }
     if (!status)
         LOG(stats_service->options.log, INFO,
@@ -178,8 +178,8 @@ void trajd_stats_service_stop(struct trajd_stats_service *stats_service)
 
 /* ---- the thread ---- */
 
-/* The output asked for, and with it all others of the feed that are not pictures: whoever asks for
- * one asks for the rest. */
+/* Computes the requested output, and with it all other outputs of the feed that are not images: a
+ * client that asks for one usually asks for all. */
 static enum trajd_status compute_outputs(struct trajd_stats_service *stats_service,
                                          const struct job *job, struct trajd_error *error)
 {
@@ -215,7 +215,7 @@ static enum trajd_status run_job(struct trajd_stats_service *stats_service, cons
     } else if (!result) {
         status = trajd_statistics_of_stream(&request, job->index, &result, error);
         if (!status)
-            keep(stats_service, result);
+            remember_and_save(stats_service, result);
     }
     free(result);
     return status;
@@ -264,8 +264,8 @@ static enum trajd_status start_thread(struct trajd_stats_service *stats_service,
         trajd_thread_start(&stats_service->thread, "trajd-stats", run_jobs, stats_service);
 
     if (failed)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed, "statistics' thread: %s",
-                               strerror(failed));
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, failed,
+                               "cannot start the thread for statistics: %s", strerror(failed));
     stats_service->running = true;
     return TRAJD_OK;
 }
@@ -309,7 +309,8 @@ void trajd_stats_service_destroy(struct trajd_stats_service **out)
 
 /* ---- callers that do not wait ---- */
 
-/* Where the job stands, or its failure. With the mutex held. */
+/* Adds a job unless it is queued. Returns its progress, or its failure. The caller holds the
+ * mutex. */
 static enum trajd_status enqueue(struct trajd_stats_service *stats_service, const struct job *job,
                                  uint32_t *permille, struct trajd_error *error)
 {
@@ -330,7 +331,7 @@ static enum trajd_status enqueue(struct trajd_stats_service *stats_service, cons
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon is ending");
     if (stats_service->job_count == MAX_JOBS)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                               "%d statistics wait to be computed: try again", MAX_JOBS);
+                               "%d statistics are queued already: try again later", MAX_JOBS);
     stats_service->jobs[stats_service->job_count++] = *job;
     pthread_cond_broadcast(&stats_service->changed);
     return TRAJD_OK;

@@ -6,34 +6,22 @@
 
 #include "daemon/base/heartbeat.h"
 
-/* of all histograms at once: more columns are counted in further sweeps */
+/* of all histograms at once; more columns are counted in further sweeps */
 #define HISTOGRAM_BYTES (UINT64_C(64) << 20)
-/* the columns of so many rows are counted in turn while these are in the processor's cache */
+/* so many rows stay in the processor's cache while one column after the other is counted */
 #define BLOCK_ROWS TRAJD_HISTOGRAM_TILE
 #define SLICES_PER_THREAD 2
 #define PAUSE_NS 1000000
 
-/* What the pool's slices share. */
+/* Shared by the pool's slices. */
 struct counting {
     struct statistics_sweep *sweep;
     uint32_t slice_count;
 };
 
-struct trajd_statistics *statistics_new(enum trajd_statistics_source source, uint32_t feature_count)
-{
-    struct trajd_statistics *made =
-        calloc(1, sizeof *made + (size_t)feature_count * sizeof made->features[0]);
-    if (made) {
-        made->source = source;
-        made->feature_count = feature_count;
-    }
-    return made;
-}
-
 /* ---- one chunk ---- */
 
-/* Rows [row, row + count) of a run, columns [begin, end) of those of all items that are the slice's
- * and the lane's. */
+/* Counts rows [row, row + count) of a run in columns [begin, end) of all items' columns. */
 static void count_block(struct statistics_sweep *sweep, const struct statistics_lane *lane,
                         const struct statistics_run *run, uint64_t row, uint64_t count,
                         uint32_t begin, uint32_t end)
@@ -66,14 +54,14 @@ static void count_lane(struct statistics_sweep *sweep, const struct statistics_l
     for (uint32_t r = 0; r < lane->run_count && from < to; r++) {
         const struct statistics_run *run = &lane->runs[r];
         for (uint64_t row = 0; row < run->row_count && run->base; row += BLOCK_ROWS) {
-            const uint64_t left = run->row_count - row;
-            count_block(sweep, lane, run, row, left < BLOCK_ROWS ? left : BLOCK_ROWS, from, to);
+            const uint64_t remaining = run->row_count - row;
+            count_block(sweep, lane, run, row, remaining < BLOCK_ROWS ? remaining : BLOCK_ROWS,
+                        from, to);
         }
     }
 }
 
-/* Columns are dealt to the slices in turn; one column is one slice's alone, in order of the runs.
- */
+/* Counts one slice's columns. Each column belongs to one slice, which adds the runs in order. */
 static void count_slice(void *context, uint32_t slice)
 {
     const struct counting *counting = context;
@@ -96,10 +84,10 @@ void statistics_count(struct statistics_sweep *sweep)
     trajd_pool_run(sweep->pool, counting.slice_count, count_slice, &counting);
 }
 
-enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done, uint64_t whole,
-                                  struct trajd_error *error)
+enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, uint64_t done,
+                                             uint64_t total, struct trajd_error *error)
 {
-    const uint64_t permille = whole ? done * 1000 / whole : 1000;
+    const uint64_t permille = total ? done * 1000 / total : 1000;
 
     trajd_heartbeat_turn();
     if (!sweep->heartbeat || trajd_heartbeat_is_cancelled())
@@ -108,7 +96,7 @@ enum trajd_status statistics_tell(struct statistics_sweep *sweep, uint64_t done,
                      (uint32_t)((sweep->pass * 1000 + permille) / sweep->pass_count),
                      __ATOMIC_RELAXED);
     return __atomic_load_n(&sweep->heartbeat->cancel, __ATOMIC_RELAXED)
-               ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: not wanted any more")
+               ? trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "statistics: cancelled")
                : TRAJD_OK;
 }
 
@@ -123,7 +111,7 @@ static struct statistics_item *item_of(struct statistics_sweep *sweep, uint32_t 
     return &sweep->items[i];
 }
 
-/* Which items have columns left to count; false if none has. */
+/* Marks the items that have columns left to count. False: none has. */
 static bool mark_active(struct statistics_sweep *sweep)
 {
     bool any = false;
@@ -177,7 +165,7 @@ static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_wa
     return status;
 }
 
-/* The first column of the next group, by what histograms may take. */
+/* Returns the first column of the next group, by the memory of its histograms. */
 static uint32_t group_end(struct statistics_sweep *sweep, uint32_t begin, uint32_t column_count)
 {
     uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-/* All windows once: rows are pinned, runs of them weighed or resampled, and counted. */
+/* Walks over all windows once: pins their rows, weighs or resamples them, and counts them. */
 #include <math.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void unpin_chunk(struct windows_walk *walk)
     walk->episode_count = walk->at = 0;
 }
 
-/* Readers go some episodes ahead of what is counted. */
+/* Prefetches the episodes after those that are being counted. */
 static void prefetch(struct windows_walk *walk, uint32_t last_episode)
 {
     const struct trajd_window_plan *plan = walk->plan;
@@ -72,13 +72,14 @@ static void prefetch(struct windows_walk *walk, uint32_t last_episode)
                              &plan->episodes[walk->prefetched], 1, walk->when++);
 }
 
-/* Pins the episodes of the windows looked up; *count is cut to those that fit the cache. */
+/* Pins the episodes of the windows that were looked up. *count is reduced to those that fit the
+ * cache. */
 static enum trajd_status pin_chunk(struct windows_walk *walk, uint32_t *count,
                                    struct trajd_error *error)
 {
-    prefetch(walk, walk->plan->windows[*count - 1].episode_index);
+    prefetch(walk, walk->batch->windows[*count - 1].episode_index);
     for (uint32_t w = 0; w < *count; w++) {
-        const uint32_t episode = walk->plan->windows[w].episode_index;
+        const uint32_t episode = walk->batch->windows[w].episode_index;
         enum trajd_status status;
         if (walk->episode_count && walk->episodes[walk->episode_count - 1] == episode)
             continue;
@@ -105,9 +106,9 @@ static inline int64_t greatest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* How often each row stands in the steps of windows with anchors [j0, j1): row r for every step k
- * with j0 <= r - k < j1. Where the last row is held, it stands for all steps behind it. Returns the
- * first row; *rows of them have weights. */
+/* Computes how often each row is a step of the windows with anchors [j0, j1): row r for every step
+ * k with j0 <= r - k < j1. Where the last row is held, it also counts for all steps after it.
+ * Returns the first row; *rows is how many rows have weights. */
 static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count, bool holds,
                           int64_t j0, int64_t j1, uint32_t *weights, int64_t *rows)
 {
@@ -128,30 +129,30 @@ static int64_t weigh_rows(const struct trajd_plan_grid *grid, int64_t row_count,
     return first;
 }
 
-/* The windows of the chunk from w on that are one episode's neighbouring anchors, as a run of every
- * lane of the item. */
+/* Adds the windows [w, end) of the chunk, which have adjacent anchors in one episode, as a run to
+ * every lane of the item. */
 static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t end, uint32_t *used)
 {
     const struct trajd_window_plan *plan = walk->plan;
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_bracket *bracket =
         &plan->brackets[plan->targets[view->first_target].bracket_index];
-    const struct trajd_window *window = &plan->windows[w];
+    const struct trajd_window *window = &walk->batch->windows[w];
     const struct trajd_episode *episode = &plan->dataset->index->episodes[window->episode_index];
     const void *const *rows = rows_of(walk, window->episode_index);
     int64_t count, first;
-    bool whole = rows != NULL;
+    bool is_readable = rows != NULL;
 
-    for (uint32_t t = 0; t < view->target_count && whole; t++)
-        whole = rows[plan->targets[view->first_target + t].entry] != NULL;
-    if (!whole)
+    for (uint32_t t = 0; t < view->target_count && is_readable; t++)
+        is_readable = rows[plan->targets[view->first_target + t].entry] != NULL;
+    if (!is_readable)
         return;
     first =
         weigh_rows(&plan->grids[bracket->grid_index], trajd_plan_row_count(plan, bracket, episode),
-                   plan->request_streams[view->first_target].max_age_ns >= 0, window->anchor,
+                   plan->streams[view->first_target].max_age_ns >= 0, window->anchor,
                    window->anchor + (end - w), view->weights + *used, &count);
     for (uint32_t t = 0; t < view->target_count; t++) {
-        const struct trajd_stream *stream = &plan->request_streams[view->first_target + t];
+        const struct trajd_stream *stream = &plan->streams[view->first_target + t];
         struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane + t];
         lane->runs[lane->run_count++] = (struct statistics_run){
             (const char *)rows[plan->targets[view->first_target + t].entry] +
@@ -164,7 +165,7 @@ static void add_run(struct windows_walk *walk, uint32_t i, uint32_t w, uint32_t 
 
 static void make_runs(struct windows_walk *walk, uint32_t i, uint32_t count)
 {
-    const struct trajd_window *windows = walk->plan->windows;
+    const struct trajd_window *windows = walk->batch->windows;
     uint32_t used = 0, end;
 
     walk->at = 0;
@@ -193,8 +194,8 @@ static bool row_has_nan(enum trajd_dtype dtype, const char *row, uint32_t count)
     return found;
 }
 
-/* A step with a NaN in it is masked: its row counts in none of the features. A slice takes its
- * share of every run's rows. */
+/* Drops rows with a NaN: such a step is masked, so the row counts for none of the features. Each
+ * slice does its share of every run's rows. */
 static void drop_nan_rows(void *context, uint32_t slice)
 {
     const struct windows_walk *walk = context;
@@ -224,18 +225,18 @@ static void drop_nan_rows(void *context, uint32_t slice)
 static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
                                   struct trajd_error *error)
 {
-    struct trajd_window_plan *plan = walk->plan;
+    const struct trajd_window_plan *plan = walk->plan;
     struct trajd_resample_request request;
     uint32_t s = 0;
 
     walk->at = 0;
-    trajd_window_plan_bind(plan, 0, count, walk->slot, rows_of, walk);
+    trajd_window_batch_bind(walk->batch, 0, count, walk->slot, rows_of, walk);
     for (uint32_t t = 0; t < plan->target_count; t++)
         for (uint32_t i = 0; i < walk->sweep->item_count; i++)
             if (walk->sweep->items[i].active && !walk->views[i].direct &&
                 walk->sweep->items[i].index == plan->targets[t].output_index)
-                walk->streams[s++] = plan->request_streams[t];
-    request = plan->request;
+                walk->streams[s++] = walk->batch->request_streams[t];
+    request = walk->batch->request;
     request.streams = walk->streams;
     request.stream_count = walk->stream_count;
     return trajd_plan_run(walk->kernels, &request, walk->sweep->pool, error);
@@ -244,16 +245,16 @@ static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
 static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
 {
     const struct item_view *view = &walk->views[i];
-    const struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[i].index];
-    const uint8_t *mask = walk->slot + output->mask_offset_bytes;
+    const uint32_t o = walk->sweep->items[i].index;
+    const struct trajd_batch_output *place = &walk->batch->outputs[o];
+    const uint8_t *mask = walk->slot + place->mask_offset_bytes;
     struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane];
-    const uint64_t steps = (uint64_t)count * output->step_count;
+    const uint64_t steps = (uint64_t)count * walk->plan->outputs[o].step_count;
 
     for (uint64_t s = 0; s < steps; s++)
         view->weights[s] = mask[s] == TRAJD_MASK_VALID;
     lane->run_count = 1;
-    lane->runs[0] =
-        (struct statistics_run){walk->slot + output->offset_bytes, steps, view->weights};
+    lane->runs[0] = (struct statistics_run){walk->slot + place->offset_bytes, steps, view->weights};
 }
 
 static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
@@ -296,13 +297,13 @@ static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
 
 /* ---- one walk ---- */
 
-/* What the items that are counted now need from the cache and from the kernels. */
+/* Prepares a walk: what the items that are counted now need from the cache and from the kernels. */
 static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = walk->plan;
     const struct trajd_device_facts facts = {.cpu_threads =
                                                  trajd_pool_thread_count(walk->sweep->pool)};
-    struct trajd_resample_request shape = plan->request;
+    struct trajd_resample_request shape = walk->batch->request;
     bool needed[TRAJD_SPEC_MAX_OUTPUTS * TRAJD_SPEC_MAX_SOURCES] = {false};
 
     walk->stream_count = walk->selection.array_count = walk->next_episode = walk->prefetched = 0;
@@ -313,16 +314,16 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
                 continue;
             needed[plan->targets[t].entry] = true;
             if (!walk->views[i].direct)
-                walk->streams[walk->stream_count++] = plan->request_streams[t];
+                walk->streams[walk->stream_count++] = walk->batch->request_streams[t];
         }
     for (uint32_t p = 0; p < plan->selection.array_count; p++)
         if (needed[p]) {
             const uint32_t k = walk->selection.array_count++;
             walk->entries[k] = p;
-            walk->datasets[k] = plan->selection.array_indexes[p];
+            walk->array_indexes[k] = plan->selection.array_indexes[p];
             walk->forms[k] = plan->selection.as_float32[p];
         }
-    walk->selection.array_indexes = walk->datasets;
+    walk->selection.array_indexes = walk->array_indexes;
     walk->selection.as_float32 = walk->forms;
     trajd_plan_destroy(&walk->kernels);
     if (!walk->stream_count)
@@ -344,13 +345,13 @@ enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *
     for (uint64_t position = 0; position < windows && !status; position += count) {
         count = windows - position < walk->spec.global_batch ? (uint32_t)(windows - position)
                                                              : walk->spec.global_batch;
-        trajd_window_plan_look_up(walk->plan, 0, position, count);
+        trajd_window_batch_look_up(walk->batch, 0, position, count);
         status = pin_chunk(walk, &count, error);
         if (!status)
             status = count_chunk(walk, count, error);
         unpin_chunk(walk);
         if (!status)
-            status = statistics_tell(sweep, position + count, windows, error);
+            status = statistics_report_progress(sweep, position + count, windows, error);
     }
     return status;
 }

@@ -1,9 +1,9 @@
-/* Statistics over the training grid. A plan of its own, without normalisation and in order of
- * episodes, gives the feed's windows chunk by chunk.
+/* Statistics over the training grid. A plan of its own, without normalisation and in episode order,
+ * gives the feed's windows chunk by chunk.
  *
- * Outputs whose steps are rows of one clock, passed on as they are, need no resampling: each row is
- * counted once with the number of windows and steps that it stands in ("direct"). All others go
- * through the same kernels as the feed's batches. */
+ * An output is direct if its steps are rows of one clock, passed on unchanged. It needs no
+ * resampling: each row is counted with the number of windows and steps that contain it. All other
+ * outputs go through the same kernels as the feed's batches. */
 #include <stdlib.h>
 
 #include "daemon/stats/stats_windows.h"
@@ -18,55 +18,7 @@ static enum trajd_status no_memory(struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
 }
 
-/* ---- which outputs, in what form ---- */
-
-static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
-                                                    uint32_t output_index)
-{
-    const struct trajd_index_stream *found = NULL;
-
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index) {
-            if (found)
-                return NULL;
-            found = trajd_plan_stream(plan, &plan->targets[t]);
-        }
-    return found;
-}
-
-static bool is_bytes(enum trajd_dtype dtype)
-{
-    return dtype == TRAJD_U8 || dtype == TRAJD_BOOL;
-}
-
-/* Bytes that are passed on are counted as bytes, whatever type the feed makes of them. */
-static bool passes_bytes(const struct trajd_window_plan *plan, uint32_t output_index)
-{
-    const struct trajd_index_stream *stream = only_stream(plan, output_index);
-    enum trajd_kind kind = plan->spec->outputs[output_index].kind;
-
-    if (!stream || !is_bytes(stream->dtype))
-        return false;
-    kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
-    return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
-}
-
-bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index)
-{
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
-    return passes_bytes(plan, output_index) && (output->rank == 2 || output->rank == 3) &&
-           only_stream(plan, output_index)->dtype == TRAJD_U8;
-}
-
-uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
-                                          uint32_t output_index)
-{
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
-
-    if (trajd_statistics_is_picture(plan, output_index))
-        return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
-    return (uint32_t)output->feature_count;
-}
+/* ---- outputs and their forms ---- */
 
 static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
                         struct trajd_window_spec *spec)
@@ -79,14 +31,14 @@ static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
     for (uint32_t o = 0; o < spec->output_count; o++) {
         struct trajd_spec_output *output = &spec->outputs[o];
         trajd_spec_norm_clear(output);
-        if (passes_bytes(feed, o))
-            output->dtype = only_stream(feed, o)->dtype;
+        if (trajd_statistics_byte_type(feed, o))
+            output->dtype = trajd_statistics_byte_type(feed, o);
         else if (output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
             output->dtype = TRAJD_F32;
     }
 }
 
-/* So many windows that all a chunk needs stays in bounds. */
+/* Returns how many windows make a chunk of bounded memory. */
 static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32_t *outputs,
                               uint32_t count)
 {
@@ -102,15 +54,15 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32
     return windows < 1 ? 1 : windows > CHUNK_WINDOWS ? CHUNK_WINDOWS : (uint32_t)windows;
 }
 
-/* All sources on one bracket of rows of the anchor's clock, nothing that is behind the anchor, and
- * kinds that copy there. */
+/* Returns whether an item is direct: all its sources use one bracket of rows of the anchor's clock,
+ * the kinds copy rows there, and no step lies after the anchor where that is hidden. */
 static bool is_direct(const struct trajd_window_plan *plan, const struct item_view *view)
 {
     for (uint32_t t = view->first_target; t < view->first_target + view->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
         const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
-        const enum trajd_kind kind = plan->request_streams[t].kind;
+        const enum trajd_kind kind = plan->streams[t].kind;
         if (target->bracket_index != plan->targets[view->first_target].bracket_index ||
             grid->rule != TRAJD_TARGET_ROWS ||
             (kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST) ||
@@ -148,7 +100,7 @@ static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
 
     view->first_lane = sweep->lane_count;
     for (uint32_t t = 0; t < (view->direct ? view->target_count : 1) && !status; t++) {
-        const struct trajd_stream *stream = &plan->request_streams[view->first_target + t];
+        const struct trajd_stream *stream = &plan->streams[view->first_target + t];
         const uint32_t own = view->direct && !picture ? stream->feature_count : columns;
         struct statistics_lane *lane;
         status = add_lane(sweep, i, column, own, room, error);
@@ -162,7 +114,7 @@ static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- computing ---- */
 
 static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_error *error)
 {
@@ -170,17 +122,18 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
     uint64_t size = 0;
 
     for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
-        struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[i].index];
+        const uint32_t o = walk->sweep->items[i].index;
+        const struct trajd_plan_output *output = &walk->plan->outputs[o];
         const uint64_t steps = windows * output->step_count;
         walk->views[i].weights = calloc(steps, sizeof *walk->views[i].weights);
         if (!walk->views[i].weights)
             return no_memory(error);
         if (walk->views[i].direct)
             continue;
-        output->offset_bytes = size;
+        walk->batch->outputs[o].offset_bytes = size;
         size += (steps * output->feature_count * trajd_dtype_size(output->dtype) + ALIGNMENT - 1) /
                 ALIGNMENT * ALIGNMENT;
-        output->mask_offset_bytes = size;
+        walk->batch->outputs[o].mask_offset_bytes = size;
         size += (steps + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     walk->slot = aligned_alloc(ALIGNMENT, size ? size : ALIGNMENT);
@@ -190,7 +143,7 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
 static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *outputs,
                                     struct trajd_error *error)
 {
-    struct trajd_window_plan *plan = walk->plan;
+    const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
     enum trajd_status status = TRAJD_OK;
 
@@ -199,7 +152,7 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         if (plan->outputs[outputs[i]].feature_count > TRAJD_STATISTICS_MAX_FEATURES &&
             !trajd_statistics_is_picture(plan, outputs[i]))
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "outputs.%s: statistics of %llu features (at most %d)",
+                                   "outputs.%s: no statistics of %llu features (at most %d)",
                                    plan->outputs[outputs[i]].name,
                                    (unsigned long long)plan->outputs[outputs[i]].feature_count,
                                    TRAJD_STATISTICS_MAX_FEATURES);
@@ -212,7 +165,7 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
         sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
         sweep->items[i].result =
-            statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
+            trajd_statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
         status = sweep->items[i].result ? make_lanes(walk, i, error) : no_memory(error);
     }
     return status;
@@ -228,14 +181,14 @@ static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error 
     sweep->lanes = calloc(targets + sweep->item_count, sizeof *sweep->lanes);
     walk->views = calloc(sweep->item_count, sizeof *walk->views);
     walk->streams = calloc(targets, sizeof *walk->streams);
-    walk->datasets = calloc(entries, sizeof *walk->datasets);
+    walk->array_indexes = calloc(entries, sizeof *walk->array_indexes);
     walk->entries = calloc(entries, sizeof *walk->entries);
     walk->forms = calloc(entries, sizeof *walk->forms);
     walk->row_room = calloc(entries, sizeof *walk->row_room);
     walk->episodes = calloc(windows, sizeof *walk->episodes);
     walk->pinned = calloc(windows, sizeof *walk->pinned);
     walk->rows = calloc(windows * entries, sizeof *walk->rows);
-    return sweep->items && sweep->lanes && walk->views && walk->streams && walk->datasets &&
+    return sweep->items && sweep->lanes && walk->views && walk->streams && walk->array_indexes &&
                    walk->entries && walk->forms && walk->row_room && walk->episodes &&
                    walk->pinned && walk->rows
                ? TRAJD_OK
@@ -251,11 +204,12 @@ static void free_walk(struct windows_walk *walk)
     for (uint32_t i = 0; walk->views && i < sweep->item_count; i++)
         free(walk->views[i].weights);
     trajd_plan_destroy(&walk->kernels);
+    trajd_window_batch_destroy(&walk->batch);
     trajd_window_plan_destroy(&walk->plan);
     free(walk->slot);
     free(walk->views);
     free(walk->streams);
-    free(walk->datasets);
+    free(walk->array_indexes);
     free(walk->entries);
     free(walk->forms);
     free(walk->row_room);
@@ -281,9 +235,11 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
     derive_spec(request->plan, chunk_windows(request->plan, outputs, count), &walk->spec);
     status = trajd_window_plan_create_again(request->plan, &walk->spec, &walk->plan, error);
     if (!status) {
-        trajd_window_plan_take_forms(walk->plan, request->plan);
-        status = allocate(walk, error);
+        trajd_window_plan_copy_forms(walk->plan, request->plan);
+        status = trajd_window_batch_create(walk->plan, &walk->batch, error);
     }
+    if (!status)
+        status = allocate(walk, error);
     if (!status)
         status = make_items(walk, outputs, error);
     if (!status)

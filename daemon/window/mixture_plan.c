@@ -35,12 +35,12 @@ static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
                 continue;
             write_tensor(a, of_a, sizeof of_a);
             write_tensor(b, of_b, sizeof of_b);
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "feed %s: outputs.%s: a window is %s in dataset %s and %s in "
-                                   "dataset %s: a mixture has one tensor "
-                                   "for both",
-                                   plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
-                                   plan->members[p]->dataset->name);
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "feed %s: outputs.%s: a window is %s in dataset %s and %s in dataset %s: all "
+                "datasets of a mixture need the same type and shape",
+                plan->spec->feed_name, a->name, of_a, first->dataset->name, of_b,
+                plan->members[p]->dataset->name);
         }
     return TRAJD_OK;
 }
@@ -71,7 +71,7 @@ static enum trajd_status make_mixture(struct trajd_mixture_plan *plan, struct tr
     return TRAJD_OK;
 }
 
-/* A dataset alone, or each one as a part of the mixture. */
+/* Plans the one dataset, or each member of the mixture. */
 static enum trajd_status make_members(struct trajd_mixture_plan *plan,
                                       struct trajd_dataset *const *datasets,
                                       struct trajd_error *error)
@@ -106,9 +106,8 @@ enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec
         plan->member_count = spec->member_count;
         plan->members = calloc(spec->member_count, sizeof *plan->members);
         plan->peers = calloc(spec->member_count, sizeof *plan->peers);
-        plan->windows = calloc(spec->global_batch, sizeof *plan->windows);
     }
-    if (!plan || !plan->members || !plan->peers || !plan->windows) {
+    if (!plan || !plan->members || !plan->peers) {
         trajd_mixture_plan_destroy(&plan);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
                                spec->feed_name);
@@ -138,7 +137,6 @@ void trajd_mixture_plan_destroy(struct trajd_mixture_plan **out)
         trajd_window_plan_destroy(&plan->members[p]);
     free(plan->members);
     free(plan->peers);
-    free(plan->windows);
     free(plan);
 }
 
@@ -199,23 +197,64 @@ bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t w
     return true;
 }
 
-void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
-                                uint32_t row_count)
+/* ---- batches ---- */
+
+enum trajd_status trajd_mixture_batch_create(const struct trajd_mixture_plan *plan,
+                                             struct trajd_mixture_batch **out,
+                                             struct trajd_error *error)
 {
-    if (!plan->mixture) {
-        trajd_window_plan_look_up(plan->members[0], epoch, position, row_count);
-        return;
+    struct trajd_mixture_batch *batch = calloc(1, sizeof *batch);
+    enum trajd_status status = TRAJD_OK;
+
+    if (batch) {
+        batch->plan = plan;
+        batch->members = calloc(plan->member_count, sizeof *batch->members);
+        batch->windows = calloc(plan->spec->global_batch, sizeof *batch->windows);
     }
-    trajd_mixture_run(plan->mixture, epoch, position, row_count, plan->windows);
-    for (uint32_t p = 0; p < plan->member_count; p++)
-        trajd_window_plan_clear(plan->members[p]);
-    for (uint32_t row = 0; row < row_count; row++)
-        trajd_window_plan_add(plan->members[plan->windows[row].dataset_index], &plan->windows[row],
-                              row);
+    if (!batch || !batch->members || !batch->windows)
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s",
+                                 plan->spec->feed_name);
+    for (uint32_t p = 0; p < plan->member_count && !status; p++)
+        status = trajd_window_batch_create(plan->members[p], &batch->members[p], error);
+    if (status)
+        trajd_mixture_batch_destroy(&batch);
+    *out = batch;
+    return status;
 }
 
-/* The first of a member's windows whose row is `row` or behind it. */
-static uint32_t window_at(const struct trajd_window_plan *member, uint32_t row)
+void trajd_mixture_batch_destroy(struct trajd_mixture_batch **out)
+{
+    struct trajd_mixture_batch *batch = *out;
+
+    *out = NULL;
+    if (!batch)
+        return;
+    for (uint32_t p = 0; batch->members && p < batch->plan->member_count; p++)
+        trajd_window_batch_destroy(&batch->members[p]);
+    free(batch->members);
+    free(batch->windows);
+    free(batch);
+}
+
+void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epoch,
+                                 uint64_t position, uint32_t row_count)
+{
+    const struct trajd_mixture_plan *plan = batch->plan;
+
+    if (!plan->mixture) {
+        trajd_window_batch_look_up(batch->members[0], epoch, position, row_count);
+        return;
+    }
+    trajd_mixture_run(plan->mixture, epoch, position, row_count, batch->windows);
+    for (uint32_t p = 0; p < plan->member_count; p++)
+        trajd_window_batch_clear(batch->members[p]);
+    for (uint32_t row = 0; row < row_count; row++)
+        trajd_window_batch_add(batch->members[batch->windows[row].dataset_index],
+                               &batch->windows[row], row);
+}
+
+/* Returns the first of a member's windows whose row is `row` or after it. */
+static uint32_t window_at(const struct trajd_window_batch *member, uint32_t row)
 {
     uint32_t low = 0, high = member->window_count;
 
@@ -231,8 +270,8 @@ static uint32_t window_at(const struct trajd_window_plan *member, uint32_t row)
     return low;
 }
 
-void trajd_mixture_plan_slice(const struct trajd_window_plan *member, uint32_t begin,
-                              uint32_t count, uint32_t *first, uint32_t *window_count)
+void trajd_mixture_batch_slice(const struct trajd_window_batch *member, uint32_t begin,
+                               uint32_t count, uint32_t *first, uint32_t *window_count)
 {
     *first = window_at(member, begin);
     *window_count = window_at(member, begin + count) - *first;

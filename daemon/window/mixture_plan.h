@@ -1,58 +1,73 @@
-/* A feed's windows over its datasets: a window plan for each with the same outputs, and the order
- * that they come in. A feed of one dataset is a mixture of one, whose order is its own sampler's.
- * Bound by one thread at a time. */
+/* The windows of a feed over its datasets: one window plan per dataset, all with the same outputs,
+ * and the order in which their windows come. A feed of one dataset has one member and no mixture. A
+ * plan is constant once its normalisation is in force; then it is thread-safe. */
 #ifndef TRAJD_WINDOW_MIXTURE_PLAN_H
 #define TRAJD_WINDOW_MIXTURE_PLAN_H
 
-#include "daemon/window/mixture.h"
-#include "daemon/window/window_plan.h"
+#include "daemon/window/order/mixture.h"
+#include "daemon/window/window_batch.h"
 
 struct trajd_mixture_plan {
     const struct trajd_window_spec *spec;
     uint32_t member_count;
-    /* [member_count], as `mix:` has them. The outputs of all are of the same names, types and
+    /* [member_count], in the order of `mix:`. The outputs of all have the same names, types and
      * shapes */
     struct trajd_window_plan **members;
     struct trajd_plan_peer *peers; /* [member_count] */
     struct trajd_mixture *mixture; /* NULL: a feed of one dataset */
-    /* of the parts in order, their weights and the epoch's length */
+    /* of the members in order, their weights and the epoch's length */
     uint64_t fingerprint;
-    struct trajd_window *windows; /* [G]: a mixture's batch, in order of rows */
 };
 
-/* datasets[member_count] for spec->parts. Errors as trajd_window_plan_create's; TRAJD_ERR_ARGUMENT
- * where outputs differ between datasets, naming the output, the datasets and both shapes. spec and
- * datasets must outlive the plan. */
+/* Makes the plans of datasets[member_count], one for each spec->members. Caller destroys. Errors
+ * are those of trajd_window_plan_create. TRAJD_ERR_ARGUMENT also where outputs differ between
+ * datasets; the message names the output, the datasets and both shapes. spec and datasets must
+ * outlive the plan. */
 enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec,
                                             struct trajd_dataset *const *datasets,
                                             struct trajd_mixture_plan **plan,
                                             struct trajd_error *error);
 void trajd_mixture_plan_destroy(struct trajd_mixture_plan **plan);
 
-/* Windows of an epoch before its tail is looked at: N of a dataset, L of a mixture. */
+/* Returns the windows of an epoch before the tail's rule: N of one dataset, L of a mixture. */
 uint64_t trajd_mixture_plan_window_count(const struct trajd_mixture_plan *plan);
 uint64_t trajd_mixture_plan_epoch_length(const struct trajd_mixture_plan *plan);
 uint64_t trajd_mixture_plan_dropped_count(const struct trajd_mixture_plan *plan);
 
-/* trajd_window_norm_digest over the parts. */
+/* Returns trajd_window_norm_digest over all members. */
 uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan);
 
-/* The windows at [position, position + count) of an epoch; dataset_index is the member's. */
+/* Writes the windows [position, position + count) of an epoch. dataset_index is the member's
+ * index. */
 void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch,
                             uint64_t position, uint32_t count, struct trajd_window *windows);
-/* Numbers that windows have: those of all datasets. */
+/* Returns how many window numbers there are: the windows of all datasets. */
 uint64_t trajd_mixture_plan_number_count(const struct trajd_mixture_plan *plan);
-/* The window with that number, or false. */
+/* Writes the window with that number. False: there is none. */
 bool trajd_mixture_plan_window(const struct trajd_mixture_plan *plan, uint64_t window_id,
                                struct trajd_window *window);
 
-/* Looks up the windows of a batch: each part has its own of them then, with the rows that they go
- * to. */
-void trajd_mixture_plan_look_up(struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
-                                uint32_t row_count);
-/* Which of a member's windows go to the batch's rows [begin, begin + count): *window_count of them
- * from *first on. */
-void trajd_mixture_plan_slice(const struct trajd_window_plan *member, uint32_t begin,
-                              uint32_t count, uint32_t *first, uint32_t *window_count);
+/* A batch of a feed: one batch of each member's plan. For one thread at a time. */
+struct trajd_mixture_batch {
+    const struct trajd_mixture_plan *plan;
+    struct trajd_window_batch **members; /* [plan->member_count] */
+    struct trajd_window *windows;        /* [G]: of a mixture, in the order of rows */
+};
+
+/* Makes an empty batch. The plan must be complete (trajd_window_batch_create) and outlive the
+ * batch. Caller destroys. */
+enum trajd_status trajd_mixture_batch_create(const struct trajd_mixture_plan *plan,
+                                             struct trajd_mixture_batch **batch,
+                                             struct trajd_error *error);
+void trajd_mixture_batch_destroy(struct trajd_mixture_batch **batch);
+
+/* Looks up the windows [position, position + row_count) of an epoch. Each member's batch then has
+ * its windows, with their rows. */
+void trajd_mixture_batch_look_up(struct trajd_mixture_batch *batch, uint64_t epoch,
+                                 uint64_t position, uint32_t row_count);
+/* Finds the windows of a member that belong to the rows [begin, begin + count) of the batch:
+ * *window_count windows from *first on. */
+void trajd_mixture_batch_slice(const struct trajd_window_batch *member, uint32_t begin,
+                               uint32_t count, uint32_t *first, uint32_t *window_count);
 
 #endif

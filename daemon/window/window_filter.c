@@ -1,10 +1,10 @@
-/* `filter: {KEY: VALUE or [VALUE...]}` of a feed: episodes whose texts (the layout's `meta:`) are
- * one of those listed, for every key. */
+/* `where: {KEY: VALUE or [VALUE...]}` of a feed: selects episodes by their texts (the layout's
+ * `meta:`). For every key, the episode's text must be one of those listed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_plan_internal.h"
 #include "daemon/window/window_spec_internal.h"
 
 #define MAX_VALUES 4096
@@ -19,9 +19,9 @@ static enum trajd_status read_values(struct trajd_spec_parser *p,
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind == TRAJD_YAML_MAPPING || !count || count > MAX_VALUES)
-        return trajd_yaml_error(p->yaml, node, p->error, "a text, or a list of 1 to %d",
-                                MAX_VALUES);
-    values = trajd_spec_keep(p, NULL, count * sizeof *values);
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a text or a list of 1 to %d texts", MAX_VALUES);
+    values = trajd_spec_copy(p, NULL, count * sizeof *values);
     if (!values)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     for (uint32_t i = 0; i < count && !status; i++, value = value->next)
@@ -40,9 +40,10 @@ enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
 
     if (node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
         node->child_count > TRAJD_LAYOUT_METAS_MAX)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "{KEY: TEXT or [TEXT...]}: texts that the layout's meta: names");
-    episode_filters = trajd_spec_keep(p, NULL, node->child_count * sizeof *episode_filters);
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "expected {KEY: TEXT or [TEXT...]}, where each KEY is one of the layout's `meta:`");
+    episode_filters = trajd_spec_copy(p, NULL, node->child_count * sizeof *episode_filters);
     if (!episode_filters)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     spec->episode_filters = episode_filters;
@@ -50,7 +51,7 @@ enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next) {
         struct trajd_spec_episode_filter *filter = &episode_filters[spec->episode_filter_count];
-        char *key = trajd_spec_keep(p, child->key, strlen(child->key) + 1);
+        char *key = trajd_spec_copy(p, child->key, strlen(child->key) + 1);
         if (!key)
             return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
         *filter = (struct trajd_spec_episode_filter){.key = key, .line = child->line};
@@ -74,7 +75,7 @@ uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec)
     return trajd_digest_end(&digest);
 }
 
-/* The layout's number of a text, or -1. */
+/* Returns the layout's number of a text, or -1. */
 static int64_t find_meta(const struct trajd_layout *layout, const char *key)
 {
     for (uint32_t m = 0; m < layout->meta_count; m++)
@@ -102,7 +103,7 @@ bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
     return true;
 }
 
-/* Some episode has a text that is asked for; else one that there is, for the message. */
+/* Checks that some episode has one of the texts. The error names a text that exists. */
 static enum trajd_status check_values(const struct trajd_spec_episode_filter *filter,
                                       const struct trajd_index *index, int64_t meta,
                                       struct trajd_error *error)

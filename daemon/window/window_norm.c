@@ -1,28 +1,23 @@
-/* Normalisation of a plan's outputs: from numbers or from statistics to a scale and an offset a
+/* Normalisation of a plan's outputs: turns numbers or statistics into a scale and an offset per
  * feature. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/stats/stats.h"
-#include "daemon/window/window_plan.h"
+#include "daemon/window/statistics.h"
+#include "daemon/window/window_plan_internal.h"
 
-/* of the greatest magnitude: float32 has 24 bits, and a range of its last few is no signal */
+/* of the greatest magnitude: float32 has 24 bits, and a range of the last few is no signal */
 #define FLAT 1e-6
-
-static enum trajd_status no_memory(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
-}
 
 static bool is_rotation(enum trajd_kind kind)
 {
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
-/* Quaternions are directions: figures of their numbers mean nothing. They may stand beside others,
- * masked. */
+/* Checks that rotations are not normalised: statistics of a quaternion's numbers mean nothing. A
+ * rotation may be part of an output where the mask is false for it. */
 static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
                                          uint32_t output_index, struct trajd_error *error)
 {
@@ -36,13 +31,12 @@ static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
         for (uint64_t d = column; d < column + stream->feature_count && is_rotation(stream->kind);
              d++)
             if (!output->norm_mask_count || output->norm_mask[d])
-                return trajd_error_set(
-                    error, TRAJD_ERR_ARGUMENT, 0,
-                    "line %u: outputs.%s: norm: %s is a rotation (kind slerp), whose numbers have "
-                    "no mean and no range: leave "
-                    "norm out, or give a mask that is false for its %llu features",
-                    output->line, output->name, stream->name,
-                    (unsigned long long)stream->feature_count);
+                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                       "line %u: outputs.%s: norm: %s is a rotation (kind slerp), "
+                                       "whose numbers have no mean and no range: remove norm, or "
+                                       "give a mask that is false for its %llu features",
+                                       output->line, output->name, stream->name,
+                                       (unsigned long long)stream->feature_count);
         column += stream->feature_count;
     }
     return TRAJD_OK;
@@ -75,14 +69,14 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
         return status;
     if (output->norm_file && !output->norm_statistics)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "line %u: outputs.%s: norm.stats: a feed that a job sends names no "
-                               "files: send {scale: [...], offset: [...]}, or "
-                               "statistics_from: a feed of this daemon's configuration",
+                               "line %u: outputs.%s: norm.stats: a feed that a job sends cannot "
+                               "name files: send {scale: [...], offset: [...]}, or "
+                               "statistics_from: with a feed of this daemon's configuration",
                                output->line, output->name);
     out->scale = malloc(out->feature_count * sizeof *out->scale);
     out->offset = malloc(out->feature_count * sizeof *out->offset);
     if (!out->scale || !out->offset)
-        return no_memory(error);
+        return trajd_plan_no_memory(error);
     for (uint64_t d = 0; d < out->feature_count; d++) {
         out->scale[d] = output->norm_count ? output->scale[d] : 1;
         out->offset[d] = output->norm_count ? output->offset[d] : 0;
@@ -98,14 +92,13 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
     return output->norm_by > TRAJD_NORM_NUMBERS && !output->norm_statistics;
 }
 
-/* What the rule needs of the figures; the width is that of what becomes [-1, 1], of mean_std the
- * deviation. */
+/* Returns half the width of the range that becomes [-1, 1]; for mean_std the deviation. */
 static double width_of(enum trajd_norm by, const struct trajd_feature_statistics *found,
                        double *centre, double *flat_centre)
 {
     const double low = by == TRAJD_NORM_MIN_MAX ? found->min : found->quantiles[0];
     const double high =
-        by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_HISTOGRAM_QUANTILES - 1];
+        by == TRAJD_NORM_MIN_MAX ? found->max : found->quantiles[TRAJD_STATISTICS_QUANTILES - 1];
 
     if (by == TRAJD_NORM_MEAN_STD) {
         *centre = *flat_centre = found->mean;
@@ -116,11 +109,11 @@ static double width_of(enum trajd_norm by, const struct trajd_feature_statistics
     return (high - low) / 2;
 }
 
-/* The greatest magnitude that the figures tell of; a file may lack some. */
+/* Returns the greatest magnitude among the figures. A file may lack some. */
 static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statistics *found)
 {
     const double figures[] = {found->mean, found->min, found->max, found->quantiles[0],
-                              found->quantiles[TRAJD_HISTOGRAM_QUANTILES - 1]};
+                              found->quantiles[TRAJD_STATISTICS_QUANTILES - 1]};
     double greatest = 0;
 
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
@@ -167,8 +160,8 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
     if (statistics->feature_count != features)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "line %u: outputs.%s: norm: statistics of %u features, and it has %u", output->line,
-            output->name, statistics->feature_count, features);
+            "line %u: outputs.%s: norm: the statistics have %u features, the output has %u",
+            output->line, output->name, statistics->feature_count, features);
     if (from_file && lacks_figures(output->norm_by, statistics))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "line %u: outputs.%s: norm: the file lacks figures that %s needs",

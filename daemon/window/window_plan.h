@@ -1,11 +1,16 @@
-/* A feed's specification made concrete on a dataset: its tensors, its windows in order, and, batch
- * by batch, the request that the kernels are asked. One plan serves one feed; it is bound by one
- * thread at a time.
+/* A window plan: a feed's specification resolved on one dataset. It has the outputs and where each
+ * comes from, the windows in their order, and the constant part of the kernels' request.
  *
- *   spec x index  -> targets (output x source), brackets, grids        window_plan.c,
- *                 window_plan_grid.c
- *                 -> segments of allowed anchors -> sampler            window_segments.c
- *   position      -> windows -> per-window arrays of the request       window_request.c */
+ *   spec x index -> outputs, targets (output x stream)          window_plan.c, window_plan_output.c
+ *                -> brackets and grids of the targets           window_plan_grid.c
+ *                -> scale and offset of each feature            window_norm.c
+ *                -> segments of allowed anchors -> sampler      window_segments.c
+ *                -> streams as the kernels take them            window_streams.c
+ *   position     -> windows -> request                          window_batch.h
+ *
+ * A plan is set up by one thread: create, then trajd_window_norm_set and
+ * trajd_window_plan_copy_forms where needed. After that it is constant and thread-safe. Arrays have
+ * their length in [], where G is the global batch, T the steps and D the features of an output. */
 #ifndef TRAJD_WINDOW_WINDOW_PLAN_H
 #define TRAJD_WINDOW_WINDOW_PLAN_H
 
@@ -13,35 +18,35 @@
 #include <stdint.h>
 
 #include "daemon/cache/dataset.h"
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/sampler.h"
 #include "daemon/window/window_spec.h"
 #include "kernels/resample.h"
 
 enum trajd_target_rule {
-    TRAJD_TARGET_ROWS,         /* rows of the anchor's own clock: no search */
-    TRAJD_TARGET_ANCHOR_STEPS, /* the times of anchors j + from .. j + to, seen by another clock */
-    TRAJD_TARGET_OFFSETS,      /* fixed ns offsets from the anchor */
+    TRAJD_TARGET_ROWS,         /* rows of the anchor's own clock; no search */
+    TRAJD_TARGET_ANCHOR_STEPS, /* the times of anchors j + from .. j + to, on another clock */
+    TRAJD_TARGET_OFFSETS,      /* fixed offsets from the anchor, in ns */
 };
 
 struct trajd_plan_grid {
     enum trajd_target_rule rule;
     int64_t from;        /* first step */
     uint32_t step_count; /* T */
-    /* of a step; num 0: the anchors', which differ from episode to episode or are irregular */
+    /* of the steps; num 0: the anchors' rate, which is irregular or differs between episodes */
     struct trajd_rate rate;
     bool per_window;
-    int64_t *offsets; /* [T], or [G][T] where per_window */
-    int64_t *step_ns; /* [T]: time of a step from a step 0 at 0 ns */
-    /* [T]: what floor() cut off it, in units of 1 / (anchor rate num * rate num) ns */
+    int64_t *offsets; /* [T]; NULL: each window has its own (per_window) */
+    int64_t *step_ns; /* [T]: time of each step, if step 0 is at 0 ns */
+    /* [T]: what floor() cut off step_ns, in units of 1 / (anchor rate num * rate num) ns */
     uint64_t *step_fraction;
 };
 
 struct trajd_plan_bracket {
     uint32_t clock_index, grid_index;
-    bool clipped; /* observations: rows behind anchor + lookahead do not exist */
+    bool clipped; /* an observation: rows after anchor + lookahead are hidden */
     int64_t lookahead_ns;
-    int64_t array_index; /* >= 0: rows are this dataset's (T + 1 rows, say); -1: the clock's */
-    int64_t *row_begin, *row_count, *anchor; /* [G] */
+    /* >= 0: rows of this array, for example T + 1 of them; -1: rows of the clock */
+    int64_t array_index;
 };
 
 #define TRAJD_PLAN_ABSENT UINT32_MAX
@@ -49,14 +54,14 @@ struct trajd_plan_bracket {
 /* One source stream of one output. */
 struct trajd_plan_target {
     uint32_t output_index;
-    /* of the index; TRAJD_PLAN_ABSENT: this dataset of a mixture lacks it, its steps are MISSING */
+    /* in the index; TRAJD_PLAN_ABSENT: this dataset of a mixture lacks the stream, and its steps
+     * are MISSING */
     uint32_t stream_index;
-    /* of an absent one: the stream of a dataset that has it, on a clock of this dataset */
+    /* of an absent stream: the stream of a dataset that has it, moved to a clock of this dataset */
     struct trajd_index_stream model;
     uint32_t bracket_index;
-    uint32_t entry; /* which dataset of the selection; TRAJD_PLAN_ABSENT likewise */
+    uint32_t entry; /* which array of the selection; TRAJD_PLAN_ABSENT: none */
     enum trajd_missing missing;
-    const void **bases; /* [G] */
 };
 
 struct trajd_plan_output {
@@ -66,20 +71,18 @@ struct trajd_plan_output {
     uint32_t step_count; /* T */
     uint32_t rank;       /* of one step */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t feature_count; /* D over all sources */
-    /* [D]: normalisation in force, 1 and 0 until it is known; NULL: none */
+    uint64_t feature_count; /* D, over all sources */
+    /* [D]: normalisation; 1 and 0 until it is known; NULL: none */
     float *scale, *offset;
-    /* in the slot; set by the owner of the slot (trajd_window_plan_place) */
-    uint64_t offset_bytes, mask_offset_bytes;
 };
 
 struct trajd_window_plan {
     const struct trajd_window_spec *spec;
     struct trajd_dataset *dataset;
-    const struct trajd_plan_peer *peers; /* of a mixture; the caller's */
+    const struct trajd_plan_peer *peers; /* of a mixture; borrowed */
     uint32_t peer_count;
-    int64_t anchor_clock; /* index of the clock, or -1: spec->anchor_rate */
-    /* of all anchors; num 0: irregular, or not the same in all episodes */
+    int64_t anchor_clock; /* index of the clock; -1: spec->anchor_rate */
+    /* of all anchors; num 0: irregular, or different between episodes */
     struct trajd_rate anchor_rate;
     uint32_t grid_count, bracket_count, target_count, output_count;
     struct trajd_plan_grid *grids;
@@ -90,26 +93,19 @@ struct trajd_window_plan {
     bool *entry_as_float32;
     struct trajd_selection selection;
     struct trajd_sampler *sampler;
-    uint32_t episode_count; /* episodes that have windows */
+    uint32_t episode_count; /* with windows */
     uint32_t *episodes;
-    /* dataset and window specification; independent of G, slots, tail and normalisation */
+    /* of dataset and window specification; independent of G, slots, tail and normalisation */
     uint64_t fingerprint;
-    /* the request that bind fills; its arrays are [..._count], per-window arrays [G] */
-    struct trajd_clock *request_clocks;
-    struct trajd_grid *request_grids;
-    struct trajd_bracket *request_brackets;
-    struct trajd_stream *request_streams;
-    struct trajd_resample_request request;
-    uint32_t window_count;        /* windows of the batch looked up last that are this dataset's */
-    struct trajd_window *windows; /* [G]: these */
-    int64_t *anchor_ns;           /* [G]: their anchors, ns from the episode's origin */
-    /* [G], ascending: their rows of the batch. NULL: row w is window w */
-    uint32_t *window_rows;
+    bool is_member;             /* of a mixture: a batch has a row number for each of its windows */
+    struct trajd_clock *clocks; /* [clocks of the index], as the kernels take them */
+    /* [target_count], as the kernels take them, without rows, outputs and masks */
+    struct trajd_stream *streams;
 };
 
-/* TRAJD_ERR_ARGUMENT with the feed's and the output's name; TRAJD_ERR_NOT_FOUND where a stream,
- * clock or filter does not exist (nearest names in the message); TRAJD_ERR_DATA where no window is
- * left. spec and dataset must outlive the plan. */
+/* Makes a plan. Caller destroys. spec and dataset must outlive it. TRAJD_ERR_ARGUMENT with the
+ * names of feed and output; TRAJD_ERR_NOT_FOUND where a stream, clock or filter does not exist,
+ * with the nearest names; TRAJD_ERR_DATA where no window remains. */
 enum trajd_status trajd_window_plan_create(const struct trajd_window_spec *spec,
                                            struct trajd_dataset *dataset,
                                            struct trajd_window_plan **plan,
@@ -121,113 +117,70 @@ struct trajd_plan_peer {
     struct trajd_dataset *dataset;
 };
 
-/* The plan of peers[index], whose windows go to rows of their own. A stream that it lacks and
- * another one has is filled where the output says `missing: zero`. peers must outlive the plan. */
+/* Makes the plan of peers[index], whose windows have rows of their own in a batch. A stream that
+ * this dataset lacks and another one has is filled, if the output has `missing: zero`. peers must
+ * outlive the plan. */
 enum trajd_status trajd_window_plan_create_member(const struct trajd_plan_peer *peers,
                                                   uint32_t peer_count, uint32_t index,
                                                   struct trajd_window_plan **plan,
                                                   struct trajd_error *error);
 void trajd_window_plan_destroy(struct trajd_window_plan **plan);
 
-/* The plan of the same dataset for another specification of the same outputs (batches of another
- * size, say), alone. */
+/* Makes a plan of the same dataset alone, for another specification of the same outputs, for
+ * example with another batch size. */
 enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan *plan,
                                                  const struct trajd_window_spec *spec,
                                                  struct trajd_window_plan **again,
                                                  struct trajd_error *error);
 
-/* Whether the dataset lacks a stream of the output. */
+/* Returns whether the dataset lacks a stream of the output. */
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
 
-/* Looks up the windows of [position, position + row_count) of an epoch into plan->windows and
- * plan->anchor_ns. */
-void trajd_window_plan_look_up(struct trajd_window_plan *plan, uint64_t epoch, uint64_t position,
-                               uint32_t row_count);
-
-/* The same one window at a time: none, then each with the batch's row that it goes to (ascending;
- * of a part). */
-void trajd_window_plan_clear(struct trajd_window_plan *plan);
-void trajd_window_plan_add(struct trajd_window_plan *plan, const struct trajd_window *window,
-                           uint32_t row);
-
-/* First rows of an episode's entries: rows[k] for selection.array_indexes[k]. NULL result: the
- * episode cannot be read, its rows are masked MISSING. Called once per window. */
-typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
-
-/* Fills plan->request for the windows [first, first + count) of those looked up, with outputs and
- * masks in `slot`. */
-void trajd_window_plan_bind(struct trajd_window_plan *plan, uint32_t first, uint32_t count,
-                            uint8_t *slot, trajd_episode_rows rows, void *context);
-
-/* Has float64 rows loaded in the forms that another plan of the same outputs has chosen: one form
- * in the cache serves both. Values are the same. Before anything is bound. */
-void trajd_window_plan_take_forms(struct trajd_window_plan *plan,
+/* Takes over the forms in which another plan of the same outputs has its float64 rows loaded, so
+ * that one form in the cache serves both. Values do not change. Call it before a batch is
+ * created. */
+void trajd_window_plan_copy_forms(struct trajd_window_plan *plan,
                                   const struct trajd_window_plan *other);
 
 /* ---- window_norm.c: normalisation ---- */
 
-struct trajd_statistics; /* stats.h */
+struct trajd_statistics; /* statistics.h */
 
-/* The output is normalised by figures that are computed: it waits for trajd_window_norm_set. */
+/* Returns whether the output is normalised by statistics that are still to be computed and set with
+ * trajd_window_norm_set. */
 bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t output_index);
-/* Puts the output's rule in force with these figures: scale and offset of every feature whose mask
- * is not false,
+/* Applies the output's rule to these statistics: sets scale and offset of every feature whose mask
+ * is not false. Call it before a batch is created.
  *   mean_std   1 / std, -mean / std
- *   min_max    2 / (max - min), -(max + min) / (max - min); q01_q99 the same with these
- * and, where a feature is flat (its std, or its range, is at most 1e-6 of the greatest magnitude in
- * it), 1 and minus its mean, min or q01: what does not move becomes 0 and is never blown up.
- * Without a value to go by: 1 and 0. TRAJD_ERR_ARGUMENT: another number of features, or figures
- * that the file lacks. */
+ *   min_max    2 / (max - min), -(max + min) / (max - min)
+ *   q01_q99    as min_max, with the quantiles
+ * A flat feature gets scale 1 and offset -mean, -min or -q01, so that a constant becomes 0 and is
+ * never amplified. Flat means that std or the range is at most 1e-6 of the feature's greatest
+ * magnitude. A feature without values gets 1 and 0. TRAJD_ERR_ARGUMENT: another number of features,
+ * or figures that the file lacks. */
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
                                         const struct trajd_statistics *statistics,
                                         struct trajd_error *error);
-/* A number for all scales and offsets in force; 0 where nothing is normalised. Two feeds of one
- * fingerprint that differ in it deliver the same windows in the same order with other values. */
+/* Returns a number for all scales and offsets; 0 where nothing is normalised. Two feeds with equal
+ * fingerprints and different digests deliver the same windows in the same order with other
+ * values. */
 uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
-/* Checks an output's `norm:` against its streams and makes room: once its sources are known. */
-enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
-                                            struct trajd_error *error);
 
-/* ---- between the three files ---- */
+/* ---- window_plan_facts.c ---- */
 
-/* 1 where the fractions that floor() cut off anchor j and step t of a grid with a rate add up to a
- * whole ns, else 0. */
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
-                            const struct trajd_plan_grid *grid, int64_t j, int64_t t);
-/* The same for all steps of an anchor: the fraction of anchor j and the whole, in the units of
- * grid->step_fraction. */
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole);
-/* The stream of a target, or the one that it stands for where it is absent. */
+/* Returns the stream of a target; of an absent one the stream of another dataset that it stands
+ * for. */
 const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan,
                                                    const struct trajd_plan_target *target);
-/* The kind that a target is resampled by: the output's, else its stream's. */
+/* Returns the kind by which a target is resampled: the output's, else the stream's. */
 enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
                                 const struct trajd_plan_target *target);
-/* Time of anchor j of an episode, ns from its origin. */
+/* Returns the time of anchor j of an episode, in ns from the episode's origin. */
 int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
                              const struct trajd_episode *episode, int64_t j);
-/* Rows of a bracket's streams in that episode, unclipped. */
+/* Returns the rows of a bracket's streams in that episode, before clipping. */
 int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
                              const struct trajd_plan_bracket *bracket,
                              const struct trajd_episode *episode);
-/* `filter:` of a feed. Checked against the layout first: TRAJD_ERR_NOT_FOUND for a text that it
- * does not name or no episode has. */
-enum trajd_status trajd_episode_filter_check(const struct trajd_window_spec *spec,
-                                             const struct trajd_index *index,
-                                             struct trajd_error *error);
-bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
-                                  const struct trajd_index *index,
-                                  const struct trajd_episode *episode);
-uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec);
-/* The episodes' segments and the sampler. */
-enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
-                                             struct trajd_error *error);
-/* Decides which entries are converted when they are loaded: float64 rows that the feed only picks
- * and never blends. */
-void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
-/* The request's constant part. */
-enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
-                                            struct trajd_error *error);
 
 #endif

@@ -1,46 +1,17 @@
-/* Where an output's targets are, on which clock: equal grids and brackets are one. */
+/* The grids and brackets of a plan: at which steps of which clock an output's targets lie. Equal
+ * ones are shared. */
 #include <stdlib.h>
 
 #include "daemon/window/window_plan_internal.h"
 
 #define MAX_OFFSETS (UINT64_C(1) << 24) /* explicit targets of a batch on one grid: 128 MiB */
 
-static enum trajd_status no_memory(struct trajd_error *error)
-{
-    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
-}
-
 static bool same_rate(struct trajd_rate a, struct trajd_rate b)
 {
     return a.num == b.num && a.den == b.den;
 }
 
-/* (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num ns. */
-static uint64_t rate_fraction(struct trajd_rate rate, int64_t i)
-{
-    const __int128 product = (__int128)i * 1000000000 * rate.den;
-    return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
-}
-
-uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
-                                    const struct trajd_plan_grid *grid, int64_t j, uint64_t *whole)
-{
-    *whole = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
-    return rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
-}
-
-int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
-                            const struct trajd_plan_grid *grid, int64_t j, int64_t t)
-{
-    uint64_t whole, fraction;
-
-    if (!plan->anchor_rate.num || !grid->rate.num)
-        return 0;
-    fraction = trajd_plan_anchor_fraction(plan, grid, j, &whole);
-    return fraction + grid->step_fraction[t] >= whole;
-}
-
-/* Steps from `grid->from`, at `grid->rate` if it has one: what the range says, in whole steps. */
+/* Resolves an output's range to whole steps from grid->from on, at grid->rate if it has one. */
 static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
                                        const struct trajd_spec_output *output,
                                        struct trajd_plan_grid *grid, struct trajd_error *error)
@@ -56,21 +27,21 @@ static enum trajd_status resolve_range(const struct trajd_window_plan *plan,
         if (!grid->rate.num)
             return trajd_plan_output_error(
                 output, error, TRAJD_ERR_ARGUMENT,
-                "a range of times needs a rate here, as in -200ms..0ms @ 100");
+                "a range of times needs a rate here: write for example -200ms..0ms @ 100");
         grid->from = trajd_rate_row_at(grid->rate, at->from - 1) + 1;
         to = trajd_rate_row_at(grid->rate, at->to);
     }
     if (to < grid->from || to - grid->from >= TRAJD_SPEC_MAX_STEPS)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
-                                       "no step, or more than %d, in the range at this rate",
+                                       "the range has no step or more than %d steps at this rate",
                                        TRAJD_SPEC_MAX_STEPS);
     grid->step_count = (uint32_t)(to - grid->from + 1);
     return TRAJD_OK;
 }
 
-/* Targets at a fixed rate around a regular anchor: floor((j / a + k / g) 1e9) is floor(j / a 1e9) +
- * floor(k / g 1e9), and one more where the two fractions add up to a whole. Prepared here, so that
- * binding a window adds and compares. */
+/* Prepares a grid. Targets at a fixed rate g around a regular anchor of rate a are floor((j / a + k
+ * / g) 1e9) = floor(j / a 1e9) + floor(k / g 1e9), plus 1 where the two fractions add up to a
+ * whole. The fractions are computed here, so that binding a window only adds and compares. */
 static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct trajd_plan_grid *grid,
                                       struct trajd_error *error)
 {
@@ -81,26 +52,26 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
     grid->per_window =
         grid->rule == TRAJD_TARGET_ANCHOR_STEPS || (grid->rule == TRAJD_TARGET_OFFSETS && exact);
     if (grid->per_window && offsets > MAX_OFFSETS)
-        return no_memory(error);
-    grid->offsets = calloc(grid->per_window ? offsets : grid->step_count, sizeof *grid->offsets);
+        return trajd_plan_no_memory(error);
+    grid->offsets = grid->per_window ? NULL : calloc(grid->step_count, sizeof *grid->offsets);
     grid->step_ns = calloc(grid->step_count, sizeof *grid->step_ns);
     grid->step_fraction = calloc(grid->step_count, sizeof *grid->step_fraction);
-    if (!grid->offsets || !grid->step_ns || !grid->step_fraction)
-        return no_memory(error);
+    if (!(grid->per_window || grid->offsets) || !grid->step_ns || !grid->step_fraction)
+        return trajd_plan_no_memory(error);
     for (uint32_t t = 0; t < grid->step_count; t++) {
         const int64_t step = grid->from + t;
         if (grid->rate.num)
             grid->step_ns[t] = trajd_rate_row_ns(grid->rate, step);
         if (exact)
             grid->step_fraction[t] =
-                rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
+                trajd_plan_rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
         if (!grid->per_window)
             grid->offsets[t] = grid->rule == TRAJD_TARGET_ROWS ? step : grid->step_ns[t];
     }
     return TRAJD_OK;
 }
 
-/* Which grid an output asks for on a clock; equal grids are one. */
+/* Finds the grid of an output on a clock, or adds it. */
 static enum trajd_status find_grid(struct trajd_window_plan *plan,
                                    const struct trajd_spec_output *output, uint32_t clock,
                                    uint32_t *grid_index, struct trajd_error *error)
@@ -110,7 +81,7 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
 
     if (status)
         return status;
-    /* A row has no age and no width in time: outputs that ask for one are looked up by time. */
+    /* a row has no age and no width in time: an output that needs one is looked up by time */
     if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
     else if ((int64_t)clock == plan->anchor_clock && output->max_age_ns < 0 &&
@@ -133,7 +104,8 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
     return status;
 }
 
-/* Some streams have rows of their own number on a regular clock: T + 1 observations, say. */
+/* Returns whether a stream on a regular clock has a row count of its own in some episode, for
+ * example T + 1 observations. */
 static bool has_own_rows(const struct trajd_index *index, const struct trajd_index_stream *stream)
 {
     for (uint32_t e = 0; e < index->episode_count; e++) {
@@ -153,7 +125,6 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
                                           uint32_t *bracket_index, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
-    const size_t batch = plan->spec->global_batch;
     struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
                                          .clipped = output->role == TRAJD_ROLE_OBS,
                                          .lookahead_ns = output->lookahead_ns,
@@ -172,9 +143,6 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
             other->array_index == bracket.array_index)
             return TRAJD_OK;
     }
-    bracket.row_begin = calloc(batch, sizeof *bracket.row_begin);
-    bracket.row_count = calloc(batch, sizeof *bracket.row_count);
-    bracket.anchor = calloc(batch, sizeof *bracket.anchor);
     plan->brackets[plan->bracket_count++] = bracket;
-    return bracket.row_begin && bracket.row_count && bracket.anchor ? TRAJD_OK : no_memory(error);
+    return TRAJD_OK;
 }

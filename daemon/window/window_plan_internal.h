@@ -1,19 +1,69 @@
-/* Between the makers of a window plan: its targets in window_plan.c, its grids and brackets in
- * window_plan_grid.c. */
+/* Inside a window plan: functions that its makers (window_plan.c, window_plan_output.c,
+ * window_plan_grid.c, window_norm.c, window_segments.c, window_streams.c) and window_batch.c
+ * share. */
 #ifndef TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
 #define TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
 
 #include "daemon/window/window_plan.h"
 
-/* "line N: outputs.NAME: ..." */
+/* ---- window_plan_facts.c ---- */
+
+/* Sets "line N: outputs.NAME: ..." and returns `status`. */
 enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output,
                                           struct trajd_error *error, enum trajd_status status,
                                           const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The bracket in which the output sees a stream, new if there is none like it; and so its grid. */
+enum trajd_status trajd_plan_no_memory(struct trajd_error *error);
+uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i);
+/* Returns 1 where the fractions that floor() cut off anchor j and step t of a grid add up to a
+ * whole ns, else 0. */
+int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
+                            const struct trajd_plan_grid *grid, int64_t j, int64_t t);
+/* Returns the fraction that floor() cut off anchor j. *denominator is one ns. Both are in the units
+ * of grid->step_fraction. */
+uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
+                                    const struct trajd_plan_grid *grid, int64_t j,
+                                    uint64_t *denominator);
+/* ---- window_plan_output.c ---- */
+
+enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint32_t output_index,
+                                            struct trajd_error *error);
+void trajd_plan_sort_entries(struct trajd_window_plan *plan);
+
+/* ---- window_plan_grid.c ---- */
+
+/* Finds the bracket through which the output sees a stream, or adds it and its grid. */
 enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
                                           const struct trajd_spec_output *output,
                                           const struct trajd_index_stream *stream, bool is_absent,
                                           uint32_t *bracket_index, struct trajd_error *error);
+
+/* ---- window_norm.c ---- */
+
+/* Checks an output's `norm:` against its streams and allocates scale and offset. Call it when the
+ * output's sources are known. */
+enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
+                                            struct trajd_error *error);
+
+/* ---- window_filter.c, window_segments.c, window_streams.c ---- */
+
+/* The `where:` of a feed. Check comes first: TRAJD_ERR_NOT_FOUND for a key that the layout lacks,
+ * or a text that no episode has. */
+enum trajd_status trajd_episode_filter_check(const struct trajd_window_spec *spec,
+                                             const struct trajd_index *index,
+                                             struct trajd_error *error);
+bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
+                                  const struct trajd_index *index,
+                                  const struct trajd_episode *episode);
+uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec);
+/* Finds the episodes' segments and makes the sampler. */
+enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
+                                             struct trajd_error *error);
+/* Decides which entries are converted to float32 when they are loaded: float64 rows that the feed
+ * only picks and never blends. */
+void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
+/* Fills plan->clocks and plan->streams. */
+enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
+                                            struct trajd_error *error);
 
 #endif

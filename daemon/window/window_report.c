@@ -22,7 +22,7 @@ static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, ch
         snprintf(text, size, "%s stamped", name);
 }
 
-/* The mean rate of a clock over the first episode of the feed; 0 where it has no span. */
+/* Returns the mean rate of a clock over the first episode of the feed; 0 where it has no span. */
 static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
 {
     const struct trajd_episode_clock *view =
@@ -64,7 +64,8 @@ static void write_shape(const struct trajd_window_plan *plan,
         snprintf(text + used, size - (size_t)used, "]");
 }
 
-/* Fast streams onto slow grids without an average keep few of their rows: people want to know. */
+/* Warns where a fast stream is resampled onto a slow grid without averaging, which uses few of its
+ * rows. */
 static void warn(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
                  enum trajd_kind kind, FILE *out)
 {

@@ -1,4 +1,4 @@
-/* A window plan in words, for people: --check, the demo, the log. */
+/* A window plan as text, for --check, the demo and the log. */
 #ifndef TRAJD_WINDOW_WINDOW_REPORT_H
 #define TRAJD_WINDOW_WINDOW_REPORT_H
 
@@ -6,12 +6,12 @@
 
 #include "daemon/window/mixture_plan.h"
 
-/* A line for the windows (of a mixture one more for each dataset), then one per source of each
- * output: output, stream, clock, kind, grid, role, type and shape; behind them warnings about
- * resampling that loses or invents rows. */
+/* Writes one line for the windows (for a mixture one more per dataset), then one per source of each
+ * output: output, stream, clock, kind, grid, role, type and shape. Warnings about resampling that
+ * loses or invents rows follow. */
 void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out);
 
-/* "linear", "slerp xyzw", ... */
+/* Returns "linear", "slerp xyzw", ... */
 const char *trajd_window_kind_name(enum trajd_kind kind);
 
 #endif

@@ -1,6 +1,6 @@
-/* Which anchors of which episodes are windows: filter, split, missing streams, and how much padding
- * is allowed. */
-#include "daemon/window/window_plan.h"
+/* Decides which anchors of which episodes are windows, from filter, where, split, missing streams,
+ * and how much padding is allowed. */
+#include "daemon/window/window_plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool is_listed(const struct trajd_episode *episode, const char *filter)
     return false;
 }
 
-/* A number in [0, 1) that depends on nothing but the episode's name, so that adding data never
+/* Returns a number in [0, 1) that depends only on the episode's name, so that adding data never
  * moves an episode. */
 static double split_place(const struct trajd_index *index, const struct trajd_episode *episode)
 {
@@ -29,7 +29,7 @@ static double split_place(const struct trajd_index *index, const struct trajd_ep
     return (double)(trajd_mix(&hash, 1) >> 11) * 0x1p-53;
 }
 
-/* The first and the last row's time of a target's stream; false where it has no rows. */
+/* Finds the times of the first and last row of a target's stream. False: it has no rows. */
 static bool target_span(const struct trajd_window_plan *plan,
                         const struct trajd_plan_target *target, const struct trajd_episode *episode,
                         int64_t *first_ns, int64_t *last_ns)
@@ -45,7 +45,7 @@ static bool target_span(const struct trajd_window_plan *plan,
     return true;
 }
 
-/* Target step t of anchor j, ns from the origin. */
+/* Returns the time of target step t of anchor j, in ns from the origin. */
 static int64_t target_ns(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
                          const struct trajd_episode *episode, int64_t j, int64_t t)
 {
@@ -66,8 +66,9 @@ static bool is_missing(const struct trajd_window_plan *plan, const struct trajd_
     return array->storage == TRAJD_STORAGE_ABSENT || array->size_bytes == 0;
 }
 
-/* Targets ascend with t and with j. At most `limit` steps may lie before the first row, so step
- * `limit` (from 0) must not. */
+/* Returns whether anchor j needs no more padding than allowed at one end. Targets ascend with t and
+ * with j. At most `limit` steps may lie before the first row, so step `limit`, counted from 0, must
+ * not. */
 static bool padding_allows(const struct trajd_window_plan *plan,
                            const struct trajd_episode *episode, int64_t j, bool at_start)
 {
@@ -93,8 +94,8 @@ static bool padding_allows(const struct trajd_window_plan *plan,
     return true;
 }
 
-/* Anchors [*begin, *end) of an episode before padding is looked at: a clock's rows, or the steps of
- * a rate in the span that all streams of the feed share. */
+/* Finds the anchors [*begin, *end) of an episode before padding: the rows of a clock, or the steps
+ * of a rate in the span that all streams of the feed share. */
 static void anchor_range(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
                          int64_t *begin, int64_t *end)
 {
@@ -120,8 +121,7 @@ static void anchor_range(const struct trajd_window_plan *plan, const struct traj
     *end = trajd_rate_row_at(plan->spec->anchor_rate, to_ns) + 1;
 }
 
-/* Narrows [*begin, *end) to the anchors that padding allows: both conditions are monotonous in j.
- */
+/* Narrows [*begin, *end) to the anchors that padding allows. Both conditions are monotonic in j. */
 static void apply_padding(const struct trajd_window_plan *plan, const struct trajd_episode *episode,
                           int64_t *begin, int64_t *end)
 {
@@ -162,7 +162,7 @@ static enum trajd_status check_missing(const struct trajd_window_plan *plan,
         else if (target->missing == TRAJD_MISSING_ERROR)
             return trajd_error_set(
                 error, TRAJD_ERR_DATA, 0,
-                "outputs.%s: %s: episode %s has no stream %s (say missing: zero or missing: skip)",
+                "outputs.%s: %s: episode %s has no stream %s: set missing: zero or missing: skip",
                 plan->outputs[target->output_index].name,
                 index->files[episode->file_index].relative_path, episode->id,
                 trajd_plan_stream(plan, target)->name);
@@ -183,10 +183,9 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
                                    "filter: no mask %s lists an episode of dataset %s",
                                    plan->spec->filter, plan->dataset->name);
     }
-    return trajd_error_set(
-        error, TRAJD_ERR_DATA, 0,
-        "no window is left of %u kept episodes after filter, where, split and pad",
-        index->kept_count);
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "filter, where, split and pad leave no window of %u usable episodes",
+                           index->kept_count);
 }
 
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,

@@ -1,374 +1,24 @@
 #include "daemon/window/window_spec_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t size)
-{
-    struct trajd_owned_spec *owned = p->owned;
-    void *copy;
-
-    if (owned->block_count == owned->block_room) {
-        size_t room = owned->block_room ? 2 * owned->block_room : 32;
-        void **blocks = realloc(owned->blocks, room * sizeof *blocks);
-        if (!blocks)
-            return NULL;
-        owned->blocks = blocks;
-        owned->block_room = room;
-    }
-    copy = malloc(size ? size : 1);
-    if (!copy)
-        return NULL;
-    if (bytes)
-        memcpy(copy, bytes, size);
-    owned->blocks[owned->block_count++] = copy;
-    return copy;
-}
-
-enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text,
-                                         const char **out)
-{
-    *out = trajd_spec_keep(p, text, strlen(text) + 1);
-    return *out ? TRAJD_OK : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
-}
-
-enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p,
-                                         const struct trajd_yaml_node *node, const char **out)
-{
-    const char *text;
-    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
-    return status ? status : trajd_spec_keep_string(p, text, out);
-}
-
-static enum trajd_status read_anchor(struct trajd_spec_parser *p,
-                                     const struct trajd_yaml_node *node)
-{
-    static const char *const keys[] = {"clock", "rate", NULL};
-    struct trajd_window_spec *spec = p->spec;
-    const struct trajd_yaml_node *clock, *rate;
-    enum trajd_status status;
-
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "{clock: NAME} or {rate: HZ}");
-    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
-        return status;
-    clock = trajd_yaml_get(node, "clock");
-    rate = trajd_yaml_get(node, "rate");
-    if (!clock == !rate)
-        return trajd_yaml_error(p->yaml, node, p->error, "one of clock and rate");
-    spec->anchor_clock = NULL; /* of a mixture's dataset: in place of the feed's */
-    spec->anchor_rate = (struct trajd_rate){0};
-    return clock ? trajd_spec_read_string(p, clock, &spec->anchor_clock)
-                 : trajd_yaml_rate(p->yaml, rate, &spec->anchor_rate, p->error);
-}
-
-static enum trajd_status read_pad_steps(struct trajd_spec_parser *p,
-                                        const struct trajd_yaml_node *node, uint32_t *out)
-{
-    int64_t steps;
-    enum trajd_status status;
-
-    if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "any") == 0) {
-        *out = TRAJD_SPEC_PAD_ANY;
-        return TRAJD_OK;
-    }
-    status = trajd_yaml_int(p->yaml, node, 0, TRAJD_SPEC_MAX_STEPS, &steps, p->error);
-    if (!status)
-        *out = (uint32_t)steps;
-    return status;
-}
-
-static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
-{
-    static const char *const keys[] = {"before", "after", "with", NULL};
-    static const char *const edges[] = {"edge", "zero", "nan", NULL};
-    struct trajd_window_spec *spec = p->spec;
-    const struct trajd_yaml_node *child;
-    enum trajd_status status;
-    int choice;
-
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "{before: STEPS, after: STEPS, with: edge|zero|nan}");
-    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
-        return status;
-    if ((child = trajd_yaml_get(node, "before")) &&
-        (status = read_pad_steps(p, child, &spec->pad_before)))
-        return status;
-    if ((child = trajd_yaml_get(node, "after")) &&
-        (status = read_pad_steps(p, child, &spec->pad_after)))
-        return status;
-    if ((child = trajd_yaml_get(node, "with"))) {
-        if ((status = trajd_yaml_choice(p->yaml, child, edges, &choice, p->error)))
-            return status;
-        spec->edge = (enum trajd_edge)choice;
-    }
-    return TRAJD_OK;
-}
-
-/* `split: 0..0.9`: episodes whose hash lies there. */
-static enum trajd_status read_split(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
-{
-    struct trajd_window_spec *spec = p->spec;
-    char begin[32], *end;
-    const char *text, *dots;
-    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
-
-    if (status)
-        return status;
-    dots = strstr(text, "..");
-    if (dots && dots > text && (size_t)(dots - text) < sizeof begin) {
-        memcpy(begin, text, (size_t)(dots - text)); /* strtod would take "0." out of "0..1" */
-        begin[dots - text] = 0;
-        spec->split_begin = strtod(begin, &end);
-        if (*end)
-            return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is no number", text, begin);
-        spec->split_end = strtod(dots + 2, &end);
-        if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 &&
-            spec->split_begin < spec->split_end && spec->split_end <= 1)
-            return TRAJD_OK;
-    }
-    return trajd_yaml_error(p->yaml, node, p->error,
-                            "%s: a range of [0, 1], as in 0..0.9 for training and "
-                            "0.9..1 for validation",
-                            text);
-}
-
-static enum trajd_status read_block(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
-{
-    static const char *const keys[] = {"windows", "neighbours", NULL};
-    struct trajd_window_spec *spec = p->spec;
-    const struct trajd_yaml_node *child;
-    enum trajd_status status;
-    int64_t value;
-
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "{windows: N, neighbours: K}");
-    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
-        return status;
-    if ((child = trajd_yaml_get(node, "windows"))) {
-        if ((status = trajd_yaml_int(p->yaml, child, 1, 1 << 30, &value, p->error)))
-            return status;
-        spec->block_windows = (uint32_t)value;
-    }
-    if ((child = trajd_yaml_get(node, "neighbours"))) {
-        if ((status = trajd_yaml_int(p->yaml, child, 1, 1 << 20, &value, p->error)))
-            return status;
-        spec->block_neighbours = (uint32_t)value;
-    }
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_word(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
-{
-    static const char *const orders[] = {"global", "blocked", "sequential", NULL};
-    static const char *const tails[] = {"drop", "wrap", "short", NULL};
-    static const char *const bad_rows[] = {"error", "keep", NULL};
-    struct trajd_window_spec *spec = p->spec;
-    const bool is_order = strcmp(node->key, "order") == 0, is_tail = strcmp(node->key, "tail") == 0;
-    enum trajd_status status;
-    int choice;
-
-    status = trajd_yaml_choice(p->yaml, node,
-                               is_order  ? orders
-                               : is_tail ? tails
-                                         : bad_rows,
-                               &choice, p->error);
-    if (status)
-        return status;
-    if (is_order)
-        spec->order = (enum trajd_order)choice;
-    else if (is_tail)
-        spec->tail = (enum trajd_tail)choice;
-    else
-        spec->keep_bad_rows = choice == 1;
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_number(struct trajd_spec_parser *p,
-                                     const struct trajd_yaml_node *node)
-{
-    struct trajd_window_spec *spec = p->spec;
-    const bool is_batch = strcmp(node->key, "global_batch") == 0,
-               is_seed = strcmp(node->key, "seed") == 0;
-    int64_t value,
-        low = is_batch  ? 1
-              : is_seed ? 0
-                        : 3,
-        high = is_batch  ? 1 << 20
-               : is_seed ? INT64_MAX
-                         : 1024;
-    enum trajd_status status = trajd_yaml_int(p->yaml, node, low, high, &value, p->error);
-
-    if (status)
-        return status;
-    if (is_batch)
-        spec->global_batch = (uint32_t)value;
-    else if (is_seed)
-        spec->seed = (uint64_t)value;
-    else
-        spec->slot_count = (uint32_t)value;
-    return TRAJD_OK;
-}
-
-static enum trajd_status read_resample(struct trajd_spec_parser *p,
-                                       const struct trajd_yaml_node *node)
-{
-    static const char *const keys[] = {"variant", NULL};
-    enum trajd_status status =
-        node->kind == TRAJD_YAML_MAPPING
-            ? trajd_yaml_check_keys(p->yaml, node, keys, p->error)
-            : trajd_yaml_error(p->yaml, node, p->error, "{variant: auto|NAME}");
-    const struct trajd_yaml_node *child;
-
-    if (status)
-        return status;
-    child = trajd_yaml_get(node, "variant");
-    return child ? trajd_spec_read_string(p, child, &p->spec->variant) : TRAJD_OK;
-}
-
-static enum trajd_status read_string_into_dataset(struct trajd_spec_parser *p,
-                                                  const struct trajd_yaml_node *node)
-{
-    return trajd_spec_read_string(p, node, &p->spec->dataset);
-}
-
-static enum trajd_status read_statistics_from(struct trajd_spec_parser *p,
-                                              const struct trajd_yaml_node *node)
-{
-    return trajd_spec_read_string(p, node, &p->spec->statistics_from);
-}
-
-static enum trajd_status read_filter(struct trajd_spec_parser *p,
-                                     const struct trajd_yaml_node *node)
-{
-    return trajd_spec_read_string(p, node, &p->spec->filter);
-}
-
-static enum trajd_status read_rate(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
-{
-    return trajd_yaml_rate(p->yaml, node, &p->spec->rate, p->error);
-}
-
-static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p,
-                                           const struct trajd_yaml_node *node)
-{
-    struct trajd_window_spec *spec = p->spec;
-    enum trajd_status status;
-
-    if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "0") == 0) {
-        spec->rank_timeout_ns = 0;
-        return TRAJD_OK;
-    }
-    status = trajd_yaml_duration(p->yaml, node, &spec->rank_timeout_ns, p->error);
-    if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, node, p->error, "%s: between 0 (for ever) and %lld s",
-                                node->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
-    return status;
-}
-
-static enum trajd_status read_slow(struct trajd_spec_parser *p, const struct trajd_yaml_node *slow,
-                                   const struct trajd_yaml_node *after)
-{
-    static const char *const policies[] = {"block", "leave", NULL};
-    struct trajd_window_spec *spec = &p->owned->spec;
-    enum trajd_status status = TRAJD_OK;
-    int choice = 0;
-
-    if (slow)
-        status = trajd_yaml_choice(p->yaml, slow, policies, &choice, p->error);
-    spec->slow_leaves = choice == 1;
-    if (status || !after)
-        return status;
-    if (!spec->slow_leaves)
-        return trajd_yaml_error(p->yaml, after, p->error,
-                                "`after` is how long `slow: leave` waits");
-    status = trajd_yaml_duration(p->yaml, after, &spec->slow_after_ns, p->error);
-    if (!status && (spec->slow_after_ns < 1000000 || spec->slow_after_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, after, p->error, "%s: between 1ms and %lld s",
-                                after->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
-    return status;
-}
-
-static enum trajd_status read_fan_out(struct trajd_spec_parser *p,
-                                      const struct trajd_yaml_node *node)
-{
-    static const char *const keys[] = {"jobs", "slow", "after", NULL};
-    const struct trajd_yaml_node *jobs;
-    enum trajd_status status;
-    int64_t count;
-
-    if (node->kind != TRAJD_YAML_MAPPING || !(jobs = trajd_yaml_get(node, "jobs")))
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "{jobs: N, slow: block|leave, after: 30s}");
-    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)) ||
-        (status = trajd_yaml_int(p->yaml, jobs, 1, 16, &count, p->error)))
-        return status;
-    p->owned->spec.job_count = (uint32_t)count;
-    return read_slow(p, trajd_yaml_get(node, "slow"), trajd_yaml_get(node, "after"));
-}
-
-static const struct {
-    const char *key;
-    enum trajd_status (*read)(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
-} feed_keys[] = {
-    {"dataset", read_string_into_dataset},
-    {"filter", read_filter},
-    {"split", read_split},
-    {"global_batch", read_number},
-    {"rate", read_rate},
-    {"anchor", read_anchor},
-    {"pad", read_pad},
-    {"order", read_word},
-    {"block", read_block},
-    {"tail", read_word},
-    {"seed", read_number},
-    {"slots", read_number},
-    {"bad_rows", read_word},
-    {"resample", read_resample},
-    {"outputs", trajd_spec_read_outputs},
-    {"rank_timeout", read_rank_timeout},
-    {"statistics_from", read_statistics_from},
-    {"fan_out", read_fan_out},
-    {"where", trajd_spec_read_episode_filter},
-};
-#define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
-
-enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
-                                      const struct trajd_yaml_node *node)
-{
-    for (size_t i = 0; i < FEED_KEY_COUNT; i++)
-        if (strcmp(feed_keys[i].key, node->key) == 0)
-            return feed_keys[i].read(p, node);
-    return TRAJD_OK; /* `mix` and `epoch`, which the others are read for first */
-}
 
 static enum trajd_status read_feed(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
-    const char *names[FEED_KEY_COUNT + 3] = {NULL};
-    struct trajd_window_spec *spec = p->spec;
-    enum trajd_status status;
+    const struct trajd_window_spec *spec = p->spec;
+    const enum trajd_status status = trajd_spec_read_keys(p, node);
 
-    if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "a feed is a mapping");
-    for (size_t i = 0; i < FEED_KEY_COUNT; i++)
-        names[i] = feed_keys[i].key;
-    names[FEED_KEY_COUNT] = "mix";
-    names[FEED_KEY_COUNT + 1] = "epoch";
-    if ((status = trajd_yaml_check_keys(p->yaml, node, names, p->error)))
+    if (status)
         return status;
-    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
-        if ((status = trajd_spec_read_key(p, child)))
-            return status;
     if (!spec->output_count)
-        return trajd_yaml_error(p->yaml, node, p->error, "no `outputs:`");
+        return trajd_yaml_error(p->yaml, node, p->error, "a feed needs `outputs:`");
     if (!spec->anchor_clock && !spec->anchor_rate.num)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "no `anchor:`: {clock: NAME} for one window per row of a "
+                                "a feed needs `anchor:`: {clock: NAME} for one window per row of a "
                                 "clock, or {rate: HZ}");
     if (!spec->global_batch)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "no `global_batch:`: windows in a batch over all ranks");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "a feed needs `global_batch:`, the number of windows in a batch over all ranks");
     return trajd_spec_read_members(p, node);
 }
 
@@ -393,7 +43,7 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
     spec->job_count = 1;
     spec->slow_after_ns = INT64_C(30) * 1000000000;
     spec->variant = "auto";
-    status = trajd_spec_keep_string(&parser, feed_name, &spec->feed_name);
+    status = trajd_spec_copy_string(&parser, feed_name, &spec->feed_name);
     if (!status)
         status = read_feed(&parser, node);
     if (status)
@@ -404,7 +54,8 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
 
 void trajd_window_spec_destroy(struct trajd_window_spec **spec)
 {
-    struct trajd_owned_spec *owned = (struct trajd_owned_spec *)*spec; /* its first member */
+    struct trajd_owned_spec *owned =
+        (struct trajd_owned_spec *)*spec; /* the spec is its first member */
 
     if (owned) {
         for (uint32_t o = 0; o < owned->spec.output_count; o++)

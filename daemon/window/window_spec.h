@@ -1,6 +1,6 @@
-/* What a feed asks for, as written under `feeds: NAME:` or sent by a job: parsed and checked
- * against its own rules, not yet against a dataset (window_plan.h does that). Immutable after
- * parsing. */
+/* The specification of a feed, as written under `feeds: NAME:` or sent by a job. It is parsed and
+ * checked by its own rules; window_plan.h resolves it on a dataset. Immutable after parsing and
+ * trajd_spec_norm_load, and then thread-safe. */
 #ifndef TRAJD_WINDOW_WINDOW_SPEC_H
 #define TRAJD_WINDOW_WINDOW_SPEC_H
 
@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
-#include "daemon/window/sampler.h"
+#include "daemon/window/order/sampler.h"
 #include "kernels/resample.h"
 
-struct trajd_statistics; /* stats.h */
+struct trajd_statistics; /* statistics.h */
 
 #define TRAJD_SPEC_MAX_OUTPUTS 64
 #define TRAJD_SPEC_MAX_SOURCES 32
@@ -20,50 +20,51 @@ struct trajd_statistics; /* stats.h */
 #define TRAJD_SPEC_KIND_FROM_STREAM TRAJD_KIND_COUNT
 
 enum trajd_role { TRAJD_ROLE_OBS = 0, TRAJD_ROLE_ACTION = 1 };
-/* How values become values * scale[d] + offset[d]: numbers as given, or by what statistics say. */
+/* How values become values * scale[d] + offset[d]: by given numbers, or by a rule on statistics. */
 enum trajd_norm {
     TRAJD_NORM_NONE = 0,
     TRAJD_NORM_NUMBERS = 1,
     TRAJD_NORM_MEAN_STD = 2, /* (x - mean) / std */
     TRAJD_NORM_MIN_MAX = 3,  /* [min, max] onto [-1, 1] */
-    /* [q01, q99] onto [-1, 1]; what lies outside stays outside: nothing is clipped */
+    /* [q01, q99] onto [-1, 1]; values outside are not clipped */
     TRAJD_NORM_Q01_Q99 = 4,
 };
 enum trajd_missing { TRAJD_MISSING_ERROR = 0, TRAJD_MISSING_ZERO = 1, TRAJD_MISSING_SKIP = 2 };
 
-/* `at: FROM..TO [@ RATE]`, both ends included. */
+/* `at: FROM..TO [@ RATE]`. Both ends are included. */
 struct trajd_spec_range {
-    bool in_time; /* ns; else steps */
+    bool in_time; /* from and to are ns; else steps */
     int64_t from, to;
-    struct trajd_rate rate; /* after '@'; num 0: the feed's rate, else the anchor's clock */
+    struct trajd_rate rate; /* after '@'; num 0: the feed's rate, else the anchor clock's */
 };
 
 struct trajd_spec_output {
     const char *name;
     uint32_t line;
     uint32_t source_count;
-    const char *sources[TRAJD_SPEC_MAX_SOURCES]; /* stream names; default: the output's own name */
+    const char *sources[TRAJD_SPEC_MAX_SOURCES]; /* stream names; default: the output's name */
     struct trajd_spec_range at;
     enum trajd_role role; /* default: action for names that begin with "action", else obs */
     enum trajd_kind kind; /* or TRAJD_SPEC_KIND_FROM_STREAM */
-    /* NONE: float32 where values blend or the source is floating, else the source's */
+    /* NONE: float32 where values blend or the source is floating, else the source's type */
     enum trajd_dtype dtype;
     int64_t max_age_ns;    /* -1: not given */
     int64_t max_gap_ns;    /* -1: not given */
-    int64_t lookahead_ns;  /* obs: rows up to anchor + lookahead exist */
+    int64_t lookahead_ns;  /* obs: rows up to anchor + lookahead are visible */
     int64_t mean_width_ns; /* 0: one target step */
     enum trajd_missing missing;
-    bool has_range; /* angle: result wrapped into [range_low, range_low + period) */
+    bool has_range; /* angle: the result is wrapped into [range_low, range_low + period) */
     double range_low;
     enum trajd_norm norm_by;
     uint32_t norm_count; /* of NUMBERS: the number of features */
     const float *scale;
     const float *offset;
     uint32_t norm_mask_count; /* 0, or the number of features */
-    const bool *norm_mask;    /* false: passed on unchanged */
-    /* statistics to be read, and which of those in it; NULL: computed; the output's name */
+    const bool *norm_mask;    /* false: the feature passes unchanged */
+    /* the file of statistics and the name in it. File NULL: statistics are computed. Key NULL: the
+     * output's name */
     const char *norm_file, *norm_key;
-    /* read by trajd_spec_norm_load; owned by the spec */
+    /* set by trajd_spec_norm_load; owned by the spec */
     const struct trajd_statistics *norm_statistics;
 };
 
@@ -73,11 +74,11 @@ struct trajd_window_spec;
 struct trajd_spec_member {
     const char *dataset;
     uint64_t weight; /* 0: by size */
-    /* the feed's, with what is said for this dataset alone; of a feed without `mix:` itself */
+    /* the feed's specification with the changes for this dataset; without `mix:` the feed's own */
     struct trajd_window_spec *spec;
 };
 
-/* One key of `filter:`. */
+/* One key of `where:`. */
 struct trajd_spec_episode_filter {
     const char *key;
     uint32_t line, value_count;
@@ -87,16 +88,16 @@ struct trajd_spec_episode_filter {
 struct trajd_window_spec {
     const char *feed_name;
     const char *dataset; /* NULL with `mix:` */
-    /* the feed whose windows `norm:` takes its statistics of; NULL: this one */
+    /* the feed whose windows give the statistics for `norm:`; NULL: this one */
     const char *statistics_from;
     bool is_mixture, mix_by_size;
-    uint64_t epoch_windows; /* of a mixture; 0: as many as its datasets have */
+    uint64_t epoch_windows; /* of a mixture; 0: all windows of its datasets */
     uint32_t member_count;  /* >= 1 */
     struct trajd_spec_member *members;
-    const char *filter;            /* mask key or NULL */
-    uint32_t episode_filter_count; /* episodes by their texts (layout: meta), all keys */
+    const char *filter;            /* name of a mask, or NULL */
+    uint32_t episode_filter_count; /* `where:`; an episode must match all */
     const struct trajd_spec_episode_filter *episode_filters;
-    double split_begin, split_end; /* episodes whose hash lies in [begin, end) of [0, 1) */
+    double split_begin, split_end; /* of [0, 1): episodes with a hash in [begin, end) */
     uint32_t global_batch;
     struct trajd_rate rate;   /* num 0: steps are the anchor's */
     const char *anchor_clock; /* NULL: anchor_rate */
@@ -107,19 +108,19 @@ struct trajd_window_spec {
     uint32_t block_windows, block_neighbours;
     enum trajd_tail tail;
     uint64_t seed;
-    uint32_t slot_count; /* 0: not said */
+    uint32_t slot_count; /* 0: not given */
     bool keep_bad_rows;  /* bad_rows: keep */
-    uint32_t job_count;  /* fan_out: that may read the same slots; 1: without */
+    uint32_t job_count;  /* fan_out: jobs that may share slots; 1: without fan_out */
     bool slow_leaves;    /* fan_out: slow: leave; else block */
     int64_t slow_after_ns;
-    int64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
+    int64_t rank_timeout_ns; /* shard: how long ranks wait for a missing one; 0: for ever */
     const char *variant;     /* resample.variant: "auto" or a kernel's name */
     uint32_t output_count;
     struct trajd_spec_output outputs[TRAJD_SPEC_MAX_OUTPUTS];
 };
 
-/* Parses the mapping `node`; strings and arrays are copied. TRAJD_ERR_ARGUMENT with line and key.
- */
+/* Parses the mapping `node`; copies strings and arrays. Caller destroys. TRAJD_ERR_ARGUMENT with
+ * line and key. */
 enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
                                           const struct trajd_yaml_node *node, const char *feed_name,
                                           struct trajd_window_spec **spec,
@@ -128,18 +129,18 @@ void trajd_window_spec_destroy(struct trajd_window_spec **spec);
 
 /* ---- window_spec_norm.c ---- */
 
-/* Reads the files of statistics that the outputs name, relative to `folder`. Only for
- * specifications of the daemon's own configuration: whoever does not call this refuses them
- * (window_norm.c). */
+/* Reads the files of statistics that the outputs name, relative to `folder`. Call it only for
+ * specifications of the daemon's own configuration; without it, trajd_window_plan_create rejects an
+ * output with a file. */
 enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const char *folder,
                                        struct trajd_error *error);
-/* Makes it an output without normalisation; frees nothing. */
+/* Removes an output's normalisation. Frees nothing. */
 void trajd_spec_norm_clear(struct trajd_spec_output *output);
-/* "mean_std", ... */
+/* Returns "mean_std", ... */
 const char *trajd_norm_name(enum trajd_norm norm);
 
-/* The parsing of `at:` alone: "-1..14", "0", "-200ms..0ms @ 100". NULL, or what is wrong with the
- * text. */
+/* Parses the text of `at:`: "-1..14", "0", "-200ms..0ms @ 100". Returns NULL, or what is wrong with
+ * the text. */
 const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *range);
 
 #endif

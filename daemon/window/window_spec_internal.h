@@ -1,6 +1,6 @@
-/* Between the readers of a feed's specification: window_spec.c, its outputs in
- * window_spec_output.c, their `norm:` in window_spec_norm.c, and what is said per dataset of a
- * mixture in window_spec_mix.c. */
+/* Inside the parser of a feed's specification: window_spec_copy.c at the bottom, then outputs
+ * (window_spec_output.c, window_spec_norm.c) and filters (window_filter.c), keys
+ * (window_spec_keys.c), mixtures (window_spec_mix.c), and window_spec.c on top. */
 #ifndef TRAJD_WINDOW_WINDOW_SPEC_INTERNAL_H
 #define TRAJD_WINDOW_WINDOW_SPEC_INTERNAL_H
 
@@ -10,7 +10,7 @@
 
 #define TRAJD_SPEC_MAX_NS (INT64_C(86400) * 1000000000) /* no window is longer than a day */
 
-/* The spec and everything it names, freed together. */
+/* A spec and everything it points to, freed together. */
 struct trajd_owned_spec {
     struct trajd_window_spec spec;
     void **blocks;
@@ -19,37 +19,41 @@ struct trajd_owned_spec {
 
 struct trajd_spec_parser {
     const struct trajd_yaml *yaml;
-    struct trajd_owned_spec *owned; /* of what is kept */
-    /* that is written to: the owner's, or that of a dataset of its mixture */
+    struct trajd_owned_spec *owned; /* owns the copies */
+    /* the spec that keys are written to: the owned one, or that of a member of its mixture */
     struct trajd_window_spec *spec;
     struct trajd_error *error;
 };
 
-/* A copy (bytes NULL: room) that lives as long as the spec; NULL: no memory. */
-void *trajd_spec_keep(struct trajd_spec_parser *p, const void *bytes, size_t size);
-enum trajd_status trajd_spec_keep_string(struct trajd_spec_parser *p, const char *text,
+/* Copies bytes into memory that lives as long as the spec; bytes NULL: only allocates. NULL: no
+ * memory. */
+void *trajd_spec_copy(struct trajd_spec_parser *p, const void *bytes, size_t size);
+enum trajd_status trajd_spec_copy_string(struct trajd_spec_parser *p, const char *text,
                                          const char **out);
-/* A stream's name or a list of them, in place of those that the output has. */
+/* Reads a stream's name or a list of them, and replaces the output's sources. */
 enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *node,
                                           struct trajd_spec_output *output);
-/* `outputs:`, in window_spec_output.c. */
+/* Reads `outputs:`. */
 enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *node);
-/* One key of a feed into p->spec; its name is known to be one. */
+/* Reads one key of a feed into p->spec. The caller has checked its name. */
 enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node);
 
-/* `mix:` and `epoch:` of a feed whose other keys have been read; or its one dataset. */
+/* Reads all keys of a feed but `mix:` and `epoch:`. Other keys are errors. */
+enum trajd_status trajd_spec_read_keys(struct trajd_spec_parser *p,
+                                       const struct trajd_yaml_node *feed);
+/* Reads `mix:` and `epoch:`, or `dataset:`, of a feed whose other keys have been read. */
 enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *feed);
-/* A scalar's text, kept. */
+/* Reads a scalar's text and copies it. */
 enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p,
                                          const struct trajd_yaml_node *node, const char **out);
-/* `filter:`, in window_filter.c. */
+/* Reads `where:`. */
 enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
                                                  const struct trajd_yaml_node *node);
-/* An output's `norm:`. */
+/* Reads an output's `norm:`. */
 enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
                                        const struct trajd_yaml_node *node,
                                        struct trajd_spec_output *output);

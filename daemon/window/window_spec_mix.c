@@ -1,7 +1,7 @@
-/* The datasets of a feed: one, or a mixture with what is said for each of them alone. */
+/* Reads the datasets of a feed: one, or a mixture with keys for each of them. */
 #include <string.h>
 
-#include "daemon/window/mixture.h"
+#include "daemon/window/order/mixture.h"
 #include "daemon/window/window_spec_internal.h"
 
 #define MAX_WEIGHT 1000000
@@ -9,7 +9,7 @@
 static const char *const member_keys[] = {"weight", "streams", "filter", "where",
                                           "split",  "anchor",  "pad",    NULL};
 
-/* `streams: {OUTPUT: STREAM or [STREAM...]}`: what an output is made from in this dataset. */
+/* Reads `streams: {OUTPUT: STREAM or [STREAM...]}`: the sources of an output in this dataset. */
 static enum trajd_status read_streams(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node)
 {
@@ -19,8 +19,9 @@ static enum trajd_status read_streams(struct trajd_spec_parser *p,
     for (uint32_t o = 0; o < p->spec->output_count; o++)
         names[o] = p->spec->outputs[o].name;
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "{OUTPUT: STREAM}: what outputs are made from in this dataset");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "expected {OUTPUT: STREAM}, the streams of this dataset that outputs are made from");
     status = trajd_yaml_check_keys(p->yaml, node, names, p->error);
     for (uint32_t o = 0; o < p->spec->output_count && !status; o++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, names[o]);
@@ -50,24 +51,24 @@ static enum trajd_status read_member_keys(struct trajd_spec_parser *p,
     return status;
 }
 
-/* `NAME: 7`, `NAME: {weight: 7, ...}`; by size neither has a weight. */
+/* Reads `NAME: 7` or `NAME: {weight: 7, ...}`. By size neither has a weight. */
 static enum trajd_status read_member(struct trajd_spec_parser *p,
                                      const struct trajd_yaml_node *node, const char *name,
                                      struct trajd_spec_member *member)
 {
     struct trajd_window_spec *feed = &p->owned->spec;
-    enum trajd_status status = trajd_spec_keep_string(p, name, &member->dataset);
+    enum trajd_status status = trajd_spec_copy_string(p, name, &member->dataset);
     int64_t weight;
 
     if (status)
         return status;
-    p->spec = trajd_spec_keep(p, feed, sizeof *feed);
+    p->spec = trajd_spec_copy(p, feed, sizeof *feed);
     if (!p->spec)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     member->spec = p->spec;
     p->spec->dataset = member->dataset;
     p->spec->seed = trajd_mixture_seed(feed->seed, (uint32_t)(member - feed->members));
-    /* the mixture has the tail: no window of a dataset is left out */
+    /* the mixture applies the tail: no window of a dataset is left out */
     p->spec->tail = TRAJD_TAIL_SHORT;
     if (node->kind == TRAJD_YAML_MAPPING) {
         status = read_member_keys(p, node, member);
@@ -77,9 +78,10 @@ static enum trajd_status read_member(struct trajd_spec_parser *p,
     }
     p->spec = feed;
     if (!status && !member->weight != feed->mix_by_size)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                feed->mix_by_size ? "weight: it is decided by size"
-                                                  : "no `weight:`: a whole number, as in 7");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            feed->mix_by_size ? "a mixture by size takes no `weight:`"
+                              : "a dataset of a mixture needs `weight:`, a whole number such as 7");
     return status;
 }
 
@@ -91,9 +93,9 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
 
     if (node->kind == TRAJD_YAML_SCALAR || !node->child_count ||
         node->child_count > TRAJD_MIXTURE_MAX_DATASETS)
-        return trajd_yaml_error(p->yaml, node, p->error, "1 to %d datasets",
+        return trajd_yaml_error(p->yaml, node, p->error, "expected 1 to %d datasets",
                                 TRAJD_MIXTURE_MAX_DATASETS);
-    feed->members = members = trajd_spec_keep(p, NULL, node->child_count * sizeof *members);
+    feed->members = members = trajd_spec_copy(p, NULL, node->child_count * sizeof *members);
     if (!members)
         return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     memset(members, 0, node->child_count * sizeof *members);
@@ -104,7 +106,8 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
             status = trajd_yaml_string(p->yaml, child, &name, p->error);
         for (uint32_t d = 0; d < feed->member_count && !status; d++)
             if (strcmp(members[d].dataset, name) == 0)
-                status = trajd_yaml_error(p->yaml, child, p->error, "%s is there already", name);
+                status =
+                    trajd_yaml_error(p->yaml, child, p->error, "dataset %s is listed twice", name);
         if (!status)
             status = read_member(p, child, name, &members[feed->member_count]);
         feed->member_count++;
@@ -112,8 +115,8 @@ static enum trajd_status read_list(struct trajd_spec_parser *p, const struct tra
     return status;
 }
 
-/* `{by: size, datasets: [droid, lab]}`, where the list may also be a mapping with what is said for
- * each. */
+/* Reads `{by: size, datasets: [droid, lab]}`. The list may also be a mapping with keys for each
+ * dataset. */
 static enum trajd_status read_by_size(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node)
 {
@@ -127,13 +130,13 @@ static enum trajd_status read_by_size(struct trajd_spec_parser *p,
     if (status)
         return status;
     if (!datasets)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "no `datasets:`, as in {by: size, datasets: [droid, lab]}");
-    if (p->spec->order != TRAJD_ORDER_GLOBAL)
         return trajd_yaml_error(
             p->yaml, node, p->error,
-            "by size all windows are shuffled: order: blocked and sequential need "
-            "weights, small ones, as in {droid: 7, lab: 3}");
+            "`by: size` needs `datasets:`, for example {by: size, datasets: [droid, lab]}");
+    if (p->spec->order != TRAJD_ORDER_GLOBAL)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "`by: size` shuffles all windows: order: blocked and order: "
+                                "sequential need small weights, for example {droid: 7, lab: 3}");
     p->spec->mix_by_size = true;
     return read_list(p, datasets);
 }
@@ -148,12 +151,12 @@ static enum trajd_status read_epoch(struct trajd_spec_parser *p, const struct tr
     return status;
 }
 
-/* A feed of one dataset is a list of one part, which is the feed itself. */
+/* Makes the list of members of a feed with one dataset: the feed itself. */
 static enum trajd_status only_member(struct trajd_spec_parser *p)
 {
     struct trajd_spec_member member = {.dataset = p->spec->dataset, .weight = 1, .spec = p->spec};
 
-    p->spec->members = trajd_spec_keep(p, &member, sizeof member);
+    p->spec->members = trajd_spec_copy(p, &member, sizeof member);
     p->spec->member_count = 1;
     return p->spec->members
                ? TRAJD_OK
@@ -169,19 +172,18 @@ enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
 
     if (!mix == !p->spec->dataset)
         return trajd_yaml_error(p->yaml, feed, p->error,
-                                mix ? "both `dataset:` and `mix:`"
-                                    : "no `dataset:`, and no `mix:` of several");
+                                mix ? "a feed has either `dataset:` or `mix:`, not both"
+                                    : "a feed needs `dataset:`, or `mix:` with several datasets");
     if (!mix && epoch)
         return trajd_yaml_error(
             p->yaml, epoch, p->error,
-            "an epoch of one dataset is each of its windows once; a mixture has a length");
+            "`epoch:` is for a mixture: an epoch of one dataset has each of its windows once");
     if (!mix)
         return only_member(p);
     if (mix->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(
-            p->yaml, mix, p->error,
-            "datasets and their weights, as in {droid: 7, lab: 3}, or {by: size, "
-            "datasets: [droid, lab]}");
+        return trajd_yaml_error(p->yaml, mix, p->error,
+                                "expected datasets with weights, for example {droid: 7, lab: 3}, "
+                                "or {by: size, datasets: [droid, lab]}");
     p->spec->is_mixture = true;
     if (epoch)
         status = read_epoch(p, epoch);

@@ -1,9 +1,9 @@
-/* `norm:` of an output: a rule's name, numbers, or a rule with a mask and a file. */
+/* Reads `norm:` of an output: the name of a rule, numbers, or a rule with a mask and a file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stats/stats_file.h"
+#include "daemon/window/statistics.h"
 #include "daemon/window/window_spec_internal.h"
 
 static const char *const rules[] = {"mean_std", "min_max", "q01_q99", NULL};
@@ -38,12 +38,14 @@ static enum trajd_status read_floats(struct trajd_spec_parser *p,
     uint32_t i = 0;
 
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
-        return trajd_yaml_error(p->yaml, node, p->error, "a list with one number per feature");
-    if (*count && *count != node->child_count)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "%u numbers, and `scale` or `offset` beside it has %u",
-                                node->child_count, *count);
-    values = trajd_spec_keep(p, NULL, node->child_count * sizeof *values);
+                                "expected a list with one number per feature");
+    if (*count && *count != node->child_count)
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "%u numbers, but `scale` and `offset` need the same count, and the other has %u",
+            node->child_count, *count);
+    values = trajd_spec_copy(p, NULL, node->child_count * sizeof *values);
     if (!values)
         return no_memory(p);
     for (const struct trajd_yaml_node *child = node->children; child; child = child->next) {
@@ -58,7 +60,7 @@ static enum trajd_status read_floats(struct trajd_spec_parser *p,
     return TRAJD_OK;
 }
 
-/* `{scale: [...], offset: [...]}`; the one that is not given is 1 or 0. */
+/* Reads `{scale: [...], offset: [...]}`. A missing scale is 1, a missing offset 0. */
 static enum trajd_status read_numbers(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node,
                                       struct trajd_spec_output *output)
@@ -73,7 +75,7 @@ static enum trajd_status read_numbers(struct trajd_spec_parser *p,
     if ((child = trajd_yaml_get(node, "offset")) &&
         (status = read_floats(p, child, &output->norm_count, &output->offset)))
         return status;
-    values = trajd_spec_keep(p, NULL, output->norm_count * sizeof *values);
+    values = trajd_spec_copy(p, NULL, output->norm_count * sizeof *values);
     if (!values)
         return no_memory(p);
     for (uint32_t i = 0; i < output->norm_count; i++)
@@ -107,8 +109,8 @@ static enum trajd_status read_mask(struct trajd_spec_parser *p, const struct tra
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0)
         return trajd_yaml_error(
             p->yaml, node, p->error,
-            "a list with true or false per feature; false is passed on unchanged");
-    mask = trajd_spec_keep(p, NULL, node->child_count * sizeof *mask);
+            "expected a list with true or false per feature; features with false pass unchanged");
+    mask = trajd_spec_copy(p, NULL, node->child_count * sizeof *mask);
     if (!mask)
         return no_memory(p);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
@@ -131,9 +133,9 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
     if (node->kind == TRAJD_YAML_SCALAR)
         return read_rule(p, node, output);
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(
-            p->yaml, node, p->error,
-            "mean_std, min_max, q01_q99, {by: RULE, ...} or {scale: [...], offset: [...]}");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected mean_std, min_max, q01_q99, {by: RULE, ...} or {scale: "
+                                "[...], offset: [...]}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
     by = trajd_yaml_get(node, "by");
@@ -141,12 +143,12 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
     if (numbers && node->child_count != (uint32_t) !!trajd_yaml_get(node, "scale") +
                                             !!trajd_yaml_get(node, "offset"))
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "scale and offset stand alone: they say all there is");
+                                "scale and offset cannot be combined with other keys");
     if (numbers)
         return read_numbers(p, node, output);
     if (!by)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "neither `by:` (mean_std, min_max, q01_q99) nor scale and offset");
+                                "expected `by:` (mean_std, min_max, q01_q99) or scale and offset");
     status = read_rule(p, by, output);
     if (!status && (child = trajd_yaml_get(node, "mask")))
         status = read_mask(p, child, output);
@@ -156,7 +158,7 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
         status = trajd_spec_read_string(p, child, &output->norm_key);
     if (!status && output->norm_key && !output->norm_file)
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "key: names statistics in a file, and there is no `stats: FILE`");
+                                "key: needs `stats: FILE`: it names statistics in that file");
     return status;
 }
 
@@ -173,8 +175,8 @@ enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const cha
             continue;
         if (snprintf(path, sizeof path, "%s%s%s", *output->norm_file == '/' ? "" : folder,
                      *output->norm_file == '/' ? "" : "/", output->norm_file) >= (int)sizeof path)
-            status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a path of more than %zu bytes",
-                                     sizeof path - 1);
+            status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                     "the path has more than %zu bytes", sizeof path - 1);
         else
             status = trajd_statistics_read_file(
                 path, output->norm_key ? output->norm_key : output->name, &read, error);

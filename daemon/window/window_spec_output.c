@@ -1,10 +1,10 @@
-/* A feed's outputs: streams, which steps of them, in what form. */
+/* Reads a feed's outputs: streams, steps, and form. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/window/window_spec_internal.h"
 
-/* A step count like "-1" or a time like "-200ms". False if it is neither. */
+/* Parses a step count like "-1" or a time like "-200ms". False: neither. */
 static bool parse_end(const char *text, bool *in_time, int64_t *value)
 {
     char *end;
@@ -43,7 +43,7 @@ const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *ra
         strcpy(to, at);
         trim(to);
         if (!trajd_parse_rate(to, &range->rate))
-            return "what follows '@' is no rate in Hz";
+            return "the text after '@' is not a rate in Hz";
     }
     dots = strstr(from, "..");
     strcpy(to, dots ? dots + 2 : from);
@@ -52,14 +52,14 @@ const char *trajd_spec_range_parse(const char *text, struct trajd_spec_range *ra
     trim(from);
     trim(to);
     if (!parse_end(from, &range->in_time, &range->from) || !parse_end(to, &to_in_time, &range->to))
-        return "not FROM..TO of whole steps (-1..14) or times (-200ms..0ms), with at most '@ RATE' "
-               "behind it";
+        return "expected FROM..TO of whole steps (-1..14) or of times (-200ms..0ms), and "
+               "optionally '@ RATE' after it";
     if (range->from == 0 || range->to == 0) /* "0" is a step and a time */
         range->in_time = to_in_time = range->in_time || to_in_time;
     if (range->in_time != to_in_time)
-        return "one end is a number of steps, the other a time";
+        return "one end is a number of steps and the other a time";
     if (range->from > range->to)
-        return "FROM lies behind TO";
+        return "FROM is greater than TO";
     return NULL;
 }
 
@@ -93,7 +93,8 @@ enum trajd_status trajd_spec_read_sources(struct trajd_spec_parser *p,
     }
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count == 0 ||
         node->child_count > TRAJD_SPEC_MAX_SOURCES)
-        return trajd_yaml_error(p->yaml, node, p->error, "a stream or a list of 1 to %d streams",
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a stream or a list of 1 to %d streams",
                                 TRAJD_SPEC_MAX_SOURCES);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
@@ -138,11 +139,12 @@ static enum trajd_status read_output_word(struct trajd_spec_parser *p,
     if (status)
         return status;
     output->dtype = trajd_dtype_parse(text);
-    return output->dtype ? TRAJD_OK
-                         : trajd_yaml_error(p->yaml, node, p->error,
-                                            "%s is no type: float32, float16, bfloat16, "
-                                            "float64, uint8, ...",
-                                            text);
+    return output->dtype
+               ? TRAJD_OK
+               : trajd_yaml_error(
+                     p->yaml, node, p->error,
+                     "%s is not a type: expected float32, float16, bfloat16, float64, uint8, ...",
+                     text);
 }
 
 static enum trajd_status read_output_key(struct trajd_spec_parser *p,
@@ -198,21 +200,22 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
     output->line = node->line;
     output->max_age_ns = output->max_gap_ns = -1;
     output->kind = TRAJD_SPEC_KIND_FROM_STREAM;
-    if ((status = trajd_spec_keep_string(p, node->key, &output->name)))
+    if ((status = trajd_spec_copy_string(p, node->key, &output->name)))
         return status;
     if (strlen(output->name) > 96)
-        return trajd_yaml_error(p->yaml, node, p->error, "a name of more than 96 bytes");
+        return trajd_yaml_error(p->yaml, node, p->error, "the name has more than 96 bytes");
     if (is_reserved(output->name))
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "a name that the ids and masks of every batch have");
+                                "the name is reserved for the ids and masks of a batch");
     output->role = strncmp(output->name, "action", 6) == 0 ? TRAJD_ROLE_ACTION : TRAJD_ROLE_OBS;
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(p->yaml, node, p->error, "a mapping with at least {at: FROM..TO}");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a mapping with at least {at: FROM..TO}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
     if (!trajd_yaml_get(node, "at"))
         return trajd_yaml_error(p->yaml, node, p->error,
-                                "no `at:`: the steps wanted, as in {at: -1..0}");
+                                "an output needs `at:`, its steps, for example {at: -1..0}");
     for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
         if ((status = read_output_key(p, child, output)))
             return status;
@@ -221,19 +224,20 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
         output->sources[0] = output->name;
     }
     if (output->role == TRAJD_ROLE_OBS && output->at.to > 0 && output->lookahead_ns == 0)
-        return trajd_yaml_error(
-            p->yaml, trajd_yaml_get(node, "at"), p->error,
-            "an observation reads nothing behind its anchor: end at 0, or say role: action "
-            "or lookahead:");
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,
+                                "an observation reads nothing after its anchor: end at 0, or set "
+                                "role: action or lookahead:");
     if (output->role == TRAJD_ROLE_ACTION && output->lookahead_ns)
-        return trajd_yaml_error(p->yaml, node, p->error, "lookahead: an action reads ahead anyway");
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "lookahead: is for observations: an action reads ahead anyway");
     if ((trajd_yaml_get(node, "max_age") && output->max_age_ns < 0) ||
         (trajd_yaml_get(node, "max_gap") && output->max_gap_ns < 0) || output->lookahead_ns < 0 ||
         output->lookahead_ns > TRAJD_SPEC_MAX_NS || output->mean_width_ns < 0 ||
         output->mean_width_ns > TRAJD_SPEC_MAX_NS || output->max_age_ns > TRAJD_SPEC_MAX_NS ||
         output->max_gap_ns > TRAJD_SPEC_MAX_NS)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "a time that is negative or longer than a day");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "max_age, max_gap, lookahead and width must be between 0 and one day");
     return TRAJD_OK;
 }
 
@@ -245,7 +249,7 @@ enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
 
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count == 0 ||
         node->child_count > TRAJD_SPEC_MAX_OUTPUTS)
-        return trajd_yaml_error(p->yaml, node, p->error, "a mapping of 1 to %d outputs",
+        return trajd_yaml_error(p->yaml, node, p->error, "expected a mapping of 1 to %d outputs",
                                 TRAJD_SPEC_MAX_OUTPUTS);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)

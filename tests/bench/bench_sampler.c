@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "daemon/window/mixture.h"
+#include "daemon/window/order/mixture.h"
 
 #define EPISODES 10000u
 #define BATCH 256u

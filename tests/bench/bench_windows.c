@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_batch.h"
 
 #define TURNS 4000u
 
@@ -70,6 +70,7 @@ int main(int argc, char **argv)
     struct trajd_dataset *dataset;
     struct trajd_window_spec *spec;
     struct trajd_window_plan *plan;
+    struct trajd_window_batch *batch;
     struct trajd_yaml *yaml;
     struct trajd_error error;
     static uint64_t look_up_ns[TURNS], bind_ns[TURNS];
@@ -86,17 +87,19 @@ int main(int argc, char **argv)
     check(trajd_yaml_parse("bench", text, strlen(text), &yaml, &error), &error);
     check(trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "bench", &spec, &error), &error);
     check(trajd_window_plan_create(spec, dataset, &plan, &error), &error);
+    check(trajd_window_batch_create(plan, &batch, &error), &error);
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         const uint64_t begin_ns = now_ns();
-        trajd_window_plan_look_up(plan, turn, position, 256);
+        trajd_window_batch_look_up(batch, turn, position, 256);
         const uint64_t middle_ns = now_ns();
-        trajd_window_plan_bind(plan, 0, 256, slot, rows_of, rows);
+        trajd_window_batch_bind(batch, 0, 256, slot, rows_of, rows);
         bind_ns[turn] = now_ns() - middle_ns;
         look_up_ns[turn] = middle_ns - begin_ns;
         position = (position + 256) % 16384;
     }
     printf("batches of 256 windows, %u episodes: looked up in %.1f us, bound in %.1f us\n",
            dataset->index->episode_count, median_us(look_up_ns), median_us(bind_ns));
+    trajd_window_batch_destroy(&batch);
     trajd_window_plan_destroy(&plan);
     trajd_window_spec_destroy(&spec);
     trajd_yaml_destroy(&yaml);

@@ -1,10 +1,10 @@
-// libs: trajd_stats
+// libs: trajd_window
 /* A file of statistics, ours or others': any bytes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "daemon/stats/stats_file.h"
+#include "daemon/window/statistics.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -128,7 +128,7 @@ def test_episodes_by_their_texts(daemon, tmp_path):
     client = one.client()
     for where, message in (("task: shut", r'where.task: no episode has "shut" \(the first has "open"\)'),
                            ("tusk: open", r"where.tusk: layout tasks has no such text \(did you mean task\?\)"),
-                           ("task: push, hand: 1", "no window is left")):
+                           ("task: push, hand: 1", "leave no window")):
         with pytest.raises(trajd.TrajdError, match=message):
             client.open(spec=spec.format(f", where: {{{where}}}"))
     client.close()
@@ -159,11 +159,11 @@ def test_a_difference_names_the_episode(daemon, demo_file, tmp_path):
     (left, a), (right, b) = answers
     endpoints = [one.endpoint for one in daemons]
     status, text = diff(*endpoints, "policy")
-    assert status == 1 and "dataset demo: demo.hdf5: demo_5: other content" in text and text.count("\n") == 2
+    assert status == 1 and "dataset demo: demo.hdf5: demo_5: the content differs" in text and text.count("\n") == 2
     status, text = diff(endpoints[0], endpoints[0], "policy")
     assert status == 0 and "the same" in text
     status, text = diff(*endpoints, "other")
-    assert status == 1 and "no feed other is open" in text
+    assert status == 1 and "no open feed other" in text
     for one in daemons:
         one.stop()
     assert a["fingerprint"] != b["fingerprint"]

@@ -28,18 +28,18 @@ expect 2 'trajctl recv FEED'
 expect 0 'trajctl inspect .*FILE' --help
 expect 0 'trajctl bench FEED' help
 expect 0 '^trajctl [0-9]+\.[0-9]' --version
-expect 2 'no command is called "nope"' nope
+expect 2 'unknown command: nope' nope
 for command in inspect status recv bench explain diff stats; do
     expect 2 "usage: trajctl $command" $command --nonsense
 done
 expect 0 '^usage: trajctl recv FEED' recv --help
 expect 2 'too large' recv train --epoch 18446744073709551616
-expect 2 'which feed' recv
-expect 2 'which files' inspect --json
-expect 2 'a value is missing' recv train --count
-expect 2 'a value is missing' inspect file --layout
-expect 2 'no whole number' recv train --count -1
-expect 2 'one argument too many: other' recv train other
+expect 2 'name a feed' recv
+expect 2 'name one or more files' inspect --json
+expect 2 'needs a value' recv train --count
+expect 2 'needs a value' inspect file --layout
+expect 2 'not a whole number' recv train --count -1
+expect 2 'unexpected argument: other' recv train other
 expect 1 'no daemon answers' status --endpoint "$folder"
 expect 1 '.' inspect "$folder/absent.hdf5"
 echo nothing >"$folder/text.hdf5"
@@ -65,7 +65,7 @@ expect 0 'rows":\[0,8\]' recv train --rank 0 --world 1 --endpoint "$folder" --js
 expect 1 'rank 1 of 1' recv train --rank 1 --world 1 --endpoint "$folder" --json --count 1
 expect 1 'nope' recv nope --endpoint "$folder"
 expect 0 '"batches_per_second":[1-9]' bench --seconds 1 --endpoint "$folder" train --json --workers 2
-expect 0 'hand-over +p50' bench train --endpoint "$folder" --seconds 1
+expect 0 'latency +p50' bench train --endpoint "$folder" --seconds 1
 
 [ -x "$python" ] && "$python" - "$folder/demo.hdf5" <<'END'
 import sys

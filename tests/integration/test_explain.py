@@ -235,8 +235,8 @@ def test_trajctl(daemon, tmp_path):
     page = json.loads(text)
     assert status == 0 and page["window_id"] == there["window_id"]
     assert [step["step"] for step in page["outputs"][0]["items"]] == [1, 2]
-    for arguments, code, message in ((("grid",), 2, "which window"), (("grid", "--window", "1", "--position", "1"), 2, "which window"),
-                                     (("other", "--window", "1"), 1, "no feed other is open.*grid"), (("--window", "1"), 2, "which feed"),
+    for arguments, code, message in ((("grid",), 2, "name a window"), (("grid", "--window", "1", "--position", "1"), 2, "name a window"),
+                                     (("other", "--window", "1"), 1, "no open feed other .*grid"), (("--window", "1"), 2, "name a feed"),
                                      (("grid", "--window", "99999"), 1, "does not exist"), (("grid", "--window", "x"), 2, "whole number"),
                                      (("grid", "--window", "1", "--output", "see"), 1, "did you mean seen")):
         status, text = trajctl(*arguments)

@@ -308,7 +308,7 @@ feeds:
 """, store="4MiB")
     client = one.client()
     client.open("large")
-    with pytest.raises(trajd.TrajdError, match=r"demo_\d needs 1\d+ bytes, the store has 4194304 of which 2\d+ are in use") as caught:
+    with pytest.raises(trajd.TrajdError, match=r"demo_\d needs 1\d+ bytes of rows; the row cache has 4194304 bytes, of which 2\d+ are in use") as caught:
         client.next()
     assert caught.value.status == trajd.DATA
     client.open("small")

@@ -192,7 +192,7 @@ def test_what_cannot_be_mixed_is_told(daemon, folder):
              "outputs.pos: a window is f32 [2,3] in dataset droid and f32 [2,4] in dataset lab"),
             (("streams: {pos: q, actions: cmd}", "streams: {actions: cmd}"), "no stream obs/robot0_eef_pos in dataset lab"),
             (("quat: {from: obs/robot0_eef_quat, at: -1..0, missing: zero}, ", "quat: {from: obs/robot0_eef_quat, at: -1..0}, "),
-             "no stream obs/robot0_eef_quat in dataset lab: others of the mixture have it"),
+             "no stream obs/robot0_eef_quat in dataset lab, but another dataset of the mixture has it"),
             (("quat: {from: obs/robot0_eef_quat", "quat: {from: obs/robot0_eef_quad"), "no stream obs/robot0_eef_quad in layout demo"),
             (("{droid: 5", "{droit: 5"), "no dataset droit (did you mean droid?)"),
             (("epoch: 1000", "epoch: 10"), "an epoch of 10 windows is shorter than a global batch of 32")):

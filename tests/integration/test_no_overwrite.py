@@ -54,9 +54,9 @@ def test_preprocess_replaces_nothing_of_others(station, kind, monkeypatch):  # n
     station.drop()
     for key, value in {**KINDS[kind], "TRAJD_TEST_APPEARS": str(output)}.items():
         monkeypatch.setitem(ENVIRONMENT, key, value)
-    assert "a.hdf5: File exists: left for the next run" in station.run(code=1)
+    assert "a.hdf5: File exists: it is left for the next run" in station.run(code=1)
     assert output.read_text() == "another's\n"
-    assert "no manifest says that it was published here: it is not replaced" in station.run(code=1)
+    assert "no manifest shows that it was published here: it is not replaced" in station.run(code=1)
     assert output.read_text() == "another's\n" and (station.inbox / "a.hdf5").exists()
     output.unlink()
     monkeypatch.delitem(ENVIRONMENT, "TRAJD_TEST_APPEARS")

@@ -77,7 +77,7 @@ def station(tmp_path, small_file):
 
 def counts(said):
     """published, quarantined, failed, at another run, still being written, in all"""
-    return tuple(map(int, re.findall(r"(\d+) (?:published|quarantined|failed|at another|still|in all)", said.splitlines()[-1])))
+    return tuple(map(int, re.findall(r"(\d+) (?:published|quarantined|failed|in another|still|in total)", said.splitlines()[-1])))
 
 
 def values(path):
@@ -338,7 +338,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(station):
     wait_for(lambda: station.quarantine.exists())
     process.terminate()
     said = process.communicate(timeout=60)[0]
-    assert process.returncode == 143 and "the next run goes on" in said
+    assert process.returncode == 143 and "the next run continues" in said
     station.write(settle="0s")
     assert counts(station.run())[0] == 1
 
@@ -379,7 +379,7 @@ def test_ctrl_c_condemns_no_file(station, tools):
     wait_for(begun.exists)
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=60)[0]
-    assert process.returncode == 130 and "ended by signal 2: the next run goes on" in said, said
+    assert process.returncode == 130 and "ended by signal 2: the next run continues" in said, said
     assert counts(said.replace("ended by", "").rsplit("\n", 2)[0])[:3] == (0, 0, 0) and (station.inbox / "a.hdf5").exists()
     assert not list(station.quarantine.iterdir())
     assert counts(station.run(program=tools()))[0] == 1
@@ -387,8 +387,8 @@ def test_ctrl_c_condemns_no_file(station, tools):
 
 @pytest.mark.parametrize("keys, message", [
     ({"rate": 0}, "rate"), ({"rat": 3}, "lab.yaml:9: rat: no such key (did you mean rate?)"), ({"layout": "dmo"}, "dmo.yaml"),
-    ({"outbox": "inbox/out"}, "apart from each other"), ({"resample": "{each: {actions: {kind: cubic}}}"}, "cubic"),
-    ({"resample": "{dtype: int8}"}, "float16, float32 or float64"), ({"resample": "{max_gap: 0}"}, "a time above 0"),
+    ({"outbox": "inbox/out"}, "must not contain each other"), ({"resample": "{each: {actions: {kind: cubic}}}"}, "cubic"),
+    ({"resample": "{dtype: int8}"}, "float16, float32 and float64"), ({"resample": "{max_gap: 0}"}, "a time above 0"),
     ({"rules": "{gap: ignore}"}, "did you mean gaps"), ({"rules": "{refused: ignore}"}, "always refused"), ({"settle": "2h"}, "between 0s and 1h"),
     ({"outbox": "/proc/nothing"}, "/proc/nothing"),
 ])

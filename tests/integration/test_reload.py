@@ -51,7 +51,7 @@ def rewrite(daemon, *pairs, more=""):
 
 def refused(daemon, *words):
     status, said = reload(daemon)
-    assert status == 1 and "refused, the configuration stays as it was" in said, said
+    assert status == 1 and "the reload was refused, the configuration is unchanged" in said, said
     for word in words:
         assert word in said, said
     return said
@@ -108,7 +108,7 @@ def test_a_new_feed_while_another_is_read(one):
     assert [feed["name"] for feed in worker.status()["feeds"]] == ["train"]
     shown = subprocess.run([TRAJCTL, "status", "--endpoint", one.endpoint], capture_output=True, text=True,
                            env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
-    assert re.search(r"last reload, of \d+: applied: feeds gone: probe", shown.stdout), shown
+    assert re.search(r"last of \d+ reloads: applied: feeds gone: probe", shown.stdout), shown
     assert one.text().count("reloaded: ") == 2 and one.text().count("reload refused") >= 1
 
 
@@ -250,7 +250,7 @@ def test_what_the_command_line_says_stays(tmp_path, demo_file):
 
 
 def test_nobody_is_there(tmp_path):
-    for arguments, code, message in ((["--endpoint", tmp_path], 1, "no daemon is there"), (["--endpoint", "tcp://a:1"], 2, "of this machine"),
+    for arguments, code, message in ((["--endpoint", tmp_path], 1, "no daemon is running there"), (["--endpoint", "tcp://a:1"], 2, "on this machine"),
                                      (["--now"], 2, "usage: trajctl reload")):
         done = subprocess.run([TRAJCTL, "reload", *arguments], capture_output=True, text=True)
         assert done.returncode == code and message in done.stderr, done.stderr

@@ -310,7 +310,7 @@ def test_the_command_line_takes_the_endpoint(daemon, demo_file, keys):
 @pytest.mark.parametrize("listen, message", [
     ("{tcp: '127.0.0.1:0'}", "keygen"),
     ("{tcp: '127.0.0.1:0', keys: nowhere}", "nowhere/server.key_secret"),
-    ("{tcp: '0.0.0.0:0', insecure_loopback: true}", "only 127.0.0.1 or ::1"),
+    ("{tcp: '0.0.0.0:0', insecure_loopback: true}", "must be 127.0.0.1 or ::1"),
     ("{tcp: localhost, keys: keys}", "ADDRESS:PORT"),
     ("{tpc: '127.0.0.1:0'}", "did you mean tcp?"),
 ])

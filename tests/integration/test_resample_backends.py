@@ -97,8 +97,8 @@ def test_the_same_bytes(tmp_path, make, demo_file, compress):
 
 def test_what_is_not_at_hand(tmp_path, demo_file):
     common = [demo_file, "-o", tmp_path / "out.hdf5", "--rate", 20, "--layout", "demo"]
-    for arguments, words in [(["--backend", "daemon", "--endpoint", tmp_path], ["no daemon that resamples", "resample.sock"]),
-                             (["--backend", "daemon", "--endpoint", "tcp://host:7878"], ["of this machine alone", "--backend cpu"]),
+    for arguments, words in [(["--backend", "daemon", "--endpoint", tmp_path], ["no daemon resamples", "resample.sock"]),
+                             (["--backend", "daemon", "--endpoint", "tcp://host:7878"], ["only a daemon on this machine", "--backend cpu"]),
                              (["--backend", "daemon", "--endpoint", "x" * 250], ["at most"]),
                              (["--backend", "gpu"], ["auto, cpu, cuda or daemon"])]:
         done = resample(*common, *arguments, check=False)
@@ -162,19 +162,19 @@ def test_a_daemon_that_was_asked_for_is_killed(fast_path, make, long_file):  # n
     whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
     resample(long_file, "-o", whole, "--rate", 25)
     status, text, errors = killed_in_the_middle(make, out, long_file, "--rate", 25, "--backend", "daemon", **SLOW)
-    assert status == 1 and "--resume goes on" in text and not out.exists() and not h5py.is_hdf5(f"{out}.partial")
+    assert status == 1 and "--resume continues" in text and not out.exists() and not h5py.is_hdf5(f"{out}.partial")
     done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--backend", "cpu", "--json")
     assert "begun" not in done.stdout  # on a GPU, by which it stays marked: what is there counts
     same_values(whole, out, "gpu")
 
 
 def test_a_daemon_that_was_chosen_is_killed(fast_path, make, quaternions):  # noqa: F811
-    """Nobody asked for it: the CPU goes on, and it is said."""
+    """Nobody asked for it: the CPU continues, and it is said."""
     whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
     common = [quaternions, "--rate", 12000, "--streams", "obs/robot0_eef_quat", "--threads", 1]
     resample(*common, "-o", whole, "--backend", "cpu")
     status, text, _ = killed_in_the_middle(make, out, *common, **SLOW)
-    assert status == 0 and "has ended" in text and ": the CPU goes on" in text and json.loads(text.splitlines()[-1])["fell_back"]
+    assert status == 0 and "has ended" in text and ": the CPU continues" in text and json.loads(text.splitlines()[-1])["fell_back"]
     same_values(whole, out, "gpu")
 
 
@@ -205,7 +205,7 @@ def test_what_the_cpu_began_is_no_gpus(fast_path, long_file):  # noqa: F811
     resample(long_file, "-o", whole, "--rate", 25)
     cut(out, signal.SIGKILL, long_file, "--rate", 25)
     done = by_fake(long_file, "-o", out, "--rate", 25, "--resume", "--backend", "cuda", check=False)
-    assert done.returncode == 1 and "begun on the CPU: --backend cpu goes on" in done.stderr
+    assert done.returncode == 1 and "begun on the CPU: use --backend cpu" in done.stderr
     done = by_fake(long_file, "-o", out, "--rate", 25, "--resume", "--json")
     assert last(done)["episodes_resumed"] > 0 and out.read_bytes() == whole.read_bytes()
 
@@ -492,8 +492,8 @@ def frame_of(op, body):
 
 
 @pytest.mark.parametrize("answer, word", [
-    (b"", "has ended"), (b"HTTP/1.1 200 OK", "not a message"), (frame_of(RESAMPLED, {"request": 77}), "what was not asked"),
-    (frame_of(71, {"request": 2, "status": "{}"}), "what was not asked"), (frame_of(RESAMPLED, {}), "request"),
+    (b"", "has ended"), (b"HTTP/1.1 200 OK", "not a message"), (frame_of(RESAMPLED, {"request": 77}), "an unexpected reply"),
+    (frame_of(71, {"request": 2, "status": "{}"}), "an unexpected reply"), (frame_of(RESAMPLED, {}), "request"),
     (frame_of(ERROR, {"status": "argument", "message": "no such thing"}), "no such thing"),
     (frame_of(ERROR, {"status": "ok", "message": "all is well"}), "all is well"), (bytes([0xff]) * 2048, "not a message")])
 def test_a_daemon_that_lies(tmp_path, demo_file, answer, word):

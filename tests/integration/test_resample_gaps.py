@@ -64,8 +64,8 @@ def test_parts(tmp_path, gaps, compress):
     out = tmp_path / "out.hdf5"
     done = resample(gaps / "in.hdf5", "-o", out, "--rate", 50, "--layout", gaps / "gaps.yaml", "--max-gap", "pose=200ms", "--window", "2s",
                     "--compress", compress)
-    assert "2 were cut into parts" in done.stdout and "demo_5: cut at holes into 2 parts" in done.stderr
-    assert "demo_11: cut at holes into 3 parts, 1 of a single step left out" in done.stderr and "numbered anew" in done.stderr
+    assert "2 were split into parts" in done.stdout and "demo_5: split at gaps into 2 parts" in done.stderr
+    assert "demo_11: split at gaps into 3 parts, 1 of a single step left out" in done.stderr and "get new numbers" in done.stderr
     with h5py.File(gaps / "in.hdf5") as source, h5py.File(out) as made:
         assert sorted(made["data"]) == [f"demo_{i}" for i in range(len(PARTS))]
         total = 0
@@ -134,7 +134,7 @@ def test_a_layout_of_one_episode_a_file_has_no_parts(tmp_path, gaps):
     (tmp_path / "one.yaml").write_text(LAYOUT.replace("demo_*", "demo_5"))
     common = [gaps / "in.hdf5", "-o", tmp_path / "out.hdf5", "--rate", 50, "--layout", tmp_path / "one.yaml"]
     done = resample(*common, "--max-gap", "200ms", check=False)
-    assert done.returncode == 1 and "no place for its parts" in done.stderr and "after row 100" in done.stderr
+    assert done.returncode == 1 and "cannot hold its parts" in done.stderr and "after row 100" in done.stderr
     resample(*common)
 
 

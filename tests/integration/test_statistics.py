@@ -310,7 +310,7 @@ def test_validation_goes_by_what_training_does(daemon, demo_file):
         client.open(spec=spec % ("nobody", "actions"))
     with pytest.raises(Exception, match="no output of that name .nearest: actions"):
         client.open(spec=spec % ("train", "action"))
-    with pytest.raises(Exception, match="a feed that a job sends names no files"):
+    with pytest.raises(Exception, match="a feed that a job sends cannot name files"):
         client.open(spec="{dataset: demo, global_batch: 4, anchor: {clock: actions}, "
                          "outputs: {actions: {at: 0, norm: {by: mean_std, stats: /etc/passwd}}}}")
     client.close()
@@ -337,15 +337,15 @@ def test_statistics_from_files(daemon, demo_file, tmp_path, document, norm, scal
 
 @pytest.mark.parametrize("document, norm, message", [
     (OPENPI, "by: min_max, stats: s.json", "the file lacks figures that min_max needs"),
-    (LEROBOT, "by: min_max, stats: s.json", "no statistics of actions .did you mean action"),
+    (LEROBOT, "by: min_max, stats: s.json", "no statistics with the name actions .did you mean action"),
     (LEROBOT, "by: min_max, stats: t.json", "t.json: No such file"),
-    ({"norm_stats": {"actions": {"mean": [1, 2], "std": [1, 2]}}}, "by: mean_std, stats: s.json", "statistics of 2 features, and it has 7"),
-    ([1], "by: mean_std, stats: s.json", "no statistics: neither ours"),
+    ({"norm_stats": {"actions": {"mean": [1, 2], "std": [1, 2]}}}, "by: mean_std, stats: s.json", "the statistics have 2 features, the output has 7"),
+    ([1], "by: mean_std, stats: s.json", "the file has no statistics"),
     (OPENPI, "by: mean_sdt", "mean_sdt"),
     (OPENPI, "by: mean_std, mask: [true]", "norm.mask: 1 words for 7 features"),
-    (OPENPI, "by: mean_std, scale: [1]", "scale and offset stand alone"),
-    (OPENPI, "mask: [true]", "neither `by:`"),
-    (OPENPI, "by: mean_std, key: actions", "names statistics in a file"),
+    (OPENPI, "by: mean_std, scale: [1]", "scale and offset cannot be combined"),
+    (OPENPI, "mask: [true]", "expected `by:`"),
+    (OPENPI, "by: mean_std, key: actions", "it names statistics in that file"),
 ])
 def test_what_cannot_be_normalised(daemon, demo_file, tmp_path, document, norm, message):
     (tmp_path / "s.json").write_text(json.dumps(document))

@@ -57,7 +57,7 @@ def readme_lines():
     """The indented block of README that begins with `import trajd`, for a machine without a GPU."""
     block = re.search(r"^    import trajd\n(    .*\n|\n)+", (ROOT / "README.md").read_text(), re.M)[0]
     lines = [line[4:] for line in block.splitlines() if line.strip()]
-    assert len(lines) == 5 and ', device="cuda"' in block
+    assert len(lines) == 6 and ', device="cuda"' in block
     return "\n".join(lines).replace(', device="cuda"', "")
 
 

@@ -1,9 +1,9 @@
-/* The books: who has what, by what was sent; and what must hold of a job. */
+/* The books: which session has which part, according to the messages; and the rules of a job. */
 #include "model.h"
 
 #include <string.h>
 
-/* Any epoch begins somewhere; all ranks know where. */
+/* Returns the position where an epoch begins. All ranks compute the same one. */
 uint64_t model_epoch_begin(const struct model *model, uint64_t epoch)
 {
     uint64_t mixed = (model->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + epoch * 77;
@@ -14,10 +14,10 @@ uint64_t model_epoch_begin(const struct model *model, uint64_t epoch)
 
 static uint64_t batch_count(const struct model *model)
 {
-    uint64_t rest = model->world->options.epoch_length - model->begin,
+    uint64_t remaining = model->world->options.epoch_length - model->begin,
              batch = model->world->options.global_batch;
 
-    return rest / batch + (model->world->options.tail_short && rest % batch);
+    return remaining / batch + (model->world->options.tail_short && remaining % batch);
 }
 
 static uint64_t batch_of(const struct model *model, uint64_t position)
@@ -41,7 +41,7 @@ uint32_t model_rank(const struct model *model, uint32_t index)
     return model->mode == TRAJD_WIRE_SHARD && model->has_remote ? 2 * index + 1 : index;
 }
 
-/* The book of a lease; NULL if there can be none. */
+/* Returns the book of a lease, or NULL if the lease is impossible. */
 static struct book *book_at(struct model *model, const struct trajd_wire_lease *lease)
 {
     const uint32_t entry = lease->part / TRAJD_CORE_MAX_WORLD,
@@ -56,7 +56,7 @@ static struct book *book_at(struct model *model, const struct trajd_wire_lease *
     return NULL;
 }
 
-/* All books of a job, one after the other; begin with NULL. */
+/* Returns the next book of the job, or NULL after the last. Begin with NULL. */
 static struct book *next_book(struct model *model, struct book *book)
 {
     struct book *first = &model->books[0][0][0][0],
@@ -112,7 +112,7 @@ void books_close(struct model *model, const struct worker *worker)
             book->open = false;
 }
 
-/* What the worker has and has not said DONE for goes to others when it gives it back. */
+/* Notes that the worker's parts that are not DONE go to others when it gives them back. */
 void books_abandon(struct model *model, const struct worker *worker, uint64_t up_to)
 {
     for (struct book *book = NULL; (book = next_book(model, book));)
@@ -202,16 +202,17 @@ void books_resume(struct model *model, struct worker *worker, const struct trajd
     }
 }
 
-/* A rank's word is what counts, also what was on its way. */
-void books_believe_rank(struct model *model, uint32_t index, uint64_t next)
+/* Sets what the rank has DONE from the position that it reports, which also counts messages that
+ * were lost. */
+void books_set_rank_position(struct model *model, uint32_t index, uint64_t next)
 {
     for (uint64_t b = 0; b < batch_count(model); b++)
         if (model->begin + b * model->world->options.global_batch < next)
             model->done[index][b] = 1;
 }
 
-/* Nobody may be reading what is written from now on: no lease is out, no live worker holds one or
- * will learn of one. */
+/* Checks that nothing reads a slot that is to be filled: no lease is open, and no live worker holds
+ * one. */
 void books_check_unread(struct model *model, uint32_t feed, uint32_t slot)
 {
     const uint32_t ring = trajd_core_feed_id(model->world->feeds[feed]);
@@ -235,7 +236,7 @@ static void check_end(struct model *model, uint32_t index, const struct trajd_wi
     struct worker *worker = &model->workers[index];
 
     if (worker->end_sent && worker->end_epoch == end->epoch)
-        model_fail(model, "worker %s%u is told the end of epoch %llu twice", model->name, index,
+        model_fail(model, "worker %s%u gets the end of epoch %llu twice", model->name, index,
                    (unsigned long long)end->epoch);
     worker->end_sent = true;
     worker->end_epoch = end->epoch;

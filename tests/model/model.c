@@ -1,4 +1,4 @@
-/* The daemon's side of the model, and the books that say what must hold. */
+/* The daemon's side of the model: callbacks, sessions, OPEN. */
 #include "model.h"
 
 #include <stdarg.h>
@@ -81,12 +81,12 @@ static uint32_t feed_of_ring(const struct world *world, uint32_t ring)
     return feed;
 }
 
-static void lend(struct world *world, const struct trajd_wire_batch *batch)
+static void add_send(struct world *world, const struct trajd_wire_batch *batch)
 {
     const uint32_t feed = feed_of_ring(world, batch->ring);
 
     if (feed == world->feed_count || batch->slot >= MODEL_SLOTS)
-        return; /* the books say so */
+        return; /* the books report this error */
     world->sends[feed][batch->slot]++;
     world->send_count++;
 }
@@ -107,8 +107,9 @@ static void on_send(void *context, uint64_t session, void *user,
     if (message->op == TRAJD_WIRE_BATCH)
         books_note_batch(model, index, &message->batch);
     if (message->op == TRAJD_WIRE_BATCH && worker->is_remote)
-        lend(world, &message->batch);
-    if (message->op == TRAJD_WIRE_ERROR && message->error.request == 0) { /* sent away */
+        add_send(world, &message->batch);
+    if (message->op == TRAJD_WIRE_ERROR &&
+        message->error.request == 0) { /* removed from its feed */
         worker->member = false;
         books_abandon(model, worker, UINT64_MAX);
     }
@@ -120,14 +121,14 @@ static void on_send(void *context, uint64_t session, void *user,
         model_fail(model, "cannot send op %d to worker %u", message->op, index);
 }
 
-static bool on_is_lent(void *context, struct trajd_core_feed *feed, uint32_t slot)
+static bool on_is_in_flight(void *context, struct trajd_core_feed *feed, uint32_t slot)
 {
     const struct world *world = context;
 
     return world->sends[feed_of_ring(world, trajd_core_feed_id(feed))][slot] > 0;
 }
 
-void world_return_loan(struct world *world)
+void world_finish_send(struct world *world)
 {
     uint64_t which = world->send_count ? world_random(world, world->send_count) : 0;
 
@@ -153,7 +154,7 @@ static void on_wake(void *context, struct trajd_core_feed *feed)
         model_fail(&((struct world *)context)->jobs[0], "woken without a FREE slot");
 }
 
-/* ---- the daemon's life ---- */
+/* ---- start and death of the daemon ---- */
 
 static void add_feed(struct world *world)
 {
@@ -178,7 +179,7 @@ void model_start_daemon(struct world *world)
                                          .version = "model",
                                          .send = on_send,
                                          .wake = on_wake,
-                                         .is_lent = on_is_lent,
+                                         .is_in_flight = on_is_in_flight,
                                          .context = world};
     struct trajd_error error = {0};
 
@@ -212,7 +213,7 @@ static void lose_daemon(struct model *model)
             worker->state = WORKER_HELLO;
         if (model->mode == TRAJD_WIRE_SHARD && worker->state != WORKER_ABSENT &&
             worker->epoch == model->epoch && model->has_run && worker->knows_epoch)
-            books_believe_rank(model, i, worker->next);
+            books_set_rank_position(model, i, worker->next);
     }
 }
 
@@ -289,7 +290,7 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
     struct trajd_core_feed *feed = choose_feed(model, index, open);
     uint64_t seq_before = worker->seq_sent;
 
-    if (worker->member && worker->granted == open->request) { /* asked again: changes nothing */
+    if (worker->member && worker->granted == open->request) { /* a repeated OPEN changes nothing */
         trajd_core_open(model->world->core, worker->session, open, feed, model->world->now_ns);
         return;
     }
@@ -298,9 +299,9 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
     begins = is_same ? is_alone && open->fresh : is_alone || open->epoch + 1 != model->epoch;
     if (is_same && model->mode == TRAJD_WIRE_SHARD)
         begins = model->parts == 1 && is_alone &&
-                 open->fresh; /* ranks come back one by one, each knows where it stands */
+                 open->fresh; /* ranks come back one by one, and each knows its position */
     if (is_same && model->mode == TRAJD_WIRE_SHARD && !open->fresh)
-        books_believe_rank(model, index, open->next);
+        books_set_rank_position(model, index, open->next);
     worker->member =
         !trajd_core_open(model->world->core, worker->session, open, feed, model->world->now_ns);
     worker->end_sent = false;
@@ -372,99 +373,4 @@ void model_checkpoint(struct model *model, uint32_t index)
         return;
     model_trace(model, "worker %s%u takes a checkpoint", model->name, index);
     trajd_core_checkpoint(model->world->core, worker->session, 1000000, model->world->now_ns);
-}
-
-/* ---- production ---- */
-
-/* Ranges are ascending and within the batch; of a job that is all here, everything. */
-static void check_ranges(struct world *world, const struct trajd_core_fill *fill)
-{
-    uint32_t behind = 0, rows = 0;
-    bool has_remote = false;
-
-    for (uint32_t j = 0; j < world->job_count; j++)
-        has_remote |= world->jobs[j].has_remote;
-    for (uint32_t r = 0; r < fill->range_count; r++) {
-        if ((r && fill->ranges[r].begin <= behind) || !fill->ranges[r].count)
-            model_fail(&world->jobs[0], "range %u begins at %u behind %u", r, fill->ranges[r].begin,
-                       behind);
-        behind = fill->ranges[r].begin + fill->ranges[r].count;
-        rows += fill->ranges[r].count;
-    }
-    if (behind > fill->row_count || (!has_remote && rows != fill->row_count))
-        model_fail(&world->jobs[0], "%u rows in ranges of a batch of %u", rows, fill->row_count);
-}
-
-void world_take(struct world *world, uint32_t feed)
-{
-    struct trajd_core_fill fill;
-
-    if (feed >= world->feed_count || world->fill_count[feed] == MODEL_SLOTS ||
-        trajd_core_take(world->feeds[feed], world->now_ns, &fill))
-        return;
-    model_trace(&world->jobs[0], "take %u: slot %u epoch %llu position %llu", feed, fill.slot,
-                (unsigned long long)fill.epoch, (unsigned long long)fill.position);
-    if (fill.generation != ++world->generations[feed][fill.slot])
-        model_fail(&world->jobs[0], "generation %llu of slot %u",
-                   (unsigned long long)fill.generation, fill.slot);
-    if (world->sends[feed][fill.slot])
-        model_fail(&world->jobs[0], "slot %u of feed %u is filled again while it is lent",
-                   fill.slot, feed);
-    if (!fill.row_count || fill.position + fill.row_count > world->options.epoch_length)
-        model_fail(&world->jobs[0], "%u rows at %llu", fill.row_count,
-                   (unsigned long long)fill.position);
-    check_ranges(world, &fill);
-    for (uint32_t j = 0; j < world->job_count; j++)
-        books_check_unread(&world->jobs[j], feed, fill.slot);
-    world->fills[feed][world->fill_count[feed]++] = fill;
-}
-
-void world_publish(struct world *world, uint32_t feed)
-{
-    struct trajd_error failure = {TRAJD_ERR_DATA, 0, "a file went bad"};
-    struct trajd_core_fill *fill;
-
-    if (feed >= world->feed_count || !world->fill_count[feed])
-        return;
-    fill = &world->fills[feed][world_random(world, world->fill_count[feed])];
-    model_trace(&world->jobs[0], "publish %u: slot %u", feed, fill->slot);
-    if (!trajd_core_publish(world->feeds[feed], fill, world_random(world, 10) ? NULL : &failure,
-                            world->now_ns))
-        model_fail(&world->jobs[0], "publish of slot %u is refused", fill->slot);
-    if (trajd_core_publish(world->feeds[feed], fill, NULL, world->now_ns))
-        model_fail(&world->jobs[0], "slot %u is published twice", fill->slot);
-    *fill = world->fills[feed][--world->fill_count[feed]];
-}
-
-void world_tick(struct world *world)
-{
-    trajd_core_tick(world->core, world->now_ns);
-}
-
-/* ---- after every step ---- */
-
-void world_check(struct world *world)
-{
-    struct trajd_core_feed_info info;
-    struct trajd_core_stats stats;
-
-    for (uint32_t j = 0; j < world->job_count; j++)
-        books_check(&world->jobs[j]);
-    if (!world->core)
-        return;
-    trajd_core_get_stats(world->core, &stats);
-    if (stats.batches_done != world->done_total - world->core_done)
-        model_fail(&world->jobs[0], "the core counts %llu DONE, the books %llu",
-                   (unsigned long long)stats.batches_done,
-                   (unsigned long long)(world->done_total - world->core_done));
-    if (stats.journals_refused || stats.damaged_journals)
-        model_fail(&world->jobs[0], "a journal is not to be had");
-    for (uint32_t f = 0; f < world->feed_count; f++) {
-        trajd_core_feed_info(world->feeds[f], &info);
-        if (info.slots_free + info.slots_filling + info.slots_ready != world->options.slot_count ||
-            info.slots_filling < world->fill_count[f])
-            model_fail(&world->jobs[0],
-                       "a slot is lost: %u free, %u filling, %u ready, %u fills are out",
-                       info.slots_free, info.slots_filling, info.slots_ready, world->fill_count[f]);
-    }
 }

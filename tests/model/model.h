@@ -1,6 +1,6 @@
-/* A world around the core for the model test: producer, network, workers; each seed is another
- * schedule of what can happen. What must hold is checked after every step against books that are
- * kept here, from messages alone. */
+/* A world around the core for the model test: producer, network and workers. Each seed is another
+ * schedule of events. After every step the rules are checked against books, which are kept only
+ * from the messages. */
 #ifndef TRAJD_TESTS_MODEL_H
 #define TRAJD_TESTS_MODEL_H
 
@@ -26,9 +26,9 @@ struct queue {
 
 enum worker_state {
     WORKER_ABSENT,
-    WORKER_HELLO,   /* has to say HELLO */
+    WORKER_HELLO,   /* has to send HELLO */
     WORKER_GREETED, /* waits for WELCOME */
-    WORKER_IDLE,    /* has to OPEN */
+    WORKER_IDLE,    /* has to send OPEN */
     WORKER_OPENING, /* waits for OPENED */
     WORKER_RUNNING,
 };
@@ -36,17 +36,17 @@ enum worker_state {
 struct held {
     struct trajd_wire_lease lease;
     uint64_t epoch, position, seq;
-    bool taken, done; /* the program has it; has said DONE */
-    bool left;        /* by an OPEN: only a release can be said of it, and gives it back undone */
+    bool taken, done; /* the program has it; DONE was sent */
+    bool abandoned;   /* by an OPEN: it can only be released, and goes back undone */
 };
 
 struct worker {
     enum worker_state state;
-    bool dying;   /* killed, its end of file not noticed yet */
-    bool stopped; /* SIGSTOP */
+    bool dying;   /* killed, but the daemon has not seen the end of file yet */
+    bool stopped; /* by SIGSTOP */
     bool unreachable;
-    bool is_remote;   /* its batches are sent from the slot, which is lent until they have left */
-    uint64_t session; /* the daemon's, 0: none bound */
+    bool is_remote;   /* its batches are sent from the slot itself */
+    uint64_t session; /* id in the daemon; 0: none */
     bool has_token;
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
     uint64_t instance;
@@ -54,32 +54,32 @@ struct worker {
     uint32_t held_count;
     struct held held[TRAJD_WIRE_MAX_LEASES];
     uint64_t received, request;
-    uint64_t epoch, next; /* where it stands; next: of shard */
-    bool knows_epoch;     /* by itself, not from its supervisor */
-    bool has_left;        /* it may hold leases that an OPEN left */
-    bool joined;          /* OPENED has named `epoch` */
-    bool resumes;         /* opens from the checkpoint */
+    uint64_t epoch, next;    /* its position; next: for shard */
+    bool knows_epoch;        /* it knows the epoch itself, not from its supervisor */
+    bool may_hold_abandoned; /* it may hold leases that an OPEN has abandoned */
+    bool joined;             /* OPENED has named `epoch` */
+    bool resumes;            /* opens from the checkpoint */
     enum worker_state resumes_as;
     struct trajd_wire_open last_open;
     uint64_t ends;
     uint32_t refusals;
     uint32_t credit;
     struct trajd_wire_ack last_ack;
-    /* the daemon's side of the books */
+    /* what the daemon knows of the worker */
     bool member;
     uint64_t granted, seq_sent, end_epoch;
     bool end_sent;
 };
 
-/* Who has what, by what was sent. */
+/* One part of a slot, according to the messages. */
 struct book {
     bool open, done, abandoned;
-    uint32_t part; /* of the job, counted among the ranks that are here */
+    uint32_t part; /* index among the job's ranks on this node */
     uint64_t session, seq, epoch, position;
     struct trajd_wire_lease lease;
 };
 
-/* What all jobs share: the daemon, its feeds, time. */
+/* What all jobs have in common: the daemon, its feeds, time. */
 struct world {
     uint64_t random;
     uint64_t now_ns, instance, serial;
@@ -108,11 +108,11 @@ struct model {
     uint64_t seed;
     enum trajd_wire_mode mode;
     uint32_t worker_count, parts;
-    uint32_t ranks;  /* of the job's world; parts of them are here */
+    uint32_t ranks;  /* the job's world; `parts` of them are on this node */
     bool has_remote; /* every second rank is on another node */
     struct worker workers[MODEL_WORKERS];
     struct book books[MODEL_FEEDS][MODEL_SLOTS][MODEL_JOBS][MODEL_WORKERS];
-    /* the run: one passage through an epoch */
+    /* the run: one pass through an epoch */
     bool has_run;
     uint64_t epoch, begin;
     uint8_t done[MODEL_WORKERS][MODEL_BATCHES], delivered[MODEL_WORKERS][MODEL_BATCHES];
@@ -121,7 +121,7 @@ struct model {
         uint32_t worker;
         struct trajd_wire_epoch_end end;
     } ends[MODEL_QUEUE];
-    /* a checkpoint, and whether the job has been stopped to begin from it */
+    /* the last checkpoint; returns: the job was stopped to begin from it */
     bool returns;
     uint32_t token_size;
     uint8_t token[MODEL_PACKET];
@@ -129,18 +129,19 @@ struct model {
     uint8_t token_done[MODEL_BATCHES];
 };
 
-/* books.c: they are kept by what is sent and said, and hold it against what must be */
+/* books.c: keeps the books from the messages, and compares them with the rules */
 uint32_t model_rank(const struct model *model, uint32_t index);
-/* first position that is not DONE */
+/* Returns the rank's first position that is not DONE. */
 uint64_t model_frontier(const struct model *model, uint32_t rank);
 uint64_t model_epoch_begin(const struct model *model, uint64_t epoch);
 void books_note_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch);
 void books_note_checkpoint(struct model *model, const struct trajd_wire_checkpointed *checkpointed);
 void books_ack(struct model *model, struct worker *worker, const struct trajd_wire_ack *ack);
 void books_resume(struct model *model, struct worker *worker, const struct trajd_wire_hello *hello);
-void books_abandon(struct model *model, const struct worker *worker, uint64_t up_to); /* seq */
+void books_abandon(struct model *model, const struct worker *worker,
+                   uint64_t up_to);                                 /* up_to: a seq */
 void books_close(struct model *model, const struct worker *worker); /* its session is over */
-void books_believe_rank(struct model *model, uint32_t index, uint64_t next);
+void books_set_rank_position(struct model *model, uint32_t index, uint64_t next);
 void books_check_unread(struct model *model, uint32_t feed, uint32_t slot);
 void books_check(struct model *model);
 
@@ -151,19 +152,21 @@ void model_trace(struct model *model, const char *format, ...)
 uint64_t model_random(struct model *model, uint64_t limit);
 void model_start_daemon(struct world *world);
 void model_kill_daemon(struct world *world);
-/* the daemon takes one message of worker index */
+/* The daemon receives one message of the worker. */
 void model_receive(struct model *model, uint32_t index);
 void model_acknowledge(struct model *model, uint32_t index, const struct trajd_wire_ack *ack);
 void model_end_session(struct model *model, uint32_t index);
 void model_checkpoint(struct model *model, uint32_t index);
-void world_take(struct world *world, uint32_t feed);
-void world_publish(struct world *world, uint32_t feed);
-void world_tick(struct world *world);
-void world_return_loan(struct world *world); /* any of them */
-void world_check(struct world *world);
+void world_finish_send(struct world *world); /* one of them, at random */
 uint64_t world_random(struct world *world, uint64_t limit);
 bool queue_push(struct queue *queue, const struct trajd_wire_message *message);
 struct packet *queue_pop(struct queue *queue);
+
+/* model_production.c */
+void world_take(struct world *world, uint32_t feed);
+void world_publish(struct world *world, uint32_t feed);
+void world_tick(struct world *world);
+void world_check(struct world *world);
 
 /* workers.c */
 void worker_start(struct model *model, uint32_t index);
@@ -171,7 +174,7 @@ void worker_connect(struct model *model, uint32_t index);
 void worker_open(struct model *model, uint32_t index, bool wild);
 void worker_receive(struct model *model, uint32_t index);
 void worker_act(struct model *model, uint32_t index);
-void worker_finish(struct model *model, uint32_t index); /* fair: take and give back all there is */
+void worker_finish(struct model *model, uint32_t index); /* takes and releases everything */
 void worker_ack_wild(struct model *model, uint32_t index);
 void worker_disconnect(struct model *model, uint32_t index);
 

@@ -1,5 +1,5 @@
-/* test_model [FIRST_SEED [COUNT]]: schedules by seed. On failure prints the seed and what happened
- * up to it. */
+/* test_model [FIRST_SEED [COUNT]]: runs one random schedule for each seed. On failure it prints the
+ * seed and all events until then. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void set_up(struct world *world, uint64_t seed, const char *directory)
     model_start_daemon(world);
 }
 
-/* All of the job are stopped, to begin from its checkpoint. */
+/* Stops all workers of the job, so that they begin from its checkpoint. */
 static void return_to_checkpoint(struct model *model)
 {
     if (!model->token_size || model->mode != TRAJD_WIRE_QUEUE)
@@ -105,7 +105,7 @@ static void move_worker(struct model *model, uint32_t index)
         worker_open(model, index, false);
 }
 
-/* Something breaks, or is about to be mended. */
+/* Breaks something, or repairs it. */
 static void fault(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
@@ -200,7 +200,7 @@ static void wild_step(struct world *world)
             worker_act(model, index);
         break;
     default:
-        world_return_loan(world);
+        world_finish_send(world);
         if (world_random(world, 3))
             world_tick(world);
         else
@@ -211,7 +211,7 @@ static void wild_step(struct world *world)
 static void produce_all(struct world *world)
 {
     while (world->send_count)
-        world_return_loan(world);
+        world_finish_send(world);
     for (uint32_t f = 0; f < world->feed_count; f++) {
         while (world->fill_count[f])
             world_publish(world, f);
@@ -220,7 +220,7 @@ static void produce_all(struct world *world)
     }
 }
 
-/* Everybody does what is his to do, nothing breaks: it has to come to an end. */
+/* Lets everything make progress, with no faults: the epochs must come to their ends. */
 static void fair_round(struct world *world)
 {
     world->now_ns += 1000;
@@ -252,7 +252,7 @@ static bool all_have_seen_ends(const struct world *world)
     return true;
 }
 
-/* Whoever comes next finds every slot of a feed FREE. */
+/* Checks that a new worker finds a feed with every slot FREE. */
 static void check_free(struct world *world)
 {
     struct model *model = &world->jobs[0];
@@ -282,7 +282,7 @@ static void end_fairly(struct world *world)
 {
     uint32_t round = 0;
 
-    model_trace(&world->jobs[0], "fair from here");
+    model_trace(&world->jobs[0], "fair rounds begin");
     for (uint32_t j = 0; j < world->job_count; j++)
         for (uint32_t i = 0; i < world->jobs[j].worker_count; i++)
             world->jobs[j].workers[i].ends = 0;
@@ -291,7 +291,7 @@ static void end_fairly(struct world *world)
         world_check(world);
     }
     if (!all_have_seen_ends(world))
-        model_fail(&world->jobs[0], "no end in sight after %u fair rounds", round);
+        model_fail(&world->jobs[0], "the epochs do not end in %u fair rounds", round);
     for (uint32_t f = 0; f < world->feed_count; f++)
         while (world->fill_count[f])
             world_publish(world, f);

@@ -1,4 +1,4 @@
-/* The workers of the model: what libtrajd and a training program do between them, as steps. */
+/* The workers of the model: the steps of libtrajd and a training program together. */
 #include "model.h"
 
 #include <string.h>
@@ -17,9 +17,9 @@ static void push_ack(struct model *model, uint32_t index, const struct trajd_wir
     if (!ack->done.count && !ack->released.count)
         return;
     message.ack = *ack;
-    /* To be said again by worker_ack_wild; but what goes back undone may come again to the same
-     * session, under the same lease. */
-    if (worker->has_left)
+    /* worker_ack_wild repeats this ACK. Not with abandoned leases: an abandoned part may come again
+     * to the same session, under the same lease. */
+    if (worker->may_hold_abandoned)
         memset(&worker->last_ack, 0, sizeof worker->last_ack);
     else
         worker->last_ack = *ack;
@@ -31,7 +31,7 @@ static void add_lease(struct trajd_wire_leases *leases, const struct trajd_wire_
     leases->list[leases->count++] = *lease;
 }
 
-/* A process begins; its supervisor tells it where the job stands. */
+/* Starts a process. Its supervisor knows the job's epoch. */
 void worker_start(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
@@ -75,14 +75,14 @@ static void drop_held(struct worker *worker, uint32_t which)
     worker->held_count--;
 }
 
-/* What the program never saw goes back undone; what it reads it keeps. */
+/* Gives back undone the abandoned parts that the program has not seen. It keeps what it reads. */
 static void give_back_untaken(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
     struct trajd_wire_ack ack = {.done.count = 0};
 
     for (uint32_t i = worker->held_count; i-- > 0;)
-        if (worker->held[i].left && !worker->held[i].taken) {
+        if (worker->held[i].abandoned && !worker->held[i].taken) {
             add_lease(&ack.released, &worker->held[i].lease);
             drop_held(worker, i);
         }
@@ -136,7 +136,7 @@ void worker_open(struct model *model, uint32_t index, bool wild)
         open->next = 0;
     for (uint32_t i = 0; is_shard && model->has_remote && i < model->worker_count; i++)
         open->local.list[open->local.count++] = model_rank(model, i);
-    /* the others are not to be stopped */
+    /* after several refusals it joins the others without the checkpoint */
     worker->resumes = worker->resumes && worker->refusals < 4;
     if (worker->resumes && !wild && !worker->joined) {
         open->epoch = worker->epoch = model->token_epoch;
@@ -147,9 +147,9 @@ void worker_open(struct model *model, uint32_t index, bool wild)
     worker->next = open->next;
     worker->last_open = *open;
     for (uint32_t i = 0; i < worker->held_count; i++)
-        worker->held[i].left = true;
+        worker->held[i].abandoned = true;
     worker->state = WORKER_OPENING;
-    worker->has_left = worker->held_count != 0 || worker->to_worker.count != 0;
+    worker->may_hold_abandoned = worker->held_count != 0 || worker->to_worker.count != 0;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
     model_trace(model, "worker %s%u opens epoch %llu from %llu%s", model->name, index,
                 (unsigned long long)open->epoch, (unsigned long long)open->next,
@@ -175,7 +175,7 @@ static void on_welcome(struct model *model, uint32_t index,
     worker->state = worker->resumes_as;
     if (worker->state != WORKER_OPENING)
         return;
-    message.open = worker->last_open; /* the answer was lost, or the question */
+    message.open = worker->last_open; /* the OPEN or its reply was lost */
     push(model, index, &message);
 }
 
@@ -192,7 +192,7 @@ static void on_opened(struct model *model, uint32_t index, const struct trajd_wi
     worker->resumes = false;
     worker->knows_epoch = worker->joined = true;
     worker->refusals = 0;
-    /* not before: of a lost OPEN the daemon would take it for DONE */
+    /* Not before OPENED: if the OPEN was lost, the daemon would count these parts as DONE. */
     give_back_untaken(model, index);
     if (model->mode == TRAJD_WIRE_SHARD)
         worker->next = opened->next;
@@ -213,8 +213,8 @@ static void on_batch(struct model *model, uint32_t index, const struct trajd_wir
         model_fail(model, "worker %u gets seq %llu after %llu", index,
                    (unsigned long long)batch->seq, (unsigned long long)worker->received);
     worker->received = batch->seq;
-    if (worker->state != WORKER_RUNNING) { /* of what it has left by an OPEN */
-        worker->has_left = held.left = true;
+    if (worker->state != WORKER_RUNNING) { /* of the epoch that it left by an OPEN */
+        worker->may_hold_abandoned = held.abandoned = true;
         worker->held[worker->held_count++] = held;
         return;
     }
@@ -235,9 +235,9 @@ static void on_epoch_end(struct model *model, uint32_t index,
     if (worker->state != WORKER_RUNNING || end->epoch != worker->epoch)
         return;
     for (uint32_t i = 0; i < worker->held_count; i++)
-        if (!worker->held[i].done && !worker->held[i].left && worker->held[i].epoch == end->epoch &&
-            !worker->held[i].taken)
-            model_fail(model, "worker %u is told the end before it has said DONE", index);
+        if (!worker->held[i].done && !worker->held[i].abandoned &&
+            worker->held[i].epoch == end->epoch && !worker->held[i].taken)
+            model_fail(model, "worker %u gets the end before it has sent DONE", index);
     worker->epoch++;
     worker->next = 0;
     worker->joined = false;
@@ -245,15 +245,15 @@ static void on_epoch_end(struct model *model, uint32_t index,
     worker->ends++;
 }
 
-/* Sent away: opens again where it stands. */
-static void leave(struct model *model, uint32_t index)
+/* The daemon has removed the worker from its feed. It opens again at its position. */
+static void on_removal(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
 
-    model_trace(model, "worker %s%u is sent away", model->name, index);
+    model_trace(model, "worker %s%u is removed from its feed", model->name, index);
     for (uint32_t i = 0; i < worker->held_count; i++)
-        worker->held[i].left = true;
-    worker->has_left = true;
+        worker->held[i].abandoned = true;
+    worker->may_hold_abandoned = true;
     worker->state = WORKER_IDLE;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
     give_back_untaken(model, index);
@@ -290,7 +290,7 @@ void worker_receive(struct model *model, uint32_t index)
     default:
         if (message.op == TRAJD_WIRE_ERROR && message.error.request == 0 &&
             worker->state == WORKER_RUNNING)
-            leave(model, index);
+            on_removal(model, index);
         if (message.op != TRAJD_WIRE_ERROR || message.error.request != worker->request)
             break;
         model_trace(model, "worker %s%u is refused: %.*s", model->name, index,
@@ -302,12 +302,12 @@ void worker_receive(struct model *model, uint32_t index)
     }
 }
 
-static void say_done(struct model *model, struct worker *worker, struct held *held,
-                     struct trajd_wire_ack *ack)
+static void mark_done(struct model *model, struct worker *worker, struct held *held,
+                      struct trajd_wire_ack *ack)
 {
     uint64_t behind = held->position + model->world->options.global_batch;
 
-    if (held->done || held->left)
+    if (held->done || held->abandoned)
         return;
     held->done = true;
     add_lease(&ack->done, &held->lease);
@@ -317,7 +317,8 @@ static void say_done(struct model *model, struct worker *worker, struct held *he
                            : model->world->options.epoch_length;
 }
 
-/* next(): DONE for what was returned before, then the oldest that is there. */
+/* The program calls next(): DONE for the batches it had, then it takes the oldest one that is
+ * here. */
 static void act_next(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
@@ -325,7 +326,7 @@ static void act_next(struct model *model, uint32_t index)
     uint32_t i = 0;
 
     for (; i < worker->held_count && worker->held[i].taken; i++)
-        say_done(model, worker, &worker->held[i], &ack);
+        mark_done(model, worker, &worker->held[i], &ack);
     if (i < worker->held_count)
         worker->held[i].taken = true;
     push_ack(model, index, &ack);
@@ -341,14 +342,15 @@ static void act_release(struct model *model, uint32_t index)
         return;
     which = (uint32_t)model_random(model, worker->held_count);
     if (!worker->held[which].taken ||
-        (which && !worker->held[which - 1].done && !worker->held[which - 1].left))
-        return; /* DONE is said in order here */
-    /* if the OPEN was lost the daemon would take it for DONE, and the rank stands before it */
-    if (worker->held[which].left && worker->state == WORKER_OPENING)
+        (which && !worker->held[which - 1].done && !worker->held[which - 1].abandoned))
+        return; /* workers here send DONE in order */
+    /* if the OPEN was lost, the daemon would count it as DONE, but the rank's position is before
+     * it */
+    if (worker->held[which].abandoned && worker->state == WORKER_OPENING)
         return;
-    say_done(model, worker, &worker->held[which], &ack);
+    mark_done(model, worker, &worker->held[which], &ack);
     if (model_random(model, 2))
-        ack.done.count = 0; /* a release implies it */
+        ack.done.count = 0; /* a release implies DONE */
     add_lease(&ack.released, &worker->held[which].lease);
     drop_held(worker, which);
     push_ack(model, index, &ack);
@@ -369,7 +371,7 @@ void worker_finish(struct model *model, uint32_t index)
 
     for (uint32_t i = 0; i < worker->held_count; i++) {
         worker->held[i].taken = true;
-        say_done(model, worker, &worker->held[i], &ack);
+        mark_done(model, worker, &worker->held[i], &ack);
         add_lease(&ack.released, &worker->held[i].lease);
     }
     worker->held_count = 0;
@@ -384,7 +386,7 @@ static bool holds(const struct worker *worker, const struct trajd_wire_lease *le
     return false;
 }
 
-/* What was said already, what is somebody else's, or nonsense. */
+/* Sends a wrong ACK: a repeated one, one of another worker's lease, or nonsense. */
 void worker_ack_wild(struct model *model, uint32_t index)
 {
     const struct worker *other = &model->workers[model_random(model, model->worker_count)];
@@ -407,11 +409,12 @@ void worker_ack_wild(struct model *model, uint32_t index)
     if (other == worker || other->instance != worker->instance || holds(worker, &lease))
         return;
     add_lease(model_random(model, 2) ? &message.ack.done : &message.ack.released, &lease);
-    model_acknowledge(model, index, &message.ack); /* at once: later the lease might be its own */
+    model_acknowledge(model, index,
+                      &message.ack); /* at once, because later the lease might be its own */
 }
 
-/* The connection breaks and ZeroMQ makes another: what was on its way is lost, the process and its
- * fd.sock live. */
+/* Breaks the connection; ZeroMQ makes another one. Messages on their way are lost. The process and
+ * its fd.sock stay. */
 void worker_disconnect(struct model *model, uint32_t index)
 {
     struct worker *worker = &model->workers[index];
@@ -421,6 +424,6 @@ void worker_disconnect(struct model *model, uint32_t index)
     model_trace(model, "worker %s%u is disconnected", model->name, index);
     worker->to_daemon.count = worker->to_worker.count = 0;
     worker->resumes_as = worker->state;
-    worker->unreachable = true; /* until the daemon hears its HELLO over the new one */
+    worker->unreachable = true; /* until the daemon receives its HELLO on the new connection */
     worker->state = WORKER_HELLO;
 }

@@ -99,7 +99,7 @@ def test_files_of_others(daemon, demo_file, tmp_path):
     said = trajctl(one, "train", "--output", "stream:actions")
     assert f"stream:actions: {len(rows)} of {len(rows)} rows" in said and len(said.splitlines()) == 9
     assert "no output actins (did you mean actions" in trajctl(one, "train", "--output", "actins", status=1)
-    assert "no format is called" in trajctl(one, "train", "--format", "csv", status=2)
+    assert "choose trajd, openpi or lerobot" in trajctl(one, "train", "--format", "csv", status=2)
     assert "No such file" in trajctl(one, "train", "-o", tmp_path / "nowhere" / "x", status=1)
     assert json.loads(trajctl(one, "train", "--json"))["outputs"]["actions"]["source"] == "windows"
 

@@ -1,13 +1,13 @@
-# Completion for trajctl and trajd. What there is to complete is asked of the programs themselves: nothing here can go stale.
+# Completion for trajctl and trajd. The words come from the programs themselves, so this file needs no update.
 
-_trajctl_endpoint() { # the --endpoint on the line, if there is one
+_trajctl_endpoint() { # prints the --endpoint of the command line, if it has one
     local i
     for ((i = 2; i < COMP_CWORD; i++)); do
         [ "${COMP_WORDS[i - 1]}" = --endpoint ] && printf -- '--endpoint\n%s\n' "${COMP_WORDS[i]}"
     done
 }
 
-_trajctl_words() { # what a placeholder stands for
+_trajctl_words() { # prints the words that may replace the placeholders
     local placeholder line
     for placeholder in "$@"; do
         case $placeholder in

@@ -1,5 +1,5 @@
 #compdef trajctl trajd
-# What there is to complete is asked of the programs themselves: nothing here can go stale.
+# The words come from the programs themselves, so this file needs no update.
 
 _trajctl_feeds() {
     local -a where

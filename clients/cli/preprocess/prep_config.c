@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@ static enum trajd_status read_streams(struct prep_config *config,
 
     if (node->kind != TRAJD_YAML_SEQUENCE || !node->child_count ||
         node->child_count > PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error, "a list of 1 to %d streams",
+        return trajd_yaml_error(config->yaml, node, error, "must be a list of 1 to %d streams",
                                 PREP_MAX_ITEMS);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
         status =
@@ -51,7 +52,8 @@ static enum trajd_status read_dtype(struct prep_config *config, const struct tra
         return status;
     *dtype = trajd_dtype_parse(word);
     if (*dtype != TRAJD_F16 && *dtype != TRAJD_F32 && *dtype != TRAJD_F64)
-        return trajd_yaml_error(config->yaml, node, error, "%s: float16, float32 or float64", word);
+        return trajd_yaml_error(config->yaml, node, error,
+                                "%s is not one of float16, float32 and float64", word);
     return TRAJD_OK;
 }
 
@@ -60,9 +62,9 @@ static enum trajd_status read_time(struct prep_config *config, const struct traj
 {
     enum trajd_status status = trajd_yaml_duration(config->yaml, node, ns, error);
 
-    return status || *ns > 0
-               ? status
-               : trajd_yaml_error(config->yaml, node, error, "%s: a time above 0", node->value);
+    return status || *ns > 0 ? status
+                             : trajd_yaml_error(config->yaml, node, error,
+                                                "%s is not a time above 0", node->value);
 }
 
 static enum trajd_status read_kind(struct prep_config *config, const struct trajd_yaml_node *node,
@@ -81,7 +83,7 @@ static enum trajd_status read_kind(struct prep_config *config, const struct traj
                : TRAJD_OK;
 }
 
-/* How one stream, or all (`stream` NULL), are made. */
+/* Reads how one stream is converted, or all streams if `stream` is NULL. */
 static enum trajd_status read_rule(struct prep_config *config, const struct trajd_yaml_node *node,
                                    const char *stream, struct trajd_error *error)
 {
@@ -92,7 +94,7 @@ static enum trajd_status read_rule(struct prep_config *config, const struct traj
 
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, node, error,
-                                "{kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
+                                "must be {kind: NAME, dtype: NAME, window: TIME, max_gap: TIME}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
         return status;
     rule = add_rule(config, stream);
@@ -113,8 +115,8 @@ static enum trajd_status read_each(struct prep_config *config, const struct traj
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_MAPPING || node->child_count >= PREP_MAX_ITEMS)
-        return trajd_yaml_error(config->yaml, node, error, "a mapping of at most %d streams",
-                                PREP_MAX_ITEMS - 1);
+        return trajd_yaml_error(config->yaml, node, error,
+                                "must be a mapping of at most %d streams", PREP_MAX_ITEMS - 1);
     for (const struct trajd_yaml_node *item = node->children; item && !status; item = item->next)
         status = read_rule(config, item, item->key, error);
     return status;
@@ -132,7 +134,7 @@ static enum trajd_status read_resample(struct prep_config *config,
     int choice = 0;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "a mapping of keys");
+        return trajd_yaml_error(config->yaml, node, error, "must be a mapping of keys");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
         return status;
     if ((child = trajd_yaml_get(node, "streams")))
@@ -160,7 +162,7 @@ static enum trajd_status read_rules(struct prep_config *config, const struct tra
     enum trajd_status status;
 
     if (node->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, node, error, "{RULE: refuse|report|ignore}");
+        return trajd_yaml_error(config->yaml, node, error, "must be {RULE: refuse|report|ignore}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, examine_rule_names, error)))
         return status;
     for (int r = 0; r < EXAMINE_RULE_COUNT && !status; r++) {
@@ -183,7 +185,9 @@ static enum trajd_status read_text(struct prep_config *config, const char *key, 
                                  *node = trajd_yaml_get(root, key);
 
     if (!node)
-        return is_needed ? trajd_yaml_error(config->yaml, root, error, "no `%s:`", key) : TRAJD_OK;
+        return is_needed
+                   ? trajd_yaml_error(config->yaml, root, error, "the key `%s:` is missing", key)
+                   : TRAJD_OK;
     return trajd_yaml_string(config->yaml, node, text, error);
 }
 
@@ -195,13 +199,13 @@ static enum trajd_status read_times(struct prep_config *config, struct trajd_err
     enum trajd_status status;
 
     if (!node)
-        return trajd_yaml_error(config->yaml, root, error, "no `rate:`");
+        return trajd_yaml_error(config->yaml, root, error, "the key `rate:` is missing");
     status = trajd_yaml_rate(config->yaml, node, &config->rate, error);
     if (!status && (node = trajd_yaml_get(root, "settle"))) {
         status = trajd_yaml_duration(config->yaml, node, &config->settle_ns, error);
         if (!status && (config->settle_ns < 0 || config->settle_ns > 3600 * SECOND))
-            status =
-                trajd_yaml_error(config->yaml, node, error, "%s: between 0s and 1h", node->value);
+            status = trajd_yaml_error(config->yaml, node, error, "%s is not between 0s and 1h",
+                                      node->value);
     }
     if (!status && (node = trajd_yaml_get(root, "threads")))
         status = trajd_yaml_int(config->yaml, node, 0, 64, &number, error);
@@ -219,11 +223,11 @@ static enum trajd_status read_root(struct prep_config *config, struct trajd_erro
     int64_t version;
 
     if (root->kind != TRAJD_YAML_MAPPING)
-        return trajd_yaml_error(config->yaml, root, error, "a mapping of keys");
+        return trajd_yaml_error(config->yaml, root, error, "must be a mapping of keys");
     if ((status = trajd_yaml_check_keys(config->yaml, root, keys, error)))
         return status;
     if (!(node = trajd_yaml_get(root, "version")))
-        return trajd_yaml_error(config->yaml, root, error, "no `version: 1`");
+        return trajd_yaml_error(config->yaml, root, error, "the key `version: 1` is missing");
     if ((status = trajd_yaml_int(config->yaml, node, 1, 1, &version, error)) ||
         (status = read_text(config, "inbox", true, &config->inbox, error)) ||
         (status = read_text(config, "outbox", true, &config->outbox, error)) ||
@@ -263,9 +267,9 @@ void prep_config_clear(struct prep_config *config)
     *config = (struct prep_config){0};
 }
 
-/* ---- the file, and what it leads to ---- */
+/* ---- the file on the disk, and its paths ---- */
 
-/* The whole text of a file of at most a megabyte; the caller frees. */
+/* Reads a file of at most a megabyte. The caller frees the text. */
 static char *read_file(const char *path, size_t *length)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -284,7 +288,7 @@ static char *read_file(const char *path, size_t *length)
     return NULL;
 }
 
-/* "FOLDER/NAME" where NAME is not absolute; the caller frees. */
+/* Returns "FOLDER/NAME", or NAME if it is absolute. The caller frees it. */
 static char *resolve(const char *folder, const char *name)
 {
     char *path;
@@ -294,7 +298,7 @@ static char *resolve(const char *folder, const char *name)
                : path;
 }
 
-/* Where they are missing: the inbox for whoever is in the group to drop into. */
+/* Makes the folder if it is missing. The mode of the inbox lets the group write to it. */
 static enum trajd_status make_folder(const char *path, mode_t mode, struct trajd_error *error)
 {
     const enum trajd_status status = prep_make_parents(path, error);
@@ -316,7 +320,8 @@ static bool lies_in(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && (!path[length] || path[length] == '/');
 }
 
-/* As they really are, so that none lies in another under some other name. */
+/* Makes and resolves the three folders, so that none lies inside another one under a second
+ * name. */
 static enum trajd_status find_folders(struct prep_config *config, const char *folder,
                                       struct trajd_error *error)
 {
@@ -341,7 +346,7 @@ static enum trajd_status find_folders(struct prep_config *config, const char *fo
             if (a != b && lies_in(config->folders[a], config->folders[b]))
                 return trajd_error_set(
                     error, TRAJD_ERR_ARGUMENT, 0,
-                    "%s: %s lies in %s: inbox, outbox and quarantine are apart from each other",
+                    "%s: %s lies in %s: inbox, outbox and quarantine must not contain each other",
                     config->path, config->folders[a], config->folders[b]);
     return TRAJD_OK;
 }
@@ -376,7 +381,8 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
     return TRAJD_OK;
 }
 
-/* A change of where things lie, or of how long is waited, makes nothing anew. */
+/* Computes the recipe. It leaves out the folders and `settle`: a change of those makes no output
+ * again. */
 static void make_recipe(struct prep_config *config, const char *layout_digest)
 {
     char *text = NULL;

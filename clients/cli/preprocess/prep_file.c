@@ -1,4 +1,4 @@
-#include "clients/cli/preprocess/prep_file.h"
+#include "clients/cli/preprocess/prep_job.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,56 +10,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "clients/cli/preprocess/prep_place.h"
 #include "daemon/base/json.h"
 
-#define STAGING ".trajd" /* in the outbox: its filesystem; hidden from patterns */
-#define MANIFEST ".manifest.json"
-#define CHECKSUM ".sha256"
-#define REPORT ".report.json"
-#define KEPT_BYTES (128L << 10) /* of findings, and of notes: a record is read whole */
-#define ID_CHARACTERS 24
-
-/* A file on its way. */
-struct passage {
-    const struct prep_run *run;
-    const char *name;
-    char source[PREP_PATH_SIZE], output[PREP_PATH_SIZE], manifest[PREP_PATH_SIZE],
-        report[PREP_PATH_SIZE], aside[PREP_PATH_SIZE];
-    char lock_path[PREP_PATH_SIZE], staged[PREP_PATH_SIZE];
-    char id[ID_CHARACTERS + 1];
-    int fd, lock_fd;
-    bool is_new; /* nothing of ours lies in the output's place */
-    struct stat stat;
-    struct prep_record record;
-    FILE *findings, *notes;
-    char *findings_text, *notes_text, reason[TRAJD_ERROR_MESSAGE_SIZE];
-    size_t findings_size, notes_size;
-    struct trajd_error *error;
-};
-
-static int64_t mtime_ns(const struct stat *stat)
-{
-    return stat->st_mtim.tv_sec * INT64_C(1000000000) + stat->st_mtim.tv_nsec;
-}
-
-/* ---- what is known ---- */
+/* ---- earlier results ---- */
 
 static bool is_output_there(const char *path, const struct prep_identity *output)
 {
     struct stat stat;
     return lstat(path, &stat) == 0 && S_ISREG(stat.st_mode) &&
-           (uint64_t)stat.st_size == output->size_bytes && mtime_ns(&stat) == output->mtime_ns;
+           (uint64_t)stat.st_size == output->size_bytes && prep_mtime_ns(&stat) == output->mtime_ns;
 }
 
-/* A record of the same content, as far as size and recipe tell. */
+/* Loads a record. Returns whether it has the same size and recipe. */
 static bool load_record(const struct prep_run *run, const char *path, uint64_t size_bytes,
                         struct prep_record *record)
 {
     struct trajd_error error;
     const enum trajd_status status = prep_record_load(path, record, &error);
 
-    if (status == TRAJD_ERR_ARGUMENT) /* cut by a disk that failed, or not ours: made anew */
+    /* truncated by a disk failure, or not a record: it is made again */
+    if (status == TRAJD_ERR_ARGUMENT)
         LOG(run->log, WARNING, "%s", error.message);
     return !status && record->source.size_bytes == size_bytes &&
            strcmp(record->recipe, run->config->recipe) == 0;
@@ -71,7 +41,7 @@ bool prep_file_is_known(const struct prep_run *run, const char *name,
     char path[PREP_PATH_SIZE], output[PREP_PATH_SIZE];
     struct prep_record record;
 
-    if (!prep_path(path, run->config->outbox, name, MANIFEST, NULL) &&
+    if (!prep_path(path, run->config->outbox, name, PREP_MANIFEST_SUFFIX, NULL) &&
         !prep_path(output, run->config->outbox, name, "", NULL) &&
         load_record(run, path, source->size_bytes, &record) && !record.is_refused)
         return record.source.mtime_ns == source->mtime_ns &&
@@ -79,9 +49,9 @@ bool prep_file_is_known(const struct prep_run *run, const char *name,
     return false;
 }
 
-/* The same content with another time of modification (copied again, touched): the record is of it
- * as well. */
-static enum trajd_status recognise(struct passage *p, bool *known)
+/* Recognises a published file that only got another time of modification (copied again, touched).
+ * Updates the time in its manifest. */
+static enum trajd_status recognise(struct prep_job *p, bool *known)
 {
     struct prep_record record;
     char digest[PREP_DIGEST_SIZE];
@@ -91,29 +61,31 @@ static enum trajd_status recognise(struct passage *p, bool *known)
     if (!load_record(p->run, p->manifest, (uint64_t)p->stat.st_size, &record) ||
         record.is_refused || !is_output_there(p->output, &record.output))
         return TRAJD_OK;
-    *known = record.source.mtime_ns == mtime_ns(&p->stat);
+    *known = record.source.mtime_ns == prep_mtime_ns(&p->stat);
     if (*known)
         return TRAJD_OK;
     status = prep_digest_file(p->fd, p->source, digest, p->error);
     *known = !status && strcmp(digest, record.source.sha256) == 0;
-    return *known ? prep_record_retime(p->manifest, record.source.mtime_ns, mtime_ns(&p->stat),
+    return *known ? prep_record_retime(p->manifest, record.source.mtime_ns, prep_mtime_ns(&p->stat),
                                        p->error)
                   : status;
 }
 
-/* It was refused, and then the run was killed, or it could not be taken out of the inbox. */
-static bool was_refused(const struct passage *p)
+/* Returns whether the file was refused before, by a run that was killed then or could not move it
+ * out of the inbox. */
+static bool was_refused(const struct prep_job *p)
 {
     struct prep_record record;
 
     return load_record(p->run, p->report, (uint64_t)p->stat.st_size, &record) &&
-           record.is_refused && record.source.mtime_ns == mtime_ns(&p->stat);
+           record.is_refused && record.source.mtime_ns == prep_mtime_ns(&p->stat);
 }
 
-/* ---- one run at a time ---- */
+/* ---- lock ---- */
 
-/* A free lock that a killed run left is taken; one that is removed just then is not ours. */
-static enum trajd_status lock(struct passage *p, bool *taken)
+/* Locks the file's name against other runs. Takes over the lock file of a killed run, but not one
+ * that its owner removes at the same time. */
+static enum trajd_status lock(struct prep_job *p, bool *taken)
 {
     struct stat held, named;
 
@@ -127,39 +99,31 @@ static enum trajd_status lock(struct passage *p, bool *taken)
     return TRAJD_OK;
 }
 
-/* Staged files of other contents or recipes of this name; with `all`, those of this one too. */
-static void clear_staging(const struct passage *p, bool all)
+/* Removes staged files of this name with other contents or recipes; with `all`, those of this one,
+ * too. */
+static void clear_staging(const struct prep_job *p, bool all)
 {
     char folder[PREP_PATH_SIZE], path[PREP_PATH_SIZE];
     const char *own = strrchr(p->staged, '/') + 1;
     DIR *entries;
 
-    if (prep_path(folder, p->run->config->outbox, STAGING, "", NULL) ||
+    if (prep_path(folder, p->run->config->outbox, PREP_STAGING, "", NULL) ||
         !(entries = opendir(folder)))
         return;
     for (const struct dirent *entry; (entry = readdir(entries));)
-        if (strncmp(entry->d_name, p->id, ID_CHARACTERS) == 0 && strstr(entry->d_name, ".staged") &&
+        if (strncmp(entry->d_name, p->id, PREP_ID_CHARACTERS) == 0 &&
+            strstr(entry->d_name, ".staged") &&
             (all || strncmp(entry->d_name, own, strlen(own)) != 0) &&
             !prep_path(path, folder, entry->d_name, "", NULL))
             unlink(path);
     closedir(entries);
 }
 
-/* ---- looking at it ---- */
-
-static void keep_line(FILE *list, const char *text)
-{
-    const long at = ftell(list);
-
-    if (at < 0 || at > KEPT_BYTES)
-        return;
-    fputs(at ? ",\n  " : "\n  ", list);
-    trajd_json_text(list, text);
-}
+/* ---- validation and resampling ---- */
 
 static void on_finding(void *context, const struct examine_finding *finding)
 {
-    struct passage *p = context;
+    struct prep_job *p = context;
     const enum prep_verdict verdict = p->run->config->verdicts[finding->rule];
     const long at = ftell(p->findings);
 
@@ -169,7 +133,7 @@ static void on_finding(void *context, const struct examine_finding *finding)
     if (verdict == PREP_REFUSE && !*p->reason)
         snprintf(p->reason, sizeof p->reason, "%s: %.400s", examine_rule_names[finding->rule],
                  finding->text);
-    if (at < 0 || at > KEPT_BYTES)
+    if (at < 0 || at > PREP_KEPT_BYTES)
         return;
     fprintf(p->findings,
             "%s{\"rule\": \"%s\", \"refuses\": %s, \"episode\": ", at ? ",\n  " : "\n  ",
@@ -184,20 +148,16 @@ static void on_finding(void *context, const struct examine_finding *finding)
     fputc('}', p->findings);
 }
 
-static void on_note(void *context, const char *text)
-{
-    keep_line(((struct passage *)context)->notes, text);
-}
-
-/* What speaks against the file, not against the machine. */
+/* Returns whether the error is a fault of the file, not of the machine. */
 static bool is_of_the_file(enum trajd_status status)
 {
     return status == TRAJD_ERR_ARGUMENT || status == TRAJD_ERR_NOT_FOUND ||
            status == TRAJD_ERR_DATA || status == TRAJD_ERR_UNSUPPORTED;
 }
 
-/* TRAJD_OK with a reason: it is refused. */
-static enum trajd_status validation(struct passage *p, enum trajd_status status)
+/* Turns a fault of the file into a reason for refusal. TRAJD_OK with a reason means that the file
+ * is refused. */
+static enum trajd_status validation(struct prep_job *p, enum trajd_status status)
 {
     if (!is_of_the_file(status))
         return status;
@@ -206,7 +166,7 @@ static enum trajd_status validation(struct passage *p, enum trajd_status status)
     return TRAJD_OK;
 }
 
-static enum trajd_status examine(struct passage *p, struct trajd_index **index)
+static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
 {
     enum trajd_status status =
         cli_files_open(p->run->files, p->run->config->layout, p->source, index, p->error);
@@ -215,12 +175,12 @@ static enum trajd_status examine(struct passage *p, struct trajd_index **index)
         return validation(p, status);
     p->record.layout = (*index)->layout->name;
     for (uint32_t n = 0; n < (*index)->note_count; n++)
-        on_note(p, (*index)->notes[n]);
+        prep_note(p, (*index)->notes[n]);
     return validation(p, examine_index(*index, on_finding, p, p->error));
 }
 
-/* Goes on with what a killed run left, where that can be gone on with. */
-static enum trajd_status resample(struct passage *p, const struct trajd_index *index)
+/* Resamples the file. Resumes the staged file of a killed run if possible. */
+static enum trajd_status resample(struct prep_job *p, const struct trajd_index *index)
 {
     const struct prep_config *config = p->run->config;
     struct trajd_convert_options options = {.indexes = &index,
@@ -239,12 +199,12 @@ static enum trajd_status resample(struct passage *p, const struct trajd_index *i
                                             .force = true,
                                             .resume = true,
                                             .cancel = p->run->cancel,
-                                            .on_note = on_note,
+                                            .on_note = prep_note,
                                             .context = p};
     struct trajd_convert_report report;
     enum trajd_status status = trajd_convert_file(&options, &report, p->error);
 
-    if (status == TRAJD_ERR_ARGUMENT) { /* staged by another version, perhaps */
+    if (status == TRAJD_ERR_ARGUMENT) { /* perhaps staged by another version */
         trajd_convert_report_clear(&report);
         clear_staging(p, true);
         options.resume = false;
@@ -257,201 +217,24 @@ static enum trajd_status resample(struct passage *p, const struct trajd_index *i
     return validation(p, status);
 }
 
-/* ---- what becomes of it ---- */
-
-/* The record as a document; the caller frees. */
-static char *document(struct passage *p, size_t *size)
-{
-    char *text = NULL;
-    FILE *out;
-
-    fflush(p->findings);
-    fflush(p->notes);
-    p->record.findings = p->findings_text;
-    p->record.notes = p->notes_text;
-    if (!(out = open_memstream(&text, size)))
-        return NULL;
-    prep_record_write(&p->record, out);
-    return fclose(out) == 0 ? text : NULL;
-}
-
-static enum trajd_status write_record(struct passage *p, const char *path)
-{
-    size_t size = 0;
-    char *text = document(p, &size);
-    enum trajd_status status = text ? prep_write(path, text, size, p->error)
-                                    : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory");
-
-    free(text);
-    return status;
-}
-
-/* The checksum that stands beside the output is the output's: it was published, and the run was
- * killed before it had written the manifest. */
-static bool has_checksum(const struct passage *p)
-{
-    char path[PREP_PATH_SIZE], said[PREP_DIGEST_SIZE] = "", digest[PREP_DIGEST_SIZE] = "";
-    struct trajd_error error;
-    FILE *file = prep_path(path, p->run->config->outbox, p->name, CHECKSUM, &error)
-                     ? NULL
-                     : fopen(path, "re");
-    const int fd = open(p->output, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const bool both = file && fd >= 0 && fread(said, 1, sizeof said - 1, file) == sizeof said - 1 &&
-                      !prep_digest_file(fd, p->output, digest, &error);
-
-    if (file)
-        fclose(file);
-    if (fd >= 0)
-        close(fd);
-    return both && strcmp(said, digest) == 0;
-}
-
-/* What lies in the output's place may be replaced if it was published here. */
-static enum trajd_status look_at_place(struct passage *p)
-{
-    struct prep_record record;
-    struct trajd_error error;
-    struct stat stat;
-
-    p->is_new = lstat(p->output, &stat) != 0;
-    if (p->is_new || (!prep_record_load(p->manifest, &record, &error) && !record.is_refused) ||
-        has_checksum(p))
-        return TRAJD_OK;
-    return trajd_error_set(
-        p->error, TRAJD_ERR_IO, EEXIST,
-        "%s is there, and no manifest says that it was published here: it is not replaced",
-        p->output);
-}
-
-/* As `sha256sum --check` reads it. */
-static enum trajd_status write_checksum(struct passage *p)
-{
-    char path[PREP_PATH_SIZE], line[PREP_DIGEST_SIZE + PREP_PATH_SIZE];
-    const char *base = strrchr(p->name, '/');
-    enum trajd_status status = prep_path(path, p->run->config->outbox, p->name, CHECKSUM, p->error);
-    const int length =
-        snprintf(line, sizeof line, "%s  %s\n", p->record.output.sha256, base ? base + 1 : p->name);
-
-    return status ? status : prep_write(path, line, (size_t)length, p->error);
-}
-
-static enum trajd_status identify_output(struct passage *p)
-{
-    const int fd = open(p->staged, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat stat;
-    enum trajd_status status;
-
-    if (fd < 0 || fstat(fd, &stat)) {
-        status =
-            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->staged, strerror(errno));
-    } else {
-        p->record.output.size_bytes = (uint64_t)stat.st_size;
-        p->record.output.mtime_ns = mtime_ns(&stat);
-        status = prep_digest_file(fd, p->staged, p->record.output.sha256, p->error);
-    }
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
-/* The checksum before its file, and the manifest after it: wherever a run is killed the next one
- * finds out whose file that is. */
-static enum trajd_status publish(struct passage *p)
-{
-    enum trajd_status status = identify_output(p);
-    bool is_sure = true;
-
-    if (!status)
-        status = write_checksum(p);
-    if (!status)
-        status = p->is_new ? prep_publish_new(p->staged, p->output, &is_sure, p->error)
-                           : prep_publish(p->staged, p->output, p->error);
-    if (!status && !is_sure)
-        on_note(p, "the outbox can neither rename without replacing nor link: a file of that name "
-                   "that appeared at that very moment was replaced");
-    if (!status)
-        status = write_record(p, p->manifest);
-    if (!status)
-        LOG(p->run->log, INFO,
-            "%s: published, %" PRIu64 " episodes, %" PRIu64 " left out, %" PRIu64 " findings",
-            p->name, p->record.episodes, p->record.left_out, p->record.finding_count);
-    return status;
-}
-
-static enum trajd_status put_aside(struct passage *p, enum prep_outcome *outcome)
-{
-    enum trajd_status status = prep_move(p->source, p->aside, p->error);
-
-    *outcome = PREP_QUARANTINED;
-    if (status != TRAJD_ERR_UNSUPPORTED)
-        return status;
-    *outcome = PREP_KNOWN;
-    LOG(p->run->log, WARNING, "%s: stays in the inbox, and is not looked at again until it changes",
-        p->error->message);
-    return TRAJD_OK;
-}
-
-/* An earlier recording of that name, and its report, stay beside the new one as NAME.1, NAME.2, ...
- */
-static enum trajd_status make_way(const struct passage *p)
-{
-    char path[PREP_PATH_SIZE], suffix[64];
-    struct stat stat;
-    enum trajd_status status = TRAJD_OK;
-
-    if (lstat(p->aside, &stat))
-        return TRAJD_OK;
-    for (unsigned int number = 1; !status; number++) {
-        snprintf(suffix, sizeof suffix, ".%u", number);
-        status = prep_path(path, p->run->config->quarantine, p->name, suffix, p->error);
-        if (!status && lstat(path, &stat))
-            break;
-    }
-    if (!status && rename(p->aside, path))
-        status =
-            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->aside, strerror(errno));
-    strcat(suffix, REPORT);
-    if (!status)
-        status = prep_path(path, p->run->config->quarantine, p->name, suffix, p->error);
-    if (!status && rename(p->report, path) && errno != ENOENT)
-        status =
-            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->report, strerror(errno));
-    return status;
-}
-
-/* The report first: whoever finds the file there finds out why. */
-static enum trajd_status quarantine(struct passage *p, enum prep_outcome *outcome)
-{
-    enum trajd_status status;
-
-    p->record.is_refused = true;
-    p->record.reason = p->reason;
-    status = make_way(p);
-    if (!status)
-        status = write_record(p, p->report);
-    if (status)
-        return status;
-    LOG(p->run->log, WARNING, "%s: quarantined: %s", p->name, p->reason);
-    return put_aside(p, outcome);
-}
-
-/* The path still leads to the file that was read, and nobody has written to it. */
-static bool has_changed(const struct passage *p)
+/* Returns whether the path leads to another file now, or the file was written to. */
+static bool has_changed(const struct prep_job *p)
 {
     struct stat now;
     return lstat(p->source, &now) != 0 || now.st_ino != p->stat.st_ino ||
            now.st_dev != p->stat.st_dev || now.st_size != p->stat.st_size ||
-           mtime_ns(&now) != mtime_ns(&p->stat) || now.st_ctim.tv_sec != p->stat.st_ctim.tv_sec ||
+           prep_mtime_ns(&now) != prep_mtime_ns(&p->stat) ||
+           now.st_ctim.tv_sec != p->stat.st_ctim.tv_sec ||
            now.st_ctim.tv_nsec != p->stat.st_ctim.tv_nsec;
 }
 
-static enum trajd_status work(struct passage *p, enum prep_outcome *outcome)
+static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
 {
     struct trajd_index *index = NULL;
     enum trajd_status status;
 
     clear_staging(p, false);
-    status = look_at_place(p);
+    status = prep_check_place(p);
     if (!status)
         status = examine(p, &index);
     if (!status && !*p->reason)
@@ -459,73 +242,75 @@ static enum trajd_status work(struct passage *p, enum prep_outcome *outcome)
     if (!status && !*p->reason)
         status = resample(p, index);
     if (has_changed(p)) {
-        LOG(p->run->log, INFO, "%s: has changed while it was read", p->name);
+        LOG(p->run->log, INFO, "%s: changed while it was read", p->name);
         clear_staging(p, true);
         *outcome = PREP_CHANGED;
         status = TRAJD_OK;
     } else if (!status && *p->reason) {
-        status = quarantine(p, outcome);
+        status = prep_quarantine(p, outcome);
         clear_staging(p, true);
     } else if (!status) {
         *outcome = PREP_PUBLISHED;
-        status = publish(p);
+        status = prep_publish_job(p);
     }
     trajd_index_destroy(&index);
     return status;
 }
 
-/* ---- the passage ---- */
+/* ---- one file ---- */
 
-static enum trajd_status name_paths(struct passage *p)
+static enum trajd_status name_paths(struct prep_job *p)
 {
     const struct prep_config *config = p->run->config;
     char digest[PREP_DIGEST_SIZE];
     enum trajd_status status;
 
     prep_digest_bytes(p->name, strlen(p->name), digest);
-    memcpy(p->id, digest, ID_CHARACTERS);
+    memcpy(p->id, digest, PREP_ID_CHARACTERS);
     if ((status = prep_path(p->source, config->inbox, p->name, "", p->error)) ||
         (status = prep_path(p->output, config->outbox, p->name, "", p->error)) ||
-        (status = prep_path(p->manifest, config->outbox, p->name, MANIFEST, p->error)) ||
-        (status = prep_path(p->report, config->quarantine, p->name, REPORT, p->error)) ||
+        (status =
+             prep_path(p->manifest, config->outbox, p->name, PREP_MANIFEST_SUFFIX, p->error)) ||
+        (status =
+             prep_path(p->report, config->quarantine, p->name, PREP_REPORT_SUFFIX, p->error)) ||
         (status = prep_path(p->aside, config->quarantine, p->name, "", p->error)))
         return status;
-    return prep_path(p->lock_path, config->outbox, STAGING, "/", p->error);
+    return prep_path(p->lock_path, config->outbox, PREP_STAGING, "/", p->error);
 }
 
-static enum trajd_status name_staged(struct passage *p)
+static enum trajd_status name_staged(struct prep_job *p)
 {
-    char text[256], digest[PREP_DIGEST_SIZE], staging[64], name[2 * ID_CHARACTERS + 32];
+    char text[256], digest[PREP_DIGEST_SIZE], staging[64], name[2 * PREP_ID_CHARACTERS + 32];
     const int length =
         snprintf(text, sizeof text, "%s %lld %lld %lld %llu", p->run->config->recipe,
-                 (long long)p->stat.st_size, (long long)mtime_ns(&p->stat),
+                 (long long)p->stat.st_size, (long long)prep_mtime_ns(&p->stat),
                  (long long)p->stat.st_ctim.tv_nsec, (unsigned long long)p->stat.st_ino);
     enum trajd_status status;
 
     prep_digest_bytes(text, (size_t)length, digest);
-    snprintf(name, sizeof name, STAGING "/%s-%.*s", p->id, ID_CHARACTERS, digest);
-    snprintf(staging, sizeof staging, STAGING "/%s", p->id);
+    snprintf(name, sizeof name, PREP_STAGING "/%s-%.*s", p->id, PREP_ID_CHARACTERS, digest);
+    snprintf(staging, sizeof staging, PREP_STAGING "/%s", p->id);
     status = prep_path(p->staged, p->run->config->outbox, name, ".staged", p->error);
     return status ? status
                   : prep_path(p->lock_path, p->run->config->outbox, staging, ".lock", p->error);
 }
 
-static enum trajd_status open_source(struct passage *p)
+static enum trajd_status open_source(struct prep_job *p)
 {
     p->fd = open(p->source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (p->fd < 0 || fstat(p->fd, &p->stat) || !S_ISREG(p->stat.st_mode))
         return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->source,
-                               p->fd < 0 ? strerror(errno) : "no regular file");
+                               p->fd < 0 ? strerror(errno) : "not a regular file");
     p->record.name = p->name;
     p->record.source.size_bytes = (uint64_t)p->stat.st_size;
-    p->record.source.mtime_ns = mtime_ns(&p->stat);
+    p->record.source.mtime_ns = prep_mtime_ns(&p->stat);
     strcpy(p->record.recipe, p->run->config->recipe);
     p->record.layout = p->run->config->layout;
     p->record.rate_hz = (double)p->run->config->rate.num / (double)p->run->config->rate.den;
     return TRAJD_OK;
 }
 
-static enum trajd_status pass(struct passage *p, enum prep_outcome *outcome)
+static enum trajd_status run_job(struct prep_job *p, enum prep_outcome *outcome)
 {
     bool known = false, taken = false;
     enum trajd_status status = name_paths(p);
@@ -542,7 +327,7 @@ static enum trajd_status pass(struct passage *p, enum prep_outcome *outcome)
         status = recognise(p, &known);
     *outcome = !taken ? PREP_ELSEWHERE : PREP_KNOWN;
     if (!status && taken && !known)
-        status = was_refused(p) ? put_aside(p, outcome) : work(p, outcome);
+        status = was_refused(p) ? prep_put_aside(p, outcome) : work(p, outcome);
     if (taken && !status)
         unlink(p->lock_path);
     return status;
@@ -551,17 +336,17 @@ static enum trajd_status pass(struct passage *p, enum prep_outcome *outcome)
 enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
                                enum prep_outcome *outcome, struct trajd_error *error)
 {
-    struct passage *p = calloc(1, sizeof *p);
+    struct prep_job *p = calloc(1, sizeof *p);
     enum trajd_status status;
 
     *outcome = PREP_KNOWN;
     if (!p)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
-    *p = (struct passage){.run = run, .name = name, .fd = -1, .lock_fd = -1, .error = error};
+    *p = (struct prep_job){.run = run, .name = name, .fd = -1, .lock_fd = -1, .error = error};
     p->findings = open_memstream(&p->findings_text, &p->findings_size);
     p->notes = open_memstream(&p->notes_text, &p->notes_size);
     status = p->findings && p->notes
-                 ? pass(p, outcome)
+                 ? run_job(p, outcome)
                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
     if (p->findings)
         fclose(p->findings);

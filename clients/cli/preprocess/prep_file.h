@@ -1,16 +1,15 @@
-/* One file of the inbox, from what is known about it to its publication or its refusal.
+/* Processes one file of the inbox until it is published or refused.
  *
- *   inbox/NAME ── examine ── resample ──> outbox/.trajd/ID.staged ── rename ──> outbox/NAME,
- *     NAME.sha256, NAME.manifest.json
- *                    └── what is wrong ──> quarantine/NAME.report.json, and NAME itself, moved (an
- *                      earlier one there
- *                                            becomes NAME.1, NAME.2, ...)
+ *   inbox/NAME -- examine -- resample --> outbox/.trajd/ID.staged -- rename --> outbox/NAME,
+ *                    |                        NAME.sha256, NAME.manifest.json
+ *                    `-- faults --> quarantine/NAME.report.json, and NAME itself, moved
+ *                                   (an earlier one becomes NAME.1, NAME.2, ...)
  *
- * The manifest is written last: what it tells of is there. A file is done if its manifest is of the
- * same source (size and time of modification; where the time alone differs, the content decides) by
- * the same recipe, and the output is still the one that was made. A run that is killed leaves a
- * lock that is free and a staged file, which the next run goes on with. The originals of what was
- * published stay where they are. */
+ * The manifest is written last, so a manifest proves that its output is complete. A file is done if
+ * its manifest has the same source (size and time of modification; if only the time differs, the
+ * content decides) and the same recipe, and the output is unchanged. A killed run leaves a free
+ * lock and a staged file, which the next run resumes. The sources of published files stay in the
+ * inbox. */
 #ifndef TRAJD_CLI_PREPROCESS_PREP_FILE_H
 #define TRAJD_CLI_PREPROCESS_PREP_FILE_H
 
@@ -19,25 +18,27 @@
 #include "daemon/base/log.h"
 
 enum prep_outcome {
-    PREP_KNOWN, /* done before: nothing was to be done */
+    PREP_KNOWN, /* done before */
     PREP_PUBLISHED,
     PREP_QUARANTINED,
-    PREP_ELSEWHERE, /* another run is at it */
-    PREP_CHANGED,   /* while it was read: to be looked at again */
+    PREP_ELSEWHERE, /* another run processes it */
+    PREP_CHANGED,   /* changed while it was read; to be tried again */
 };
 
 struct prep_run {
     const struct prep_config *config;
     const struct cli_files *files;
     const struct trajd_log *log;
-    const bool *cancel; /* set from elsewhere: the file is left for the next run */
+    /* set atomically by another thread or a signal handler: the file is left for the next run */
+    const bool *cancel;
 };
 
-/* Whether there is nothing to do about the file with that stat; a look at the record alone. */
+/* Returns whether the file was published before. Reads only the record; `source` has the file's
+ * size and time. */
 bool prep_file_is_known(const struct prep_run *run, const char *name,
                         const struct prep_identity *source);
-/* Does what is to be done. TRAJD_ERR_CLOSED: cancelled; else what failed is not the file's fault
- * (disk, memory), and it is left as it was. */
+/* Processes a file. TRAJD_ERR_CLOSED: cancelled. Other errors are faults of the machine (disk,
+ * memory), and the file stays as it was. */
 enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
                                enum prep_outcome *outcome, struct trajd_error *error);
 

@@ -11,7 +11,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/layout/glob.h"
 
-#define BUSY_NS INT64_C(1000000000) /* somebody has it open: looked at again after that long */
+/* delay before a file that is open for writing is checked again */
+#define BUSY_NS INT64_C(1000000000)
 
 uint32_t prep_shard(const char *name, uint32_t shard_count)
 {
@@ -48,7 +49,7 @@ static bool look_at(const struct prep_config *config, struct prep_arrival *arriv
     return true;
 }
 
-/* What was known of the same file, as long as it is the same. */
+/* Carries over the state of the file, if it is unchanged. */
 static void carry_over(struct prep_arrival *arrival, const struct prep_inbox *before, uint32_t *at)
 {
     arrival->since_ns = trajd_now_ns();
@@ -82,7 +83,7 @@ enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_co
             !look_at(config, &arrival))
             continue;
         carry_over(&arrival, inbox, &at);
-        list.relative_paths[f] = NULL; /* it is the arrival's now */
+        list.relative_paths[f] = NULL; /* now owned by the arrival */
         next.arrivals[next.count++] = arrival;
     }
     trajd_file_list_free(&list);
@@ -95,7 +96,8 @@ enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_co
     return TRAJD_OK;
 }
 
-/* A lease for reading is given while nobody can write; it is handed back at once. */
+/* Returns whether a process has the file open for writing. The kernel grants a read lease only if
+ * none has; the lease is released at once. */
 static bool is_open_for_writing(const struct prep_config *config, const char *name)
 {
     char path[PREP_PATH_SIZE];
@@ -113,10 +115,10 @@ static bool is_open_for_writing(const struct prep_config *config, const char *na
 
 int64_t prep_inbox_wait_ns(const struct prep_config *config, const struct prep_arrival *arrival)
 {
-    const int64_t left_ns = config->settle_ns - (trajd_now_ns() - arrival->since_ns);
+    const int64_t remaining_ns = config->settle_ns - (trajd_now_ns() - arrival->since_ns);
 
-    if (left_ns > 0)
-        return left_ns;
+    if (remaining_ns > 0)
+        return remaining_ns;
     return is_open_for_writing(config, arrival->name) ? BUSY_NS : 0;
 }
 

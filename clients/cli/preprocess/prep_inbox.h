@@ -1,9 +1,8 @@
-/* What lies in the inbox, and which of it nobody writes to any more.
+/* The files in the inbox, and which of them are complete.
  *
- * A file is settled when its inode, size and times have not changed for `settle` while this run
- * looked on, by a clock that no administrator sets, and when the kernel (asked by a lease) knows of
- * nobody who has it open for writing. A lease is given to the file's owner alone; where it cannot
- * be had, what was seen decides. */
+ * A file is settled when its inode, size and times have not changed for `settle`, by the monotonic
+ * clock of this run, and when no process has it open for writing. The kernel tells this through a
+ * lease, which only the file's owner can take; without a lease, the first condition decides. */
 #ifndef TRAJD_CLI_PREPROCESS_PREP_INBOX_H
 #define TRAJD_CLI_PREPROCESS_PREP_INBOX_H
 
@@ -14,11 +13,11 @@
 #include "clients/cli/preprocess/prep_record.h"
 
 struct prep_arrival {
-    char *name; /* below the inbox */
+    char *name; /* relative to the inbox */
     struct prep_identity identity;
     uint64_t inode;
     int64_t ctime_ns, since_ns; /* unchanged since, CLOCK_MONOTONIC */
-    bool is_finished;           /* nothing more is to be done about it in this run */
+    bool is_finished;           /* this run has nothing more to do with it */
 };
 
 struct prep_inbox {
@@ -26,15 +25,15 @@ struct prep_inbox {
     uint32_t count;
 };
 
-/* Of `shard_count` runs that share an inbox, which one a file is for: a function of its name. */
+/* Returns which of `shard_count` runs processes the file. It depends only on the name. */
 uint32_t prep_shard(const char *name, uint32_t shard_count);
 
-/* Looks again: what is gone leaves the list, what is new or has changed is to be finished. Names
- * that begin with a dot or end like what is being written (.partial, .part, .tmp, ~) and what is no
- * regular file do not count. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. */
+/* Reads the inbox again. Removes files that are gone from the list, and marks new and changed files
+ * as unfinished. Ignores names that begin with a dot or end with .partial, .part, .tmp or ~, and
+ * everything but regular files. TRAJD_ERR_IO, TRAJD_ERR_MEMORY. */
 enum trajd_status prep_inbox_look(struct prep_inbox *inbox, const struct prep_config *config,
                                   uint32_t shard, uint32_t shard_count, struct trajd_error *error);
-/* 0: it is settled. Else for how many ns it is to be looked at at least. */
+/* Returns 0 for a settled file, else the ns until it can be settled. */
 int64_t prep_inbox_wait_ns(const struct prep_config *config, const struct prep_arrival *arrival);
 void prep_inbox_clear(struct prep_inbox *inbox);
 

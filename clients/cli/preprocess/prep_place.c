@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/rename.h"
+#include "daemon/base/files.h"
 
 static enum trajd_status io_error(const char *path, struct trajd_error *error)
 {
@@ -60,7 +60,7 @@ static enum trajd_status put(const char *temporary, const char *path, struct tra
     return prep_sync_parent(path, error);
 }
 
-/* A new file, opened for writing; whatever a killed run left there is gone. */
+/* Opens a new file for writing. Removes the file of a killed run. */
 static int create(const char *path)
 {
     unlink(path);
@@ -118,12 +118,12 @@ enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_su
 
     if (!status)
         status = sync_file(from, error);
-    if (!status && trajd_rename_new(from, to, is_sure))
+    if (!status && trajd_file_rename_new(from, to, is_sure))
         status = io_error(to, error);
     return status ? status : prep_sync_parent(to, error);
 }
 
-/* Whether `from` still leads to what was copied, as it was. */
+/* Checks that `from` still leads to the file that was copied, and that it is unchanged. */
 static enum trajd_status check_copied(const char *from, int in, const struct stat *before,
                                       struct trajd_error *error)
 {
@@ -135,7 +135,7 @@ static enum trajd_status check_copied(const char *from, int in, const struct sta
         after.st_size == before->st_size && after.st_mtim.tv_sec == before->st_mtim.tv_sec &&
         after.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: has changed while it was copied", from);
+    return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: changed while it was copied", from);
 }
 
 static enum trajd_status copy(const char *from, const char *to, struct trajd_error *error)

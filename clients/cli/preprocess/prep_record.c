@@ -52,7 +52,7 @@ static enum trajd_status read_digest(const struct trajd_yaml *yaml,
     if (status)
         return status;
     if (strlen(text) >= PREP_DIGEST_SIZE)
-        return trajd_yaml_error(yaml, node, error, "no digest");
+        return trajd_yaml_error(yaml, node, error, "this is not a SHA-256 digest");
     strcpy(digest, text);
     return TRAJD_OK;
 }
@@ -85,7 +85,7 @@ static enum trajd_status read_document(const struct trajd_yaml *yaml, struct pre
 
     if (root->kind != TRAJD_YAML_MAPPING || !(state = trajd_yaml_get(root, "state")) ||
         !(recipe = trajd_yaml_get(root, "recipe")))
-        return trajd_yaml_error(yaml, root, error, "no record of a file");
+        return trajd_yaml_error(yaml, root, error, "this is not the record of a file");
     if ((status = trajd_yaml_choice(yaml, state, states, &choice, error)) ||
         (status = read_digest(yaml, recipe, record->recipe, error)) ||
         (status = read_identity(yaml, "source", &record->source, error)))
@@ -120,8 +120,8 @@ enum trajd_status prep_record_load(const char *path, struct prep_record *record,
     return status;
 }
 
-/* The first one in the document is the source's; inside of a text it would have its quotes escaped.
- */
+/* Returns the text with a new time of modification. The first match in the document is the
+ * source's; quotes inside texts are escaped, so they cannot match. */
 static char *retimed(const char *text, int64_t before_ns, int64_t after_ns)
 {
     char member[64], *changed;
@@ -140,10 +140,10 @@ enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_
 {
     FILE *file = fopen(path, "re");
     char *text = NULL, *changed = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     enum trajd_status status;
 
-    if (file && getdelim(&text, &room, 0, file) > 0)
+    if (file && getdelim(&text, &capacity, 0, file) > 0)
         changed = retimed(text, before_ns, after_ns);
     if (file)
         fclose(file);

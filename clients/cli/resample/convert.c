@@ -1,4 +1,4 @@
-/* A conversion from the first look to the rename. */
+/* Converts files, from the first check to the rename of the output. */
 #include "clients/cli/resample/convert.h"
 
 #include <errno.h>
@@ -15,34 +15,7 @@
 
 enum { LEVEL_DEFAULT = 4 };
 
-enum trajd_status convert_no_memory(struct rewriting *r)
-{
-    return trajd_error_set(r->error, TRAJD_ERR_MEMORY, 0, "no memory for %u episodes",
-                           r->plan.episode_count);
-}
-
-enum trajd_status convert_io_error(struct rewriting *r, const char *path)
-{
-    const int code = errno;
-
-    return trajd_error_set(r->error, TRAJD_ERR_IO, code, "%s: %s", path, strerror(code));
-}
-
-void convert_tell(const struct rewriting *r, enum trajd_convert_phase phase)
-{
-    struct trajd_convert_progress progress = {
-        .phase = phase, .episode_count = r->plan.episode_count, .byte_count = r->plan.byte_count};
-
-    if (!r->options->on_progress)
-        return;
-    progress.episodes_done = r->report->episodes_resumed + r->finished_count;
-    progress.episodes_safe = r->report->episodes_resumed + r->committed_count;
-    progress.bytes_done =
-        r->resumed_bytes + __atomic_load_n(&r->counts.bytes_written, __ATOMIC_RELAXED);
-    r->options->on_progress(r->options->context, &progress);
-}
-
-/* ---- places ---- */
+/* ---- paths ---- */
 
 static bool is_input(const struct trajd_convert_options *options, const struct stat *status)
 {
@@ -56,13 +29,13 @@ static bool is_input(const struct trajd_convert_options *options, const struct s
     return false;
 }
 
-static enum trajd_status check_output(struct rewriting *r)
+static enum trajd_status check_output(struct conversion *r)
 {
     const char *output = r->options->output, *slash;
     struct stat status;
 
     if (!output || !*output)
-        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "no output is named");
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "name an output");
     if (strlen(output) + sizeof ".partial.journal" > CONVERT_PATH_SIZE)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
     slash = strrchr(output, '/');
@@ -73,15 +46,16 @@ static enum trajd_status check_output(struct rewriting *r)
     snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);
     if (!stat(r->partial, &status) && is_input(r->options, &status))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s is an input, and would be written to", r->partial);
-    if (stat(output, &status) && lstat(output, &status)) /* a link that leads nowhere is there */
+                               "%s is an input, so it cannot be the partial file of the output",
+                               r->partial);
+    if (stat(output, &status) && lstat(output, &status)) /* true for a dangling link, too */
         return TRAJD_OK;
     if (S_ISDIR(status.st_mode))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s is a folder: the output is one file", output);
+                               "%s is a folder: name a file as the output", output);
     if (is_input(r->options, &status))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s is an input too: it is not overwritten", output);
+                               "%s is also an input: an input is not overwritten", output);
     if (!r->options->force)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s exists: --force replaces it when the new one is finished",
@@ -89,8 +63,9 @@ static enum trajd_status check_output(struct rewriting *r)
     return TRAJD_OK;
 }
 
-/* The partial file is ours alone as long as it is locked. */
-static enum trajd_status open_partial(struct rewriting *r)
+/* Opens and locks the partial file, its journal and its spool. The partial file belongs to this run
+ * as long as it holds the lock. */
+static enum trajd_status open_partial(struct conversion *r)
 {
     struct stat held, named;
 
@@ -102,11 +77,11 @@ static enum trajd_status open_partial(struct rewriting *r)
     }
     if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) ||
         held.st_ino != named.st_ino)
-        return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is at it", r->partial);
+        return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is writing it",
+                               r->partial);
     r->is_empty = !held.st_size;
     if (held.st_size && !r->options->resume)
-        convert_note(r->options,
-                     "%s of an earlier run is begun anew (--resume would go on with it)",
+        convert_note(r->options, "%s of an earlier run is overwritten (--resume would continue it)",
                      r->partial);
     r->has_files = true;
     r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -114,7 +89,9 @@ static enum trajd_status open_partial(struct rewriting *r)
         return convert_io_error(r, r->journal_path);
     if (!fstat(r->journal_fd, &held) && held.st_size)
         r->is_empty =
-            false; /* a run that went on with chunks alone was cut when it made the file anew */
+            /* A resumed run whose rows are all compressed makes the partial file again. If it was
+             * killed then, that file is empty, but its journal is not. */
+            false;
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
     if (r->has_spool)
@@ -122,8 +99,8 @@ static enum trajd_status open_partial(struct rewriting *r)
     return r->has_spool && r->spool_fd < 0 ? convert_io_error(r, r->spool_path) : TRAJD_OK;
 }
 
-/* Tables of compressed arrays' chunks. */
-static enum trajd_status make_spool(struct rewriting *r)
+/* Allocates the tables of the compressed arrays' chunks. */
+static enum trajd_status make_spool(struct conversion *r)
 {
     struct convert_plan *plan = &r->plan;
 
@@ -154,9 +131,9 @@ static enum trajd_status make_spool(struct rewriting *r)
     return r->spool.chunks ? TRAJD_OK : convert_no_memory(r);
 }
 
-/* ---- all of it ---- */
+/* ---- the conversion ---- */
 
-static void fill_report(struct rewriting *r)
+static void fill_report(struct conversion *r)
 {
     struct trajd_convert_report *report = r->report;
 
@@ -172,8 +149,9 @@ static void fill_report(struct rewriting *r)
         ((struct trajd_convert_stream *)report->streams)[s].nan_steps = r->nan_steps[s];
 }
 
-/* A disk that is full is no place to leave half a file on. */
-static void clean_up(struct rewriting *r, enum trajd_status status)
+/* Closes and frees everything. Removes the partial files if they cannot be resumed, or if the disk
+ * is full. */
+static void clean_up(struct conversion *r, enum trajd_status status)
 {
     const bool full = status == TRAJD_ERR_IO && r->error &&
                       (r->error->foreign_code == ENOSPC || r->error->foreign_code == EDQUOT ||
@@ -185,7 +163,7 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
         unlink(r->journal_path);
         unlink(r->spool_path);
     } else if (status && r->began_rows && r->has_files) {
-        convert_note(r->options, "%s is kept with %llu of %u episodes: --resume goes on with it",
+        convert_note(r->options, "%s is kept with %llu of %u episodes: --resume continues it",
                      r->partial,
                      (unsigned long long)(r->report->episodes_resumed + r->committed_count),
                      r->plan.episode_count);
@@ -197,7 +175,7 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     if (r->spool_fd >= 0)
         close(r->spool_fd);
     free(r->done);
-    free(r->left);
+    free(r->remaining);
     free(r->finished);
     free(r->nan_steps);
     pthread_mutex_destroy(&r->lock);
@@ -206,21 +184,21 @@ static void clean_up(struct rewriting *r, enum trajd_status status)
     convert_plan_clear(&r->plan);
 }
 
-static enum trajd_status allocate(struct rewriting *r)
+static enum trajd_status allocate(struct conversion *r)
 {
     const size_t count = (size_t)r->plan.episode_count + 1;
 
     r->done = calloc(count, sizeof *r->done);
-    r->left = calloc(count, sizeof *r->left);
+    r->remaining = calloc(count, sizeof *r->remaining);
     r->finished = calloc(count, sizeof *r->finished);
     r->nan_steps = calloc((size_t)r->plan.stream_count + 1, sizeof *r->nan_steps);
-    if (!r->done || !r->left || !r->finished || !r->nan_steps)
+    if (!r->done || !r->remaining || !r->finished || !r->nan_steps)
         return convert_no_memory(r);
     return convert_groups_make(&r->plan, &r->groups, &r->group_count, r->error);
 }
 
-/* The plan as a report. */
-static void report_plan(struct rewriting *r)
+/* Reports the plan to the caller. */
+static void report_plan(struct conversion *r)
 {
     struct trajd_convert_report *report = r->report;
 
@@ -236,10 +214,10 @@ static void report_plan(struct rewriting *r)
     snprintf(report->backend_text, sizeof report->backend_text, "%s", r->backend.text);
     if (r->options->on_plan)
         r->options->on_plan(r->options->context, report);
-    convert_tell(r, TRAJD_CONVERT_PLANNED);
+    convert_report_progress(r, TRAJD_CONVERT_PLANNED);
 }
 
-static enum trajd_status run(struct rewriting *r)
+static enum trajd_status run(struct conversion *r)
 {
     enum trajd_status status = open_partial(r);
 
@@ -257,7 +235,7 @@ static enum trajd_status run(struct rewriting *r)
     }
     if (!status)
         status = convert_write_rows(r);
-    convert_tell(r, TRAJD_CONVERT_CLOSING);
+    convert_report_progress(r, TRAJD_CONVERT_CLOSING);
     return status ? status : convert_publish(r);
 }
 
@@ -265,12 +243,12 @@ enum trajd_status trajd_convert_file(const struct trajd_convert_options *options
                                      struct trajd_convert_report *report, struct trajd_error *error)
 {
     struct trajd_error unwanted;
-    struct rewriting r = {.options = options,
-                          .report = report,
-                          .error = error ? error : &unwanted,
-                          .fd = -1,
-                          .journal_fd = -1,
-                          .spool_fd = -1};
+    struct conversion r = {.options = options,
+                           .report = report,
+                           .error = error ? error : &unwanted,
+                           .fd = -1,
+                           .journal_fd = -1,
+                           .spool_fd = -1};
     enum trajd_status status;
 
     *report = (struct trajd_convert_report){0};
@@ -287,9 +265,9 @@ enum trajd_status trajd_convert_file(const struct trajd_convert_options *options
         if (!options->dry_run)
             status = run(&r);
         fill_report(&r);
-        r.plan.streams = NULL; /* the report's now */
+        r.plan.streams = NULL; /* now owned by the report */
         if (!status && !options->dry_run)
-            convert_tell(&r, TRAJD_CONVERT_DONE);
+            convert_report_progress(&r, TRAJD_CONVERT_DONE);
     }
     clean_up(&r, status);
     return status;

@@ -9,24 +9,17 @@
 
 enum { SAMPLE_STEPS = 4096, THREADS_BESIDE_MAX = 8 };
 
-/* What the rule counts with. Rows go through memory twice more on the way to a GPU and back, at
- * about so much; a context of CUDA takes a driver a quarter of a second (an H200's,
- * tests/gpu/test_backends.py), a question to a daemon nearly nothing. */
+/* Constants of the rule that chooses a backend. For a GPU, rows are copied twice more, at about
+ * copy_bytes_per_s. A CUDA context takes a quarter of a second to create (H200,
+ * tests/gpu/test_backends.py), a request to a daemon nearly nothing. */
 static const double copy_bytes_per_s = 8e9, cuda_start_s = 0.25, daemon_start_s = 0.05;
-static const double worth = 0.8; /* of the CPU's time at most: else the CPU, which needs nothing */
+static const double worth = 0.8; /* a GPU must need less than this share of the CPU's time */
 
 struct convert_engine {
     struct convert_backend *backend; /* NULL: the CPU */
-    struct trajd_runner *runner;     /* of CUDA */
+    struct trajd_runner *runner;     /* for CUDA */
     struct convert_remote *remote;
 };
-
-const char *trajd_convert_backend_name(enum trajd_convert_backend backend)
-{
-    static const char *const names[] = {"cpu", "auto", "cuda", "daemon"};
-
-    return names[backend];
-}
 
 uint32_t convert_backend_threads(const struct convert_backend *backend, uint32_t wanted)
 {
@@ -36,7 +29,8 @@ uint32_t convert_backend_threads(const struct convert_backend *backend, uint32_t
 
 /* ---- the rule ---- */
 
-/* What one thread needs for a step of everything, by the costs that the kernels choose with. */
+/* Returns the time that one thread needs for one step of all streams, from the costs that the
+ * kernels choose with. */
 static double step_ns(const struct convert_plan *plan)
 {
     const struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = SAMPLE_STEPS};
@@ -64,7 +58,7 @@ static double step_ns(const struct convert_plan *plan)
     return ns;
 }
 
-/* Bytes of rows, as they are read and as they are made. */
+/* Returns the bytes of all rows, read and written. */
 static double moved_bytes(const struct convert_plan *plan)
 {
     double bytes = (double)plan->byte_count;
@@ -89,7 +83,7 @@ static struct costs estimate(const struct convert_plan *plan, uint32_t thread_co
     return (struct costs){.cpu_s = step_ns(plan) * 1e-9 * (double)plan->step_count / thread_count,
                           .cuda_s = cuda_start_s + copy_s / thread_count,
                           .daemon_s = daemon_start_s + copy_s / thread_count +
-                                      copy_s /* its one thread's */};
+                                      copy_s /* in the daemon's single thread */};
 }
 
 /* ---- choosing ---- */
@@ -104,7 +98,7 @@ static enum trajd_status use_daemon(struct convert_backend *backend, bool only_g
     if (strncmp(backend->directory, "tcp://", 6) == 0)
         return trajd_error_set(
             error, TRAJD_ERR_UNSUPPORTED, 0,
-            "%s: rows are handed to a daemon of this machine alone: --backend cpu or cuda",
+            "%s: only a daemon on this machine can resample rows: use --backend cpu or cuda",
             backend->directory);
     status = convert_remote_create(backend->directory, backend->cancel, device, sizeof device,
                                    &remote, error);
@@ -124,7 +118,7 @@ static enum trajd_status use_daemon(struct convert_backend *backend, bool only_g
 static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_error *error)
 {
     static const char instead[] =
-        "--backend daemon has a running daemon do it, --backend cpu does it here";
+        "use --backend daemon for a running daemon, or --backend cpu for this CPU";
     struct trajd_runner *runner = NULL;
     enum trajd_status status;
 
@@ -150,7 +144,7 @@ static enum trajd_status use_cuda(struct convert_backend *backend, struct trajd_
     return TRAJD_OK;
 }
 
-/* The fastest by the rule; what is not there is not missed. */
+/* Chooses the backend that is the fastest by the rule, among those that are available. */
 static void use_fastest(const struct convert_plan *plan, uint32_t thread_count, bool has_daemon,
                         struct convert_backend *backend)
 {
@@ -176,7 +170,8 @@ enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32
         .kind = TRAJD_CONVERT_CPU, .cancel = options->cancel, .text = "the CPU"};
     if (strlen(directory) >= sizeof backend->directory)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%.100s...: no daemon's directory has so long a path", directory);
+                               "%.100s...: the path of the daemon's directory is too long",
+                               directory);
     strcpy(backend->directory, directory);
     if (options->backend == TRAJD_CONVERT_AUTO)
         use_fastest(plan, thread_count, options->endpoint != NULL, backend);
@@ -266,7 +261,7 @@ static enum trajd_status run_by_daemon(struct convert_engine *engine,
     if (!engine->remote)
         status = convert_remote_create(engine->backend->directory, engine->backend->cancel, device,
                                        sizeof device, &engine->remote, error);
-    if (status == TRAJD_ERR_NOT_FOUND) /* it was there when it was chosen */
+    if (status == TRAJD_ERR_NOT_FOUND) /* it was there when the backend was chosen */
         return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s has ended",
                                engine->backend->directory);
     if (!status)
@@ -280,7 +275,7 @@ static enum trajd_status run_by_daemon(struct convert_engine *engine,
     return status;
 }
 
-/* The first of the threads that sees it tells why. */
+/* Switches to the CPU. The first thread that gets here records the failure. */
 static void give_up(struct convert_backend *backend, const struct trajd_error *why)
 {
     enum trajd_convert_backend before =
@@ -289,7 +284,8 @@ static void give_up(struct convert_backend *backend, const struct trajd_error *w
     if (before == TRAJD_CONVERT_CPU)
         return;
     backend->failure = *why;
-    __atomic_store_n(&backend->has_failed, true, __ATOMIC_RELEASE); /* behind the failure */
+    /* release: publishes `failure` */
+    __atomic_store_n(&backend->has_failed, true, __ATOMIC_RELEASE);
 }
 
 enum trajd_status convert_engine_run(struct convert_engine *engine,
@@ -298,14 +294,14 @@ enum trajd_status convert_engine_run(struct convert_engine *engine,
                                      struct trajd_error *error)
 {
     struct convert_backend *backend = engine->backend;
-    /* only a hint */
+    /* Relaxed: an old value only sends one more segment to the failed backend. */
     const enum trajd_convert_backend kind =
         backend ? __atomic_load_n(&backend->kind, __ATOMIC_RELAXED) : TRAJD_CONVERT_CPU;
     uint64_t size_bytes;
     enum trajd_status status;
 
     if (backend)
-        __atomic_fetch_add(&backend->segments, 1, __ATOMIC_RELAXED); /* a counter */
+        __atomic_fetch_add(&backend->segments, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
     if (kind == TRAJD_CONVERT_CPU)
         return run_here(request, error);
     status = trajd_block_measure(request, memory, &size_bytes, error);
@@ -316,7 +312,7 @@ enum trajd_status convert_engine_run(struct convert_engine *engine,
     if (!status)
         return TRAJD_OK;
     if (status == TRAJD_ERR_UNSUPPORTED)
-        __atomic_fetch_add(&backend->segments_here, 1, __ATOMIC_RELAXED); /* a counter */
+        __atomic_fetch_add(&backend->segments_here, 1, __ATOMIC_RELAXED); /* relaxed: a counter */
     else if (!backend->may_fall_back ||
              (backend->cancel && __atomic_load_n(backend->cancel, __ATOMIC_RELAXED)))
         return status;

@@ -1,66 +1,69 @@
-/* Where the arithmetic of a conversion is done: on this process's CPU or GPU, or by a daemon
- * (RESAMPLE of proto/PROTOCOL.md). One backend for a run, an engine for each of its threads. */
+/* The backend does the arithmetic of a conversion: this process's CPU or GPU, or a daemon (RESAMPLE
+ * in proto/PROTOCOL.md). A run has one backend, and each of its threads has one engine. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_BACKEND_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_BACKEND_H
 
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 #include "kernels/block.h"
 #include "kernels/device.h"
 
 struct convert_backend {
-    /* atomic: never AUTO; CPU as well once another one has failed and may be done without */
+    /* Atomic. Never AUTO. Becomes CPU after another backend has failed, if may_fall_back. */
     enum trajd_convert_backend kind;
-    bool may_fall_back; /* nobody has asked for this one */
-    bool is_on_gpu;     /* its results are a GPU's */
+    bool may_fall_back; /* the backend was chosen by the rule, not by the user */
+    bool is_on_gpu;     /* a GPU computes the results */
     const bool *cancel;
-    struct trajd_device *device; /* of CUDA */
+    struct trajd_device *device; /* for CUDA */
     char directory[256];         /* of the daemon */
     /* for people: "NVIDIA H200", "the daemon at /run/trajd/main, on its CPU" */
     char text[256];
-    /* atomic counters: all, and those that were too large for anybody but this CPU */
+    /* Atomic counters: all segments, and those that were too large for the backend, so that this
+     * CPU made them. */
     uint64_t segments, segments_here;
-    bool has_failed; /* atomic, set when `failure` is filled */
+    bool has_failed; /* atomic, set after `failure` is filled */
     struct trajd_error failure;
 };
 
-/* What the options ask for, or the one that a rule takes to be the fastest; the daemon is asked,
- * the GPU opened. TRAJD_ERR_NOT_FOUND, TRAJD_ERR_UNSUPPORTED: what is asked for is not at hand, and
- * what there is instead. Cleared whatever the result. */
+/* Chooses the backend that the options name, or the fastest one by a rule. Connects to the daemon
+ * or opens the GPU to check that it works. TRAJD_ERR_NOT_FOUND, TRAJD_ERR_UNSUPPORTED: the named
+ * backend is not available; the message names an alternative. The caller clears *backend in any
+ * case. */
 enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32_t thread_count,
                                          struct convert_backend *backend,
                                          struct trajd_error *error);
 void convert_backend_clear(struct convert_backend *backend);
-/* Threads that make sense: a GPU and a daemon do one segment at a time. */
+/* Returns how many threads are useful: a GPU or a daemon runs one segment at a time. */
 uint32_t convert_backend_threads(const struct convert_backend *backend, uint32_t wanted);
 
 struct convert_engine;
 
-/* `backend` NULL: the CPU. */
+/* Creates an engine. `backend` is borrowed; NULL means the CPU. */
 enum trajd_status convert_engine_create(struct convert_backend *backend,
                                         struct convert_engine **engine, struct trajd_error *error);
 void convert_engine_destroy(struct convert_engine **engine);
-/* A request of one window, done when this returns. TRAJD_ERR_CLOSED: the daemon has ended, or the
- * run is cancelled. */
+/* Runs a request of one window and waits until it is done. TRAJD_ERR_CLOSED: the daemon has ended,
+ * or the run is cancelled. */
 enum trajd_status convert_engine_run(struct convert_engine *engine,
                                      const struct trajd_resample_request *request,
                                      const struct trajd_block_memory *memory,
                                      struct trajd_error *error);
 
-/* ---- convert_remote.c: a connection to a daemon, and the memory that is handed over ---- */
+/* ---- convert_remote.c: a connection to a daemon, and the memory shared with it ---- */
 
 struct convert_remote;
 
-/* Connects and asks who does the work: *device is "" for the daemon's CPU. TRAJD_ERR_NOT_FOUND:
- * nobody is there. */
+/* Connects to a daemon and queries its device. *device becomes the GPU's name, or "" for the
+ * daemon's CPU. TRAJD_ERR_NOT_FOUND: no daemon listens there. */
 enum trajd_status convert_remote_create(const char *directory, const bool *cancel, char *device,
                                         size_t device_size, struct convert_remote **remote,
                                         struct trajd_error *error);
 void convert_remote_destroy(struct convert_remote **remote);
-/* Room for a block, which the daemon reads and answers in. */
+/* Returns shared memory of at least size_bytes in *room. The daemon reads a block from it and
+ * writes the reply into it. Owned by `remote`, and valid until the next call. */
 enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t size_bytes,
                                       void **room, struct trajd_error *error);
-/* TRAJD_ERR_CLOSED: the daemon has ended, does not answer, or the run is cancelled. Else what it
- * says. */
+/* Sends the block in the shared memory and waits for the reply. TRAJD_ERR_CLOSED: the daemon has
+ * ended, does not reply, or the run is cancelled. Other errors come from the daemon. */
 enum trajd_status convert_remote_run(struct convert_remote *remote, uint64_t size_bytes,
                                      struct trajd_error *error);
 

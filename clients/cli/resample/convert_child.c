@@ -14,9 +14,9 @@
 #include "daemon/index/helper.h"
 #include "daemon/index/writer_protocol.h"
 
-enum { ANSWER_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512 };
+enum { REPLY_TIMEOUT_MS = 600000, SLICE_MS = 100, END_SLICES = 100, TEXT_SIZE = 512 };
 
-static const uint64_t answer_bytes_max = UINT64_C(64) << 20;
+static const uint64_t reply_bytes_max = UINT64_C(64) << 20;
 
 /* ---- the process ---- */
 
@@ -50,10 +50,11 @@ void convert_child_end(struct convert_child *child)
             ;
     }
     trajd_bytes_free(&child->frame);
-    free(child->answer);
+    free(child->reply);
 }
 
-/* How it ended; one that only closed its socket is ended. */
+/* Waits for the child to end, and returns its wait status. Kills it after 10 s, in case it has only
+ * closed its socket. */
 static int wait_for_end(struct convert_child *child)
 {
     int status = 0;
@@ -73,8 +74,9 @@ static int wait_for_end(struct convert_child *child)
     return status;
 }
 
-/* Its end came without a word. A kill comes from the machine (its memory is full, or somebody), and
- * so does a start that fails: neither speaks against an input. */
+/* Sets the error for a child that ended without a message. A kill comes from the machine (out of
+ * memory) or from a person, and a child that does not start was not installed correctly: neither is
+ * the fault of an input. */
 static enum trajd_status lost(struct convert_child *child)
 {
     const int status = child->pid ? wait_for_end(child) : 0;
@@ -119,7 +121,7 @@ enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind,
                                "no memory for the output's structure");
     done = trajd_send_fd(child->socket, &header, sizeof header, fd, 0);
     if (done < 0 && (errno == EPIPE || errno == ECONNRESET))
-        return TRAJD_OK; /* why it hung up is in what it said before */
+        return TRAJD_OK; /* the child's last message says why, and is read next */
     if (done != (ssize_t)sizeof header)
         return lost(child);
     while (sent < child->frame.length) {
@@ -132,13 +134,13 @@ enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind,
     return TRAJD_OK;
 }
 
-/* Until there is something to read. Chunks take as long as they take, and there is no way back from
- * them. */
+/* Waits until the socket is readable. While the child adds chunks (is_closing) there is no timeout
+ * and no cancellation, because the file could not be resumed. */
 static enum trajd_status wait_readable(struct convert_child *child)
 {
     const bool *cancel = child->is_closing ? NULL : child->plan->options->cancel;
 
-    for (int waited_ms = 0; waited_ms < ANSWER_TIMEOUT_MS;
+    for (int waited_ms = 0; waited_ms < REPLY_TIMEOUT_MS;
          waited_ms += child->is_closing ? 0 : SLICE_MS) {
         struct pollfd poll_fd = {.fd = child->socket, .events = POLLIN};
         if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
@@ -146,10 +148,9 @@ static enum trajd_status wait_readable(struct convert_child *child)
         if (poll(&poll_fd, 1, SLICE_MS) > 0)
             return TRAJD_OK;
     }
-    return trajd_error_set(
-        child->error, TRAJD_ERR_DATA, 0,
-        "the process that makes the output's structure has not answered for %d s",
-        ANSWER_TIMEOUT_MS / 1000);
+    return trajd_error_set(child->error, TRAJD_ERR_DATA, 0,
+                           "the process that makes the output's structure has not replied for %d s",
+                           REPLY_TIMEOUT_MS / 1000);
 }
 
 static enum trajd_status receive(struct convert_child *child, void *data, size_t size)
@@ -172,11 +173,11 @@ static enum trajd_status receive(struct convert_child *child, void *data, size_t
 static enum trajd_status failed(struct convert_child *child, size_t length)
 {
     uint32_t code = 0;
-    const char *text = (const char *)child->answer + sizeof code;
+    const char *text = (const char *)child->reply + sizeof code;
 
     if (length < sizeof code)
         return lost(child);
-    memcpy(&code, child->answer, sizeof code);
+    memcpy(&code, child->reply, sizeof code);
     if (code == ENOSPC || code == EDQUOT || code == EFBIG)
         return trajd_error_set(child->error, TRAJD_ERR_IO, (int)code, "%s: %s",
                                child->plan->options->output, strerror((int)code));
@@ -184,7 +185,7 @@ static enum trajd_status failed(struct convert_child *child, size_t length)
                            (int)(length - sizeof code), text);
 }
 
-enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kind, size_t *length)
+enum trajd_status convert_child_reply(struct convert_child *child, uint32_t kind, size_t *length)
 {
     struct trajd_helper_header header;
     enum trajd_status status;
@@ -192,21 +193,20 @@ enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kin
     for (;;) {
         if ((status = receive(child, &header, sizeof header)))
             return status;
-        if (header.magic != TRAJD_HELPER_MAGIC || header.length > answer_bytes_max)
+        if (header.magic != TRAJD_HELPER_MAGIC || header.length > reply_bytes_max)
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
-                "the process that makes the output's structure broke the framing");
-        if (header.length >= child->answer_capacity) {
-            uint8_t *grown = realloc(child->answer, header.length + 1);
+                "the process that makes the output's structure sent an invalid frame");
+        if (header.length >= child->reply_capacity) {
+            uint8_t *grown = realloc(child->reply, header.length + 1);
             if (!grown)
-                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0,
-                                       "no memory for an answer");
-            child->answer = grown;
-            child->answer_capacity = header.length + 1;
+                return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0, "no memory for a reply");
+            child->reply = grown;
+            child->reply_capacity = header.length + 1;
         }
-        if ((status = receive(child, child->answer, header.length)))
+        if ((status = receive(child, child->reply, header.length)))
             return status;
-        child->answer[header.length] = '\0';
+        child->reply[header.length] = '\0';
         *length = header.length;
         if (header.kind == kind)
             return TRAJD_OK;
@@ -215,7 +215,7 @@ enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kin
         if (header.kind != TRAJD_WRITER_NOTE)
             return trajd_error_set(
                 child->error, TRAJD_ERR_DATA, 0,
-                "the process that makes the output's structure answered what was not asked");
-        convert_note(child->plan->options, "%s", (const char *)child->answer);
+                "the process that makes the output's structure sent an unexpected reply");
+        convert_note(child->plan->options, "%s", (const char *)child->reply);
     }
 }

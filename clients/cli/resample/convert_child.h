@@ -1,40 +1,43 @@
-/* The child that makes the output's structure (writer_protocol.h), seen from the parent: its
- * process, and frames to and from it. One thread. */
+/* The child process that makes the output's structure (writer_protocol.h), as seen from the parent:
+ * its process, and the frames to and from it. Use from one thread. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_CHILD_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_CHILD_H
 
 #include <sys/types.h>
 
 #include "daemon/index/record.h"
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
-/* Begins with plan, error and socket -1 set, all else zero. */
+/* The caller sets plan, error and socket = -1, and zeroes the other members. */
 struct convert_child {
     const struct convert_plan *plan;
     struct trajd_error *error;
     pid_t pid;
     int socket;
-    bool is_ready;            /* it has begun the output */
-    bool is_closing;          /* it puts chunks into it */
-    struct trajd_bytes frame; /* being made */
-    uint8_t *answer;
-    size_t answer_capacity;
+    bool is_ready;            /* the output has begun */
+    bool is_closing;          /* chunks are being added to the output */
+    struct trajd_bytes frame; /* the frame that is being filled */
+    uint8_t *reply;
+    size_t reply_capacity;
 };
 
-/* TRAJD_ERR_SYSTEM where it cannot be started. */
+/* Starts the child. TRAJD_ERR_SYSTEM: it cannot be started. */
 enum trajd_status convert_child_start(struct convert_child *child);
-/* Kills it, if it was started, and frees what the struct holds. */
+/* Kills the child if it was started, and frees the members. */
 void convert_child_end(struct convert_child *child);
 
-/* A frame is begun, filled with trajd_bytes_add_* and this, and sent, `fd` with it unless that is
- * below 0. An end of the child is told by what is received next. TRAJD_ERR_MEMORY where the frame
- * did not fit, TRAJD_ERR_SYSTEM or TRAJD_ERR_DATA where the child is gone. */
+/* A frame to the child: convert_child_begin empties it, trajd_bytes_add_* and
+ * convert_child_put_u8 fill it, and convert_child_send sends it, together with `fd` unless that
+ * is negative. If the child has ended, convert_child_send may succeed; the next
+ * convert_child_reply returns the cause. TRAJD_ERR_MEMORY: the frame did not fit.
+ * TRAJD_ERR_SYSTEM, TRAJD_ERR_DATA: the child has ended. */
 void convert_child_begin(struct convert_child *child);
 void convert_child_put_u8(struct convert_child *child, uint8_t value);
 enum trajd_status convert_child_send(struct convert_child *child, uint32_t kind, int fd);
 
-/* The next answer, which must be of that kind, in child->answer; notes before it are passed on.
- * TRAJD_ERR_CLOSED: cancelled; else what the child says, or how it ended. */
-enum trajd_status convert_child_answer(struct convert_child *child, uint32_t kind, size_t *length);
+/* Receives the next reply into child->reply, with its length. It must be of that kind. Notes before
+ * it are passed to the caller of the conversion. TRAJD_ERR_CLOSED: cancelled. Other errors come
+ * from the child, or from its end. */
+enum trajd_status convert_child_reply(struct convert_child *child, uint32_t kind, size_t *length);
 
 #endif

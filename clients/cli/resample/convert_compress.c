@@ -1,4 +1,5 @@
 #include "clients/cli/resample/convert_compress.h"
+#include "clients/cli/resample/convert_io.h"
 
 #include <libdeflate.h>
 #include <stdlib.h>
@@ -51,7 +52,8 @@ static enum trajd_status make_room(struct convert_compressor *c, size_t size,
                                            "no memory for a chunk of %zu bytes", size);
 }
 
-/* HDF5's shuffle: all first bytes of the elements, then all second ones, ... */
+/* HDF5's shuffle filter: the first bytes of all elements, then the second bytes of all elements,
+ * and so on. */
 static void shuffle(const uint8_t *in, uint8_t *out, size_t size, uint32_t element_bytes)
 {
     const size_t count = size / element_bytes;
@@ -61,15 +63,16 @@ static void shuffle(const uint8_t *in, uint8_t *out, size_t size, uint32_t eleme
             out[b * count + i] = in[i * element_bytes + b];
 }
 
-/* One tile of a block of rows into a whole chunk: what lies beyond the dataset stays zero. */
+/* One tile of a block of rows, which becomes one chunk. The part of the chunk outside the dataset
+ * is zero. */
 struct tile {
     uint64_t begin[TRAJD_ARRAY_MAX_RANK], count[TRAJD_ARRAY_MAX_RANK];
-    bool is_whole; /* nothing of the chunk lies beyond */
+    bool is_full; /* the chunk lies inside the dataset */
 };
 
 static struct tile tile_of(const struct convert_dataset *dataset, uint64_t number)
 {
-    struct tile tile = {.is_whole = true};
+    struct tile tile = {.is_full = true};
 
     for (uint32_t d = dataset->rank; d-- > 0;) {
         const uint64_t extent =
@@ -78,13 +81,13 @@ static struct tile tile_of(const struct convert_dataset *dataset, uint64_t numbe
         tile.count[d] = dataset->shape[d] - tile.begin[d];
         if (tile.count[d] > dataset->chunk_shape[d])
             tile.count[d] = dataset->chunk_shape[d];
-        tile.is_whole = tile.is_whole && tile.count[d] == dataset->chunk_shape[d];
+        tile.is_full = tile.is_full && tile.count[d] == dataset->chunk_shape[d];
         number /= extent;
     }
     return tile;
 }
 
-/* Dimensions from d on of one row; recursion as deep as the rank. */
+/* Copies the dimensions from d on of one row. Recurses as deep as the rank. */
 static void gather(const struct convert_dataset *dataset, const struct tile *tile, uint32_t d,
                    uint32_t element_bytes, const uint8_t *row, uint8_t *chunk)
 {
@@ -116,8 +119,8 @@ static enum trajd_status pack(struct convert_compressor *c, struct convert_spool
     }
     packed = libdeflate_zlib_compress(c->deflate, bytes, size, c->packed, c->packed_size);
     if (!packed || packed > UINT32_MAX)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "%s: a chunk of %zu bytes", path,
-                               size);
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s: a chunk of %zu bytes cannot be compressed", path, size);
     *chunk = (struct convert_chunk){__atomic_fetch_add(&spool->length, packed, __ATOMIC_RELAXED),
                                     (uint32_t)packed, 0};
     return convert_pwrite(spool->fd, c->packed, packed, chunk->offset, path, error);
@@ -141,16 +144,16 @@ enum trajd_status convert_compress_rows(struct convert_compressor *c, struct con
     size = tile_bytes * chunk_rows;
     status = make_room(c, size, error);
     for (uint64_t step = 0; step < steps && !status; step += dataset->chunk_rows) {
-        const uint64_t left =
+        const uint64_t remaining =
             steps - step < dataset->chunk_rows ? steps - step : dataset->chunk_rows;
         const uint8_t *block = rows + step * dataset->row_bytes;
         for (uint64_t number = 0; number < dataset->tile_count && !status; number++) {
             const struct tile tile = tile_of(dataset, number);
             const uint8_t *bytes = block;
-            if (dataset->tile_count > 1 || left < chunk_rows) {
-                if (!tile.is_whole || left < chunk_rows)
+            if (dataset->tile_count > 1 || remaining < chunk_rows) {
+                if (!tile.is_full || remaining < chunk_rows)
                     memset(c->chunk, 0, size);
-                for (uint64_t r = 0; r < left; r++)
+                for (uint64_t r = 0; r < remaining; r++)
                     gather(dataset, &tile, 0, element_bytes, block + r * dataset->row_bytes,
                            c->chunk + r * tile_bytes);
                 bytes = c->chunk;

@@ -1,4 +1,4 @@
-/* Rows into the chunks of a compressed dataset: shuffled, deflated, appended to the spool. */
+/* Compresses rows into chunks: shuffles them, deflates them, and appends them to the spool. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_COMPRESS_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_COMPRESS_H
 
@@ -10,9 +10,9 @@ enum trajd_status convert_compressor_create(uint32_t level, struct convert_compr
                                             struct trajd_error *error);
 void convert_compressor_destroy(struct convert_compressor **compressor);
 
-/* Steps [step_begin, step_begin + steps) of the episode_steps of a dataset, whole chunks but for
- * the last one, to the spool and into chunks[step_begin / chunk_rows ...]. TRAJD_ERR_IO with errno.
- */
+/* Compresses the steps [step_begin, step_begin + steps) of a dataset whose episode has
+ * episode_steps. They must be whole chunks, except for the last one. Writes the chunks to the spool
+ * and their places to chunks[step_begin / chunk_rows ...]. TRAJD_ERR_IO with errno. */
 enum trajd_status
 convert_compress_rows(struct convert_compressor *compressor, struct convert_spool *spool,
                       const struct convert_plan *plan, const struct convert_dataset *dataset,

@@ -1,17 +1,19 @@
-/* Between the stages of a conversion: convert.c, which calls them in order; convert_resume.c, where
- * it goes on or begins; convert_work.c, its rows; convert_publish.c, the end. */
+/* The state of a conversion, shared by its stages: convert.c calls them in order;
+ * convert_resume.c begins or resumes the file; convert_work.c makes the rows; convert_publish.c
+ * finishes the file. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_INTERNAL_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_INTERNAL_H
 
 #include <pthread.h>
 
+#include "clients/cli/resample/convert.h"
 #include "clients/cli/resample/convert_journal.h"
 #include "clients/cli/resample/convert_rows.h"
 
 enum { CONVERT_PATH_SIZE = 4096 };
 
-/* One conversion under way. */
-struct rewriting {
+/* One running conversion. */
+struct conversion {
     const struct trajd_convert_options *options;
     struct trajd_convert_report *report;
     struct trajd_error *error;
@@ -21,25 +23,26 @@ struct rewriting {
     char partial[CONVERT_PATH_SIZE], journal_path[CONVERT_PATH_SIZE], spool_path[CONVERT_PATH_SIZE],
         folder[CONVERT_PATH_SIZE];
     int fd, journal_fd, spool_fd;
-    bool has_files;  /* partial files exist, ours or of the run that is resumed */
-    bool is_empty;   /* made just now */
-    bool is_begun;   /* begun anew */
-    bool began_rows; /* rows are in them */
-    bool is_spent;   /* nothing can go on with them */
+    bool has_files;  /* partial files of this run, or of the resumed run, exist */
+    bool is_empty;   /* the partial files are new */
+    bool is_begun;   /* the output was begun again */
+    bool began_rows; /* rows may be in the files */
+    bool is_spent;   /* the files cannot be resumed */
     struct convert_journal_head head;
     struct convert_spool spool;
     bool has_spool;
-    bool *done;         /* [episode_count] */
-    uint64_t *left;     /* [episode_count]: segments not finished */
-    uint32_t *finished; /* [episode_count]: in the order of finishing */
+    bool *done;          /* [episode_count] */
+    uint64_t *remaining; /* [episode_count]: segments that are not finished */
+    uint32_t *finished;  /* [episode_count]: in the order in which they were finished */
     uint32_t finished_count, committed_count;
     uint64_t resumed_bytes;
     struct convert_counts counts;
     struct convert_backend backend;
-    bool told_of_backend; /* that it has failed */
-    uint64_t digest;      /* the plan's, of the CPU */
+    bool noted_backend_failure; /* the note about the failure was sent */
+    uint64_t digest;            /* of the plan, for the CPU */
     uint64_t *nan_steps;
-    /* threads */
+    /* Shared by the threads. `lock` protects the members from here on, and `remaining` and
+     * `finished`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct convert_cursor cursor;
@@ -49,31 +52,32 @@ struct rewriting {
     uint32_t running;
 };
 
-/* ---- convert.c ---- */
+/* ---- convert_state.c ---- */
 
-/* Of the plan's arrays. */
-enum trajd_status convert_no_memory(struct rewriting *r);
-/* As errno says. */
-enum trajd_status convert_io_error(struct rewriting *r, const char *path);
-void convert_tell(const struct rewriting *r, enum trajd_convert_phase phase);
+/* Sets TRAJD_ERR_MEMORY for the plan's arrays, and returns it. */
+enum trajd_status convert_no_memory(struct conversion *r);
+/* Sets TRAJD_ERR_IO from errno, and returns it. */
+enum trajd_status convert_io_error(struct conversion *r, const char *path);
+void convert_report_progress(const struct conversion *r, enum trajd_convert_phase phase);
 
 /* ---- convert_resume.c ---- */
 
-bool convert_is_all_chunks(const struct rewriting *r);
-/* TRAJD_ERR_NOT_FOUND, TRAJD_ERR_DATA: there is nothing to go on with, and why. */
-enum trajd_status convert_resume(struct rewriting *r);
-enum trajd_status convert_begin(struct rewriting *r);
+bool convert_is_all_chunks(const struct conversion *r);
+/* Reads the journal and takes over the finished episodes. TRAJD_ERR_NOT_FOUND, TRAJD_ERR_DATA: the
+ * files cannot be resumed; the error says why. */
+enum trajd_status convert_resume(struct conversion *r);
+enum trajd_status convert_begin(struct conversion *r);
 
 /* ---- convert_work.c ---- */
 
-uint32_t convert_thread_count(const struct rewriting *r);
-/* All rows that are not there yet, by threads that have ended when it returns. */
-enum trajd_status convert_write_rows(struct rewriting *r);
-enum trajd_status convert_commit(struct rewriting *r);
+uint32_t convert_thread_count(const struct conversion *r);
+/* Makes the missing rows. All threads have ended when it returns. */
+enum trajd_status convert_write_rows(struct conversion *r);
+enum trajd_status convert_commit(struct conversion *r);
 
 /* ---- convert_publish.c ---- */
 
-/* The partial file becomes the output. */
-enum trajd_status convert_publish(struct rewriting *r);
+/* Turns the partial file into the output. */
+enum trajd_status convert_publish(struct conversion *r);
 
 #endif

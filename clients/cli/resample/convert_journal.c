@@ -7,10 +7,11 @@
 #include "daemon/base/digest.h"
 #include "daemon/index/record.h"
 #include "clients/cli/resample/convert_rows.h"
+#include "clients/cli/resample/convert_io.h"
 
 static const uint64_t journal_magic = UINT64_C(0x314C4E4A57524A54); /* "TJRWJNL1" */
 
-/* What is read, a word at a time; `failed` once something is not there. */
+/* Reads the journal one word at a time. `failed` is set when a word is missing. */
 struct reading {
     const uint8_t *data;
     size_t length, at;
@@ -112,7 +113,8 @@ static enum trajd_status read_head(struct reading *reading, struct convert_plan 
     head->signature = take(reading);
     count = take(reading);
     if (reading->failed || magic != journal_magic)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no journal of a run");
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "there is no journal of an earlier run");
     if (digest != plan->digest || count != array_count(plan))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "it was begun with other inputs or options, or by another version");
@@ -126,15 +128,16 @@ static enum trajd_status read_head(struct reading *reading, struct convert_plan 
                  dataset->row_bytes * plan->episodes[e].step_count >
                      head->file_size - array->offset))
                 return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                       "its journal has room at %" PRIu64 " in %" PRIu64 " bytes",
+                                       "its journal has the offset %" PRIu64
+                                       ", outside the file of %" PRIu64 " bytes",
                                        array->offset, head->file_size);
         }
     return ends_well(reading, 0)
                ? TRAJD_OK
-               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "its journal is not whole");
+               : trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "its journal is incomplete");
 }
 
-/* False at the end, or at the first record that is not whole. */
+/* Reads one record. Returns false at the end, and at the first incomplete record. */
 static bool read_record(struct reading *reading, const struct convert_plan *plan, bool *done,
                         struct convert_chunk *const *const *chunks, uint64_t spool_size)
 {
@@ -154,8 +157,9 @@ static bool read_record(struct reading *reading, const struct convert_plan *plan
         for (uint64_t c = 0;
              c < convert_chunk_count(&plan->datasets[made->arrays[a].dataset], made->step_count);
              c++) {
-            const uint64_t offset = take(reading), rest = take(reading);
-            const struct convert_chunk chunk = {offset, (uint32_t)rest, (uint32_t)(rest >> 32)};
+            const uint64_t offset = take(reading), remainder = take(reading);
+            const struct convert_chunk chunk = {offset, (uint32_t)remainder,
+                                                (uint32_t)(remainder >> 32)};
             if (reading->failed || !chunks || offset > spool_size ||
                 chunk.size > spool_size - offset)
                 return false;

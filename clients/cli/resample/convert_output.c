@@ -15,21 +15,7 @@
 
 enum { PATH_SIZE = 4096, BATCH_MAX = 64, LEVEL_DEFAULT = 4 };
 
-/* ---- the recipe ---- */
-
-void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size)
-{
-    const char *groups = index->layout->groups;
-    size_t length = strcspn(groups, "*?[");
-
-    if (!groups[length]) {
-        snprintf(path, size, "%s", groups);
-        return;
-    }
-    while (length > 0 && groups[length - 1] != '/')
-        length--;
-    snprintf(path, size, "%.*s%s", (int)length, groups, id);
-}
+/* ---- the frames to the child ---- */
 
 static void put_label(struct convert_child *child, const struct trajd_index *index,
                       const struct trajd_episode *episode)
@@ -45,7 +31,7 @@ static void put_label(struct convert_child *child, const struct trajd_index *ind
 
 static void put_part(struct convert_child *child, const struct convert_episode *made)
 {
-    char *text = convert_stretch_text(child->plan, made);
+    char *text = convert_part_json(child->plan, made);
 
     child->frame.failed = child->frame.failed || !text;
     if (text)
@@ -53,8 +39,8 @@ static void put_part(struct convert_child *child, const struct convert_episode *
     free(text);
 }
 
-/* Whether a dataset is a stream, taken or not, or times: its absence from the output is no
- * surprise. */
+/* Returns whether a dataset is a stream, chosen or not, or holds times. The child does not report
+ * such a dataset as left out. */
 static bool is_known(const struct trajd_index *index, uint32_t dataset)
 {
     for (uint32_t s = 0; s < index->stream_count; s++)
@@ -107,7 +93,8 @@ static void put_arrays(struct convert_child *child, const struct convert_episode
     }
 }
 
-/* False where all that the source's episode holds is made: the child need not look. */
+/* Returns false if the plan covers all that the source's episode holds. The child then skips its
+ * search for other objects. */
 static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode,
                      const struct convert_episode *made)
 {
@@ -121,8 +108,8 @@ static bool has_more(const struct trajd_index *index, const struct trajd_episode
     return !episode->is_plain || present != made->array_count;
 }
 
-/* First rows of regular clocks that say when they begin: as recorded, so without offset and
- * latency. */
+/* Adds the begin of each regular clock that stores its begin, as it would be recorded: without the
+ * layout's offset and latency. */
 static void put_starts(struct convert_child *child, const struct trajd_index *index,
                        const struct trajd_episode *episode, int64_t begin_ns)
 {
@@ -165,15 +152,15 @@ static enum trajd_status take_offsets(struct convert_child *child, struct conver
                                       uint32_t count)
 {
     size_t length, arrays = 0;
-    enum trajd_status status = convert_child_answer(child, TRAJD_WRITER_OFFSETS, &length);
-    const uint8_t *next = child->answer;
+    enum trajd_status status = convert_child_reply(child, TRAJD_WRITER_OFFSETS, &length);
+    const uint8_t *next = child->reply;
 
     for (uint32_t e = 0; e < count; e++)
         arrays += made[e].array_count;
     if (!status && length != arrays * sizeof(uint64_t))
         return trajd_error_set(child->error, TRAJD_ERR_DATA, 0,
-                               "%s: offsets of %zu bytes for %zu datasets", made->id, length,
-                               arrays);
+                               "%s: received offsets of %zu bytes for %zu datasets", made->id,
+                               length, arrays);
     for (uint32_t e = 0; e < count && !status; e++)
         for (uint32_t a = 0; a < made[e].array_count; a++, next += sizeof(uint64_t))
             memcpy(&made[e].arrays[a].offset, next, sizeof(uint64_t));
@@ -223,7 +210,7 @@ static enum trajd_status send_input(struct convert_child *child, const struct tr
     put_known(child, index);
     status = convert_child_send(child, TRAJD_WRITER_INPUT, fd);
     close(fd);
-    return status ? status : convert_child_answer(child, TRAJD_WRITER_READY, &length);
+    return status ? status : convert_child_reply(child, TRAJD_WRITER_READY, &length);
 }
 
 static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint32_t right)
@@ -235,8 +222,8 @@ static bool is_of_one_file(const struct convert_plan *plan, uint32_t left, uint3
            index->episodes[a->episode].file_index == index->episodes[b->episode].file_index;
 }
 
-/* Episodes from `first` on, and their answer before anything else: two that both wait for the
- * other's socket to have room would wait for ever. */
+/* Sends `count` episodes from `first` on, and receives their offsets before anything else is sent.
+ * Otherwise both sides could wait for room in the other's socket forever. */
 static enum trajd_status send_batch(struct convert_child *child, struct convert_plan *plan,
                                     uint32_t first, uint32_t count)
 {
@@ -250,8 +237,8 @@ static enum trajd_status send_batch(struct convert_child *child, struct convert_
     return status ? status : take_offsets(child, &plan->episodes[first], count);
 }
 
-/* In order, several at a time: a question and an answer for each would cost as much as what is
- * asked. */
+/* Sends the episodes in order, in batches. One request and reply for each would cost as much as the
+ * work itself. */
 static enum trajd_status send_episodes(struct convert_child *child, struct convert_plan *plan)
 {
     enum trajd_status status = send_datasets(child);
@@ -271,9 +258,9 @@ static enum trajd_status send_episodes(struct convert_child *child, struct conve
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the structure ---- */
 
-/* What the closed file is. */
+/* Returns the size of the closed file. */
 static enum trajd_status measure(const struct convert_plan *plan, int fd, uint64_t *size_bytes,
                                  struct trajd_error *error)
 {
@@ -296,13 +283,12 @@ static enum trajd_status begin_output(struct convert_child *child, int fd, bool 
     if (!status)
         status = convert_child_send(child, TRAJD_WRITER_OUTPUT, fd);
     if (!status)
-        status = convert_child_answer(child, TRAJD_WRITER_READY, &length);
+        status = convert_child_reply(child, TRAJD_WRITER_READY, &length);
     child->is_ready = !status;
     return status;
 }
 
-/* Rows are written where the child says: inside the file, and nowhere twice as far as can be seen.
- */
+/* Checks that the child's offsets lie inside the file, because rows will be written there. */
 static enum trajd_status check_offsets(const struct convert_plan *plan, uint64_t size_bytes,
                                        struct trajd_error *error)
 {
@@ -314,10 +300,10 @@ static enum trajd_status check_offsets(const struct convert_plan *plan, uint64_t
             if (!dataset->is_compressed &&
                 (array->offset < TRAJD_WRITER_SIGNATURE_SIZE || array->offset > size_bytes ||
                  bytes > size_bytes - array->offset))
-                return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                                       "%s: %s: room at %" PRIu64 " of a file of %" PRIu64 " bytes",
-                                       plan->episodes[e].id, dataset->path, array->offset,
-                                       size_bytes);
+                return trajd_error_set(
+                    error, TRAJD_ERR_DATA, 0,
+                    "%s: %s: the offset %" PRIu64 " lies outside the file of %" PRIu64 " bytes",
+                    plan->episodes[e].id, dataset->path, array->offset, size_bytes);
         }
     return TRAJD_OK;
 }
@@ -340,7 +326,7 @@ enum trajd_status convert_output_make(struct convert_plan *plan, int fd, uint64_
     return status ? status : check_offsets(plan, *size_bytes, error);
 }
 
-/* Where a chunk begins in the dataset. */
+/* Adds the position of a chunk in the dataset. */
 static void put_place(struct convert_child *child, const struct convert_dataset *dataset,
                       uint64_t chunk)
 {
@@ -401,7 +387,7 @@ enum trajd_status convert_output_add_chunks(const struct convert_plan *plan,
     if (!status)
         status = convert_child_send(&child, TRAJD_WRITER_CHUNKS, spool_fd);
     if (!status)
-        status = convert_child_answer(&child, TRAJD_WRITER_DONE, &length);
+        status = convert_child_reply(&child, TRAJD_WRITER_DONE, &length);
     convert_child_end(&child);
     return status ? status : measure(plan, fd, size_bytes, error);
 }

@@ -1,29 +1,26 @@
-/* The structure of the output, made by a child (writer_protocol.h): groups, attributes, and room
- * for the rows of every dataset. */
+/* The structure of the output: groups, attributes, and room for the rows of each dataset. A child
+ * process makes it (writer_protocol.h). */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_OUTPUT_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_OUTPUT_H
 
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
-/* Where a compressed chunk of rows is among the spooled ones. */
+/* The place of a compressed chunk of rows in the spool. */
 struct convert_chunk {
     uint64_t offset;
     uint32_t size;
-    uint32_t mask; /* filters that were not applied */
+    uint32_t mask; /* HDF5's mask of the filters that were skipped */
 };
 
-/* Fills the file behind `fd` and the offsets of the plan's arrays; *size_bytes is what it is then.
- * TRAJD_ERR_IO where the storage failed, TRAJD_ERR_DATA where an input cannot be copied from, or
- * kills the child; TRAJD_ERR_SYSTEM where the child does not start, or somebody kills it;
+/* Makes the structure in the file `fd`, and fills the offsets of the plan's arrays. *size_bytes
+ * becomes the size of the file. TRAJD_ERR_IO: the storage failed. TRAJD_ERR_DATA: an input cannot
+ * be copied from, or crashes the child. TRAJD_ERR_SYSTEM: the child does not start, or was killed.
  * TRAJD_ERR_CLOSED: cancelled. */
 enum trajd_status convert_output_make(struct convert_plan *plan, int fd, uint64_t *size_bytes,
                                       struct trajd_error *error);
 
-/* The path of an episode's group in the output; "/" for one episode a file. */
-void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size);
-
-/* Puts the spooled chunks into the file. chunks[episode][array] has as many as the array needs;
- * NULL for one that is not compressed. */
+/* Adds the spooled chunks to the file. chunks[episode][array] has as many chunks as the array
+ * needs; it is NULL for an array that is not compressed. */
 enum trajd_status convert_output_add_chunks(const struct convert_plan *plan,
                                             struct convert_chunk *const *const *chunks, int fd,
                                             int spool_fd, uint64_t *size_bytes,

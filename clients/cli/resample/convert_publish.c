@@ -1,15 +1,16 @@
-/* All rows are there: the file becomes what it is to be, and bears its name. */
+/* Finishes a file whose rows are all written, and gives it the output's name. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/rename.h"
+#include "daemon/base/files.h"
 #include "clients/cli/resample/convert_internal.h"
+#include "clients/cli/resample/convert_io.h"
 
-static enum trajd_status sync_folder(struct rewriting *r)
+static enum trajd_status sync_folder(struct conversion *r)
 {
     const int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool failed = fd < 0 || (fsync(fd) && errno != EINVAL);
@@ -19,15 +20,16 @@ static enum trajd_status sync_folder(struct rewriting *r)
     return failed ? convert_io_error(r, r->folder) : TRAJD_OK;
 }
 
-static enum trajd_status put_signature(struct rewriting *r)
+static enum trajd_status put_signature(struct conversion *r)
 {
     return convert_pwrite(r->fd, &r->head.signature, sizeof r->head.signature, 0, r->partial,
                           r->error);
 }
 
-/* From here on the file's structure changes under a kill: rows that lie in it cannot be gone on
- * with then. */
-static enum trajd_status give_up_rows(struct rewriting *r)
+/* Prepares for the change of the file's structure. If the run is killed during that change, rows in
+ * the file itself cannot be resumed, so the journal is removed first. Chunks in the spool can be
+ * resumed. */
+static enum trajd_status give_up_rows(struct conversion *r)
 {
     enum trajd_status status;
 
@@ -41,7 +43,7 @@ static enum trajd_status give_up_rows(struct rewriting *r)
     return status;
 }
 
-static enum trajd_status add_chunks(struct rewriting *r)
+static enum trajd_status add_chunks(struct conversion *r)
 {
     enum trajd_status status = give_up_rows(r);
 
@@ -54,8 +56,8 @@ static enum trajd_status add_chunks(struct rewriting *r)
     return status;
 }
 
-/* Rows of a file that somebody wrote to while it was read are of no recording. */
-static enum trajd_status check_inputs(struct rewriting *r)
+/* Checks that no input has changed while it was read. */
+static enum trajd_status check_inputs(struct conversion *r)
 {
     const struct trajd_index_file *checked = NULL;
     enum trajd_status status = TRAJD_OK;
@@ -75,9 +77,9 @@ static enum trajd_status check_inputs(struct rewriting *r)
     return status;
 }
 
-/* Whoever takes the file away while it is written has taken it away: what bears its name by then is
- * another's. */
-static enum trajd_status check_name(struct rewriting *r)
+/* Checks that the partial file still has its name. If another process has removed or replaced it,
+ * the file that has the name now is left alone. */
+static enum trajd_status check_name(struct conversion *r)
 {
     struct stat held, named;
 
@@ -86,27 +88,25 @@ static enum trajd_status check_name(struct rewriting *r)
         return TRAJD_OK;
     r->has_files = false;
     return trajd_error_set(r->error, TRAJD_ERR_IO, 0,
-                           "%s: somebody has removed or replaced it while it was written",
-                           r->partial);
+                           "%s: was removed or replaced while it was written", r->partial);
 }
 
-static enum trajd_status name_output(struct rewriting *r)
+static enum trajd_status name_output(struct conversion *r)
 {
     bool is_sure = true;
 
     if (r->options->force ? rename(r->partial, r->options->output)
-                          : trajd_rename_new(r->partial, r->options->output, &is_sure))
+                          : trajd_file_rename_new(r->partial, r->options->output, &is_sure))
         return convert_io_error(r, r->options->output);
     if (!is_sure)
         convert_note(r->options,
                      "%s: its filesystem can neither rename without replacing nor link: a file of "
-                     "that name that appeared at this very "
-                     "moment was replaced",
+                     "that name that appeared at this moment was replaced",
                      r->options->output);
     return TRAJD_OK;
 }
 
-enum trajd_status convert_publish(struct rewriting *r)
+enum trajd_status convert_publish(struct conversion *r)
 {
     enum trajd_status status = check_inputs(r);
 

@@ -1,4 +1,4 @@
-/* A daemon's side of the work: blocks in a sealed memfd, a message each. */
+/* The connection to a daemon: one message a block, and the blocks in a sealed memfd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,8 +17,8 @@
 
 enum { SLICE_MS = 100, FRAME_ROOM = 2048 };
 
-/* others' segments go first, of a second or two at most */
-static const int64_t answer_ns = INT64_C(300000000000);
+/* The daemon does the segments of other clients first, which take a second or two at most. */
+static const int64_t reply_timeout_ns = INT64_C(300000000000);
 static const uint64_t room_unit_bytes = UINT64_C(4) << 20;
 
 struct convert_remote {
@@ -48,13 +48,13 @@ static enum trajd_status connect_to(struct convert_remote *remote, struct trajd_
     if (remote->connection < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
     if (connect(remote->connection, (struct sockaddr *)&address, sizeof address))
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno,
-                               "no daemon that resamples: %s: %s", remote->path, strerror(errno));
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno, "no daemon resamples at %s: %s",
+                               remote->path, strerror(errno));
     return TRAJD_OK;
 }
 
-static enum trajd_status say(struct convert_remote *remote, uint64_t size_bytes,
-                             struct trajd_error *error)
+static enum trajd_status send_request(struct convert_remote *remote, uint64_t size_bytes,
+                                      struct trajd_error *error)
 {
     const struct trajd_wire_message question = {.op = TRAJD_WIRE_RESAMPLE,
                                                 .resample = {++remote->request, size_bytes}};
@@ -70,11 +70,11 @@ static enum trajd_status say(struct convert_remote *remote, uint64_t size_bytes,
                : gone(remote, "has ended", error);
 }
 
-/* The frame that answers; *size. */
-static enum trajd_status await(struct convert_remote *remote, uint8_t frame[FRAME_ROOM],
-                               size_t *size, struct trajd_error *error)
+/* Receives the next frame, and its size in *size. */
+static enum trajd_status receive_reply(struct convert_remote *remote, uint8_t frame[FRAME_ROOM],
+                                       size_t *size, struct trajd_error *error)
 {
-    const int64_t end_ns = trajd_now_ns() + answer_ns;
+    const int64_t end_ns = trajd_now_ns() + reply_timeout_ns;
 
     for (;;) {
         struct pollfd ready = {.fd = remote->connection, .events = POLLIN};
@@ -82,7 +82,7 @@ static enum trajd_status await(struct convert_remote *remote, uint8_t frame[FRAM
         if (remote->cancel && __atomic_load_n(remote->cancel, __ATOMIC_RELAXED))
             return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "interrupted");
         if (trajd_now_ns() > end_ns)
-            return gone(remote, "does not answer", error);
+            return gone(remote, "does not reply", error);
         if (poll(&ready, 1, SLICE_MS) <= 0)
             continue;
         got = recv(remote->connection, frame, FRAME_ROOM, MSG_DONTWAIT);
@@ -93,18 +93,18 @@ static enum trajd_status await(struct convert_remote *remote, uint8_t frame[FRAM
     }
 }
 
-/* Writes the GPU's name to `device`, which may be NULL. */
-static enum trajd_status ask(struct convert_remote *remote, uint64_t size_bytes, char *device,
-                             size_t device_size, struct trajd_error *error)
+/* Sends a request and receives the reply. Copies the GPU's name to `device`, which may be NULL. */
+static enum trajd_status query(struct convert_remote *remote, uint64_t size_bytes, char *device,
+                               size_t device_size, struct trajd_error *error)
 {
     struct trajd_wire_message message;
     uint8_t frame[FRAME_ROOM];
     uint64_t request;
     size_t size = 0;
-    enum trajd_status status = say(remote, size_bytes, error);
+    enum trajd_status status = send_request(remote, size_bytes, error);
 
     if (!status)
-        status = await(remote, frame, &size, error);
+        status = receive_reply(remote, frame, &size, error);
     if (!status)
         status = trajd_wire_decode(frame, size, NULL, &message, &request, error);
     if (status)
@@ -118,7 +118,7 @@ static enum trajd_status ask(struct convert_remote *remote, uint64_t size_bytes,
     }
     if (message.op != TRAJD_WIRE_RESAMPLED || message.resampled.request != remote->request)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "the daemon at %s answers what was not asked", remote->path);
+                               "the daemon at %s sent an unexpected reply", remote->path);
     if (device)
         trajd_wire_text_copy(message.resampled.device, device, device_size);
     return TRAJD_OK;
@@ -139,10 +139,10 @@ enum trajd_status convert_remote_create(const char *directory, const bool *cance
     snprintf(remote->path, sizeof remote->path, "%.400s/resample.sock", directory);
     status = connect_to(remote, error);
     if (!status)
-        status = ask(remote, 0, device, device_size, error);
+        status = query(remote, 0, device, device_size, error);
     is_cancelled = cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED);
     if (status == TRAJD_ERR_CLOSED && !is_cancelled)
-        status = gone(remote, "has ended, does not answer, or takes no more programs", error);
+        status = gone(remote, "has ended, does not reply, or accepts no more clients", error);
     if (status)
         convert_remote_destroy(out);
     return status;
@@ -172,7 +172,7 @@ void convert_remote_destroy(struct convert_remote **out)
     free(remote);
 }
 
-/* All its pages at once, then its size for good. */
+/* Allocates all pages at once, and seals the size. */
 static bool make_room(struct convert_remote *remote, uint64_t bytes)
 {
     void *room;
@@ -201,7 +201,7 @@ enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t si
             const int code = errno;
             drop_room(remote);
             return trajd_error_set(error, TRAJD_ERR_MEMORY, code,
-                                   "no memory for rows to hand over (%llu bytes): %s",
+                                   "no memory to share with the daemon (%llu bytes): %s",
                                    (unsigned long long)bytes, strerror(code));
         }
     }
@@ -212,5 +212,5 @@ enum trajd_status convert_remote_room(struct convert_remote *remote, uint64_t si
 enum trajd_status convert_remote_run(struct convert_remote *remote, uint64_t size_bytes,
                                      struct trajd_error *error)
 {
-    return ask(remote, size_bytes, NULL, 0, error);
+    return query(remote, size_bytes, NULL, 0, error);
 }

@@ -1,4 +1,4 @@
-/* What an earlier run has left, or a file begun anew. */
+/* Resumes the files of an earlier run, or begins them again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include "clients/cli/resample/convert_internal.h"
+#include "clients/cli/resample/convert_io.h"
 
 static const uint64_t journal_bytes_max = UINT64_C(4) << 30;
 
-static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_t *length)
+static enum trajd_status load_journal(struct conversion *r, uint8_t **data, size_t *length)
 {
     struct stat status;
 
@@ -32,8 +33,8 @@ static enum trajd_status load_journal(struct rewriting *r, uint8_t **data, size_
     return TRAJD_OK;
 }
 
-/* Without its signature nobody takes the file for a finished one. */
-static enum trajd_status take_signature(struct rewriting *r)
+/* Saves and erases the file's signature, so that no program opens the unfinished file as HDF5. */
+static enum trajd_status remove_signature(struct conversion *r)
 {
     static const uint64_t none;
 
@@ -43,16 +44,16 @@ static enum trajd_status take_signature(struct rewriting *r)
     return convert_pwrite(r->fd, &none, sizeof none, 0, r->partial, r->error);
 }
 
-/* The file with its structure, and room for rows. */
-static enum trajd_status make_file(struct rewriting *r)
+/* Makes the file with its structure and with room for the rows. */
+static enum trajd_status make_file(struct conversion *r)
 {
     enum trajd_status status =
         ftruncate(r->fd, 0) ? convert_io_error(r, r->partial)
                             : convert_output_make(&r->plan, r->fd, &r->head.file_size, r->error);
 
     if (!status)
-        status = take_signature(r);
-    /* all room at once, so that a disk that is too small is known before the work */
+        status = remove_signature(r);
+    /* Allocates all blocks now, so that a disk that is too small is an error before the work. */
     if (!status && fallocate(r->fd, 0, 0, (off_t)r->head.file_size) && errno != EOPNOTSUPP &&
         errno != ENOSYS)
         status = convert_io_error(r, r->options->output);
@@ -61,9 +62,9 @@ static enum trajd_status make_file(struct rewriting *r)
     return status;
 }
 
-/* All rows are in chunks, which lie in a file of their own until the end: nothing of the partial
- * file is missed. */
-bool convert_is_all_chunks(const struct rewriting *r)
+/* Returns whether all rows are compressed. Their chunks lie in the spool until the end, so the
+ * partial file itself can be made again. */
+bool convert_is_all_chunks(const struct conversion *r)
 {
     for (uint32_t d = 0; d < r->plan.dataset_count; d++)
         if (!r->plan.datasets[d].is_compressed)
@@ -71,29 +72,30 @@ bool convert_is_all_chunks(const struct rewriting *r)
     return true;
 }
 
-/* The journal's digest tells as well where the arithmetic was begun. */
-static uint64_t digest_of(const struct rewriting *r, bool is_on_gpu)
+/* Returns the journal's digest: the plan's, and whether the arithmetic was begun on a GPU. */
+static uint64_t digest_of(const struct conversion *r, bool is_on_gpu)
 {
-    static const uint64_t on_gpu = UINT64_C(0x675075); /* any number but 0 */
+    static const uint64_t on_gpu = UINT64_C(0x675075); /* any value but 0 */
 
     return r->digest ^ (is_on_gpu ? on_gpu : 0);
 }
 
-/* A file that says nothing of a GPU has no values of one. */
-static enum trajd_status go_on_here(struct rewriting *r)
+/* Continues on the CPU a file that was begun on the CPU. Its attributes name no GPU, so it must
+ * hold no values of one. */
+static enum trajd_status go_on_here(struct conversion *r)
 {
     if (r->plan.is_on_gpu || !r->backend.is_on_gpu)
         return TRAJD_OK;
     if (!r->backend.may_fall_back)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
-                               "it was begun on the CPU: --backend cpu goes on with it");
-    convert_note(r->options, "%s was begun on the CPU, which goes on with it", r->partial);
+                               "it was begun on the CPU: use --backend cpu to continue it");
+    convert_note(r->options, "%s was begun on the CPU, so the CPU continues it", r->partial);
     r->backend.kind = r->report->backend = TRAJD_CONVERT_CPU;
-    r->backend.is_on_gpu = false; /* should it be begun anew after all */
+    r->backend.is_on_gpu = false; /* in case the file is begun again after all */
     return TRAJD_OK;
 }
 
-static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, size_t length,
+static enum trajd_status read_journal(struct conversion *r, const uint8_t *data, size_t length,
                                       uint64_t spool_size, size_t *used)
 {
     enum trajd_status status = TRAJD_ERR_ARGUMENT;
@@ -108,8 +110,9 @@ static enum trajd_status read_journal(struct rewriting *r, const uint8_t *data, 
     return status ? status : go_on_here(r);
 }
 
-/* What is finished stays; chunks of what is not are cut off or lie unused. */
-enum trajd_status convert_resume(struct rewriting *r)
+/* Takes over the finished episodes. Cuts off an incomplete end of the journal. Chunks of unfinished
+ * episodes remain in the spool, unused. */
+enum trajd_status convert_resume(struct conversion *r)
 {
     struct stat file, spool = {0};
     uint8_t *data;
@@ -123,7 +126,7 @@ enum trajd_status convert_resume(struct rewriting *r)
     free(data);
     if (!status && !convert_is_all_chunks(r) && (uint64_t)file.st_size != r->head.file_size)
         status = trajd_error_set(r->error, TRAJD_ERR_NOT_FOUND, 0,
-                                 "the file has not the journal's size");
+                                 "the file does not have the size in its journal");
     if (!status && ftruncate(r->journal_fd, (off_t)used))
         status = convert_io_error(r, r->journal_path);
     if (status) {
@@ -143,11 +146,11 @@ enum trajd_status convert_resume(struct rewriting *r)
         }
     r->began_rows = true;
     r->is_empty = false;
-    /* it may have been cut while chunks went into it */
+    /* The file may be incomplete, from a run that was killed while it added chunks. */
     return convert_is_all_chunks(r) ? make_file(r) : TRAJD_OK;
 }
 
-enum trajd_status convert_begin(struct rewriting *r)
+enum trajd_status convert_begin(struct conversion *r)
 {
     enum trajd_status status = TRAJD_OK;
 
@@ -155,7 +158,7 @@ enum trajd_status convert_begin(struct rewriting *r)
     r->is_empty = false;
     r->plan.is_on_gpu = r->backend.is_on_gpu;
     r->plan.digest = digest_of(r, r->plan.is_on_gpu);
-    /* the journal's end first, for good: it must not speak of rows that the new file has not */
+    /* Empties the journal first, and syncs it: it must not list rows that the new file lacks. */
     if (ftruncate(r->journal_fd, 0) || fdatasync(r->journal_fd) ||
         (r->has_spool && ftruncate(r->spool_fd, 0)))
         return convert_io_error(r, r->partial);

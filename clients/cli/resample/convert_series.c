@@ -13,10 +13,10 @@
 
 enum { RATE_DEFAULT_HZ = 20 };
 
-static const uint64_t values_max = UINT64_C(8) << 20;  /* of rows or steps that are looked at */
-static const uint64_t bytes_max = UINT64_C(512) << 20; /* of the rows that they are part of */
+static const uint64_t values_max = UINT64_C(8) << 20;  /* of the rows and steps that are shown */
+static const uint64_t bytes_max = UINT64_C(512) << 20; /* of the whole rows that contain them */
 
-/* A conversion of one episode into memory. */
+/* The conversion of one episode into memory. */
 struct making {
     const struct convert_series_options *options;
     struct convert_plan plan;
@@ -41,7 +41,7 @@ void convert_series_destroy(struct convert_series **series)
     *series = NULL;
 }
 
-/* Columns of the stream out of whole rows. */
+/* Converts the columns of the stream from whole rows. */
 static enum trajd_status take_columns(struct making *m, enum trajd_dtype dtype, const uint8_t *rows,
                                       uint64_t count, double *values)
 {
@@ -50,9 +50,8 @@ static enum trajd_status take_columns(struct making *m, enum trajd_dtype dtype, 
     for (uint64_t r = 0; r < count; r++)
         if (!trajd_array_to_f64(dtype, rows + r * row_bytes + m->stream->first_column * size,
                                 m->series->feature_count, values + r * m->series->feature_count))
-            return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "%s: %s is no number to draw", m->options->stream,
-                                   trajd_dtype_name(dtype));
+            return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0, "%s: %s cannot be drawn",
+                                   m->options->stream, trajd_dtype_name(dtype));
     return TRAJD_OK;
 }
 
@@ -87,10 +86,11 @@ static enum trajd_status find_span(struct making *m)
     if ((m->series->row_count + m->series->step_count) > values_max / m->series->feature_count ||
         (m->series->row_count + m->series->step_count) >
             bytes_max / (m->dataset->source_bytes + m->dataset->row_bytes))
-        return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%" PRIu64 " rows and %" PRIu64
-                               " steps are too many to look at: a shorter span by --from and --to",
-                               m->series->row_count, m->series->step_count);
+        return trajd_error_set(
+            m->error, TRAJD_ERR_UNSUPPORTED, 0,
+            "%" PRIu64 " rows and %" PRIu64
+            " steps are too many to plot: choose a shorter span with --from and --to",
+            m->series->row_count, m->series->step_count);
     return TRAJD_OK;
 }
 
@@ -145,7 +145,7 @@ static enum trajd_status read_rows(struct making *m)
     return status;
 }
 
-/* The same segments that a file is made of, onto anonymous memory. */
+/* Runs the segments of a conversion into anonymous memory. */
 static enum trajd_status run_segment(struct making *m, int fd)
 {
     struct convert_counts counts = {0};
@@ -185,7 +185,7 @@ static enum trajd_status make_steps(struct making *m)
                                       : TRAJD_OK;
     uint64_t offset = 0;
 
-    /* far from each other: the file is sparse */
+    /* far from each other: the memory file is sparse */
     for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++) {
         m->plan.episodes[0].arrays[a].offset = offset;
         offset += m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].row_bytes *
@@ -209,7 +209,7 @@ static enum trajd_status make_steps(struct making *m)
     return status;
 }
 
-/* Ids of several files may be one: the plan's first episode becomes the one that is meant. */
+/* Makes the wanted episode the plan's first one. Ids of several files may be equal. */
 static bool find_episode(struct making *m)
 {
     const uint32_t number = (uint32_t)(m->options->episode - m->options->index->episodes);
@@ -229,10 +229,10 @@ static enum trajd_status find_parts(struct making *m)
 
     if (found < 0)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: one stream is looked at, not a pattern", m->options->stream);
+                               "%s: name one stream, not a pattern", m->options->stream);
     if (!find_episode(m))
-        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0, "%s: a resampling leaves it out",
-                               m->options->episode->id);
+        return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
+                               "%s: resampling leaves this stream out", m->options->episode->id);
     m->stream = &m->options->index->streams[found];
     for (uint32_t a = 0; a < m->plan.episodes[0].array_count; a++)
         if (m->plan.datasets[m->plan.episodes[0].arrays[a].dataset].index_dataset ==
@@ -240,7 +240,7 @@ static enum trajd_status find_parts(struct making *m)
             m->array = &m->plan.episodes[0].arrays[a];
     if (!m->array)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
-                               "%s: the episode has no rows of it", m->options->stream);
+                               "%s: the episode has no rows of this stream", m->options->stream);
     m->dataset = &m->plan.datasets[m->array->dataset];
     m->series = calloc(1, sizeof *m->series);
     if (!m->series)
@@ -275,7 +275,7 @@ enum trajd_status convert_series_read(const struct convert_series_options *optio
     enum trajd_status status;
 
     rule.stream = options->stream;
-    rule.max_gap_ns = INT64_MAX; /* in one segment: holes are to be seen */
+    rule.max_gap_ns = INT64_MAX; /* the episode is not split, so that the plot shows its gaps */
     *series = NULL;
     status = convert_plan_make(&convert, &m.plan, error);
     if (!status)

@@ -7,10 +7,23 @@
 
 #include "daemon/base/json.h"
 #include "daemon/window/window_report.h"
-#include "clients/cli/resample/convert_output.h"
 #include "daemon/index/writer_protocol.h"
 
 enum { PATH_SIZE = 4096 };
+
+void convert_episode_path(const struct trajd_index *index, const char *id, char *path, size_t size)
+{
+    const char *groups = index->layout->groups;
+    size_t length = strcspn(groups, "*?[");
+
+    if (!groups[length]) {
+        snprintf(path, size, "%s", groups);
+        return;
+    }
+    while (length > 0 && groups[length - 1] != '/')
+        length--;
+    snprintf(path, size, "%.*s%s", (int)length, groups, id);
+}
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -76,7 +89,8 @@ enum trajd_status convert_summary_send_masks(struct convert_child *child)
     return distinct ? convert_child_send(child, TRAJD_WRITER_MASKS, -1) : TRAJD_OK;
 }
 
-/* As a number: 20, 12.5, 29.97. False where no such number is the rate exactly. */
+/* Writes the rate as a number: 20, 12.5, 29.97. Returns false if no short number is exactly the
+ * rate. */
 static bool rate_number(struct trajd_rate rate, char *text, size_t size)
 {
     static const int digits[] = {4, 6, 9, 15};
@@ -99,23 +113,23 @@ static bool clock_is_used(const struct convert_plan *plan, uint32_t clock)
     return false;
 }
 
-/* The clock's rate where its attribute is, which may be each episode's own. */
+/* Adds the clock's rate where the layout reads it: one attribute, or one in each episode. */
 static uint32_t put_rate(struct convert_child *child, const struct trajd_layout_clock *clock,
                          const char *number)
 {
     const struct convert_plan *plan = child->plan;
     const bool is_one = *clock->rate_attribute == '/';
     const uint32_t count = is_one ? 1 : plan->episode_count;
-    const char *at = strchr(clock->rate_attribute, '@'); /* the layout has it */
+    const char *at = strchr(clock->rate_attribute, '@'); /* the layout checked that there is one */
     const int length = (int)(at - clock->rate_attribute);
 
     for (uint32_t e = 0; e < count; e++) {
-        char where[2 * PATH_SIZE], group[PATH_SIZE];
+        char object[2 * PATH_SIZE], group[PATH_SIZE];
         convert_episode_path(plan->options->indexes[plan->episodes[e].source], plan->episodes[e].id,
                              group, sizeof group);
-        snprintf(where, sizeof where, "%s%s%.*s", is_one ? "" : group, is_one || !length ? "" : "/",
-                 length, clock->rate_attribute);
-        trajd_bytes_add_text(&child->frame, where);
+        snprintf(object, sizeof object, "%s%s%.*s", is_one ? "" : group,
+                 is_one || !length ? "" : "/", length, clock->rate_attribute);
+        trajd_bytes_add_text(&child->frame, object);
         trajd_bytes_add_text(&child->frame, at + 1);
         trajd_bytes_add_text(&child->frame, clock->rate_json);
         trajd_bytes_add_text(&child->frame, number);
@@ -123,7 +137,7 @@ static uint32_t put_rate(struct convert_child *child, const struct trajd_layout_
     return count;
 }
 
-/* What reads the output by the same layout must find the new rate. */
+/* Adds the new rate of each regular clock, so that a reader with the same layout finds it. */
 static void put_rates(struct convert_child *child)
 {
     const struct convert_plan *plan = child->plan;
@@ -143,13 +157,13 @@ static void put_rates(struct convert_child *child)
             count += put_rate(child, clock, number);
             if (!exact)
                 convert_note(plan->options,
-                             "clock %s: no number is %" PRId64 "/%" PRId64
-                             " Hz exactly, %s stands in %s",
+                             "clock %s: no decimal number is exactly %" PRId64 "/%" PRId64
+                             " Hz; %s is written to %s",
                              clock->name, rate.num, rate.den, number, clock->rate_attribute);
         } else if (clock->rate.num != rate.num || clock->rate.den != rate.den) {
             convert_note(plan->options,
-                         "layout %s says itself that clock %s is at %.6g Hz: the output needs a "
-                         "copy of it with `rate: %s`",
+                         "layout %s states that clock %s has %.6g Hz: to read the output, use a "
+                         "copy of the layout with `rate: %s`",
                          layout->name, clock->name,
                          (double)clock->rate.num / (double)clock->rate.den, number);
         }
@@ -208,6 +222,6 @@ enum trajd_status convert_summary_send(struct convert_child *child)
     free(text);
     status = convert_child_send(child, TRAJD_WRITER_FINISH, -1);
     if (!status)
-        status = convert_child_answer(child, TRAJD_WRITER_DONE, &length);
+        status = convert_child_reply(child, TRAJD_WRITER_DONE, &length);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Threads that make rows, and the one that watches them: progress, the journal, the wish to stop.
- */
+/* The threads that make rows, and the calling thread, which reports progress, writes the journal
+ * and checks for cancellation. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,14 +20,14 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static bool is_cancelled(const struct rewriting *r)
+static bool is_cancelled(const struct conversion *r)
 {
     return r->options->cancel && __atomic_load_n(r->options->cancel, __ATOMIC_RELAXED);
 }
 
-static void finish_segment(struct rewriting *r, const struct convert_segment *segment)
+static void finish_segment(struct conversion *r, const struct convert_segment *segment)
 {
-    if (--r->left[segment->episode] == 0) {
+    if (--r->remaining[segment->episode] == 0) {
         r->finished[r->finished_count++] = segment->episode;
         pthread_cond_signal(&r->changed);
     }
@@ -35,7 +35,7 @@ static void finish_segment(struct rewriting *r, const struct convert_segment *se
 
 static void *work(void *context)
 {
-    struct rewriting *r = context;
+    struct conversion *r = context;
     struct convert_worker *worker = NULL;
     struct convert_segment segment;
     struct trajd_error error;
@@ -63,9 +63,9 @@ static void *work(void *context)
     return NULL;
 }
 
-/* Episodes whose rows are on the disk are finished for good. Called with the lock held, which it
- * drops for the disk. */
-enum trajd_status convert_commit(struct rewriting *r)
+/* Appends finished episodes to the journal, after their rows are on the disk. The caller holds the
+ * lock; it is released during the writes. */
+enum trajd_status convert_commit(struct conversion *r)
 {
     const uint32_t until = r->finished_count;
     enum trajd_status status = TRAJD_OK;
@@ -85,20 +85,21 @@ enum trajd_status convert_commit(struct rewriting *r)
     return status;
 }
 
-/* Notes are this thread's to tell. */
-static void tell_of_backend(struct rewriting *r)
+/* Sends a note if the backend has failed. Only the calling thread sends notes. */
+static void note_backend_failure(struct conversion *r)
 {
-    /* the failure was filled before */
-    if (r->told_of_backend || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE))
+    /* acquire: `failure` was filled before */
+    if (r->noted_backend_failure || !__atomic_load_n(&r->backend.has_failed, __ATOMIC_ACQUIRE))
         return;
-    r->told_of_backend = true;
-    convert_note(r->options, "%s: the CPU goes on", r->backend.failure.message);
+    r->noted_backend_failure = true;
+    convert_note(r->options, "%s: the CPU continues", r->backend.failure.message);
 }
 
-/* While the workers work: progress, the journal, the wish to stop. */
-static enum trajd_status heartbeat(struct rewriting *r)
+/* Waits for the workers. Meanwhile reports progress, writes the journal, and checks for
+ * cancellation. */
+static enum trajd_status supervise(struct conversion *r)
 {
-    int64_t told_ms = now_ms(), committed_ms = told_ms;
+    int64_t progress_ms = now_ms(), committed_ms = progress_ms;
     uint64_t committed_bytes = 0;
     enum trajd_status status = TRAJD_OK;
 
@@ -117,10 +118,10 @@ static enum trajd_status heartbeat(struct rewriting *r)
             committed_ms = now_ms();
             committed_bytes = bytes;
         }
-        if (now_ms() - told_ms >= PROGRESS_MS) {
-            told_ms = now_ms();
-            convert_tell(r, TRAJD_CONVERT_RUNNING);
-            tell_of_backend(r);
+        if (now_ms() - progress_ms >= PROGRESS_MS) {
+            progress_ms = now_ms();
+            convert_report_progress(r, TRAJD_CONVERT_RUNNING);
+            note_backend_failure(r);
         }
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += WAIT_MS * 1000000;
@@ -129,7 +130,7 @@ static enum trajd_status heartbeat(struct rewriting *r)
         if (r->running)
             pthread_cond_timedwait(&r->changed, &r->lock, &until);
     }
-    tell_of_backend(r);
+    note_backend_failure(r);
     if (r->status) {
         status = r->status;
         *r->error = r->worker_error;
@@ -144,7 +145,7 @@ static enum trajd_status heartbeat(struct rewriting *r)
     return status;
 }
 
-uint32_t convert_thread_count(const struct rewriting *r)
+uint32_t convert_thread_count(const struct conversion *r)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t count = r->options->thread_count ? r->options->thread_count
@@ -154,7 +155,7 @@ uint32_t convert_thread_count(const struct rewriting *r)
     return count > THREADS_MAX ? THREADS_MAX : count;
 }
 
-enum trajd_status convert_write_rows(struct rewriting *r)
+enum trajd_status convert_write_rows(struct conversion *r)
 {
     uint32_t count = convert_backend_threads(&r->backend, convert_thread_count(r));
     pthread_t threads[THREADS_MAX];
@@ -162,7 +163,7 @@ enum trajd_status convert_write_rows(struct rewriting *r)
     sigset_t all, before;
 
     for (uint32_t e = 0; e < r->plan.episode_count; e++)
-        r->left[e] = convert_segment_count(&r->plan, r->groups, r->group_count, e);
+        r->remaining[e] = convert_segment_count(&r->plan, r->groups, r->group_count, e);
     r->cursor = (struct convert_cursor){
         .plan = &r->plan, .group_count = r->group_count, .groups = r->groups, .done = r->done};
     r->began_rows = true;
@@ -175,8 +176,8 @@ enum trajd_status convert_write_rows(struct rewriting *r)
     pthread_mutex_unlock(&r->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!count)
-        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "no thread can be started");
-    status = heartbeat(r);
+        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "cannot start a thread");
+    status = supervise(r);
     for (uint32_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     return status;

@@ -1,5 +1,5 @@
-/* cache*.c on files that this test writes itself, with an index made by hand: every byte of every
- * row is known. */
+/* The row cache on files that this test writes itself, with an index made by hand, so that every
+ * byte of every row is known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,31 +18,31 @@
 #include "daemon/cache/cache.h"
 
 #define EPISODES 12u
-#define DATASETS 3u
+#define ARRAYS 3u
 #define ROWS 50u
-#define WIDE 16u /* bytes of a row of dataset 1 */
+#define WIDE 16u /* bytes of a row of array 1 */
 #define FILE_ROOM 8192u
 
-/* Episode e lies in file e % 3. Dataset 0: contiguous u32 per row; 1: chunks of 7 rows, unfiltered,
- * the third one missing; 2: like 0, on a clock that keeps every third row. */
+/* Episode e lies in file e % 3. Array 0: contiguous, one u32 per row. Array 1: chunks of 7 rows,
+ * unfiltered, the third one missing. Array 2: like 0, on a clock that keeps every third row. */
 struct world {
     char folder[64];
     char paths[3][96];
     struct trajd_index index;
     struct trajd_index_file files[3];
-    struct trajd_index_array datasets[DATASETS];
-    struct trajd_index_stream streams[DATASETS];
+    struct trajd_index_array datasets[ARRAYS];
+    struct trajd_index_stream streams[ARRAYS];
     struct trajd_index_clock clocks[2];
     struct trajd_episode episodes[EPISODES];
     struct trajd_episode_clock episode_clocks[2];
-    struct trajd_array arrays[EPISODES][DATASETS];
+    struct trajd_array arrays[EPISODES][ARRAYS];
     struct trajd_chunk chunks[EPISODES][8];
     uint32_t kept[17];
     char ids[EPISODES][16];
 };
 
-static const uint32_t all_datasets[DATASETS] = {0, 1, 2};
-static const struct trajd_selection everything = {all_datasets, DATASETS, NULL};
+static const uint32_t all_datasets[ARRAYS] = {0, 1, 2};
+static const struct trajd_selection all_arrays = {all_datasets, ARRAYS, NULL};
 
 static uint32_t value_at(uint32_t episode, uint32_t dataset, uint32_t row)
 {
@@ -59,7 +59,7 @@ static bool is_missing(uint32_t row)
     return row / 7 == 2;
 }
 
-/* An episode's bytes in its file: dataset 0, dataset 2, then the chunks of dataset 1 in turned
+/* Writes an episode's bytes to its file: array 0, array 2, then the chunks of array 1 in reverse
  * order. */
 static void write_episode(struct world *world, uint32_t e, int fd)
 {
@@ -67,7 +67,7 @@ static void write_episode(struct world *world, uint32_t e, int fd)
     uint32_t column[ROWS];
     uint8_t chunk[7 * WIDE];
 
-    for (uint32_t d = 0; d < DATASETS; d += 2) {
+    for (uint32_t d = 0; d < ARRAYS; d += 2) {
         for (uint32_t row = 0; row < ROWS; row++)
             column[row] = value_at(e, d, row);
         assert_int_equal(pwrite(fd, column, sizeof column, (off_t)(base + d * 200)), sizeof column);
@@ -112,11 +112,11 @@ static void describe_file(struct world *world, uint32_t f)
 
 static int make_world(void **state)
 {
-    static const char *const names[DATASETS] = {"q", "image", "force"};
+    static const char *const names[ARRAYS] = {"q", "image", "force"};
     struct world *world = calloc(1, sizeof *world);
     int fds[3];
 
-    strcpy(world->folder, "/tmp/trajd_store_XXXXXX");
+    strcpy(world->folder, "/tmp/trajd_cache_XXXXXX");
     assert_non_null(mkdtemp(world->folder));
     for (uint32_t f = 0; f < 3; f++) {
         snprintf(world->paths[f], sizeof world->paths[f], "%s/%u.h5", world->folder, f);
@@ -128,7 +128,7 @@ static int make_world(void **state)
     world->episode_clocks[0] = (struct trajd_episode_clock){.row_count = ROWS, .rate = {20, 1}};
     world->episode_clocks[1] =
         (struct trajd_episode_clock){.row_count = 17, .kept_rows = world->kept, .rate = {20, 1}};
-    for (uint32_t d = 0; d < DATASETS; d++) {
+    for (uint32_t d = 0; d < ARRAYS; d++) {
         world->datasets[d].path = names[d];
         world->streams[d] =
             (struct trajd_index_stream){.name = names[d], .array_index = d, .clock_index = d / 2};
@@ -148,9 +148,9 @@ static int make_world(void **state)
     }
     world->index = (struct trajd_index){.file_count = 3,
                                         .files = world->files,
-                                        .array_count = DATASETS,
+                                        .array_count = ARRAYS,
                                         .arrays = world->datasets,
-                                        .stream_count = DATASETS,
+                                        .stream_count = ARRAYS,
                                         .streams = world->streams,
                                         .clock_count = 2,
                                         .clocks = world->clocks,
@@ -185,7 +185,7 @@ static struct trajd_cache *new_cache(const struct world *world, uint64_t budget,
     return cache;
 }
 
-/* Returns how many bytes are wrong, so that threads may call it too. */
+/* Returns how many bytes are wrong. Does not assert, so that any thread may call it. */
 static unsigned wrong_bytes(uint32_t episode, const void *const *rows)
 {
     const uint32_t *q = rows[0], *force = rows[2];
@@ -207,15 +207,15 @@ static void pinned_rows_are_those_of_the_file(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, 1u << 20, 2);
     struct trajd_cache_stats stats;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
 
     for (uint32_t e = 0; e < EPISODES; e++) {
-        assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(trajd_cache_pin(cache, &all_arrays, e, rows, NULL), TRAJD_OK);
         assert_int_equal(wrong_bytes(e, rows), 0);
-        trajd_cache_unpin(cache, &everything, e);
+        trajd_cache_unpin(cache, &all_arrays, e);
     }
     trajd_cache_get_stats(cache, &stats);
-    assert_int_equal(stats.entries_loaded, EPISODES * DATASETS);
+    assert_int_equal(stats.entries_loaded, EPISODES * ARRAYS);
     assert_int_equal(stats.bytes_read, EPISODES * (200 + 800 + 68));
     assert_int_equal(stats.missing_chunks, EPISODES);
     assert_int_equal(stats.resident_bytes, EPISODES * EPISODE_BYTES);
@@ -229,18 +229,18 @@ static void fill_loads_all_and_nothing_is_read_afterwards(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, EPISODES * EPISODE_BYTES, 3);
     struct trajd_cache_stats before, after;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
     bool complete = false;
 
-    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &all_arrays, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_true(complete);
     trajd_cache_get_stats(cache, &before);
     for (uint32_t e = 0; e < EPISODES; e++) {
-        assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(trajd_cache_pin(cache, &all_arrays, e, rows, NULL), TRAJD_OK);
         assert_int_equal(wrong_bytes(e, rows), 0);
     }
     for (uint32_t e = 0; e < EPISODES; e++)
-        trajd_cache_unpin(cache, &everything, e);
+        trajd_cache_unpin(cache, &all_arrays, e);
     trajd_cache_get_stats(cache, &after);
     assert_int_equal(after.entries_loaded, before.entries_loaded);
     assert_int_equal(after.pin_waits, 0);
@@ -254,40 +254,40 @@ static void fill_stops_at_the_budget(void **state)
     struct trajd_cache_stats stats;
     bool complete = true;
 
-    assert_int_equal(trajd_cache_fill(cache, &everything, some, 3, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &all_arrays, some, 3, &complete, NULL), TRAJD_OK);
     assert_true(complete);
-    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &all_arrays, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_false(complete);
     trajd_cache_get_stats(cache, &stats);
     assert_true(stats.resident_bytes <= stats.budget_bytes &&
                 stats.resident_bytes > 4 * EPISODE_BYTES);
     assert_int_equal(stats.entries_evicted, 0);
-    assert_int_equal(trajd_cache_fill(cache, &everything, some, 3, &complete, NULL), TRAJD_OK);
-    assert_true(complete); /* what was there stayed */
+    assert_int_equal(trajd_cache_fill(cache, &all_arrays, some, 3, &complete, NULL), TRAJD_OK);
+    assert_true(complete); /* resident entries stayed */
     trajd_cache_destroy(&cache);
 }
 
-/* A thread that is to end waits for nobody, and leaves no pin behind. */
-static void who_is_to_end_does_not_wait(void **state)
+/* A cancelled thread does not wait, and leaves no pin behind. */
+static void a_cancelled_thread_does_not_wait(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, 1u << 20, 1);
     struct trajd_heartbeat heartbeat = {0};
     struct trajd_cache_stats stats;
     struct trajd_error error;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
     bool complete = true;
 
     trajd_heartbeat_begin(&heartbeat);
     trajd_heartbeat_cancel(&heartbeat);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_ERR_CLOSED);
-    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, &error),
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, &error), TRAJD_ERR_CLOSED);
+    assert_int_equal(trajd_cache_fill(cache, &all_arrays, NULL, 0, &complete, &error),
                      TRAJD_ERR_CLOSED);
     assert_false(complete);
     trajd_heartbeat_begin(NULL);
     trajd_cache_get_stats(cache, &stats);
     assert_int_equal(stats.pinned_bytes, 0);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_OK);
-    trajd_cache_unpin(cache, &everything, 0);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, &error), TRAJD_OK);
+    trajd_cache_unpin(cache, &all_arrays, 0);
     trajd_cache_destroy(&cache);
 }
 
@@ -311,32 +311,33 @@ static void selections_share_what_both_name(void **state)
     trajd_cache_destroy(&cache);
 }
 
-/* Room that is pinned comes back; room that is kept does not. */
-static void what_is_kept_is_not_waited_for(void **state)
+/* Pinned room becomes free again; retained room does not. */
+static void retained_rows_are_not_waited_for(void **state)
 {
     static const uint32_t first[] = {0};
     const struct trajd_selection small = {first, 1, NULL};
     struct trajd_cache *cache = new_cache(*state, 2 * EPISODE_BYTES, 1);
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
 
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, NULL), TRAJD_ERR_MEMORY);
-    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
-    trajd_cache_retain(cache, &everything, 0);
-    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
-    trajd_cache_retain(cache, &everything, 0); /* once more by somebody else: it is the same room */
-    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 2, rows, NULL), TRAJD_ERR_MEMORY);
+    assert_true(trajd_cache_will_have_room(cache, &all_arrays, 2));
+    trajd_cache_retain(cache, &all_arrays, 0);
+    assert_true(trajd_cache_will_have_room(cache, &all_arrays, 2));
+    trajd_cache_retain(cache, &all_arrays, 0); /* a second retain takes no more room */
+    assert_true(trajd_cache_will_have_room(cache, &all_arrays, 2));
     trajd_cache_retain(cache, &small, 1);
-    assert_false(trajd_cache_will_have_room(cache, &everything, 2));
-    assert_true(trajd_cache_will_have_room(cache, &everything, 1)); /* part of it is what is kept */
+    assert_false(trajd_cache_will_have_room(cache, &all_arrays, 2));
+    assert_true(
+        trajd_cache_will_have_room(cache, &all_arrays, 1)); /* a part of it is retained already */
     assert_true(trajd_cache_will_have_room(cache, &small, 2));
     trajd_cache_release(cache, &small, 1);
-    trajd_cache_unpin(cache, &everything, 1);
-    assert_true(trajd_cache_will_have_room(cache, &everything, 2));
-    trajd_cache_release(cache, &everything, 0);
-    trajd_cache_release(cache, &everything, 0);
-    trajd_cache_unpin(cache, &everything, 0);
+    trajd_cache_unpin(cache, &all_arrays, 1);
+    assert_true(trajd_cache_will_have_room(cache, &all_arrays, 2));
+    trajd_cache_release(cache, &all_arrays, 0);
+    trajd_cache_release(cache, &all_arrays, 0);
+    trajd_cache_unpin(cache, &all_arrays, 0);
     trajd_cache_destroy(&cache);
 }
 
@@ -344,27 +345,28 @@ static void a_full_budget_is_an_error_with_figures(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, 2 * EPISODE_BYTES, 1);
     struct trajd_error error;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
 
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL),
-                     TRAJD_OK); /* the same once more costs nothing */
-    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, NULL),
+                     TRAJD_OK); /* pinning it again takes no more room */
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 2, rows, &error), TRAJD_ERR_MEMORY);
     assert_non_null(
-        strstr(error.message, "demo_2 needs 1216 bytes, the store has 2432 of which 2432"));
-    trajd_cache_unpin(cache, &everything, 0);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, &error), TRAJD_ERR_MEMORY);
-    trajd_cache_unpin(cache, &everything, 0);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, NULL), TRAJD_OK);
+        strstr(error.message,
+               "demo_2 needs 1216 bytes of rows; the row cache has 2432 bytes, of which 2432"));
+    trajd_cache_unpin(cache, &all_arrays, 0);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 2, rows, &error), TRAJD_ERR_MEMORY);
+    trajd_cache_unpin(cache, &all_arrays, 0);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 2, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(2, rows), 0);
-    trajd_cache_unpin(cache, &everything, 1);
-    trajd_cache_unpin(cache, &everything, 2);
+    trajd_cache_unpin(cache, &all_arrays, 1);
+    trajd_cache_unpin(cache, &all_arrays, 2);
     trajd_cache_destroy(&cache);
     cache = new_cache(*state, 1000, 1); /* larger than the whole budget */
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_ERR_MEMORY);
-    trajd_cache_prefetch(cache, &everything, (const uint32_t[]){0}, 1,
-                         0); /* a hint that cannot be followed is no harm */
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, &error), TRAJD_ERR_MEMORY);
+    trajd_cache_prefetch(cache, &all_arrays, (const uint32_t[]){0}, 1,
+                         0); /* a hint that cannot be followed does no harm */
     trajd_cache_destroy(&cache);
 }
 
@@ -382,55 +384,56 @@ static void prefetched_entries_are_read_ahead(void **state)
     static const uint32_t ahead[] = {5, 5, 6, 99};
     struct trajd_cache *cache = new_cache(*state, 1u << 20, 2);
     struct trajd_cache_stats stats;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
 
-    trajd_cache_prefetch(cache, &everything, ahead, 4, 1); /* one twice, and one that is none */
-    wait_until_loaded(cache, 2 * DATASETS);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 5, rows, NULL), TRAJD_OK);
+    trajd_cache_prefetch(cache, &all_arrays, ahead, 4,
+                         1); /* one episode twice, and one that does not exist */
+    wait_until_loaded(cache, 2 * ARRAYS);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 5, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(5, rows), 0);
-    trajd_cache_unpin(cache, &everything, 5);
+    trajd_cache_unpin(cache, &all_arrays, 5);
     trajd_cache_get_stats(cache, &stats);
     assert_int_equal(stats.pin_waits, 0);
-    assert_int_equal(stats.entries_loaded, 2 * DATASETS);
+    assert_int_equal(stats.entries_loaded, 2 * ARRAYS);
     trajd_cache_destroy(&cache);
 }
 
-/* Room for three: of 0, 1, 2 the one needed last goes, and without announcements the one used
- * longest ago. */
+/* Room for three episodes: of 0, 1 and 2 the one with the latest next use is evicted, and without
+ * prefetches the least recently used. */
 static void the_latest_next_use_is_evicted_first(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, 3 * EPISODE_BYTES, 1);
     struct trajd_cache_stats stats;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
 
     for (uint32_t e = 0; e < 3; e++)
-        trajd_cache_prefetch(cache, &everything, &e, 1, e == 1 ? 30 : 10 + e);
-    wait_until_loaded(cache, 3 * DATASETS);
+        trajd_cache_prefetch(cache, &all_arrays, &e, 1, e == 1 ? 30 : 10 + e);
+    wait_until_loaded(cache, 3 * ARRAYS);
     /* evicts 1, due at 30 */
-    assert_int_equal(trajd_cache_pin(cache, &everything, 7, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 7, rows, NULL), TRAJD_OK);
     for (uint32_t e = 0; e < 3; e += 2) {
-        assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
+        assert_int_equal(trajd_cache_pin(cache, &all_arrays, e, rows, NULL), TRAJD_OK);
         assert_int_equal(wrong_bytes(e, rows), 0);
     }
     trajd_cache_get_stats(cache, &stats);
-    assert_int_equal(stats.entries_loaded, 4 * DATASETS);
-    assert_int_equal(stats.entries_evicted, DATASETS);
-    trajd_cache_unpin(cache, &everything, 2);
+    assert_int_equal(stats.entries_loaded, 4 * ARRAYS);
+    assert_int_equal(stats.entries_evicted, ARRAYS);
+    trajd_cache_unpin(cache, &all_arrays, 2);
     wait_until_loaded(cache,
-                      /* 1 comes back ahead of its use, for 2, which nobody prefetched again */
-                      5 * DATASETS);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
+                      /* 1 is loaded again ahead of its use, in place of 2, which has no prefetch */
+                      5 * ARRAYS);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(1, rows), 0);
     for (uint32_t e = 0; e < 2; e++)
-        trajd_cache_unpin(cache, &everything, e);
-    trajd_cache_unpin(cache, &everything, 7);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 8, rows, NULL),
-                     TRAJD_OK); /* evicts 0, unpinned first */
-    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, NULL), TRAJD_OK);
+        trajd_cache_unpin(cache, &all_arrays, e);
+    trajd_cache_unpin(cache, &all_arrays, 7);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 8, rows, NULL),
+                     TRAJD_OK); /* evicts 0, which was unpinned first */
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, NULL), TRAJD_OK);
     trajd_cache_get_stats(cache, &stats);
-    assert_int_equal(stats.entries_loaded, 6 * DATASETS);
-    trajd_cache_unpin(cache, &everything, 1);
-    trajd_cache_unpin(cache, &everything, 8);
+    assert_int_equal(stats.entries_loaded, 6 * ARRAYS);
+    trajd_cache_unpin(cache, &all_arrays, 1);
+    trajd_cache_unpin(cache, &all_arrays, 8);
     trajd_cache_destroy(&cache);
 }
 
@@ -438,7 +441,7 @@ static void absent_empty_and_quarantined(void **state)
 {
     struct world *world = *state;
     struct trajd_cache *cache;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
 
     world->arrays[2][0].storage = TRAJD_STORAGE_ABSENT;
     world->arrays[2][1] = (struct trajd_array){
@@ -447,13 +450,13 @@ static void absent_empty_and_quarantined(void **state)
     world->arrays[2][2].size_bytes = 40;
     world->episodes[3].quarantine = "for a test";
     cache = new_cache(world, 1u << 20, 1);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 2, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 2, rows, NULL), TRAJD_OK);
     assert_null(rows[0]);
     assert_non_null(rows[1]);
     assert_int_equal(((const uint32_t *)rows[2])[3], value_at(2, 2, 9));
-    trajd_cache_unpin(cache, &everything, 2);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 3, rows, NULL), TRAJD_ERR_ARGUMENT);
-    assert_int_equal(trajd_cache_pin(cache, &everything, EPISODES, rows, NULL), TRAJD_ERR_ARGUMENT);
+    trajd_cache_unpin(cache, &all_arrays, 2);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 3, rows, NULL), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, EPISODES, rows, NULL), TRAJD_ERR_ARGUMENT);
     trajd_cache_destroy(&cache);
 }
 
@@ -463,50 +466,50 @@ static void a_changed_file_is_named(void **state)
     struct trajd_cache *cache = new_cache(world, 1u << 20, 2);
     struct trajd_cache_stats stats;
     struct trajd_error error;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
     bool complete = true;
 
     assert_int_equal(truncate(world->paths[1], 100), 0);
-    assert_int_equal(trajd_cache_fill(cache, &everything, NULL, 0, &complete, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_fill(cache, &all_arrays, NULL, 0, &complete, NULL), TRAJD_OK);
     assert_false(complete);
     /* another file */
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, &error), TRAJD_ERR_IO);
-    assert_non_null(strstr(error.message, "changed while in use"));
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, "changed while it was in use"));
     assert_non_null(strstr(error.message, world->paths[1]));
     assert_non_null(strstr(error.message, "demo_1/q"));
-    trajd_cache_unpin(cache, &everything, 0);
+    trajd_cache_unpin(cache, &all_arrays, 0);
     trajd_cache_get_stats(cache, &stats);
     assert_true(stats.read_errors >= 3);
-    assert_int_equal(stats.resident_bytes, 8 * EPISODE_BYTES); /* what failed holds nothing */
+    assert_int_equal(stats.resident_bytes, 8 * EPISODE_BYTES); /* a failed entry takes no room */
     trajd_cache_destroy(&cache);
 }
 
-/* Storage that comes back is read again; content that is bad is not asked twice. */
+/* An I/O error is retried by the next pin; an error in the data is not. */
 static void io_failures_pass_and_data_failures_stay(void **state)
 {
     struct world *world = *state;
     struct trajd_cache *cache;
     struct trajd_cache_stats before, after;
     struct trajd_error error;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
     char aside[128];
 
     world->arrays[4][1].filter_count = 1;
-    world->arrays[4][1].filters[0] = TRAJD_FILTER_DEFLATE; /* which its chunks are not */
+    world->arrays[4][1].filters[0] = TRAJD_FILTER_DEFLATE; /* the chunks are not deflated */
     cache = new_cache(world, 1u << 20, 1);
     snprintf(aside, sizeof aside, "%s.aside", world->paths[0]);
     assert_int_equal(rename(world->paths[0], aside), 0);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, &error), TRAJD_ERR_IO);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, &error), TRAJD_ERR_IO);
     assert_int_equal(error.foreign_code, 2 /* ENOENT */);
     assert_int_equal(rename(aside, world->paths[0]), 0);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 0, rows, NULL), TRAJD_OK);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(0, rows), 0);
-    trajd_cache_unpin(cache, &everything, 0);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 4, rows, &error), TRAJD_ERR_DATA);
+    trajd_cache_unpin(cache, &all_arrays, 0);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 4, rows, &error), TRAJD_ERR_DATA);
     assert_non_null(strstr(error.message, "demo_4/image: rows 49..49: chunk 7"));
     trajd_cache_get_stats(cache, &before);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 4, rows, &error), TRAJD_ERR_DATA);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 4, rows, &error), TRAJD_ERR_DATA);
     trajd_cache_get_stats(cache, &after);
     assert_int_equal(after.read_errors, before.read_errors);
     trajd_cache_destroy(&cache);
@@ -522,22 +525,22 @@ static void bad_options_are_refused(void **state)
     assert_int_equal(trajd_cache_create(&options, &cache, &error), TRAJD_ERR_ARGUMENT);
     assert_null(cache);
     options.reader_count = 1;
-    /* two streams of one dataset, whose clocks keep different rows */
+    /* two streams of one array, whose clocks keep different rows */
     world->streams[0].array_index = 2;
     assert_int_equal(trajd_cache_create(&options, &cache, &error), TRAJD_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "force"));
 }
 
-/* File 1 becomes a pipe without a writer on another filesystem: whoever opens it hangs, as on a
- * dead mount. */
-static void a_hanging_filesystem_stops_nobody_else(void **state)
+/* File 1 becomes a pipe without a writer on another filesystem: opening it blocks, as on a dead
+ * mount. */
+static void a_hanging_filesystem_does_not_stop_others(void **state)
 {
     static const uint32_t hanging[] = {1, 4, 7, 10};
     struct world *world = *state;
     struct stat here, there;
     struct trajd_cache *cache;
     struct trajd_error error;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
     char path[96];
     int release;
 
@@ -547,18 +550,18 @@ static void a_hanging_filesystem_stops_nobody_else(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     world->files[1].path = path;
     cache = new_cache(world, 1u << 20, 2);
-    trajd_cache_prefetch(cache, &everything, hanging, 4, 0); /* work for more than both readers */
+    trajd_cache_prefetch(cache, &all_arrays, hanging, 4, 0); /* work for more than both readers */
     for (uint32_t e = 0; e < EPISODES; e++)
         if (e % 3 != 1) {
-            assert_int_equal(trajd_cache_pin(cache, &everything, e, rows, NULL), TRAJD_OK);
+            assert_int_equal(trajd_cache_pin(cache, &all_arrays, e, rows, NULL), TRAJD_OK);
             assert_int_equal(wrong_bytes(e, rows), 0);
-            trajd_cache_unpin(cache, &everything, e);
+            trajd_cache_unpin(cache, &all_arrays, e);
         }
-    release = open(
-        path,
-        O_RDWR); /* a writer at last: opening goes on, and finds another file than was indexed */
+    release =
+        open(path,
+             O_RDWR); /* a writer: opening continues, and finds another file than the indexed one */
     assert_true(release >= 0);
-    assert_int_equal(trajd_cache_pin(cache, &everything, 1, rows, &error), TRAJD_ERR_IO);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, path));
     trajd_cache_destroy(&cache);
     close(release);
@@ -574,25 +577,25 @@ struct hammer {
 static void *hammer_cache(void *context)
 {
     struct hammer *hammer = context;
-    const void *rows[DATASETS];
+    const void *rows[ARRAYS];
     uint32_t random = hammer->seed;
 
     for (int i = 0; i < 400; i++) {
         random = random * 1664525u + 1013904223u;
         uint32_t episode = (random >> 16) % EPISODES, next = (random >> 8) % EPISODES;
-        trajd_cache_prefetch(hammer->cache, &everything, &next, 1, (uint64_t)i);
-        if (trajd_cache_pin(hammer->cache, &everything, episode, rows, NULL)) {
+        trajd_cache_prefetch(hammer->cache, &all_arrays, &next, 1, (uint64_t)i);
+        if (trajd_cache_pin(hammer->cache, &all_arrays, episode, rows, NULL)) {
             hammer->failed++;
             continue;
         }
         hammer->wrong += wrong_bytes(episode, rows);
-        trajd_cache_unpin(hammer->cache, &everything, episode);
+        trajd_cache_unpin(hammer->cache, &all_arrays, episode);
     }
     return NULL;
 }
 
-/* Four threads that hold one episode each, on a budget of a third: all is evicted and read again
- * and again, and nobody waits for ever. */
+/* Four threads pin one episode each, on a budget of a third: entries are evicted and read again and
+ * again, and no thread waits for ever. */
 static void many_threads_share_a_third_of_the_memory(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, EPISODES / 3 * EPISODE_BYTES, 3);
@@ -623,17 +626,17 @@ int main(void)
         WITH_WORLD(pinned_rows_are_those_of_the_file),
         WITH_WORLD(fill_loads_all_and_nothing_is_read_afterwards),
         WITH_WORLD(fill_stops_at_the_budget),
-        WITH_WORLD(who_is_to_end_does_not_wait),
+        WITH_WORLD(a_cancelled_thread_does_not_wait),
         WITH_WORLD(selections_share_what_both_name),
         WITH_WORLD(a_full_budget_is_an_error_with_figures),
-        WITH_WORLD(what_is_kept_is_not_waited_for),
+        WITH_WORLD(retained_rows_are_not_waited_for),
         WITH_WORLD(prefetched_entries_are_read_ahead),
         WITH_WORLD(the_latest_next_use_is_evicted_first),
         WITH_WORLD(absent_empty_and_quarantined),
         WITH_WORLD(a_changed_file_is_named),
         WITH_WORLD(io_failures_pass_and_data_failures_stay),
         WITH_WORLD(bad_options_are_refused),
-        WITH_WORLD(a_hanging_filesystem_stops_nobody_else),
+        WITH_WORLD(a_hanging_filesystem_does_not_stop_others),
         WITH_WORLD(many_threads_share_a_third_of_the_memory),
     };
 

@@ -27,7 +27,7 @@ static void on_wake(void *context, struct trajd_core_feed *feed)
     ((struct world *)context)->wakes++;
 }
 
-struct trajd_core_feed_options some_options(void)
+struct trajd_core_feed_options default_options(void)
 {
     return (struct trajd_core_feed_options){.name = "train",
                                             .slot_count = 3,
@@ -79,7 +79,7 @@ uint64_t greet(struct world *world)
     return session;
 }
 
-struct trajd_wire_open ask(struct world *world, uint64_t epoch)
+struct trajd_wire_open make_open(struct world *world, uint64_t epoch)
 {
     return (struct trajd_wire_open){
         .request = ++world->requests, .world = 1, .credit = 2, .epoch = epoch, .fresh = true};
@@ -112,6 +112,14 @@ const struct trajd_wire_message *last_sent(const struct world *world, enum trajd
     return NULL;
 }
 
+const char *last_error(const struct world *world)
+{
+    for (uint32_t i = world->sent_count; i-- > 0;)
+        if (world->sent[i].message.op == TRAJD_WIRE_ERROR)
+            return world->sent[i].text;
+    return "";
+}
+
 uint32_t count_sent(const struct world *world, enum trajd_wire_op op)
 {
     uint32_t count = 0;
@@ -137,11 +145,22 @@ struct trajd_core_stats stats_of(const struct world *world)
     return stats;
 }
 
-struct trajd_wire_open ask_as(struct world *world, const char *job, uint64_t epoch)
+struct trajd_wire_open make_open_as(struct world *world, const char *job, uint64_t epoch)
 {
-    struct trajd_wire_open open = ask(world, epoch);
+    struct trajd_wire_open open = make_open(world, epoch);
 
     open.job = trajd_wire_text(job);
+    return open;
+}
+
+struct trajd_wire_open make_open_rank_as(struct world *world, const char *job, uint64_t epoch,
+                                         uint32_t rank, uint32_t ranks)
+{
+    struct trajd_wire_open open = make_open_as(world, job, epoch);
+
+    open.mode = TRAJD_WIRE_SHARD;
+    open.rank = rank;
+    open.world = ranks;
     return open;
 }
 
@@ -149,7 +168,7 @@ uint64_t open_as(struct world *world, const char *job, uint64_t epoch)
 {
     uint64_t session = greet(world);
 
-    assert_int_equal(open_with(world, session, ask_as(world, job, epoch)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open_as(world, job, epoch)), TRAJD_OK);
     return session;
 }
 

@@ -1,4 +1,4 @@
-/* A core with one feed, and what it sent: for tests of its rules. */
+/* A core with one feed, and the messages that it sent. For tests of single rules. */
 #ifndef TRAJD_TESTS_CORE_WORLD_H
 #define TRAJD_TESTS_CORE_WORLD_H
 
@@ -16,8 +16,9 @@
 struct sent {
     uint64_t session;
     struct trajd_wire_message message;
-    char text[TRAJD_WIRE_MAX_REASON + 1];     /* of ERROR and BATCH, which is gone after the call */
-    uint8_t token[TRAJD_WIRE_MAX_CHECKPOINT]; /* the same of CHECKPOINTED */
+    char text[TRAJD_WIRE_MAX_REASON +
+              1]; /* of ERROR and BATCH, copied because it is gone after the call */
+    uint8_t token[TRAJD_WIRE_MAX_CHECKPOINT]; /* of CHECKPOINTED, copied as well */
 };
 
 struct world {
@@ -29,24 +30,28 @@ struct world {
     uint8_t tokens;
 };
 
-/* 40 windows in batches of 4, three slots, no journal. */
-struct trajd_core_feed_options some_options(void);
+/* Returns the options of a feed with 40 windows in batches of 4, three slots, no journal. */
+struct trajd_core_feed_options default_options(void);
 struct world *make(const struct trajd_core_feed_options *options);
 void destroy(struct world *world);
 uint64_t greet(struct world *world);
-struct trajd_wire_open ask(struct world *world, uint64_t epoch);
-struct trajd_wire_open ask_as(struct world *world, const char *job, uint64_t epoch);
-/* a new session, which is granted it */
+struct trajd_wire_open make_open(struct world *world, uint64_t epoch);
+struct trajd_wire_open make_open_as(struct world *world, const char *job, uint64_t epoch);
+struct trajd_wire_open make_open_rank_as(struct world *world, const char *job, uint64_t epoch,
+                                         uint32_t rank, uint32_t ranks);
+/* Makes a session and opens the epoch, which must succeed. */
 uint64_t open_as(struct world *world, const char *job, uint64_t epoch);
-/* Forgets what was sent before. */
+/* Clears the list of sent messages, then opens. */
 enum trajd_status open_with(struct world *world, uint64_t session, struct trajd_wire_open open);
 struct trajd_core_fill take(struct world *world);
 bool publish(struct world *world, struct trajd_core_fill fill);
 const struct trajd_wire_message *last_sent(const struct world *world, enum trajd_wire_op op);
+/* Returns the text of the last ERROR, or "". */
+const char *last_error(const struct world *world);
 uint32_t count_sent(const struct world *world, enum trajd_wire_op op);
 void release(struct world *world, uint64_t session, struct trajd_wire_batch batch);
-/* Gives back all that was sent to the session since the count was reset, and what comes for it; how
- * many. */
+/* Releases all batches that were sent to the session since sent_count was reset, and those that are
+ * sent in return. Returns how many. */
 uint32_t give_back(struct world *world, uint64_t session);
 void fill_all(struct world *world);
 struct trajd_core_stats stats_of(const struct world *world);

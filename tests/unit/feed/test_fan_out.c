@@ -1,4 +1,4 @@
-/* Rules of several jobs on the same slots. */
+/* Rules of several jobs that read the same slots. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 static struct trajd_core_feed_options two_jobs(void)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
 
     options.job_count = 2;
     return options;
@@ -41,11 +41,11 @@ static void test_one_production_for_both(void **state)
     for (int i = 0; i < 2; i++)
         publish(world, take(world));
     assert_int_equal(give_back(world, first), 3);
-    /* the second job has them all yet */
+    /* the second job still has all of them */
     assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
     assert_string_equal(job_info(world, 1).name, "b");
-    assert_int_equal(job_info(world, 0).batches_left, 7);
-    assert_int_equal(job_info(world, 1).batches_left, 10);
+    assert_int_equal(job_info(world, 0).batches_remaining, 7);
+    assert_int_equal(job_info(world, 1).batches_remaining, 10);
     for (int i = 0; i < 10; i++) {
         batches += give_back(world, first) + give_back(world, second);
         fill_all(world);
@@ -57,12 +57,12 @@ static void test_one_production_for_both(void **state)
     destroy(world);
 }
 
-static void test_who_is_elsewhere_gets_no_part(void **state)
+static void test_a_job_elsewhere_gets_no_part(void **state)
 {
     struct trajd_core_feed_options options = two_jobs();
     struct world *world = make(&options);
     uint64_t first = open_as(world, "a", 0), second = greet(world);
-    struct trajd_wire_open open = ask_as(world, "b", 5);
+    struct trajd_wire_open open = make_open_as(world, "b", 5);
     struct trajd_wire_batch held;
 
     (void)state;
@@ -70,32 +70,34 @@ static void test_who_is_elsewhere_gets_no_part(void **state)
     held = last_sent(world, TRAJD_WIRE_BATCH)->batch;
     assert_null(trajd_core_choose(world->core, second, &open, world->feed)); /* another epoch */
     assert_int_equal(open_with(world, second, open), TRAJD_ERR_BUSY);
-    open = ask_as(world, "b", 0);
+    open = make_open_as(world, "b", 0);
     open.next = 2; /* other batches */
     assert_null(trajd_core_choose(world->core, second, &open, world->feed));
-    open = ask_as(world, "b", 0);
+    open = make_open_as(world, "b", 0);
     open.mode = TRAJD_WIRE_SHARD;
     open.world = 2;
-    open.local = (struct trajd_wire_ranks){1, {0}}; /* whose other rows would be missing */
+    open.local =
+        (struct trajd_wire_ranks){1, {0}}; /* the rows of rank 1 would be missing for others */
     assert_null(trajd_core_choose(world->core, second, &open, world->feed));
     open.local.count = 0;
     assert_ptr_equal(trajd_core_choose(world->core, second, &open, world->feed), world->feed);
-    release(world, first, held); /* the slot is gone: ranks cannot have it any more, in order */
+    release(world, first,
+            held); /* the slot is free: ranks cannot get its batch in order any more */
     assert_null(trajd_core_choose(world->core, second, &open, world->feed));
-    open = ask_as(world, "b", 0); /* in share it is made again */
+    open = make_open_as(world, "b", 0); /* under queue the batch is made again */
     assert_ptr_equal(trajd_core_choose(world->core, second, &open, world->feed), world->feed);
     assert_int_equal(open_with(world, second, open), TRAJD_OK);
     assert_int_equal(take(world).position, 0);
-    open = ask_as(world, "c", 0); /* a third */
+    open = make_open_as(world, "c", 0); /* a third job */
     assert_null(trajd_core_choose(world->core, greet(world), &open, world->feed));
     destroy(world);
 }
 
-static void test_shard_beside_share(void **state)
+static void test_shard_beside_queue(void **state)
 {
     struct trajd_core_feed_options options = two_jobs();
     struct world *world = make(&options);
-    struct trajd_wire_open open = ask_as(world, "ranks", 0);
+    struct trajd_wire_open open = make_open_as(world, "ranks", 0);
     uint64_t ranks[2], other;
 
     (void)state;
@@ -103,7 +105,7 @@ static void test_shard_beside_share(void **state)
     open.world = 2;
     ranks[0] = greet(world);
     assert_int_equal(open_with(world, ranks[0], open), TRAJD_OK);
-    other = open_as(world, "share", 0); /* while the ranks gather */
+    other = open_as(world, "queue", 0); /* while the ranks gather */
     publish(world, take(world));
     assert_int_equal(give_back(world, other), 1);
     ranks[1] = greet(world);
@@ -116,7 +118,7 @@ static void test_shard_beside_share(void **state)
     destroy(world);
 }
 
-/* The first job gives everything back, the second nothing, until no slot is free. */
+/* Lets the first job release everything and the second nothing, until no slot is FREE. */
 static void stall(struct world *world, uint64_t first)
 {
     for (int i = 0; i < 4; i++) {
@@ -155,9 +157,10 @@ static void test_a_slow_job_blocks_or_leaves(void **state)
             assert_null(last_sent(world, TRAJD_WIRE_ERROR));
             assert_int_equal(stats_of(world).slow_jobs, 0);
         }
-        trajd_core_end_session(world->core, second, 31 * SECOND); /* leases come back in any case */
+        trajd_core_end_session(world->core, second,
+                               31 * SECOND); /* its leases come back in both cases */
         world->now_ns = 60 * SECOND;
-        /* and nobody waits longer for who is away than rank_timeout */
+        /* an absent job is waited for no longer than rank_timeout */
         trajd_core_tick(world->core, 60 * SECOND);
         assert_int_equal(take(world).position, 12);
         destroy(world);
@@ -197,25 +200,25 @@ static void test_the_next_epoch_is_kept_for_both(void **state)
     give_back(world, second);
     assert_int_equal(count_sent(world, TRAJD_WIRE_EPOCH_END), 2);
     fill_all(world);
-    assert_int_equal(open_with(world, first, ask_as(world, "a", 1)), TRAJD_OK);
+    assert_int_equal(open_with(world, first, make_open_as(world, "a", 1)), TRAJD_OK);
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
     give_back(world, first);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     fill_all(world);
-    /* further than the second */
-    assert_int_equal(open_with(world, first, ask_as(world, "a", 2)), TRAJD_OK);
+    /* the first job is ahead of the second */
+    assert_int_equal(open_with(world, first, make_open_as(world, "a", 2)), TRAJD_OK);
     assert_int_equal(give_back(world, first), 1);
-    assert_int_equal(open_with(world, second, ask_as(world, "b", 1)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open_as(world, "b", 1)), TRAJD_OK);
     assert_int_equal(give_back(world, second), 2);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     fill_all(world);
     assert_int_equal(give_back(world, first), 1);
-    assert_int_equal(open_with(world, second, ask_as(world, "b", 2)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open_as(world, "b", 2)), TRAJD_OK);
     assert_int_equal(give_back(world, second), 2);
     destroy(world);
 }
 
-/* Both jobs find what they had not DONE after the daemon's death, on one production again. */
+/* After the daemon's death both jobs get what they had not DONE, from one production again. */
 static void test_return_of_the_daemon(void **state)
 {
     char directory[] = "/tmp/trajd-fan-XXXXXX", command[64];
@@ -244,15 +247,15 @@ static void test_return_of_the_daemon(void **state)
     world = make(&options);
     for (int j = 0; j < 2; j++) {
         uint64_t session = greet(world);
-        open = ask_as(world, j ? "b" : "a", 0);
+        open = make_open_as(world, j ? "b" : "a", 0);
         open.fresh = false;
         assert_ptr_equal(trajd_core_choose(world->core, session, &open, world->feed), world->feed);
         assert_int_equal(open_with(world, session, open), TRAJD_OK);
         first = j ? first : session;
         second = session;
     }
-    assert_int_equal(job_info(world, 0).batches_left, 9);
-    assert_int_equal(job_info(world, 1).batches_left, 9);
+    assert_int_equal(job_info(world, 0).batches_remaining, 9);
+    assert_int_equal(job_info(world, 1).batches_remaining, 9);
     for (int i = 0; i < 3; i++) {
         world->sent_count = 0;
         publish(world, take(world));
@@ -274,8 +277,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_production_for_both),
-        cmocka_unit_test(test_who_is_elsewhere_gets_no_part),
-        cmocka_unit_test(test_shard_beside_share),
+        cmocka_unit_test(test_a_job_elsewhere_gets_no_part),
+        cmocka_unit_test(test_shard_beside_queue),
         cmocka_unit_test(test_a_slow_job_blocks_or_leaves),
         cmocka_unit_test(test_a_job_that_says_bye_holds_up_nobody),
         cmocka_unit_test(test_the_next_epoch_is_kept_for_both),

@@ -1,5 +1,4 @@
-/* The journal: what it says after the death of its writer, and what it says of files that cannot be
- * believed. */
+/* The journal: its state after the death of its writer, and damaged files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +82,7 @@ static void test_remembers(void **state)
         trajd_journal_produce(journal, batch);
     trajd_journal_done(journal, 0);
     trajd_journal_done(journal, 4);
-    trajd_journal_done(journal, 4); /* again, and one that never was: nothing */
+    trajd_journal_done(journal, 4); /* a repeated one and an unknown one change nothing */
     trajd_journal_done(journal, 77);
     trajd_journal_flush(journal);
     trajd_journal_close(&journal);
@@ -138,7 +137,7 @@ static void test_names_are_harmless(void **state)
     assert_null(strchr(path, '\n'));
 }
 
-/* Each byte of the file changed in turn: it is noticed, or says exactly what it said. */
+/* Changes each byte of the file in turn: the damage is noticed, or the state is the same. */
 static void test_damage(void **state)
 {
     struct trajd_journal *journal = reopen(false);
@@ -183,8 +182,8 @@ static void test_damage(void **state)
     free(good);
 }
 
-/* A host's death: the switch-over is on the disk, what it switched to is not, but what stood there
- * two runs before. */
+/* Death of the host: the switch to the new record is on the disk, but the record is not. Its page
+ * has the record of two runs before. */
 static void test_pages_of_different_ages(void **state)
 {
     struct trajd_journal *journal = reopen(false);
@@ -203,7 +202,7 @@ static void test_pages_of_different_ages(void **state)
     fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(pread(fd, page, sizeof page, 2 * 4096), sizeof page);
     journal = reopen(false);
-    begin(journal, 3); /* the same epoch, from its beginning, twice */
+    begin(journal, 3); /* begins the same epoch again, twice */
     begin(journal, 3);
     trajd_journal_close(&journal);
     assert_int_equal(pwrite(fd, page, sizeof page, 2 * 4096), sizeof page);
@@ -213,7 +212,7 @@ static void test_pages_of_different_ages(void **state)
     trajd_journal_close(&journal);
 }
 
-/* A child works through an epoch and says in a pipe what it has done; it is killed anywhere. */
+/* A child works through an epoch and writes to a pipe what is DONE. It is killed at any point. */
 static void work(int fd)
 {
     struct trajd_journal *journal = reopen(false);
@@ -225,7 +224,8 @@ static void work(int fd)
         trajd_journal_produce(journal, batch);
         if (batch < 5)
             continue;
-        uint64_t done = batch % 2 ? batch : batch - 2; /* out of order; the first ones never */
+        uint64_t done =
+            batch % 2 ? batch : batch - 2; /* out of order; the first ones never become DONE */
         trajd_journal_done(journal, done);
         if (write(fd, &done, sizeof done) != sizeof done)
             break;
@@ -238,7 +238,7 @@ static void test_killed_anywhere(void **state)
     (void)state;
     for (unsigned round = 0; round < 20; round++) {
         struct trajd_journal *journal;
-        uint64_t done, told = 0;
+        uint64_t done, reported = 0;
         int ends[2];
         pid_t child;
         assert_int_equal(pipe(ends), 0);
@@ -253,13 +253,13 @@ static void test_killed_anywhere(void **state)
         waitpid(child, NULL, 0);
         journal = reopen(false);
         assert_true(trajd_journal_load(journal, &found));
-        while (read(ends[0], &done, sizeof done) == sizeof done) { /* what it had said */
-            told++;
+        while (read(ends[0], &done, sizeof done) == sizeof done) { /* what it had written */
+            reported++;
             assert_true(done < found.high);
             for (uint32_t i = 0; i < found.undone_count; i++)
                 assert_int_not_equal(found.undone[i], done);
         }
-        assert_true(told <= found.high);
+        assert_true(reported <= found.high);
         trajd_journal_close(&journal);
         close(ends[0]);
     }
@@ -276,7 +276,7 @@ static struct trajd_journal *open_of(const char *job)
     return journal;
 }
 
-/* Whatever lies in the folder was touched `days` ago. */
+/* Sets the times of all files in the folder to `days` ago. */
 static void age(int days)
 {
     const struct timespec times[2] = {{time(NULL) - days * 86400, 0},
@@ -313,7 +313,7 @@ static void make_file(const char *name, size_t size_bytes)
     fclose(file);
 }
 
-static void test_old_ones_go(void **state)
+static void test_old_journals_are_removed(void **state)
 {
     struct trajd_journal *open = open_of("open"), *gone = open_of("gone"), *late;
     struct trajd_error error;
@@ -328,7 +328,7 @@ static void test_old_ones_go(void **state)
     assert_int_equal(sweep(10), 0);
     age(9);
     assert_int_equal(sweep(10), 0);
-    age(-9); /* a clock that was ahead */
+    age(-9); /* the clock was ahead */
     assert_int_equal(sweep(10), 0);
     make_file("notes.txt", 10);
     make_file("short.journal", 100);
@@ -336,7 +336,7 @@ static void test_old_ones_go(void **state)
     snprintf(path, sizeof path, "%s/link.journal", directory);
     assert_int_equal(symlink("notes.txt", path), 0);
     age(11);
-    assert_int_equal(sweep(10), 1); /* the one of those that is a journal, and nobody's */
+    assert_int_equal(sweep(10), 1); /* only gone's journal: the others are open, or no journals */
     trajd_journal_close(&open);
     assert_int_equal(sweep(10), 0); /* it was closed just now */
     age(11);
@@ -346,7 +346,7 @@ static void test_old_ones_go(void **state)
     age(11);
     assert_int_equal(sweep(10), 1);
     gone = open_of("gone");
-    assert_false(trajd_journal_load(gone, &found)); /* as if it had never been */
+    assert_false(trajd_journal_load(gone, &found)); /* a new one, which is empty */
     trajd_journal_close(&gone);
     assert_int_equal(trajd_journal_sweep("/nonexistent", 0, &removed, &error), TRAJD_ERR_IO);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -355,8 +355,8 @@ static void test_old_ones_go(void **state)
     }
 }
 
-/* Whoever opens journals while old ones are removed has one that lies there. */
-static void test_opened_while_old_ones_go(void **state)
+/* A journal that is opened while old ones are removed has a file in the folder. */
+static void test_opened_during_sweeps(void **state)
 {
     const pid_t sweeper = fork();
     struct trajd_journal *last;
@@ -382,7 +382,7 @@ static void test_opened_while_old_ones_go(void **state)
     }
     kill(sweeper, SIGKILL);
     waitpid(sweeper, NULL, 0);
-    last = open_of("job"); /* for the tear-down to find */
+    last = open_of("job"); /* tear_down needs one */
     trajd_journal_close(&last);
 }
 
@@ -395,8 +395,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pages_of_different_ages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_killed_anywhere, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_old_ones_go, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_opened_while_old_ones_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_old_journals_are_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_opened_during_sweeps, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The core, one rule at a time; schedules of all of them are the model test's. */
+/* Single rules of the core. The model test runs schedules of all of them. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,15 +10,15 @@
 
 static void test_order_of_publishing(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world);
     struct trajd_core_fill first, second, none;
 
     (void)state;
-    /* nobody wants it */
+    /* no job needs a batch */
     assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
-    assert_int_equal(open_with(world, session, ask(world, 0)), TRAJD_OK);
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
     assert_true(world->wakes > 0);
     first = take(world);
     second = take(world);
@@ -39,7 +39,7 @@ static void test_order_of_publishing(void **state)
 
 static void test_credit_and_release(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world);
     struct trajd_wire_ack done = {.done.count = 1};
@@ -47,7 +47,7 @@ static void test_credit_and_release(void **state)
     struct trajd_core_fill none;
 
     (void)state;
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.credit, 2);
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
@@ -67,7 +67,7 @@ static void test_credit_and_release(void **state)
     assert_true(world->wakes > 0);
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 3);
     assert_int_equal(stats_of(world).batches_done, 1);
-    release(world, session, held); /* again: late */
+    release(world, session, held); /* a second release is late */
     held.generation++;
     release(world, session, held);
     held.ring = 9;
@@ -79,15 +79,15 @@ static void test_credit_and_release(void **state)
 
 static void test_dead_sessions_batches_first(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t first = greet(world), second = greet(world);
 
     (void)state;
-    open_with(world, first, ask(world, 0));
+    open_with(world, first, make_open(world, 0));
     publish(world, take(world));
     publish(world, take(world));
-    assert_int_equal(open_with(world, second, ask(world, 0)), TRAJD_OK);
+    assert_int_equal(open_with(world, second, make_open(world, 0)), TRAJD_OK);
     publish(world, take(world));
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.position, 8);
     release(world, second, last_sent(world, TRAJD_WIRE_BATCH)->batch);
@@ -99,14 +99,14 @@ static void test_dead_sessions_batches_first(void **state)
     assert_int_equal(world->sent[0].message.batch.seq, 2);
     assert_int_equal(stats_of(world).dead_sessions, 1);
     assert_int_equal(stats_of(world).handed_again, 2);
-    trajd_core_end_session(world->core, first, 0); /* no such session any more */
+    trajd_core_end_session(world->core, first, 0); /* the session has ended already */
     assert_int_equal(stats_of(world).sessions, 1);
     destroy(world);
 }
 
 static void test_failed_and_short_batches(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_error failure = {TRAJD_ERR_DATA, 0, "demo.hdf5: row 3"};
     struct trajd_core_fill fill;
     struct world *world;
@@ -117,7 +117,7 @@ static void test_failed_and_short_batches(void **state)
     options.tail_short = true;
     world = make(&options);
     session = greet(world);
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     fill = take(world);
     trajd_core_publish(world->feed, &fill, &failure, 0);
     assert_string_equal(world->sent[world->sent_count - 1].text, "demo.hdf5: row 3");
@@ -138,7 +138,7 @@ static void test_failed_and_short_batches(void **state)
 
 static void test_ranks(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_wire_open open;
     struct world *world;
     uint64_t ranks[3];
@@ -148,18 +148,19 @@ static void test_ranks(void **state)
     world = make(&options);
     for (uint32_t r = 0; r < 3; r++) {
         ranks[r] = greet(world);
-        open = ask(world, 0);
+        open = make_open(world, 0);
         open.mode = TRAJD_WIRE_SHARD;
         open.world = 3;
         open.rank = r;
-        if (r == 2) { /* nothing goes out before all are here, and a rank is one session's */
+        if (r ==
+            2) { /* nothing is sent before all ranks are here, and a rank has only one session */
             struct trajd_core_fill none;
             assert_int_equal(trajd_core_take(world->feed, 0, &none), TRAJD_ERR_TIMEOUT);
             open.rank = 1;
             assert_int_not_equal(open_with(world, ranks[r], open), TRAJD_OK);
             assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
             open.rank = 2;
-            open.next = 5; /* they are fresh: they must agree */
+            open.next = 5; /* fresh ranks must be at the same position */
             assert_int_not_equal(open_with(world, ranks[r], open), TRAJD_OK);
             open.next = 0;
         }
@@ -169,9 +170,9 @@ static void test_ranks(void **state)
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.row_count, 2);
     publish(world, take(world));
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 3);
-    /* rank 1 dies and comes back to what it has not done */
+    /* rank 1 dies, comes back and gets what is not DONE */
     trajd_core_end_session(world->core, ranks[1], 0);
-    open = ask(world, 0);
+    open = make_open(world, 0);
     open.mode = TRAJD_WIRE_SHARD;
     open.world = 3;
     open.rank = 1;
@@ -187,10 +188,10 @@ static void test_ranks(void **state)
 
 static void test_refusals(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t first = greet(world), second = greet(world);
-    struct trajd_wire_open open = ask(world, 0);
+    struct trajd_wire_open open = make_open(world, 0);
 
     (void)state;
     open.fingerprint = 1;
@@ -200,27 +201,27 @@ static void test_refusals(void **state)
     open.fingerprint = 7;
     open.next = 41;
     assert_int_not_equal(open_with(world, first, open), TRAJD_OK);
-    open.next = 40; /* the end: nothing is left */
+    open.next = 40; /* the end: no batch remains */
     assert_int_equal(open_with(world, first, open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 0);
-    assert_int_equal(open_with(world, first, ask(world, 0)), TRAJD_OK);
-    open = ask(world, 0);
+    assert_int_equal(open_with(world, first, make_open(world, 0)), TRAJD_OK);
+    open = make_open(world, 0);
     open.job = trajd_wire_text("other");
     assert_int_not_equal(open_with(world, second, open), TRAJD_OK);
     assert_non_null(strstr(world->sent[0].text, "in use by job"));
-    assert_int_not_equal(open_with(world, second, ask(world, 3)),
+    assert_int_not_equal(open_with(world, second, make_open(world, 3)),
                          TRAJD_OK); /* another epoch while one runs */
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
     trajd_core_goaway(world->core, "stop", 0);
     assert_non_null(last_sent(world, TRAJD_WIRE_GOAWAY));
-    assert_int_not_equal(open_with(world, second, ask(world, 0)), TRAJD_OK);
+    assert_int_not_equal(open_with(world, second, make_open(world, 0)), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_CLOSED);
     destroy(world);
 }
 
 static void test_prefetch(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct trajd_core_fill ahead;
     struct world *world;
     uint64_t session;
@@ -229,20 +230,20 @@ static void test_prefetch(void **state)
     options.epoch_length = 4; /* one batch */
     world = make(&options);
     session = greet(world);
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     publish(world, take(world));
     ahead = take(world);
     assert_int_equal(ahead.epoch, 1);
     publish(world, ahead);
-    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1); /* not before OPEN names it */
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1); /* not before an OPEN of that epoch */
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
-    open_with(world, session, ask(world, 1));
+    open_with(world, session, make_open(world, 1));
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.generation, ahead.generation);
-    ahead = take(world); /* of epoch 2, which is not the one opened */
+    ahead = take(world); /* of epoch 2, which is not opened next */
     assert_int_equal(ahead.epoch, 2);
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
-    open_with(world, session, ask(world, 9));
+    open_with(world, session, make_open(world, 9));
     assert_true(publish(world, ahead));
     assert_null(last_sent(world, TRAJD_WIRE_BATCH));
     assert_int_equal(take(world).epoch, 9);
@@ -251,21 +252,21 @@ static void test_prefetch(void **state)
 
 static void test_stalls_are_named(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     struct trajd_core_session_info info;
     struct trajd_core_feed_info feed;
     uint64_t session = greet(world);
 
     (void)state;
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     for (int i = 0; i < 3; i++)
         publish(world, take(world));
     world->now_ns = 5000;
     trajd_core_tick(world->core, world->now_ns);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.stalled_ns, 5000);
-    trajd_core_tick(world->core, 4000); /* a call that began earlier: nothing is counted twice */
+    trajd_core_tick(world->core, 4000); /* a call with an earlier time: nothing is counted twice */
     trajd_core_tick(world->core, 5000);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.stalled_ns, 5000);
@@ -273,7 +274,7 @@ static void test_stalls_are_named(void **state)
     assert_int_equal(info.stalled_ns, 5000);
     assert_false(trajd_core_session_info(world->core, 1, &info));
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
-    world->now_ns = 9000; /* a slot is FREE: the producer's time, nobody's stall */
+    world->now_ns = 9000; /* a slot is FREE: the producer is slow, no session stalls it */
     trajd_core_tick(world->core, world->now_ns);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.stalled_ns, 5000);
@@ -293,11 +294,11 @@ static void remove_journals(const char *path)
     rmdir(path);
 }
 
-/* The daemon dies with batch 0 leased and batch 1 DONE; it comes back with the same G, then with
- * another. */
+/* The daemon dies with batch 0 leased and batch 1 DONE. It comes back with the same batch size,
+ * then with another. */
 static void test_return_of_the_daemon(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     char directory[] = "/tmp/trajd-slots-XXXXXX";
     struct trajd_wire_open open;
     struct world *world;
@@ -308,18 +309,18 @@ static void test_return_of_the_daemon(void **state)
     options.journal_directory = directory;
     world = make(&options);
     session = greet(world);
-    open_with(world, session, ask(world, 6));
+    open_with(world, session, make_open(world, 6));
     publish(world, take(world));
     publish(world, take(world));
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     destroy(world);
 
     world = make(&options);
-    open = ask(world, 6);
+    open = make_open(world, 6);
     open.fresh = false;
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
-    assert_int_equal(take(world).position, 0); /* it was leased only */
-    assert_int_equal(take(world).position, 8); /* and 4 is DONE */
+    assert_int_equal(take(world).position, 0); /* it was LEASED, not DONE */
+    assert_int_equal(take(world).position, 8); /* batch 4 is DONE */
     destroy(world);
 
     options.global_batch = 6;
@@ -332,7 +333,7 @@ static void test_return_of_the_daemon(void **state)
     world = make(&options);
     assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next,
-                     0); /* another order: nothing is DONE of it */
+                     0); /* another order, of which nothing is DONE */
     assert_int_equal(stats_of(world).damaged_journals, 0);
     destroy(world);
     remove_journals(directory);
@@ -340,7 +341,7 @@ static void test_return_of_the_daemon(void **state)
 
 static void test_resuming(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world), again;
     struct trajd_wire_hello hello = {.has_token = true, .token = {1}, .instance = 5, .received = 1};
@@ -348,7 +349,7 @@ static void test_resuming(void **state)
     void *replaced;
 
     (void)state;
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     publish(world, take(world));
     publish(world, take(world));
     world->sent_count = 0;
@@ -359,9 +360,10 @@ static void test_resuming(void **state)
     assert_int_equal(again, session);
     trajd_core_welcome(world->core, again, &hello, 0);
     assert_true(world->sent[0].message.welcome.resumed);
-    assert_int_equal(stats_of(world).batches_done, 1); /* the first was received and is not held */
+    assert_int_equal(stats_of(world).batches_done,
+                     1); /* the first BATCH was received and is not held */
     assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1);
-    /* the second never arrived */
+    /* the second BATCH never arrived */
     assert_int_equal(last_sent(world, TRAJD_WIRE_BATCH)->batch.seq, 2);
     hello.instance = 4; /* of an earlier run */
     assert_int_equal(trajd_core_hello(world->core, &hello, (uint8_t[16]){9}, world, 0, &again,
@@ -380,7 +382,7 @@ static void test_resuming(void **state)
 
 static void test_removed_feed(void **state)
 {
-    struct trajd_core_feed_options options = some_options();
+    struct trajd_core_feed_options options = default_options();
     struct world *world = make(&options);
     uint64_t session = greet(world);
     struct trajd_wire_batch batch;
@@ -388,7 +390,7 @@ static void test_removed_feed(void **state)
     (void)state;
     assert_int_equal(trajd_core_add_feed(world->core, &options, &world->feed, NULL),
                      TRAJD_ERR_BUSY);
-    open_with(world, session, ask(world, 0));
+    open_with(world, session, make_open(world, 0));
     publish(world, take(world));
     batch = last_sent(world, TRAJD_WIRE_BATCH)->batch;
     trajd_core_remove_feed(world->core, &world->feed, 0);

@@ -104,7 +104,7 @@ static enum trajd_status make_batch(struct fixture *f, uint64_t position, uint32
         f->slot = calloc(1, f->producer->schema.slot_size_bytes);
     }
     fill.memory = f->slot;
-    trajd_mixture_plan_look_up(f->producer->plan, 0, position, count);
+    trajd_mixture_batch_look_up(f->producer->batch, 0, position, count);
     status = trajd_producer_make_rows(f->producer, &fill, rows, error);
     trajd_producer_write_ids(f->producer, &fill);
     return status;
@@ -163,9 +163,9 @@ static void a_slot_holds_outputs_masks_and_ids(void **state)
         assert_int_equal(found->offset_bytes % TRAJD_TENSOR_ALIGNMENT, 0);
     }
     assert_int_equal(schema->slot_size_bytes % TRAJD_RING_ALIGNMENT, 0);
-    assert_int_equal(f->producer->plan->members[0]->outputs[1].offset_bytes,
+    assert_int_equal(f->producer->batch->members[0]->outputs[1].offset_bytes,
                      schema->tensors[2].offset_bytes);
-    assert_int_equal(f->producer->plan->members[0]->outputs[1].mask_offset_bytes,
+    assert_int_equal(f->producer->batch->members[0]->outputs[1].mask_offset_bytes,
                      schema->tensors[3].offset_bytes);
 }
 

@@ -1,5 +1,5 @@
-/* make_wire_vectors DIRECTORY: writes NAME.hex for every vector. Run by hand when the protocol gets
- * a new message. */
+/* `make_wire_vectors DIRECTORY` writes NAME.hex for every vector. Run it by hand when the protocol
+ * gets a new message. */
 #include <stdio.h>
 
 #include "wire_vectors.h"

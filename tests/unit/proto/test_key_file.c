@@ -1,5 +1,5 @@
-/* Files of keys: what is written is read again, what is not one is refused with the line, and a
- * secret that others could read is none. */
+/* Files of keys: written files can be read, errors name the line, and a secret key that others
+ * could read is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static enum trajd_status parse(const char *text, struct trajd_key_file *keys,
     return trajd_key_parse("some.key", text, strlen(text), keys, error);
 }
 
-static void test_what_is_written_is_read(void **state)
+static void test_written_files_can_be_read(void **state)
 {
     (void)state;
     struct trajd_key_file keys;
@@ -39,7 +39,7 @@ static void test_what_is_written_is_read(void **state)
     assert_int_equal(file.st_mode & 07777, 0600);
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_OK);
     assert_memory_equal(&keys, &pair, sizeof keys);
-    assert_int_equal(trajd_key_write(path, &pair, &error), TRAJD_ERR_BUSY); /* never over another */
+    assert_int_equal(trajd_key_write(path, &pair, &error), TRAJD_ERR_BUSY); /* does not overwrite */
     struct trajd_key_file shown = pair;
     memset(shown.secret_key, 0, sizeof shown.secret_key);
     unlink(path);
@@ -51,7 +51,7 @@ static void test_what_is_written_is_read(void **state)
     assert_string_equal(keys.secret_key, "");
 }
 
-static void test_certificates_of_others_are_read(void **state)
+static void test_certificates_of_other_tools_are_read(void **state)
 {
     (void)state;
     struct trajd_key_file keys;
@@ -68,7 +68,7 @@ static void test_certificates_of_others_are_read(void **state)
     assert_string_equal(keys.server_key, "");
 }
 
-static void test_what_is_no_file_of_keys_is_refused(void **state)
+static void test_other_files_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -80,7 +80,7 @@ static void test_what_is_no_file_of_keys_is_refused(void **state)
         {"public-key = \"" PUBLIC "0\"\n", "some.key:1: public-key"},
         {"public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{h~~\"\n", "some.key:1: public-key"},
         {"public-key = \"" PUBLIC "\"\npublic-key = \"" PUBLIC "\"\n",
-         "some.key:2: a second public-key"},
+         "some.key:2: public-key appears a second time"},
         {"public-key = \"" PUBLIC "\"\nname = \"../x\"\n", "some.key:2: name"},
         {"public-key = \"" PUBLIC "\"\nsecret-key = \n", "some.key:2: secret-key"},
     };
@@ -98,7 +98,7 @@ static void test_what_is_no_file_of_keys_is_refused(void **state)
     assert_int_equal(trajd_key_parse("some.key", "a\0b", 3, &keys, &error), TRAJD_ERR_ARGUMENT);
 }
 
-static void test_a_secret_must_be_one(void **state)
+static void test_a_secret_must_be_private(void **state)
 {
     (void)state;
     struct trajd_key_file keys;
@@ -113,14 +113,14 @@ static void test_a_secret_must_be_one(void **state)
     }
     assert_int_equal(chmod(path, 0400), 0);
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_OK);
-    if (geteuid() != 0) /* only root can give a file away */
+    if (geteuid() != 0) /* only root can change the owner of a file */
         return;
     assert_int_equal(chown(path, 65534, 65534), 0);
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "uid 65534"));
 }
 
-static void test_a_secret_is_an_ordinary_file_with_a_secret(void **state)
+static void test_a_secret_must_be_an_ordinary_file_with_a_secret_key(void **state)
 {
     (void)state;
     struct trajd_key_file keys, shown = pair;
@@ -155,13 +155,13 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_is_written_is_read, make_directory,
+        cmocka_unit_test_setup_teardown(test_written_files_can_be_read, make_directory,
                                         remove_directory),
-        cmocka_unit_test(test_certificates_of_others_are_read),
-        cmocka_unit_test(test_what_is_no_file_of_keys_is_refused),
-        cmocka_unit_test_setup_teardown(test_a_secret_must_be_one, make_directory,
+        cmocka_unit_test(test_certificates_of_other_tools_are_read),
+        cmocka_unit_test(test_other_files_are_refused),
+        cmocka_unit_test_setup_teardown(test_a_secret_must_be_private, make_directory,
                                         remove_directory),
-        cmocka_unit_test_setup_teardown(test_a_secret_is_an_ordinary_file_with_a_secret,
+        cmocka_unit_test_setup_teardown(test_a_secret_must_be_an_ordinary_file_with_a_secret_key,
                                         make_directory, remove_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* proto/timebase.h against Python's big integers (tests/golden/sampler/timebase.txt). */
+/* proto/timebase.h against vectors of Python's big integers (tests/golden/sampler/timebase.txt). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void vectors_of_big_integers_hold(void **state)
     fclose(file);
 }
 
-/* Every time between two rows belongs to the earlier one, and rows never coincide below 1 GHz. */
+/* Every time between two rows belongs to the earlier row, and below 1 GHz no two rows coincide. */
 static void a_row_is_found_by_its_own_time(void **state)
 {
     static const struct trajd_rate rates[] = {{15, 1}, {30, 1},   {30000, 1001},

@@ -1,4 +1,4 @@
-/* The codec: golden frames both ways, and everything that a frame can have wrong. */
+/* Encoder and decoder: golden frames in both directions, and all faults that a frame can have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static enum trajd_status decode(const void *bytes, size_t size)
     return trajd_wire_decode(bytes, size, tensors, &message, &request, NULL);
 }
 
-/* A frame of the op with this msgpack body. */
+/* Decodes a frame of the op with this msgpack body. */
 static enum trajd_status decode_body(uint8_t op, const char *body, size_t size)
 {
     memcpy(frame, "TRJD\x01\x00\x00\x00", 8);
@@ -93,8 +93,8 @@ static void test_fields_arrive(void **state)
     assert_int_equal(message.error.status, TRAJD_ERR_NOT_FOUND);
 }
 
-/* Every frame cut at every length, and every byte of it changed in turn, is refused or decodes to
- * something within the limits. */
+/* Cuts every frame at every length, and changes each of its bytes. The result is refused, or
+ * decodes to a message within the limits. */
 static void test_cut_and_changed_frames(void **state)
 {
     static uint8_t golden[TRAJD_WIRE_MAX_FRAME];
@@ -104,7 +104,7 @@ static void test_cut_and_changed_frames(void **state)
     for (size_t i = 0; i < wire_vector_count; i++) {
         size_t golden_size = read_golden(wire_vectors[i].name, golden, sizeof golden);
         for (size_t cut = 0; cut < golden_size; cut++) {
-            /* of that size, so that a sanitizer sees the byte behind */
+            /* allocated with that size, so that a sanitizer detects a read behind it */
             uint8_t *copy = malloc(cut ? cut : 1);
             assert_non_null(copy);
             memcpy(copy, golden, cut);
@@ -146,7 +146,7 @@ static void test_scan(void **state)
 
     (void)state;
     assert_true(trajd_wire_scan("\x80", 1, 16));
-    /* something behind the map */
+    /* a byte behind the map */
     assert_false(trajd_wire_scan("\x80\x80", 2, 16));
     assert_false(trajd_wire_scan("\x90", 1, 16)); /* no map */
     assert_false(trajd_wire_scan("\xc0", 1, 16));
@@ -216,11 +216,11 @@ static void test_open_rules(void **state)
     open.open.rank = 2;
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
     assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
-    assert_int_equal(request, 9); /* so that the answer finds who asked */
+    assert_int_equal(request, 9); /* for the answer */
     open.open.rank = 0;
     open.open.mode = TRAJD_WIRE_QUEUE;
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
-    assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL); /* share has a world of 1 */
+    assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL); /* queue has a world of 1 */
     open.open.world = 1;
     open.open.spec = trajd_wire_text("x: 1");
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
@@ -228,23 +228,23 @@ static void test_open_rules(void **state)
     open.open.spec.size = 0;
     open.open.local = (struct trajd_wire_ranks){1, {0}};
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
-    assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL); /* share has no ranks */
+    assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL); /* queue has no ranks */
     open.open.mode = TRAJD_WIRE_SHARD;
     open.open.world = 4;
     open.open.local = (struct trajd_wire_ranks){3, {0, 2, 3}};
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
     assert_int_equal(decode(frame, size), TRAJD_OK);
     assert_int_equal(message.open.local.list[2], 3);
-    for (uint32_t last = 2; last < 6; last += 2) { /* there twice, or beyond the world */
+    for (uint32_t last = 2; last < 6; last += 2) { /* a rank twice, or not below the world */
         open.open.local.list[2] = last;
         assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
         assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
     }
-    open.open.local = (struct trajd_wire_ranks){2, {1, 2}}; /* without the rank that asks */
+    open.open.local = (struct trajd_wire_ranks){2, {1, 2}}; /* without the own rank */
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
     assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
     open.open.local.count = 0;
-    open.open.resume = (struct trajd_wire_bytes){"token", 5}; /* of share */
+    open.open.resume = (struct trajd_wire_bytes){"token", 5}; /* only for queue */
     assert_int_equal(trajd_wire_encode(&open, frame, sizeof frame, &size, NULL), TRAJD_OK);
     assert_int_equal(decode(frame, size), TRAJD_ERR_PROTOCOL);
     open.open.resume.size = 0;

@@ -1,5 +1,5 @@
-/* One message of every kind, as structs: what tests/golden/wire/NAME.hex holds as bytes and
- * vectors.json in words. */
+/* One message of every kind as structs. tests/golden/wire has the same messages as bytes (NAME.hex)
+ * and in words (vectors.json). */
 #ifndef TRAJD_TESTS_WIRE_VECTORS_H
 #define TRAJD_TESTS_WIRE_VECTORS_H
 

@@ -1,8 +1,6 @@
-/* libtrajd against a daemon that lies: an error at every point, and never a crash or a read outside
+/* libtrajd and a daemon with faults: each fault is an error, and never a crash or a read outside
  * the ring. */
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,297 +10,54 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <zmq.h>
 
-#include "daemon/server/ring.h"
-#include "proto/wire.h"
+#include "faulty_daemon.h"
 #include "trajd.h"
-
-#define SLOTS 4u
-#define ROWS 8u
-#define INSTANCE 99u
-#define RING 1u
-
-enum step { STEP_CONNECT, STEP_OPEN, STEP_NEXT, STEP_NONE };
-
-/* What the daemon does otherwise than it should. */
-struct lie {
-    const char *name;
-    enum step step;           /* that it is found out at, if not before */
-    enum trajd_status status; /* and how */
-    enum trajd_wire_op op;    /* of the message that is bent; 0: none */
-    void (*bend)(struct trajd_wire_message *message);
-    /* whose one-byte value is replaced by `value`: what the encoder would refuse */
-    const char *key;
-    uint8_t value;
-    uint32_t copies;                                             /* of that message; 0: one */
-    void (*greet)(int fd);                                       /* instead of one byte of 0 */
-    void (*hand_over)(int fd, const struct trajd_server_ring *); /* instead of the ring */
-};
-
-struct daemon {
-    const struct lie *lie;
-    bool noisy;                 /* before each message: what is to be passed over */
-    uint8_t major;              /* of its protocol; 0: ours */
-    enum trajd_status farewell; /* to what was open before, as an OPEN comes; OK: none */
-    void *context, *router;
-    int listener, connection;
-    struct trajd_server_ring ring;
-    uint64_t sequence;
-    bool stop; /* atomic */
-    pthread_t thread;
-    char route[64];
-    int route_size;
-    unsigned char frame[TRAJD_WIRE_MAX_FRAME + 64];
-};
 
 static char directory[64];
 
-/* ---- the daemon ---- */
+/* ---- faults ---- */
 
-static void send_frame(struct daemon *daemon, const void *frame, size_t size)
-{
-    zmq_send(daemon->router, daemon->route, (size_t)daemon->route_size, ZMQ_SNDMORE);
-    zmq_send(daemon->router, frame, size, 0);
-}
-
-/* Every prefix of the frame, an op that nobody knows, a frame of nothing and one of two. */
-static void make_noise(struct daemon *daemon, size_t size)
-{
-    unsigned char other[64] = {0};
-    for (size_t cut = 0; cut < size; cut++)
-        send_frame(daemon, daemon->frame, cut);
-    memcpy(other, "TRJD\x01\x6f\0\0\x80", 9);
-    send_frame(daemon, other, 9);
-    memset(other + 8, 0xdf, sizeof other - 8);
-    send_frame(daemon, other, sizeof other);
-    zmq_send(daemon->router, daemon->route, (size_t)daemon->route_size, ZMQ_SNDMORE);
-    zmq_send(daemon->router, daemon->frame, size, ZMQ_SNDMORE);
-    zmq_send(daemon->router, daemon->frame, size, 0);
-}
-
-static void say(struct daemon *daemon, struct trajd_wire_message *message)
-{
-    const struct lie *lie = daemon->lie;
-    const bool bent = lie && lie->op == message->op;
-    size_t size = 0;
-    if (bent && lie->bend)
-        lie->bend(message);
-    if (trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL))
-        abort();
-    unsigned char *key =
-        bent && lie->key ? memmem(daemon->frame, size, lie->key, strlen(lie->key)) : NULL;
-    if (key)
-        key[strlen(lie->key)] = lie->value;
-    if (daemon->major != 0)
-        daemon->frame[4] = daemon->major;
-    if (daemon->noisy)
-        make_noise(daemon, size);
-    for (uint32_t i = 0; i < (bent && lie->copies > 0 ? lie->copies : 1); i++) {
-        if (i > 0) {
-            message->batch.seq = ++daemon->sequence;
-            trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL);
-        }
-        send_frame(daemon, daemon->frame, size);
-    }
-}
-
-static void hand_over(int fd, const void *words, size_t size, const int *fds, uint32_t fd_count)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(8 * sizeof(int))];
-    } control = {0};
-    struct iovec part = {.iov_base = (void *)words, .iov_len = size};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fd_count > 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-        memcpy(CMSG_DATA(rights), fds, fd_count * sizeof(int));
-    }
-    sendmsg(fd, &message, MSG_NOSIGNAL);
-}
-
-static void answer_open(struct daemon *daemon, uint64_t request)
-{
-    const struct lie *lie = daemon->lie;
-    struct trajd_wire_tensor tensor = {.name = trajd_wire_text("window_id"),
-                                       .role = trajd_wire_text("ids"),
-                                       .dtype = TRAJD_I64,
-                                       .rank = 1,
-                                       .shape = {ROWS},
-                                       .offset_bytes = 64};
-    struct trajd_wire_message opened = {.op = TRAJD_WIRE_OPENED,
-                                        .opened = {.request = request,
-                                                   .feed_id = RING,
-                                                   .ring = RING,
-                                                   .ring_size_bytes = daemon->ring.size_bytes,
-                                                   .slot_count = SLOTS,
-                                                   .slot_size_bytes = daemon->ring.slot_size_bytes,
-                                                   .writable = true,
-                                                   .batch = ROWS,
-                                                   .row_count = ROWS,
-                                                   .credit = 4,
-                                                   .length = 800,
-                                                   .windows = 800,
-                                                   .tensor_count = 1,
-                                                   .tensors = &tensor}};
-    say(daemon, &opened);
-    const uint64_t words[2] = {RING, daemon->ring.size_bytes};
-    if (lie && lie->hand_over)
-        lie->hand_over(daemon->connection, &daemon->ring);
-    else
-        hand_over(daemon->connection, words, sizeof words, &daemon->ring.fd, 1);
-    struct trajd_wire_message batch = {.op = TRAJD_WIRE_BATCH,
-                                       .batch = {.seq = ++daemon->sequence,
-                                                 .feed_id = RING,
-                                                 .ring = RING,
-                                                 .slot = 1,
-                                                 .generation = 1,
-                                                 .row_count = ROWS}};
-    say(daemon, &batch);
-}
-
-static void hear(struct daemon *daemon)
-{
-    struct trajd_wire_message message,
-        welcome = {.op = TRAJD_WIRE_WELCOME, .welcome = {.instance = INSTANCE, .session = 1}},
-        farewell = {
-            .op = TRAJD_WIRE_ERROR,
-            .error = {.status = daemon->farewell, .message = trajd_wire_text("it is closed")}};
-    uint64_t request;
-    int size = zmq_recv(daemon->router, daemon->route, sizeof daemon->route, ZMQ_DONTWAIT);
-    if (size < 0)
-        return;
-    daemon->route_size = size;
-    size = zmq_recv(daemon->router, daemon->frame, sizeof daemon->frame, 0);
-    if (trajd_wire_decode(daemon->frame, (size_t)size, NULL, &message, &request, NULL))
-        abort();
-    if (message.op == TRAJD_WIRE_HELLO)
-        say(daemon, &welcome);
-    if (message.op == TRAJD_WIRE_OPEN && daemon->farewell)
-        say(daemon, &farewell);
-    if (message.op == TRAJD_WIRE_OPEN)
-        answer_open(daemon, message.open.request);
-    if (message.op == TRAJD_WIRE_BYE && daemon->connection >= 0)
-        shutdown(daemon->connection, SHUT_RDWR);
-}
-
-static void accept_worker(struct daemon *daemon)
-{
-    char token[64];
-    if (daemon->connection >= 0)
-        close(daemon->connection);
-    daemon->connection = accept(daemon->listener, NULL, NULL);
-    if (recv(daemon->connection, token, sizeof token, 0) < 0)
-        return;
-    if (daemon->lie && daemon->lie->greet)
-        daemon->lie->greet(daemon->connection);
-    else
-        send(daemon->connection, "", 1, MSG_NOSIGNAL);
-}
-
-static void *run(void *context)
-{
-    struct daemon *daemon = context;
-    /* acquire: what the test wrote before it stops the thread */
-    while (!__atomic_load_n(&daemon->stop, __ATOMIC_ACQUIRE)) {
-        zmq_pollitem_t items[] = {{.socket = daemon->router, .events = ZMQ_POLLIN},
-                                  {.fd = daemon->listener, .events = ZMQ_POLLIN}};
-        zmq_poll(items, 2, 5);
-        if (items[1].revents != 0)
-            accept_worker(daemon);
-        hear(daemon);
-    }
-    return NULL;
-}
-
-static void daemon_start(struct daemon *daemon)
-{
-    struct trajd_error error;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char endpoint[96];
-    const int no_linger = 0;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/fd.sock", directory);
-    unlink(address.sun_path);
-    daemon->connection = -1;
-    daemon->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(daemon->listener, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(daemon->listener, 8), 0);
-    daemon->context = zmq_ctx_new();
-    daemon->router = zmq_socket(daemon->context, ZMQ_ROUTER);
-    zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof no_linger);
-    snprintf(endpoint, sizeof endpoint, "ipc://%s/feed.sock", directory);
-    assert_int_equal(zmq_bind(daemon->router, endpoint), 0);
-    assert_int_equal(
-        trajd_server_ring_create(&daemon->ring, SLOTS, TRAJD_RING_ALIGNMENT, true, &error),
-        TRAJD_OK);
-    trajd_server_ring_name(&daemon->ring, RING, INSTANCE);
-    for (uint32_t slot = 0; slot < SLOTS; slot++)
-        trajd_server_ring_stamp(&daemon->ring, slot,
-                                &(struct trajd_slot_header){.generation = 1, .row_count = ROWS});
-    assert_int_equal(pthread_create(&daemon->thread, NULL, run, daemon), 0);
-}
-
-static void daemon_stop(struct daemon *daemon)
-{
-    __atomic_store_n(&daemon->stop, true, __ATOMIC_RELEASE);
-    pthread_join(daemon->thread, NULL);
-    zmq_close(daemon->router);
-    zmq_ctx_term(daemon->context);
-    close(daemon->listener);
-    if (daemon->connection >= 0)
-        close(daemon->connection);
-    trajd_server_ring_destroy(&daemon->ring);
-}
-
-/* ---- lies ---- */
-
-static void bend_ring_size(struct trajd_wire_message *m)
+static void alter_ring_size(struct trajd_wire_message *m)
 {
     m->opened.ring_size_bytes += 4096;
 }
-static void bend_ring_huge(struct trajd_wire_message *m)
+static void alter_ring_huge(struct trajd_wire_message *m)
 {
     m->opened.ring_size_bytes = UINT64_MAX;
 }
-static void bend_slot_size(struct trajd_wire_message *m)
+static void alter_slot_size(struct trajd_wire_message *m)
 {
     m->opened.slot_size_bytes = 100;
 }
-static void bend_slot_none(struct trajd_wire_message *m)
+static void alter_slot_none(struct trajd_wire_message *m)
 {
     m->opened.slot_size_bytes = 0;
 }
-static void bend_slot_count(struct trajd_wire_message *m)
+static void alter_slot_count(struct trajd_wire_message *m)
 {
     m->opened.slot_count = UINT32_MAX;
 }
-static void bend_ring_id(struct trajd_wire_message *m)
+static void alter_ring_id(struct trajd_wire_message *m)
 {
     m->opened.ring = 7;
 }
-static void bend_batch_size(struct trajd_wire_message *m)
+static void alter_batch_size(struct trajd_wire_message *m)
 {
     m->opened.batch = ROWS - 1;
 }
-static void bend_row_begin(struct trajd_wire_message *m)
+static void alter_row_begin(struct trajd_wire_message *m)
 {
     m->opened.row_begin = UINT32_MAX;
 }
-static void bend_row_count(struct trajd_wire_message *m)
+static void alter_row_count(struct trajd_wire_message *m)
 {
     m->opened.row_count = ROWS + 1;
 }
-static void bend_request(struct trajd_wire_message *m)
+static void alter_request(struct trajd_wire_message *m)
 {
     m->opened.request += 1000;
 }
@@ -310,64 +65,64 @@ static struct trajd_wire_tensor *tensor_of(struct trajd_wire_message *m)
 {
     return (struct trajd_wire_tensor *)m->opened.tensors;
 }
-static void bend_offset(struct trajd_wire_message *m)
+static void alter_offset(struct trajd_wire_message *m)
 {
     tensor_of(m)->offset_bytes = 4096 - 8;
 }
-static void bend_offset_huge(struct trajd_wire_message *m)
+static void alter_offset_huge(struct trajd_wire_message *m)
 {
     tensor_of(m)->offset_bytes = UINT64_MAX - 7;
 }
-static void bend_offset_low(struct trajd_wire_message *m)
+static void alter_offset_low(struct trajd_wire_message *m)
 {
     tensor_of(m)->offset_bytes = 0;
 }
-static void bend_offset_odd(struct trajd_wire_message *m)
+static void alter_offset_odd(struct trajd_wire_message *m)
 {
     tensor_of(m)->offset_bytes = 65;
 }
-static void bend_shape(struct trajd_wire_message *m)
+static void alter_shape(struct trajd_wire_message *m)
 {
     tensor_of(m)->rank = 3;
     tensor_of(m)->shape[1] = tensor_of(m)->shape[2] = UINT64_C(1) << 40;
 }
-static void bend_gpu(struct trajd_wire_message *m)
+static void alter_gpu(struct trajd_wire_message *m)
 {
     m->opened.gpu = trajd_wire_text("GPU-00112233-4455-6677-8899-aabbccddeeff");
 }
-static void bend_slot(struct trajd_wire_message *m)
+static void alter_slot(struct trajd_wire_message *m)
 {
     m->batch.slot = SLOTS;
 }
-static void bend_slot_far(struct trajd_wire_message *m)
+static void alter_slot_far(struct trajd_wire_message *m)
 {
     m->batch.slot = UINT32_MAX;
 }
-static void bend_generation(struct trajd_wire_message *m)
+static void alter_generation(struct trajd_wire_message *m)
 {
     m->batch.generation = 2;
 }
-static void bend_feed(struct trajd_wire_message *m)
+static void alter_feed(struct trajd_wire_message *m)
 {
     m->batch.feed_id = 2;
 }
-static void bend_batch_ring(struct trajd_wire_message *m)
+static void alter_batch_ring(struct trajd_wire_message *m)
 {
     m->batch.ring = 2;
 }
-static void bend_epoch(struct trajd_wire_message *m)
+static void alter_epoch(struct trajd_wire_message *m)
 {
     m->batch.epoch = 1;
 }
-static void bend_batch_begin(struct trajd_wire_message *m)
+static void alter_batch_begin(struct trajd_wire_message *m)
 {
     m->batch.row_begin = ROWS + 1;
 }
-static void bend_batch_rows(struct trajd_wire_message *m)
+static void alter_batch_rows(struct trajd_wire_message *m)
 {
     m->batch.row_begin = 1;
 }
-static void bend_rows_huge(struct trajd_wire_message *m)
+static void alter_rows_huge(struct trajd_wire_message *m)
 {
     m->batch.row_begin = m->batch.row_count = UINT32_MAX;
 }
@@ -395,7 +150,7 @@ static int make_memfd(uint64_t size, int seals)
 static void hand_file(int fd, int file, uint64_t size)
 {
     const uint64_t words[2] = {RING, size};
-    hand_over(fd, words, sizeof words, &file, 1);
+    daemon_send_fds(fd, words, sizeof words, &file, 1);
     close(file);
 }
 
@@ -418,60 +173,61 @@ static void hand_device(int fd, const struct trajd_server_ring *ring)
 static void hand_nothing(int fd, const struct trajd_server_ring *ring)
 {
     const uint64_t words[2] = {RING, ring->size_bytes};
-    hand_over(fd, words, sizeof words, NULL, 0);
+    daemon_send_fds(fd, words, sizeof words, NULL, 0);
 }
 static void hand_cut(int fd, const struct trajd_server_ring *ring)
 {
-    hand_over(fd, "short", 5, &ring->fd, 1);
+    daemon_send_fds(fd, "short", 5, &ring->fd, 1);
 }
 static void hand_many(int fd, const struct trajd_server_ring *ring)
 {
     const int fds[8] = {ring->fd, ring->fd, ring->fd, ring->fd,
                         ring->fd, ring->fd, ring->fd, ring->fd};
-    hand_over(fd, "short", 5, fds, 8);
+    daemon_send_fds(fd, "short", 5, fds, 8);
 }
 
-static struct lie patched(const char *name, const char *key, uint8_t value)
+static struct fault patched(const char *name, const char *key, uint8_t value)
 {
-    return (struct lie){name,       STEP_OPEN,     TRAJD_ERR_TIMEOUT, TRAJD_WIRE_OPENED,
-                        .key = key, .value = value};
+    return (struct fault){name,       STEP_OPEN,     TRAJD_ERR_TIMEOUT, TRAJD_WIRE_OPENED,
+                          .key = key, .value = value};
 }
 
-/* A lie in OPENED, in BATCH, on fd.sock. */
-static struct lie opened(const char *name, void (*bend)(struct trajd_wire_message *))
+/* The next functions return a fault in OPENED, in BATCH, and on fd.sock. */
+static struct fault opened(const char *name, void (*alter)(struct trajd_wire_message *))
 {
-    return (struct lie){name, STEP_OPEN, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_OPENED, .bend = bend};
+    return (struct fault){name, STEP_OPEN, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_OPENED, .alter = alter};
 }
 
-static struct lie batch(const char *name, void (*bend)(struct trajd_wire_message *))
+static struct fault batch(const char *name, void (*alter)(struct trajd_wire_message *))
 {
-    return (struct lie){name, STEP_NEXT, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_BATCH, .bend = bend};
+    return (struct fault){name, STEP_NEXT, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_BATCH, .alter = alter};
 }
 
-static struct lie ring(const char *name, enum trajd_status status,
-                       void (*hand)(int fd, const struct trajd_server_ring *ring))
+static struct fault ring(const char *name, enum trajd_status status,
+                         void (*hand)(int fd, const struct trajd_server_ring *ring))
 {
-    return (struct lie){name, STEP_OPEN, status, (enum trajd_wire_op)0, .hand_over = hand};
+    return (struct fault){name, STEP_OPEN, status, (enum trajd_wire_op)0, .send_fds = hand};
 }
 
-static struct lie greeting(const char *name, void (*greet)(int fd))
+static struct fault greeting(const char *name, void (*greet)(int fd))
 {
-    return (struct lie){name, STEP_CONNECT, TRAJD_ERR_TIMEOUT, (enum trajd_wire_op)0,
-                        .greet = greet};
+    return (struct fault){name, STEP_CONNECT, TRAJD_ERR_TIMEOUT, (enum trajd_wire_op)0,
+                          .greet = greet};
 }
 
 /* ---- tests ---- */
 
-/* How far a worker comes: the step that fails, and its status. */
-static enum step work(const struct lie *lie, enum trajd_status *status)
+/* Runs a worker. Returns the step that fails, and its status. */
+static enum step work(const struct fault *fault, enum trajd_status *status)
 {
     struct trajd_client *client;
     struct trajd_batch *batch = NULL;
     struct trajd_error error;
     enum step step = STEP_CONNECT;
-    const uint32_t wait_ms = lie && lie->status == TRAJD_ERR_TIMEOUT ? 200 : 10000;
+    const uint32_t wait_ms = fault && fault->status == TRAJD_ERR_TIMEOUT ? 200 : 10000;
     const struct trajd_connect_options connect = {
-        .endpoint = directory, .timeout_ms = lie && lie->step == STEP_CONNECT ? wait_ms : 10000};
+        .endpoint = directory,
+        .timeout_ms = fault && fault->step == STEP_CONNECT ? wait_ms : 10000};
     *status = trajd_client_connect(&connect, &client, &error);
     if (*status)
         return step;
@@ -493,48 +249,48 @@ static enum step work(const struct lie *lie, enum trajd_status *status)
     return step;
 }
 
-static void try_lie(const struct lie *lie, bool noisy)
+static void check_fault(const struct fault *fault, bool noisy)
 {
     struct daemon *daemon = calloc(1, sizeof *daemon);
     enum trajd_status status;
-    daemon->lie = lie;
+    daemon->fault = fault;
     daemon->noisy = noisy;
-    daemon_start(daemon);
-    enum step step = work(lie, &status);
+    daemon_start(daemon, directory);
+    enum step step = work(fault, &status);
     daemon_stop(daemon);
     free(daemon);
-    const enum step expected_step = lie ? lie->step : STEP_NONE;
-    const enum trajd_status expected = lie ? lie->status : TRAJD_OK;
+    const enum step expected_step = fault ? fault->step : STEP_NONE;
+    const enum trajd_status expected = fault ? fault->status : TRAJD_OK;
     if (step > expected_step || status != expected)
-        fail_msg("%s: step %d, %s; expected step %d, %s", lie ? lie->name : "no lie", (int)step,
+        fail_msg("%s: step %d, %s; expected step %d, %s", fault ? fault->name : "no lie", (int)step,
                  trajd_status_name(status), (int)expected_step, trajd_status_name(expected));
 }
 
-static void test_an_honest_daemon_is_believed(void **state)
+static void test_a_correct_daemon_is_accepted(void **state)
 {
     (void)state;
-    try_lie(NULL, false);
+    check_fault(NULL, false);
 }
 
-static void test_noise_is_passed_over(void **state)
+static void test_invalid_frames_are_ignored(void **state)
 {
     (void)state;
-    try_lie(NULL, true);
+    check_fault(NULL, true);
 }
 
-static void test_lies_in_messages_are_found_out(void **state)
+static void test_faults_in_messages_are_errors(void **state)
 {
     (void)state;
-    const struct lie lies[] = {
-        opened("ring size", bend_ring_size),
-        opened("ring size of all there is", bend_ring_huge),
-        opened("odd slot size", bend_slot_size),
-        opened("no slot size", bend_slot_none),
-        opened("slot count", bend_slot_count),
-        opened("a GPU that nobody asked for", bend_gpu),
-        opened("batch other than the tensors'", bend_batch_size),
-        opened("rows behind the batch", bend_row_begin),
-        opened("too many rows", bend_row_count),
+    const struct fault faults[] = {
+        opened("ring size", alter_ring_size),
+        opened("largest ring size", alter_ring_huge),
+        opened("odd slot size", alter_slot_size),
+        opened("no slot size", alter_slot_none),
+        opened("slot count", alter_slot_count),
+        opened("a GPU that was not requested", alter_gpu),
+        opened("batch other than the tensors'", alter_batch_size),
+        opened("rows behind the batch", alter_row_begin),
+        opened("too many rows", alter_row_count),
         patched("no batch",
                 "\xa5"
                 "batch",
@@ -547,36 +303,36 @@ static void test_lies_in_messages_are_found_out(void **state)
                 "\xa6"
                 "credit",
                 65),
-        patched("a number that is none",
+        patched("nil instead of a number",
                 "\xa6"
                 "credit",
                 0xc0),
-        opened("tensor over the slot's end", bend_offset),
-        opened("tensor that wraps around", bend_offset_huge),
-        opened("tensor in the slot's header", bend_offset_low),
-        opened("tensor out of line", bend_offset_odd),
-        opened("tensor larger than numbers", bend_shape),
-        batch("slot behind the last", bend_slot),
-        batch("slot far away", bend_slot_far),
-        batch("generation", bend_generation),
-        batch("feed", bend_feed),
-        batch("ring", bend_batch_ring),
-        batch("epoch", bend_epoch),
-        batch("rows behind the batch", bend_batch_begin),
-        batch("one row too many", bend_batch_rows),
-        batch("rows that wrap around", bend_rows_huge),
+        opened("tensor over the slot's end", alter_offset),
+        opened("tensor that wraps around", alter_offset_huge),
+        opened("tensor in the slot's header", alter_offset_low),
+        opened("tensor out of line", alter_offset_odd),
+        opened("tensor larger than numbers", alter_shape),
+        batch("slot behind the last", alter_slot),
+        batch("slot far away", alter_slot_far),
+        batch("generation", alter_generation),
+        batch("feed", alter_feed),
+        batch("ring", alter_batch_ring),
+        batch("epoch", alter_epoch),
+        batch("rows behind the batch", alter_batch_begin),
+        batch("one row too many", alter_batch_rows),
+        batch("rows that wrap around", alter_rows_huge),
         {"an answer to another OPEN", STEP_OPEN, TRAJD_ERR_TIMEOUT, TRAJD_WIRE_OPENED,
-         .bend = bend_request},
-        opened("a ring that never comes", bend_ring_id),
+         .alter = alter_request},
+        opened("a ring that never comes", alter_ring_id),
     };
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
-        try_lie(&lies[i], false);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        check_fault(&faults[i], false);
 }
 
-static void test_lies_on_fd_sock_are_found_out(void **state)
+static void test_faults_on_fd_sock_are_errors(void **state)
 {
     (void)state;
-    const struct lie lies[] = {
+    const struct fault faults[] = {
         greeting("a greeting of nothing", greet_never),
         greeting("a greeting of 1", greet_wrong),
         greeting("a long greeting", greet_long),
@@ -588,38 +344,38 @@ static void test_lies_on_fd_sock_are_found_out(void **state)
         ring("a cut message", TRAJD_ERR_CLOSED, hand_cut),
         ring("many descriptors", TRAJD_ERR_CLOSED, hand_many),
     };
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
-        try_lie(&lies[i], false);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        check_fault(&faults[i], false);
 }
 
-static void test_another_version_is_told(void **state)
+static void test_another_version_is_an_error(void **state)
 {
     (void)state;
     struct daemon *daemon = calloc(1, sizeof *daemon);
     struct trajd_client *client;
     struct trajd_error error;
     daemon->major = TRAJD_WIRE_MAJOR + 1;
-    daemon_start(daemon);
+    daemon_start(daemon, directory);
     assert_int_equal(trajd_client_connect(&(struct trajd_connect_options){.endpoint = directory},
                                           &client, &error),
                      TRAJD_ERR_UNSUPPORTED);
     assert_string_equal(
         error.message,
-        "protocol version 2, this side speaks 1: daemon and workers have to be of one release");
+        "protocol version 2: this side has version 1: use the same release for daemon and workers");
     daemon_stop(daemon);
     free(daemon);
 }
 
-/* A feed is closed, or its GPU fails, at the moment at which its worker opens something else. */
-static void test_what_is_said_of_a_feed_that_is_left(void **state)
+/* A feed is closed, or its GPU fails, while its worker opens another feed. */
+static void test_errors_of_the_feed_before_are_ignored(void **state)
 {
-    const enum trajd_status farewells[] = {TRAJD_ERR_DEVICE, TRAJD_ERR_CLOSED, TRAJD_ERR_TIMEOUT};
+    const enum trajd_status late_errors[] = {TRAJD_ERR_DEVICE, TRAJD_ERR_CLOSED, TRAJD_ERR_TIMEOUT};
     (void)state;
-    for (size_t i = 0; i < sizeof farewells / sizeof *farewells; i++) {
+    for (size_t i = 0; i < sizeof late_errors / sizeof *late_errors; i++) {
         struct daemon *daemon = calloc(1, sizeof *daemon);
         enum trajd_status status;
-        daemon->farewell = farewells[i];
-        daemon_start(daemon);
+        daemon->late_error = late_errors[i];
+        daemon_start(daemon, directory);
         assert_int_equal(work(NULL, &status), STEP_NONE);
         assert_int_equal(status, TRAJD_OK);
         daemon_stop(daemon);
@@ -627,20 +383,20 @@ static void test_what_is_said_of_a_feed_that_is_left(void **state)
     }
 }
 
-/* More batches than can be out: the first ones are good, and then it is over. */
-static void test_a_flood_of_batches_is_found_out(void **state)
+/* The daemon sends more batches than the credit: the first ones are valid, then comes an error. */
+static void test_too_many_batches_are_an_error(void **state)
 {
     (void)state;
-    const struct lie lie = {"flood", STEP_NEXT, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_BATCH,
-                            .copies = 200};
+    const struct fault fault = {"flood", STEP_NEXT, TRAJD_ERR_PROTOCOL, TRAJD_WIRE_BATCH,
+                                .copies = 200};
     struct daemon *daemon = calloc(1, sizeof *daemon);
     struct trajd_client *client;
     struct trajd_batch *held[256];
     struct trajd_error error;
     enum trajd_status status = TRAJD_OK;
     uint32_t count = 0;
-    daemon->lie = &lie;
-    daemon_start(daemon);
+    daemon->fault = &fault;
+    daemon_start(daemon, directory);
     assert_int_equal(trajd_client_connect(&(struct trajd_connect_options){.endpoint = directory},
                                           &client, &error),
                      TRAJD_OK);
@@ -676,13 +432,13 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_honest_daemon_is_believed),
-        cmocka_unit_test(test_noise_is_passed_over),
-        cmocka_unit_test(test_lies_in_messages_are_found_out),
-        cmocka_unit_test(test_lies_on_fd_sock_are_found_out),
-        cmocka_unit_test(test_another_version_is_told),
-        cmocka_unit_test(test_what_is_said_of_a_feed_that_is_left),
-        cmocka_unit_test(test_a_flood_of_batches_is_found_out),
+        cmocka_unit_test(test_a_correct_daemon_is_accepted),
+        cmocka_unit_test(test_invalid_frames_are_ignored),
+        cmocka_unit_test(test_faults_in_messages_are_errors),
+        cmocka_unit_test(test_faults_on_fd_sock_are_errors),
+        cmocka_unit_test(test_another_version_is_an_error),
+        cmocka_unit_test(test_errors_of_the_feed_before_are_ignored),
+        cmocka_unit_test(test_too_many_batches_are_an_error),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

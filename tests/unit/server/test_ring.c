@@ -1,5 +1,4 @@
-/* Rings, the directory's lock and the client's mapping: what is handed over, and what is refused.
- */
+/* Rings, the lock of a runtime directory, and the client's checks before it maps a ring. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,7 +18,6 @@
 #include "clients/c/tensors.h"
 #include "daemon/server/lock.h"
 #include "daemon/server/ring.h"
-#include "daemon/server/server.h"
 
 #define INSTANCE 42u
 
@@ -51,7 +49,7 @@ static void test_ring_cannot_be_resized(void **state)
     assert_int_equal(ftruncate(ring.fd, 1 << 20), -1);
     assert_int_equal(fcntl(ring.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
     trajd_server_ring_destroy(&ring);
-    trajd_server_ring_destroy(&ring); /* an empty one is fine */
+    trajd_server_ring_destroy(&ring); /* may be empty */
 }
 
 static void test_ring_refuses_impossible_sizes(void **state)
@@ -80,7 +78,7 @@ static void test_mapping_sees_what_the_ring_holds(void **state)
         .generation = 9, .epoch = 1, .position = 16, .row_count = 8};
     trajd_server_ring_stamp(&ring, 2, &header);
     assert_int_equal(trajd_mapping_create(ring.fd, &terms, &mapping, &error), TRAJD_OK);
-    trajd_server_ring_destroy(&ring); /* the worker's stays */
+    trajd_server_ring_destroy(&ring); /* the worker's mapping stays */
     assert_memory_equal(trajd_mapping_slot(mapping, 2), &header, sizeof header);
     trajd_mapping_drop(mapping);
 }
@@ -107,14 +105,14 @@ static void test_mapping_refuses_other_terms(void **state)
     assert_refused(ring.fd, &terms);
     terms = terms_of(&ring);
     terms.slot_count = 6;
-    terms.slot_size_bytes = 4096; /* the same size, cut otherwise */
+    terms.slot_size_bytes = 4096; /* the same total size */
     assert_refused(ring.fd, &terms);
     terms = terms_of(&ring);
     terms.size_bytes += 4096;
     assert_refused(ring.fd, &terms);
     terms = terms_of(&ring);
     terms.slot_count = 4;
-    terms.size_bytes += 8192; /* in itself right, but not this file */
+    terms.size_bytes += 8192; /* consistent, but not of this file */
     assert_refused(ring.fd, &terms);
     terms = terms_of(&ring);
     terms.slot_size_bytes = UINT64_C(1) << 63;
@@ -122,7 +120,7 @@ static void test_mapping_refuses_other_terms(void **state)
     trajd_server_ring_destroy(&ring);
 }
 
-/* Before anything is asked of a driver. */
+/* The check comes before any call of the CUDA driver. */
 static void test_mapping_refuses_a_device_ring_between_boundaries(void **state)
 {
     (void)state;
@@ -148,7 +146,7 @@ static void test_mapping_refuses_files_that_are_no_rings(void **state)
     const struct trajd_ring_terms terms = terms_of(&ring);
     int unsealed = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(unsealed, (off_t)terms.size_bytes), 0);
-    assert_refused(unsealed, &terms); /* could be cut under the worker: SIGBUS */
+    assert_refused(unsealed, &terms); /* could be truncated later: SIGBUS */
     assert_int_equal(fcntl(unsealed, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
     assert_refused(unsealed, &terms); /* no header */
     int ends[2];
@@ -174,33 +172,13 @@ static void test_lock_names_its_holder(void **state)
     assert_non_null(strstr(error.message, pid));
     trajd_lock_release(&first);
     assert_int_equal(trajd_lock_take(directory, &second, &error),
-                     TRAJD_OK); /* the file that stayed is no lock */
+                     TRAJD_OK); /* the file alone is no lock */
     trajd_lock_release(&second);
     trajd_lock_release(&second);
     snprintf(path, sizeof path, "%s/lock", directory);
     unlink(path);
     rmdir(directory);
     assert_int_equal(trajd_lock_take(directory, &second, &error), TRAJD_ERR_SYSTEM);
-}
-
-static void test_schema_layout_is_aligned(void **state)
-{
-    (void)state;
-    struct trajd_error error;
-    struct trajd_feed_tensor tensors[] = {
-        {.name = "a", .role = "obs", .dtype = TRAJD_U8, .rank = 2, .shape = {3, 5}},
-        {.name = "b", .role = "obs", .dtype = TRAJD_F64, .rank = 1, .shape = {3}},
-    };
-    struct trajd_feed_schema schema = {.global_batch = 3, .tensor_count = 2, .tensors = tensors};
-    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_OK);
-    assert_int_equal(tensors[0].offset_bytes, 64);
-    assert_int_equal(tensors[1].offset_bytes, 128);
-    assert_int_equal(schema.slot_size_bytes, 4096);
-    tensors[0].shape[1] = UINT64_C(1) << 63;
-    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_ERR_MEMORY);
-    tensors[0].shape[1] = 5;
-    tensors[0].shape[0] = 4;
-    assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_ERR_ARGUMENT);
 }
 
 static struct trajd_wire_tensor wire_tensor(uint64_t offset_bytes, uint64_t columns)
@@ -242,12 +220,12 @@ static void test_client_schema_stays_in_its_slot(void **state)
     assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
     tensor = wire_tensor(64, 0);
     tensor.rank = 3;
-    tensor.shape[2] = UINT64_MAX; /* nothing of it, and no extent */
+    tensor.shape[2] = UINT64_MAX; /* no elements, but an invalid extent */
     assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
 }
 
-/* Over tcp tensors come one behind the other: what one slot holds twice would be longer than
- * anything can say. */
+/* Over tcp the tensors follow each other, so overlapping tensors of a slot could have a total size
+ * that overflows. */
 static void test_client_tensors_share_a_slot(void **state)
 {
     (void)state;
@@ -275,7 +253,6 @@ int main(void)
         cmocka_unit_test(test_mapping_refuses_a_device_ring_between_boundaries),
         cmocka_unit_test(test_mapping_refuses_files_that_are_no_rings),
         cmocka_unit_test(test_lock_names_its_holder),
-        cmocka_unit_test(test_schema_layout_is_aligned),
         cmocka_unit_test(test_client_schema_stays_in_its_slot),
         cmocka_unit_test(test_client_tensors_share_a_slot),
     };

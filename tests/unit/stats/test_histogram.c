@@ -1,5 +1,5 @@
-/* Counting: order statistics against sorting, moments against long double, whatever the values,
- * their weights and their number. */
+/* Histograms: quantiles against sorting, moments against long double, for many kinds of values,
+ * weights and counts. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Values of a shape: spread over all floats, clustered, few different ones, denormal, one. */
+/* Returns a value of a distribution: spread over all floats, clustered, few different ones,
+ * denormal, or constant. */
 static double make_value(int shape, enum trajd_dtype dtype)
 {
     const uint32_t bits = next_random() << 1 ^ next_random();
@@ -63,7 +64,7 @@ static void cache(enum trajd_dtype dtype, void *at, double value)
         memcpy(at, &single, sizeof single);
 }
 
-/* All sweeps; the values in two pieces. */
+/* Runs all sweeps, with the values in two pieces. */
 static struct trajd_feature_statistics count(enum trajd_dtype dtype,
                                              const struct trajd_histogram_values *values)
 {
@@ -104,7 +105,7 @@ static void check(const struct trajd_feature_statistics *found, double *sorted, 
     assert_true(fabsl(found->mean - mean) <=
                 1e-13L * fmaxl(fabsl(sorted[0]), fabsl(sorted[n - 1])));
     assert_true(fabsl(found->std - sqrtl(squares / n)) <= 1e-12L * sqrtl(squares / n));
-    for (int q = 0; q < TRAJD_HISTOGRAM_QUANTILES; q++) {
+    for (int q = 0; q < TRAJD_STATISTICS_QUANTILES; q++) {
         const double place = trajd_histogram_quantiles[q] * (double)(n - 1),
                      member = place - floor(place);
         const double a = sorted[(uint64_t)place],
@@ -174,7 +175,7 @@ static void test_bytes(void **state)
     }
 }
 
-static void test_what_is_left_out(void **state)
+static void test_values_that_are_left_out(void **state)
 {
     const float some[] = {NAN, 1, INFINITY, 3, -INFINITY, NAN}, none[] = {NAN, NAN};
     const double wide[] = {1e300, -1e300, 5};
@@ -197,7 +198,7 @@ static void test_what_is_left_out(void **state)
                 isnan(found.quantiles[0]));
     values = (struct trajd_histogram_values){
         .base = wide, .dtype = TRAJD_F64, .row_count = 3, .row_stride_bytes = 8, .group = 1};
-    found = count(TRAJD_F64, &values); /* the variance is beyond a double */
+    found = count(TRAJD_F64, &values); /* the variance exceeds a double */
     assert_true(found.min == -1e300 && found.max == 1e300 && found.quantiles[2] == 5 &&
                 isinf(found.std));
 }
@@ -207,7 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_sorting),
         cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_what_is_left_out),
+        cmocka_unit_test(test_values_that_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Plans on a dataset made by hand: which windows there are, and to the nanosecond where their
- * targets lie. */
+/* Plans on a dataset made by hand: which windows there are, and where their targets lie, to the
+ * nanosecond. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/window/window_plan.h"
+#include "daemon/window/window_batch.h"
 
 #define ROWS 90
 #define STREAMS 3
@@ -136,26 +136,29 @@ static const void *const *rows_of(void *context, uint32_t episode)
     return pointers;
 }
 
-/* Makes the first `count` windows in order through the reference; values [count][T] of the only
- * output, and its mask. */
-static void run(struct fixture *f, struct trajd_window_plan *plan, uint32_t count, int64_t *values,
-                uint8_t *mask)
+/* Resamples the first `count` windows in order with the reference. Writes values [count][T] of the
+ * only output, and its mask. */
+static void run(struct fixture *f, const struct trajd_window_plan *plan, uint32_t count,
+                int64_t *values, uint8_t *mask)
 {
     uint32_t steps = plan->outputs[0].step_count;
     uint8_t *slot = calloc(1, 65536);
+    struct trajd_window_batch *batch;
     struct trajd_error error;
 
-    plan->outputs[0].offset_bytes = 64;
-    plan->outputs[0].mask_offset_bytes = 32768;
+    assert_int_equal(trajd_window_batch_create(plan, &batch, &error), TRAJD_OK);
+    batch->outputs[0].offset_bytes = 64;
+    batch->outputs[0].mask_offset_bytes = 32768;
     assert_true(steps * count * 8 <= 32704);
-    trajd_window_plan_look_up(plan, 0, 0, count);
-    trajd_window_plan_bind(plan, 0, count, slot, rows_of, f);
-    if (trajd_resample_check(&plan->request, &error))
+    trajd_window_batch_look_up(batch, 0, 0, count);
+    trajd_window_batch_bind(batch, 0, count, slot, rows_of, f);
+    if (trajd_resample_check(&batch->request, &error))
         fail_msg("%s", error.message);
-    trajd_resample_reference(&plan->request, 0, count);
+    trajd_resample_reference(&batch->request, 0, count);
     memcpy(values, slot + 64, (size_t)steps * count * 8);
     memcpy(mask, slot + 32768, (size_t)steps * count);
     free(slot);
+    trajd_window_batch_destroy(&batch);
 }
 
 static void destroy(struct trajd_window_plan **plan, struct trajd_window_spec **spec)
@@ -190,7 +193,7 @@ static void test_a_slower_grid_meets_the_rows(void **state)
     destroy(&plan, &spec);
 }
 
-/* Steps of the camera, seen by the arm's clock: the last arm row at or before each camera row. */
+/* Steps of the camera on the arm's clock: the last arm row at or before each camera row. */
 static void test_anchor_steps_on_another_clock(void **state)
 {
     struct fixture *f = *state;
@@ -218,7 +221,7 @@ static void test_anchor_steps_on_another_clock(void **state)
     destroy(&plan, &spec);
 }
 
-/* An observation does not see the row behind its anchor, however the grid lies. */
+/* An observation does not see the row after its anchor, wherever the grid lies. */
 static void test_observations_are_clipped(void **state)
 {
     struct fixture *f = *state;
@@ -245,8 +248,8 @@ static void test_observations_are_clipped(void **state)
     destroy(&plan, &spec);
 }
 
-/* An age is a time: rows of the anchor's own clock that ask for one are looked up by time, and held
- * no longer. */
+/* max_age is a time: an output with one looks rows of the anchor's own clock up by time, and holds
+ * them no longer. */
 static void test_an_age_on_the_anchors_own_clock(void **state)
 {
     struct fixture *f = *state;
@@ -263,7 +266,7 @@ static void test_an_age_on_the_anchors_own_clock(void **state)
 
     assert_non_null(plan);
     run(f, plan, 90, values, mask);
-    for (int t = 0; t < 8; t++) { /* the last row's window: steps of 33 ms behind the end */
+    for (int t = 0; t < 8; t++) { /* the last row's window: steps of 33 ms after the end */
         assert_int_equal(values[89 * 8 + t], 89);
         assert_int_equal(mask[89 * 8 + t], t <= 3 ? TRAJD_MASK_VALID : TRAJD_MASK_TOO_OLD);
         assert_int_equal(values[10 * 8 + t], 10 + t);
@@ -316,7 +319,7 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
     }
 }
 
-static void test_what_cannot_be(void **state)
+static void test_invalid_feeds(void **state)
 {
     static const struct {
         const char *feed, *message;
@@ -332,7 +335,7 @@ static void test_what_cannot_be(void **state)
         {"anchor: {clock: arm}, outputs: {obs: {from: cam, at: 0, kind: mean}}", "needs width:"},
         {"anchor: {clock: camera}, pad: {before: 0, after: 0}, outputs: {action: {from: cam, at: "
          "0..200}}",
-         "no window is left"},
+         "leave no window"},
     };
     struct fixture *f = *state;
 
@@ -349,8 +352,8 @@ static void test_what_cannot_be(void **state)
     }
 }
 
-/* How many rows stand at or before x, against counting them, on stamps that are nearly regular,
- * clustered, and few. */
+/* Compares rows_until with a linear count, on stamps that are nearly regular, clustered, and
+ * few. */
 static void test_rows_until(void **state)
 {
     int64_t stamps[200];
@@ -363,7 +366,7 @@ static void test_rows_until(void **state)
                 stamps[i] = shape == 0   ? 10 * i + i % 3
                             : shape == 1 ? i * i * i
                                          : (i < rows / 2 ? i : 100000 + i);
-            /* none, the right one, and two that are not: a guess is only a guess */
+            /* no line, the right one, and two wrong ones: the guess only saves time */
             for (int line = 0; line < 4; line++) {
                 static const double slopes[] = {0, 0.1, -3, 1e300};
                 clock.rows_per_ns = slopes[line];
@@ -380,7 +383,7 @@ static void test_rows_until(void **state)
         }
 }
 
-/* The same of regular clocks, at the ends of what 64 bits hold, too. */
+/* The same for regular clocks, also at the ends of 64 bits. */
 static void test_regular_rows_until(void **state)
 {
     static const struct trajd_rate rates[] = {
@@ -407,7 +410,7 @@ static void test_regular_rows_until(void **state)
         }
 }
 
-/* G, slots, tail and seed are not part of what the windows are; offsets and filters are. */
+/* G, slots, tail and seed do not change the fingerprint; offsets and filters do. */
 static void test_fingerprint(void **state)
 {
     static const char *const same[] = {"global_batch: 4",
@@ -449,7 +452,7 @@ int main(void)
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture,
                                         free_fixture),
-        cmocka_unit_test_setup_teardown(test_what_cannot_be, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_invalid_feeds, make_fixture, free_fixture),
         cmocka_unit_test(test_rows_until),
         cmocka_unit_test(test_regular_rows_until),
         cmocka_unit_test_setup_teardown(test_fingerprint, make_fixture, free_fixture),

@@ -68,7 +68,7 @@ static enum trajd_status parse(const char *text, struct trajd_window_spec **spec
     return status;
 }
 
-static void test_a_whole_feed_outlives_its_text(void **state)
+static void test_a_spec_outlives_its_text(void **state)
 {
     struct trajd_window_spec *spec;
     struct trajd_error error;
@@ -186,57 +186,60 @@ static void test_a_mixture(void **state)
     trajd_window_spec_destroy(&spec);
 }
 
-static void test_every_rule_is_told_with_its_line(void **state)
+static void test_every_error_names_its_line(void **state)
 {
     static const struct {
         const char *text, *message;
     } bad[] = {
 #define REST "\noutputs: {x: {at: 0}}\nglobal_batch: 1\nanchor: {rate: 1}"
-        {"dataset: d\nmix: {a: 1}" REST, "both `dataset:` and `mix:`"},
-        {"dataset: d\nepoch: 5" REST, "test:2: epoch: an epoch of one dataset"},
+        {"dataset: d\nmix: {a: 1}" REST, "either `dataset:` or `mix:`"},
+        {"dataset: d\nepoch: 5" REST, "test:2: epoch: `epoch:` is for a mixture"},
         {"mix: {a: 1}\nepoch: 0" REST, "test:2: epoch"},
-        {"mix: [a, b]" REST, "test:1: mix: datasets and their weights"},
-        {"mix: {}" REST, "1 to 64 datasets"},
+        {"mix: [a, b]" REST, "test:1: mix: expected datasets with weights"},
+        {"mix: {}" REST, "expected 1 to 64 datasets"},
         {"mix: {a: 0, b: 1}" REST, "test:1: mix.a"},
         {"mix: {a: 0.5, b: 1}" REST, "test:1: mix.a"},
-        {"mix: {a: {filter: f}, b: 1}" REST, "mix.a: no `weight:`"},
+        {"mix: {a: {filter: f}, b: 1}" REST, "mix.a: a dataset of a mixture needs `weight:`"},
         {"mix: {a: {weight: 1, fliter: f}}" REST, "did you mean filter"},
         {"mix: {a: {weight: 1, streams: {y: q}}}" REST, "mix.a.streams.y"},
         {"mix: {a: {weight: 1, streams: {x: []}}}" REST, "a stream or a list"},
         {"mix: {by: count, datasets: [a]}" REST, "mix.by"},
-        {"mix: {by: size}" REST, "no `datasets:`"},
-        {"mix: {by: size, datasets: [a, a]}" REST, "a is there already"},
-        {"mix: {by: size, datasets: {a: {weight: 1}}}" REST, "weight: it is decided by size"},
-        {"mix: {by: size, datasets: [a]}\norder: blocked" REST, "small ones"},
-        {"dataset: d\nglobal_batch: 1", "no `outputs:`"},
-        {"outputs: {x: {at: 0}}\nglobal_batch: 1\nanchor: {rate: 1}", "no `dataset:`"},
-        {"dataset: d\noutputs: {x: {at: 0}}\nglobal_batch: 1", "no `anchor:`"},
-        {"dataset: d\noutputs: {x: {at: 0}}\nanchor: {rate: 1}", "no `global_batch:`"},
-        {"dataset: d\nanchor: {rate: 1, clock: c}", "test:2: anchor: one of clock and rate"},
-        {"dataset: d\noutputs: {x: 3}", "test:2: outputs.x: a mapping"},
+        {"mix: {by: size}" REST, "needs `datasets:`"},
+        {"mix: {by: size, datasets: [a, a]}" REST, "dataset a is listed twice"},
+        {"mix: {by: size, datasets: {a: {weight: 1}}}" REST, "takes no `weight:`"},
+        {"mix: {by: size, datasets: [a]}\norder: blocked" REST, "small weights"},
+        {"dataset: d\nglobal_batch: 1", "a feed needs `outputs:`"},
+        {"outputs: {x: {at: 0}}\nglobal_batch: 1\nanchor: {rate: 1}", "a feed needs `dataset:`"},
+        {"dataset: d\noutputs: {x: {at: 0}}\nglobal_batch: 1", "a feed needs `anchor:`"},
+        {"dataset: d\noutputs: {x: {at: 0}}\nanchor: {rate: 1}", "a feed needs `global_batch:`"},
+        {"dataset: d\nanchor: {rate: 1, clock: c}",
+         "test:2: anchor: expected exactly one of clock and rate"},
+        {"dataset: d\noutputs: {x: 3}", "test:2: outputs.x: expected a mapping"},
         {"dataset: d\noutputs:\n  x: {form: y, at: 0}", "test:3: outputs.x"},
-        {"dataset: d\noutputs:\n  x: {from: y}", "no `at:`"},
-        {"dataset: d\noutputs:\n  x: {at: 0..1}", "reads nothing behind its anchor"},
+        {"dataset: d\noutputs:\n  x: {from: y}", "an output needs `at:`"},
+        {"dataset: d\noutputs:\n  x: {at: 0..1}", "reads nothing after its anchor"},
         {"dataset: d\noutputs:\n  x: {at: 0, norm: {scale: [1, 2], offset: [1]}}", "1 numbers"},
         {"dataset: d\noutputs:\n  x: {at: 0, norm: {scale: [.nan]}}",
          "test:3: outputs.x.norm.scale"},
-        {"dataset: d\noutputs:\n  x: {at: 0, dtype: float31}", "float31 is no type"},
-        {"dataset: d\noutputs:\n  x: {at: 0, max_age: -5ms}", "a time that is negative"},
-        {"dataset: d\noutputs:\n  x.mask: {at: 0}", "a name that the ids and masks"},
-        {"dataset: d\noutputs:\n  window_id: {at: 0}", "a name that the ids and masks"},
-        {"dataset: d\noutputs:\n  x: {at: 0, lookahead: 2000000s}", "longer than a day"},
+        {"dataset: d\noutputs:\n  x: {at: 0, dtype: float31}", "float31 is not a type"},
+        {"dataset: d\noutputs:\n  x: {at: 0, max_age: -5ms}", "must be between 0 and one day"},
+        {"dataset: d\noutputs:\n  x.mask: {at: 0}", "the name is reserved"},
+        {"dataset: d\noutputs:\n  window_id: {at: 0}", "the name is reserved"},
+        {"dataset: d\noutputs:\n  x: {at: 0, lookahead: 2000000s}",
+         "must be between 0 and one day"},
         {"dataset: d\noutputs:\n  action: {at: 0, lookahead: 2ms}", "reads ahead anyway"},
         {"dataset: d\npad: {before: -1}", "test:2: pad.before"},
         {"dataset: d\nsplit: 0..2", "test:2: split"},
-        {"dataset: d\nwhere: language", "test:2: where: {KEY: TEXT"},
+        {"dataset: d\nwhere: language", "test:2: where: expected {KEY: TEXT"},
         {"dataset: d\nwhere: {}", "test:2: where"},
-        {"dataset: d\nwhere: {language: []}", "test:2: where.language: a text, or a list"},
-        {"dataset: d\nwhere: {language: {a: b}}", "test:2: where.language: a text, or a list"},
+        {"dataset: d\nwhere: {language: []}", "test:2: where.language: expected a text or a list"},
+        {"dataset: d\nwhere: {language: {a: b}}",
+         "test:2: where.language: expected a text or a list"},
         {"dataset: d\nwhere: {language: [[a]]}", "test:2: where.language"},
-        {"dataset: d\nsplit: 0x..1", "0x is no number"},
+        {"dataset: d\nsplit: 0x..1", "0x is not a number"},
         {"dataset: d\nsplit: ..1", "test:2: split"},
         {"dataset: [d]", "test:1: dataset"},
-        {"[1, 2]", "a feed is a mapping"},
+        {"[1, 2]", "a feed must be a mapping"},
     };
     struct trajd_window_spec *spec;
     struct trajd_error error;
@@ -254,10 +257,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_a_whole_feed_outlives_its_text),
+        cmocka_unit_test(test_a_spec_outlives_its_text),
         cmocka_unit_test(test_a_split_begins_and_ends_at_whole_numbers_too),
         cmocka_unit_test(test_a_mixture),
-        cmocka_unit_test(test_every_rule_is_told_with_its_line),
+        cmocka_unit_test(test_every_error_names_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* convert_child.c: what is heard of a child that has gone, from a socket and a process made by
- * hand. */
+/* convert_child.c: the error after a child has ended, with a socket and a process made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,9 +18,8 @@
 static const struct trajd_convert_options options = {.output = "out.hdf5"};
 static const struct convert_plan plan = {.options = &options};
 
-/* What it said before it hung up is why, also where it is noticed by the next frame that goes to
- * it. */
-static void its_last_word_is_heard(void **state)
+/* The child's last message is the error, even if a send notices first that it has ended. */
+static void the_last_message_is_the_error(void **state)
 {
     static const char text[] = "demo_3: no such object";
     const struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_WRITER_FAILED,
@@ -42,7 +40,7 @@ static void its_last_word_is_heard(void **state)
         child.socket = sockets[0];
         convert_child_begin(&child);
         assert_int_equal(convert_child_send(&child, TRAJD_WRITER_FINISH, -1), TRAJD_OK);
-        assert_int_equal(convert_child_answer(&child, TRAJD_WRITER_DONE, &length),
+        assert_int_equal(convert_child_reply(&child, TRAJD_WRITER_DONE, &length),
                          k ? TRAJD_ERR_IO : TRAJD_ERR_DATA);
         assert_string_equal(error.message, k ? "out.hdf5: No space left on device" : text);
         assert_int_equal(error.foreign_code, k ? ENOSPC : 0);
@@ -50,8 +48,8 @@ static void its_last_word_is_heard(void **state)
     }
 }
 
-/* A signal that comes from outside, or a limit, is no input's fault. */
-static void who_ended_it_is_told(void **state)
+/* A kill from outside, or a resource limit, is not the fault of an input. */
+static void the_cause_of_the_end_is_reported(void **state)
 {
     static const struct {
         int number;
@@ -76,7 +74,7 @@ static void who_ended_it_is_told(void **state)
         }
         close(sockets[1]);
         child.socket = sockets[0];
-        assert_int_equal(convert_child_answer(&child, TRAJD_WRITER_DONE, &length), cases[k].status);
+        assert_int_equal(convert_child_reply(&child, TRAJD_WRITER_DONE, &length), cases[k].status);
         assert_non_null(strstr(error.message, "was killed by signal"));
         assert_int_equal(strstr(error.message, "damaged") != NULL,
                          cases[k].status == TRAJD_ERR_DATA);
@@ -87,8 +85,8 @@ static void who_ended_it_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(its_last_word_is_heard),
-        cmocka_unit_test(who_ended_it_is_told),
+        cmocka_unit_test(the_last_message_is_the_error),
+        cmocka_unit_test(the_cause_of_the_end_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,23 +1,22 @@
-/* convert_gaps.c: stretches between holes, on clocks made by hand. Times are in ns here, small
- * ones. */
+/* convert_gaps.c: spans between gaps, on clocks made by hand. Times are small numbers of ns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "clients/cli/resample/convert_plan.h"
+#include "clients/cli/resample/plan/convert_plan.h"
 
 #define ROWS(stamps) (int64_t)(sizeof stamps / sizeof *(stamps))
 
-struct stretch {
+struct span {
     int64_t begin, end, first_row[2];
 };
 
-/* Two arrays on clocks 0 and 1 (or both on 0), each with a limit of its own. */
+/* Checks two arrays on clocks 0 and 1 (or both on 0), each with its own limit. */
 static void check(const struct trajd_episode_clock *clocks, const uint32_t clock_of[2],
                   const int64_t rows[2], const int64_t max_gap[2], int64_t begin, int64_t end,
-                  const struct stretch *expected, size_t count)
+                  const struct span *expected, size_t count)
 {
     struct convert_dataset datasets[2] = {{.clock = clock_of[0], .max_gap_ns = max_gap[0]},
                                           {.clock = clock_of[1], .max_gap_ns = max_gap[1]}};
@@ -25,9 +24,9 @@ static void check(const struct trajd_episode_clock *clocks, const uint32_t clock
     const struct convert_array arrays[2] = {{.dataset = 0, .rows = rows[0]},
                                             {.dataset = 1, .rows = rows[1]}};
     const struct trajd_episode episode = {.clocks = clocks};
-    struct convert_hole holes[2];
+    struct convert_gap gaps[2];
     struct gap_splitter splitter = {
-        .plan = &plan, .episode = &episode, .arrays = arrays, .array_count = 2, .holes = holes};
+        .plan = &plan, .episode = &episode, .arrays = arrays, .array_count = 2, .gaps = gaps};
     int64_t from, to;
 
     gap_splitter_begin(&splitter, begin, end);
@@ -36,13 +35,13 @@ static void check(const struct trajd_episode_clock *clocks, const uint32_t clock
         assert_int_equal(from, expected[i].begin);
         assert_int_equal(to, expected[i].end);
         for (int a = 0; a < 2; a++)
-            assert_int_equal(holes[a].first_row, expected[i].first_row[a]);
+            assert_int_equal(gaps[a].first_row, expected[i].first_row[a]);
     }
     assert_false(gap_splitter_next(&splitter, &from, &to));
     assert_false(gap_splitter_next(&splitter, &from, &to));
 }
 
-static void holes_of_all_streams_count(void **state)
+static void gaps_of_all_streams_count(void **state)
 {
     static const int64_t a[] = {0, 10, 20, 100, 110, 120, 130},
                          b[] = {0, 15, 30, 45, 60, 75, 90, 105, 120, 160};
@@ -51,78 +50,77 @@ static void holes_of_all_streams_count(void **state)
     const int64_t rows[] = {ROWS(a), ROWS(b)};
 
     (void)state;
-    check(clocks, own, rows, (int64_t[]){-1, -1}, 0, 130, (struct stretch[]){{0, 130, {0, 0}}}, 1);
-    /* as long as may be */
-    check(clocks, own, rows, (int64_t[]){80, 40}, 0, 130, (struct stretch[]){{0, 130, {0, 0}}}, 1);
+    check(clocks, own, rows, (int64_t[]){-1, -1}, 0, 130, (struct span[]){{0, 130, {0, 0}}}, 1);
+    /* exactly as long as the limit */
+    check(clocks, own, rows, (int64_t[]){80, 40}, 0, 130, (struct span[]){{0, 130, {0, 0}}}, 1);
     check(clocks, own, rows, (int64_t[]){79, 40}, 0, 130,
-          (struct stretch[]){{0, 20, {0, 0}}, {100, 130, {3, 0}}}, 2);
-    /* b's hole goes beyond the end */
+          (struct span[]){{0, 20, {0, 0}}, {100, 130, {3, 0}}}, 2);
+    /* b's gap ends after the end of the grid */
     check(clocks, own, rows, (int64_t[]){79, 39}, 0, 130,
-          (struct stretch[]){{0, 20, {0, 0}}, {100, 120, {3, 0}}}, 2);
+          (struct span[]){{0, 20, {0, 0}}, {100, 120, {3, 0}}}, 2);
     check(clocks, own, rows, (int64_t[]){-1, 39}, 0, 160,
-          (struct stretch[]){{0, 120, {0, 0}}, {160, 160, {0, 9}}}, 2);
-    /* it begins inside of a hole */
-    check(clocks, own, rows, (int64_t[]){79, 39}, 50, 130, (struct stretch[]){{100, 120, {3, 0}}},
-          1);
-    /* and is nothing else */
+          (struct span[]){{0, 120, {0, 0}}, {160, 160, {0, 9}}}, 2);
+    /* the grid begins inside a gap */
+    check(clocks, own, rows, (int64_t[]){79, 39}, 50, 130, (struct span[]){{100, 120, {3, 0}}}, 1);
+    /* the whole grid lies in a gap */
     check(clocks, own, rows, (int64_t[]){79, -1}, 30, 90, NULL, 0);
-    check(clocks, own, rows, (int64_t[]){79, -1}, 20, 90, (struct stretch[]){{20, 20, {0, 0}}}, 1);
+    check(clocks, own, rows, (int64_t[]){79, -1}, 20, 90, (struct span[]){{20, 20, {0, 0}}}, 1);
 }
 
-/* What lies before a hole that is over when the grid begins is not averaged into it either. */
-static void holes_before_the_grid_count(void **state)
+/* Rows before a gap that ends when the grid begins must not be averaged into the grid. */
+static void gaps_before_the_grid_count(void **state)
 {
     static const int64_t a[] = {0, 10, 20, 100, 110, 200, 210, 220}, b[] = {205, 215, 225};
     const struct trajd_episode_clock clocks[] = {{.stamps_ns = a}, {.stamps_ns = b}};
 
     (void)state;
     check(clocks, (uint32_t[]){0, 1}, (int64_t[]){8, 3}, (int64_t[]){50, -1}, 205, 220,
-          (struct stretch[]){{205, 220, {5, 0}}}, 1);
+          (struct span[]){{205, 220, {5, 0}}}, 1);
     check(clocks, (uint32_t[]){0, 1}, (int64_t[]){8, 3}, (int64_t[]){90, -1}, 205, 220,
-          (struct stretch[]){{205, 220, {0, 0}}}, 1);
+          (struct span[]){{205, 220, {0, 0}}}, 1);
     check(clocks, (uint32_t[]){0, 0}, (int64_t[]){8, 8}, (int64_t[]){-1, 50}, 200, 220,
-          (struct stretch[]){{200, 220, {5, 5}}}, 1);
+          (struct span[]){{200, 220, {5, 5}}}, 1);
     check(clocks, (uint32_t[]){0, 0}, (int64_t[]){8, 8}, (int64_t[]){50, -1}, 105, 220,
-          (struct stretch[]){{105, 110, {3, 3}}, {200, 220, {5, 5}}}, 2);
+          (struct span[]){{105, 110, {3, 3}}, {200, 220, {5, 5}}}, 2);
 }
 
-static void holes_may_lie_across_each_other(void **state)
+static void gaps_may_overlap(void **state)
 {
     static const int64_t a[] = {0, 10, 60, 70, 80}, b[] = {0, 5, 40, 75, 80}, c[] = {0, 40, 80};
     const struct trajd_episode_clock clocks[] = {
         {.stamps_ns = a}, {.stamps_ns = b}, {.stamps_ns = c}};
 
     (void)state;
-    /* a: 10..60; b: 5..40, 40..75: from 5 to 75 there is no moment that all know */
+    /* a: 10..60; b: 5..40, 40..75: at no time from 5 to 75 do both arrays have values */
     check(clocks, (uint32_t[]){0, 1}, (int64_t[]){5, 5}, (int64_t[]){30, 30}, 0, 80,
-          (struct stretch[]){{0, 5, {0, 0}}, {75, 80, {2, 3}}}, 2);
-    /* rows that are all far apart are stretches of one moment */
+          (struct span[]){{0, 5, {0, 0}}, {75, 80, {2, 3}}}, 2);
+    /* if all rows are far apart, each span is a single time */
     check(clocks, (uint32_t[]){2, 2}, (int64_t[]){3, 3}, (int64_t[]){30, -1}, 0, 80,
-          (struct stretch[]){{0, 0, {0, 0}}, {40, 40, {1, 1}}, {80, 80, {2, 2}}}, 3);
+          (struct span[]){{0, 0, {0, 0}}, {40, 40, {1, 1}}, {80, 80, {2, 2}}}, 3);
 }
 
-static void arrays_on_one_clock_begin_alike(void **state)
+static void arrays_on_one_clock_begin_together(void **state)
 {
     static const int64_t a[] = {0, 10, 60, 70, 80};
-    /* every 10 */
+    /* a row every 10 ns */
     const struct trajd_episode_clock clocks[] = {{.stamps_ns = a}, {.rate = {100000000, 1}}};
 
     (void)state;
     check(clocks, (uint32_t[]){0, 0}, (int64_t[]){5, 4}, (int64_t[]){30, -1}, 0, 70,
-          (struct stretch[]){{0, 10, {0, 0}}, {60, 70, {2, 2}}}, 2);
+          (struct span[]){{0, 10, {0, 0}}, {60, 70, {2, 2}}}, 2);
     check(clocks, (uint32_t[]){0, 1}, (int64_t[]){5, 9}, (int64_t[]){30, 10}, 0, 80,
-          (struct stretch[]){{0, 10, {0, 0}}, {60, 80, {2, 0}}}, 2);
+          (struct span[]){{0, 10, {0, 0}}, {60, 80, {2, 0}}}, 2);
     check(clocks, (uint32_t[]){1, 1}, (int64_t[]){3, 3}, (int64_t[]){9, -1}, 0, 20,
-          (struct stretch[]){{0, 0, {0, 0}}, {10, 10, {1, 1}}, {20, 20, {2, 2}}}, 3);
+          (struct span[]){{0, 0, {0, 0}}, {10, 10, {1, 1}}, {20, 20, {2, 2}}}, 3);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holes_of_all_streams_count),
-        cmocka_unit_test(holes_before_the_grid_count),
-        cmocka_unit_test(holes_may_lie_across_each_other),
-        cmocka_unit_test(arrays_on_one_clock_begin_alike),
+        cmocka_unit_test(gaps_of_all_streams_count),
+        cmocka_unit_test(gaps_before_the_grid_count),
+        cmocka_unit_test(gaps_may_overlap),
+        cmocka_unit_test(arrays_on_one_clock_begin_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

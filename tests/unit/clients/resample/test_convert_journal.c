@@ -1,5 +1,5 @@
-/* convert_journal.c: what was written is read again; what is cut, changed or of another plan is
- * not. */
+/* convert_journal.c: a written journal is read again; a truncated or changed one, or one of another
+ * plan, is not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@ enum { HEAD = 8 * (5 + 4 + 1), RECORD = 8 * 2 + 2 * 16 + 8 };
 
 static const struct trajd_convert_options options = {.output = "out.hdf5"};
 
-/* Two episodes of a contiguous dataset of 8 bytes a row and one in chunks of 3 rows; 5 and 6 steps:
- * two chunks each. */
+/* Two episodes with a contiguous dataset of 8 bytes per row and a dataset in chunks of 3 rows; 5
+ * and 6 steps: two chunks each. */
 struct hand {
     struct convert_dataset datasets[2];
     struct convert_array arrays[2][2];
@@ -52,7 +52,7 @@ static void set_up(struct hand *hand)
                                        .digest = 77};
 }
 
-/* A journal with both episodes, in memory. */
+/* Returns a journal with both episodes in memory. */
 static uint8_t *write_journal(struct hand *hand)
 {
     const struct convert_journal_head head = {.file_size = 5000, .signature = 0x1234};
@@ -79,7 +79,7 @@ static enum trajd_status read_journal(struct hand *hand, const uint8_t *bytes, s
                                 &error);
 }
 
-static void what_is_written_is_read(void **state)
+static void a_written_journal_is_read(void **state)
 {
     struct hand hand;
     size_t used = 0;
@@ -100,8 +100,8 @@ static void what_is_written_is_read(void **state)
     free(bytes);
 }
 
-/* At every length: the whole records before the cut, none where the head is cut. */
-static void a_cut_costs_what_is_cut(void **state)
+/* At every length: the complete records are read, and none if the head is truncated. */
+static void a_truncation_costs_only_the_lost_records(void **state)
 {
     struct hand hand;
     size_t used = 0;
@@ -125,8 +125,7 @@ static void a_cut_costs_what_is_cut(void **state)
     free(bytes);
 }
 
-/* Every bit changed in turn: an episode less, or nothing; never one that is believed all the same.
- */
+/* With each bit flipped: an episode is lost, or all; no wrong record is accepted. */
 static void a_changed_bit_is_found(void **state)
 {
     struct hand hand;
@@ -151,7 +150,7 @@ static void a_changed_bit_is_found(void **state)
     free(bytes);
 }
 
-static void it_is_of_one_plan_and_one_file(void **state)
+static void another_plan_or_file_is_refused(void **state)
 {
     struct hand hand;
     size_t used = 0;
@@ -178,10 +177,10 @@ static void it_is_of_one_plan_and_one_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_cut_costs_what_is_cut),
+        cmocka_unit_test(a_written_journal_is_read),
+        cmocka_unit_test(a_truncation_costs_only_the_lost_records),
         cmocka_unit_test(a_changed_bit_is_found),
-        cmocka_unit_test(it_is_of_one_plan_and_one_file),
+        cmocka_unit_test(another_plan_or_file_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

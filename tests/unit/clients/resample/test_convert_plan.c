@@ -1,5 +1,4 @@
-/* convert_plan.c, convert_choose.c, convert_segments.c: which datasets, which grid, which segments,
- * on an index made by hand. */
+/* The files in plan/: datasets, grids and segments, on an index made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,7 +127,7 @@ static const struct convert_dataset *find(const struct convert_plan *plan, const
     return NULL;
 }
 
-static void the_grid_is_what_all_streams_cover(void **state)
+static void the_grid_is_the_span_of_all_streams(void **state)
 {
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
@@ -146,13 +145,13 @@ static void the_grid_is_what_all_streams_cover(void **state)
     assert_int_equal(plan.step_count, 30);
     assert_int_equal(plan.duration_ns, 2 * 140000000);
     convert_plan_clear(&plan);
-    /* 33366666.6 ns: four of them are 133.5 ms, a fifth is beyond */
+    /* 33366666.6 ns: four of them are 133.5 ms, a fifth is outside */
     options.rate = (struct trajd_rate){30000, 1001};
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episodes[1].step_count, 5);
     assert_int_equal(convert_step_ns(&plan, 3), 100100000);
     convert_plan_clear(&plan);
-    hand.episode_clocks[0].start_ns = 170000000; /* they touch in one moment */
+    hand.episode_clocks[0].start_ns = 170000000; /* the streams overlap at a single time */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episodes[0].step_count, 1);
     convert_plan_clear(&plan);
@@ -178,7 +177,7 @@ static void columns_belong_to_their_streams(void **state)
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.dataset_count, 3);
     pose = find(&plan, "pose");
-    assert_int_equal(pose->lane_count, 3); /* 0:3, 3:7, and column 7 that no stream has */
+    assert_int_equal(pose->lane_count, 3); /* 0:3, 3:7, and column 7 without a stream */
     assert_int_equal(pose->lanes[1].kind, TRAJD_KIND_SLERP_WXYZ);
     assert_int_equal(pose->lanes[1].first_column, 3);
     assert_int_equal(pose->lanes[2].stream, UINT32_MAX);
@@ -187,7 +186,8 @@ static void columns_belong_to_their_streams(void **state)
     assert_int_equal(stamps->stamps_column, 0);
     assert_int_equal(stamps->lane_count, 0);
     convert_plan_clear(&plan);
-    options.streams = chosen; /* its dataset comes whole, the other clock's do not */
+    /* the whole dataset is included, the dataset of the other clock is not */
+    options.streams = chosen;
     options.stream_count = 1;
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.dataset_count, 1);
@@ -198,7 +198,7 @@ static void columns_belong_to_their_streams(void **state)
     trajd_layout_destroy(&hand.layout);
 }
 
-static void episodes_of_other_rows_are_left_out(void **state)
+static void episodes_with_other_row_shapes_are_left_out(void **state)
 {
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
@@ -214,7 +214,7 @@ static void episodes_of_other_rows_are_left_out(void **state)
     memcpy(clocks, hand.episode_clocks, sizeof clocks);
     hand.episodes[1].extents = arrays;
     hand.episodes[1].clocks = clocks;
-    arrays[1] = array_of(5, 9, TRAJD_F64); /* its streams are columns 0:7, which are as they were */
+    arrays[1] = array_of(5, 9, TRAJD_F64); /* its streams are columns 0:7, which are unchanged */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 1);
     assert_int_equal(plan.left_out, 1);
@@ -223,7 +223,7 @@ static void episodes_of_other_rows_are_left_out(void **state)
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.left_out, 1);
     convert_plan_clear(&plan);
-    arrays[1] = hand.arrays[1]; /* no joints, so nobody has looked at the stamps that are there */
+    arrays[1] = hand.arrays[1]; /* no joints, so no stream uses the stamps that exist */
     arrays[0].storage = TRAJD_STORAGE_ABSENT;
     clocks[1] = (struct trajd_episode_clock){0};
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
@@ -242,12 +242,12 @@ static void episodes_of_other_rows_are_left_out(void **state)
     convert_plan_clear(&plan);
     options.rate = (struct trajd_rate){1001, 1}; /* two steps in one millisecond */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error.message, "which repeat at 1001 Hz"));
+    assert_non_null(strstr(error.message, "which would repeat at 1001 Hz"));
     convert_plan_clear(&plan);
     trajd_layout_destroy(&hand.layout);
 }
 
-static void chunks_are_as_many_as_can_be_named(void **state)
+static void the_number_of_chunks_is_limited(void **state)
 {
     struct hand hand;
     const struct trajd_index *indexes[] = {&hand.index};
@@ -267,7 +267,7 @@ static void chunks_are_as_many_as_can_be_named(void **state)
     assert_int_equal(convert_chunk_count(&plan.datasets[0], plan.episodes[0].step_count),
                      200001 * 8);
     convert_plan_clear(&plan);
-    hand.episode_clocks[0].rate = (struct trajd_rate){1, 100000}; /* a row a day: 4e11 steps */
+    hand.episode_clocks[0].rate = (struct trajd_rate){1, 100000}; /* a row per day: 4e11 steps */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "too many compressed chunks"));
     convert_plan_clear(&plan);
@@ -285,7 +285,7 @@ static void rules_are_checked(void **state)
         {{.stream = "quad", .kind = TRAJD_KIND_LINEAR}, TRAJD_ERR_NOT_FOUND, "did you mean quat?"},
         {{.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_F64},
          TRAJD_ERR_UNSUPPORTED,
-         "not widened"},
+         "cannot be widened"},
         {{.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_I32},
          TRAJD_ERR_ARGUMENT,
          "cannot be written"},
@@ -301,7 +301,7 @@ static void rules_are_checked(void **state)
          NULL},
         {{.stream = NULL, .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 1},
          TRAJD_ERR_DATA,
-         "no episode is left"},
+         "were left out"},
         {{.stream = "quat", .kind = TRAJD_KIND_SLERP_XYZW, .layout_order = true}, TRAJD_OK, NULL},
     };
     struct hand hand;
@@ -320,7 +320,7 @@ static void rules_are_checked(void **state)
             assert_non_null(strstr(error.message, cases[i].word));
         else if (cases[i].rule.layout_order)
             assert_int_equal(plan.streams[1].kind, TRAJD_KIND_SLERP_WXYZ);
-        else if (cases[i].rule.dtype) /* one dataset, one type: quat follows */
+        else if (cases[i].rule.dtype) /* one dataset has one type, so quat has it, too */
             assert_int_equal(plan.streams[1].to, TRAJD_F32);
         convert_plan_clear(&plan);
     }
@@ -328,7 +328,7 @@ static void rules_are_checked(void **state)
 }
 
 /* joints at 30, 41, 119, 170 ms. */
-static void episodes_are_cut_at_holes(void **state)
+static void episodes_are_split_at_gaps(void **state)
 {
     const struct trajd_convert_rule rules[] = {
         {.stream = "joints", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 77999999}};
@@ -337,19 +337,19 @@ static void episodes_are_cut_at_holes(void **state)
     struct trajd_convert_options options = options_of(indexes, 100, 1);
     struct convert_plan plan;
     struct trajd_error error;
-    uint64_t whole_digest;
+    uint64_t uncut_digest;
     char *text;
 
     (void)state;
     set_up(&hand);
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    whole_digest = plan.digest;
+    uncut_digest = plan.digest;
     convert_plan_clear(&plan);
-    hand.layout->hash++; /* whatever it is that the layout says differently */
+    hand.layout->hash++; /* any difference between the layouts */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
-    assert_true(plan.digest != whole_digest);
+    assert_true(plan.digest != uncut_digest);
     hand.layout->hash--;
-    text = convert_stretch_text(&plan, &plan.episodes[1]);
+    text = convert_part_json(&plan, &plan.episodes[1]);
     assert_string_equal(text, "");
     free(text);
     convert_plan_clear(&plan);
@@ -359,7 +359,7 @@ static void episodes_are_cut_at_holes(void **state)
     assert_int_equal(plan.episode_count, 4);
     assert_int_equal(plan.cut_count, 2);
     assert_int_equal(plan.left_out, 0);
-    assert_true(plan.digest != whole_digest);
+    assert_true(plan.digest != uncut_digest);
     for (uint32_t e = 0; e < 4; e++) {
         const struct convert_episode *made = &plan.episodes[e];
         const char *const names[] = {"demo_0", "demo_1", "demo_2", "demo_3"};
@@ -374,14 +374,14 @@ static void episodes_are_cut_at_holes(void **state)
                              e % 2 && plan.datasets[made->arrays[a].dataset].clock == 1 ? 2 : 0);
     }
     assert_int_equal(plan.step_count, 16);
-    text = convert_stretch_text(&plan, &plan.episodes[3]);
+    text = convert_part_json(&plan, &plan.episodes[3]);
     assert_string_equal(
         text,
         "{\"episode\": \"demo_7\", \"part\": 1, \"parts\": 2, \"ns\": [119000000, 170000000], "
         "\"rows\": {\"slow\": [3, 4], \"arm\": [2, 4]}}");
     free(text);
     convert_plan_clear(&plan);
-    /* the part before the hole has one step: what is left keeps its name */
+    /* the part before the gap has one step; the remaining part keeps its name */
     options.rate = (struct trajd_rate){30, 1};
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(plan.episode_count, 2);
@@ -397,7 +397,7 @@ static void rates_and_episodes_are_checked(void **state)
         {0, 1}, {-20, 1}, {20, 0}, {TRAJD_CONVERT_RATE_MAX + 1, 1}};
     static const struct {
         const char *item;
-        uint32_t episodes; /* 0: there is none such */
+        uint32_t episodes; /* 0: there is no such key */
     } cases[] = {{"demo_3", 1}, {"demo_*", 2}, {"3", 1},  {"0..9", 2}, {"4..9", 1},
                  {"demo_4", 0}, {"9..4", 0},   {"..", 0}, {"3..", 0}};
     struct hand hand;
@@ -431,7 +431,7 @@ static void rates_and_episodes_are_checked(void **state)
     trajd_layout_destroy(&hand.layout);
 }
 
-/* Every step of every dataset once, in order, whatever the cut. */
+/* Every step of every dataset is in exactly one segment, in order, however it is divided. */
 static void segments_cover_everything_once(void **state)
 {
     struct hand hand;
@@ -450,7 +450,8 @@ static void segments_cover_everything_once(void **state)
     set_up(&hand);
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_int_equal(convert_groups_make(&plan, &groups, &count, &error), TRAJD_OK);
-    assert_int_equal(count, 2); /* a clock each: joints with their stamps, the pose */
+    /* one group for each clock: joints with their stamps, and the pose */
+    assert_int_equal(count, 2);
     cursor = (struct convert_cursor){.plan = &plan, .group_count = count, .groups = groups};
     while (convert_cursor_next(&cursor, &segment)) {
         assert_int_equal(segment.step_begin, seen[segment.episode][segment.group]);
@@ -472,7 +473,7 @@ static void segments_cover_everything_once(void **state)
     trajd_layout_destroy(&hand.layout);
 }
 
-static void rows_are_found_like_their_times(void **state)
+static void rows_are_found_by_their_times(void **state)
 {
     static const int64_t stamps[] = {-5, 0, 7, 7000};
     const struct trajd_episode_clock stamped = {.row_count = 4, .stamps_ns = stamps};
@@ -496,15 +497,15 @@ static void rows_are_found_like_their_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_grid_is_what_all_streams_cover),
+        cmocka_unit_test(the_grid_is_the_span_of_all_streams),
         cmocka_unit_test(columns_belong_to_their_streams),
         cmocka_unit_test(rules_are_checked),
         cmocka_unit_test(rates_and_episodes_are_checked),
-        cmocka_unit_test(episodes_are_cut_at_holes),
-        cmocka_unit_test(episodes_of_other_rows_are_left_out),
-        cmocka_unit_test(chunks_are_as_many_as_can_be_named),
+        cmocka_unit_test(episodes_are_split_at_gaps),
+        cmocka_unit_test(episodes_with_other_row_shapes_are_left_out),
+        cmocka_unit_test(the_number_of_chunks_is_limited),
         cmocka_unit_test(segments_cover_everything_once),
-        cmocka_unit_test(rows_are_found_like_their_times),
+        cmocka_unit_test(rows_are_found_by_their_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,197 @@
+/* trajctl preprocess: validates, resamples and publishes the files of an inbox, or quarantines them
+ * with a report. Makes passes over the inbox until no file is waited for, or with --once until
+ * `settle` has passed. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients/cli/cli.h"
+#include "clients/cli/preprocess/prep_file.h"
+#include "clients/cli/preprocess/prep_inbox.h"
+#include "daemon/base/heartbeat.h"
+
+#define LOOK_AGAIN_NS INT64_C(1000000000) /* longest pause between two passes, to find new files */
+
+struct preprocessing {
+    struct prep_config config;
+    struct cli_files files;
+    struct trajd_log log;
+    struct prep_inbox inbox;
+    const char *path;
+    uint32_t shard, shard_count;
+    bool once;
+    uint64_t counts[PREP_CHANGED + 1];
+    uint64_t failed;
+    int64_t wait_ns; /* until the next file is settled; 0: no file is waited for */
+};
+
+static bool is_cancelled;                /* set only by the signal handler */
+static struct trajd_heartbeat heartbeat; /* of the main thread, which the signal handler cancels */
+static int cancelled_by;
+
+static void on_signal(int number)
+{
+    cancelled_by = number;
+    __atomic_store_n(&is_cancelled, true, __ATOMIC_RELAXED);
+    trajd_heartbeat_cancel(&heartbeat);
+}
+
+static bool parse_shard(struct preprocessing *preprocessing, const char *text)
+{
+    int length = 0;
+
+    return (sscanf(text, "%" SCNu32 "/%" SCNu32 "%n", &preprocessing->shard,
+                   &preprocessing->shard_count, &length) == 2 &&
+            !text[length] && preprocessing->shard_count &&
+            preprocessing->shard < preprocessing->shard_count) ||
+           (cli_fail("--shard %s: write I/N with I from 0 to N-1", text), false);
+}
+
+static bool parse(int argc, char **argv, struct preprocessing *preprocessing)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--once") == 0)
+            preprocessing->once = true;
+        else if (strcmp(argv[i], "--shard") == 0 && i + 1 < argc) {
+            if (!parse_shard(preprocessing, argv[++i]))
+                return false;
+        } else if (*argv[i] == '-')
+            return cli_fail("%s: unknown option, or its value is missing", argv[i]), false;
+        else if (preprocessing->path)
+            return cli_fail("unexpected argument: %s", argv[i]), false;
+        else
+            preprocessing->path = argv[i];
+    }
+    return preprocessing->path || (cli_fail("name a configuration file"), false);
+}
+
+static void do_file(struct preprocessing *preprocessing, struct prep_arrival *arrival)
+{
+    const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log,
+                                 &is_cancelled};
+    struct trajd_error error;
+    enum prep_outcome outcome;
+    const enum trajd_status status = prep_file_do(&run, arrival->name, &outcome, &error);
+
+    if (status == TRAJD_ERR_CLOSED)
+        return;
+    arrival->is_finished = outcome != PREP_CHANGED || status;
+    if (status) {
+        preprocessing->failed++;
+        LOG(&preprocessing->log, ERROR, "%s: %s: it is left for the next run", arrival->name,
+            error.message);
+    } else {
+        preprocessing->counts[outcome]++;
+    }
+}
+
+/* Processes the files that are settled. */
+static enum trajd_status make_pass(struct preprocessing *preprocessing, struct trajd_error *error)
+{
+    const struct prep_run run = {&preprocessing->config, &preprocessing->files, &preprocessing->log,
+                                 &is_cancelled};
+    enum trajd_status status =
+        prep_inbox_look(&preprocessing->inbox, &preprocessing->config, preprocessing->shard,
+                        preprocessing->shard_count, error);
+
+    preprocessing->wait_ns = 0;
+    for (uint32_t a = 0; a < preprocessing->inbox.count && !status && !is_cancelled; a++) {
+        struct prep_arrival *arrival = &preprocessing->inbox.arrivals[a];
+        int64_t wait_ns;
+        if (arrival->is_finished ||
+            (arrival->is_finished = prep_file_is_known(&run, arrival->name, &arrival->identity)))
+            continue;
+        wait_ns = prep_inbox_wait_ns(&preprocessing->config, arrival);
+        if (!wait_ns)
+            do_file(preprocessing, arrival);
+        if (!arrival->is_finished && !wait_ns) /* it has changed */
+            wait_ns = preprocessing->config.settle_ns + 1;
+        if (wait_ns && (!preprocessing->wait_ns || wait_ns < preprocessing->wait_ns))
+            preprocessing->wait_ns = wait_ns;
+    }
+    return status;
+}
+
+/* Ends early at a signal. */
+static void sleep_ns(int64_t ns)
+{
+    const struct timespec time = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&time, NULL);
+}
+
+static enum trajd_status make_passes(struct preprocessing *preprocessing, struct trajd_error *error)
+{
+    enum trajd_status status = make_pass(preprocessing, error);
+    int64_t waited_ns = 0;
+
+    while (!status && preprocessing->wait_ns && !is_cancelled &&
+           (!preprocessing->once || waited_ns <= preprocessing->config.settle_ns)) {
+        const int64_t wait_ns =
+            preprocessing->wait_ns < LOOK_AGAIN_NS ? preprocessing->wait_ns : LOOK_AGAIN_NS;
+        sleep_ns(wait_ns);
+        waited_ns += wait_ns;
+        status = make_pass(preprocessing, error);
+    }
+    return status;
+}
+
+static int conclude(const struct preprocessing *preprocessing, enum trajd_status status,
+                    const struct trajd_error *error)
+{
+    const struct trajd_log *log = &preprocessing->log;
+    uint32_t unfinished = 0;
+
+    for (uint32_t a = 0; a < preprocessing->inbox.count; a++)
+        unfinished += !preprocessing->inbox.arrivals[a].is_finished;
+    if (status)
+        LOG(log, ERROR, "%s", error->message);
+    LOG(log, INFO,
+        "%" PRIu64 " published, %" PRIu64 " quarantined, %" PRIu64 " failed, %" PRIu64
+        " in another run, %u still being written, %u in total",
+        preprocessing->counts[PREP_PUBLISHED], preprocessing->counts[PREP_QUARANTINED],
+        preprocessing->failed, preprocessing->counts[PREP_ELSEWHERE], unfinished,
+        preprocessing->inbox.count);
+    if (prep_config_has_changed(&preprocessing->config))
+        LOG(log, WARNING, "%s has changed since this run read it: the next run uses the new text",
+            preprocessing->path);
+    if (is_cancelled)
+        LOG(log, INFO, "ended by signal %d: the next run continues", cancelled_by);
+    return is_cancelled                      ? 128 + cancelled_by
+           : status || preprocessing->failed ? CLI_FAILED
+                                             : CLI_OK;
+}
+
+int cli_preprocess(int argc, char **argv)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+    struct preprocessing preprocessing = {.shard_count = 1};
+    struct trajd_error error;
+    enum trajd_status status;
+    int result;
+
+    if (!parse(argc, argv, &preprocessing))
+        return cli_usage("preprocess");
+    if (cli_files_find(&preprocessing.files, &error))
+        return cli_fail("%s", error.message);
+    trajd_log_init(&preprocessing.log, STDERR_FILENO, TRAJD_LOG_INFO, getenv("JOURNAL_STREAM"));
+    trajd_heartbeat_begin(&heartbeat);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
+    /* sent when a process opens a file for writing while this one takes a lease */
+    signal(SIGIO, SIG_IGN);
+    status =
+        prep_config_load(preprocessing.path, &preprocessing.files, &preprocessing.config, &error);
+    if (status) {
+        prep_config_clear(&preprocessing.config);
+        return cli_fail("%s", error.message);
+    }
+    status = make_passes(&preprocessing, &error);
+    result = conclude(&preprocessing, status, &error);
+    prep_inbox_clear(&preprocessing.inbox);
+    prep_config_clear(&preprocessing.config);
+    return result;
+}

@@ -1,0 +1,26 @@
+/* What the subcommands that read files share: the programs and layouts of this installation, and
+ * the choice of a layout. */
+#ifndef TRAJD_CLI_FILES_CLI_FILES_H
+#define TRAJD_CLI_FILES_CLI_FILES_H
+
+#include "daemon/index/index.h"
+
+enum { CLI_PATH_SIZE = 4096 };
+
+struct cli_files {
+    char layouts[CLI_PATH_SIZE];
+    char helper[CLI_PATH_SIZE];
+    uint32_t child_count;
+};
+
+/* Finds the programs and layouts of this installation. TRAJD_ERR_NOT_FOUND: one is missing; the
+ * message names it. */
+enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error);
+
+/* Indexes a file or folder with a layout's name or path. NULL: with the first shipped layout that
+ * keeps an episode and is plausible. The caller destroys *index. */
+enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
+                                 const char *path, struct trajd_index **index,
+                                 struct trajd_error *error);
+
+#endif

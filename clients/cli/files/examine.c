@@ -1,0 +1,430 @@
+#include "clients/cli/files/examine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES (UINT64_C(4) << 20)
+#define GAP_FACTOR 1.75
+#define UNIT_TOLERANCE 1e-3
+/* in elements; wider rows are images and the like, compared only as bytes */
+#define WIDEST_ROW 4096
+
+const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
+    [EXAMINE_REFUSED] = "refused",
+    [EXAMINE_QUARANTINED] = "quarantined",
+    [EXAMINE_LEFT_OUT] = "left-out",
+    [EXAMINE_STAMPS] = "stamps",
+    [EXAMINE_GAPS] = "gaps",
+    [EXAMINE_UNREADABLE] = "unreadable",
+    [EXAMINE_NOT_FINITE] = "not-finite",
+    [EXAMINE_NOT_UNIT] = "not-unit",
+    [EXAMINE_SIGN_FLIPS] = "sign-flips",
+    [EXAMINE_CONSTANT] = "constant",
+    [EXAMINE_IDLE] = "idle",
+};
+
+struct examiner {
+    const struct trajd_index *index;
+    struct trajd_array_reader *reader;
+    void (*report)(void *context, const struct examine_finding *finding);
+    void *context;
+};
+
+/* One stream over all episodes. */
+struct scan {
+    const struct trajd_index_stream *stream;
+    bool as_bytes;      /* images: only changes are examined */
+    uint64_t columns;   /* elements of a row that are examined */
+    uint8_t *block;     /* rows as in the file */
+    uint8_t *before;    /* the columns of the row before */
+    double *values;     /* [columns] of one row */
+    double *low, *high; /* [columns] over all rows */
+    double *last;       /* [columns] of the row before */
+    /* over all episodes: rows that follow another row, and those that equal it */
+    uint64_t rows, repeated;
+    /* of one episode: their number, and the first row */
+    uint64_t not_finite, not_unit, flips;
+    int64_t first_not_finite, first_not_unit, first_flip;
+    double worst_length;
+};
+
+static void report_finding(struct examiner *examiner, const struct examine_finding *base,
+                           const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void report_finding(struct examiner *examiner, const struct examine_finding *base,
+                           const char *format, ...)
+{
+    struct examine_finding finding = *base;
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    finding.text = text;
+    examiner->report(examiner->context, &finding);
+}
+
+/* ---- findings of the index ---- */
+
+static void examine_refusals(struct examiner *examiner)
+{
+    const struct trajd_index *index = examiner->index;
+
+    for (uint32_t f = 0; f < index->file_count; f++)
+        if (index->files[f].refusal)
+            report_finding(examiner,
+                           &(struct examine_finding){EXAMINE_REFUSED, index->files[f].relative_path,
+                                                     NULL, NULL, -1, 1, NULL},
+                           "%s", index->files[f].refusal);
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        if (episode->quarantine)
+            report_finding(examiner,
+                           &(struct examine_finding){
+                               EXAMINE_QUARANTINED, index->files[episode->file_index].relative_path,
+                               episode->id, NULL, -1, 1, NULL},
+                           "%s", episode->quarantine);
+    }
+    for (uint32_t n = 0; n < index->note_count; n++)
+        report_finding(examiner,
+                       &(struct examine_finding){EXAMINE_LEFT_OUT, NULL, NULL, NULL, -1, 1, NULL},
+                       "%s", index->notes[n]);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static void examine_gaps(struct examiner *examiner, const struct trajd_episode_clock *clock,
+                         struct examine_finding finding, int64_t *intervals)
+{
+    const int64_t count = clock->row_count - 1;
+    int64_t median, longest = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        intervals[i] = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
+    qsort(intervals, (size_t)count, sizeof *intervals, compare_numbers);
+    median = intervals[count / 2];
+    finding.rule = EXAMINE_GAPS;
+    finding.count = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t interval = clock->stamps_ns[i + 1] - clock->stamps_ns[i];
+        if ((double)interval <= GAP_FACTOR * (double)median)
+            continue;
+        if (!finding.count++)
+            finding.row = clock->kept_rows ? clock->kept_rows[i] : i;
+        longest = interval > longest ? interval : longest;
+    }
+    if (finding.count)
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " gaps, the first after row %" PRId64
+                       ", the longest %.6g ms; the median interval is %.6g ms",
+                       finding.count, finding.row, (double)longest / 1e6, (double)median / 1e6);
+}
+
+static int64_t first_dropped(const struct trajd_episode_clock *clock)
+{
+    int64_t row = 0;
+
+    while (clock->kept_rows && row < clock->row_count && clock->kept_rows[row] == row)
+        row++;
+    return row;
+}
+
+static enum trajd_status examine_clocks(struct examiner *examiner,
+                                        const struct trajd_episode *episode,
+                                        struct trajd_error *error)
+{
+    const struct trajd_index *index = examiner->index;
+
+    for (uint32_t c = 0; c < index->clock_count; c++) {
+        const struct trajd_episode_clock *clock = &episode->clocks[c];
+        struct examine_finding finding = {EXAMINE_STAMPS,
+                                          index->files[episode->file_index].relative_path,
+                                          episode->id,
+                                          index->clocks[c].name,
+                                          -1,
+                                          clock->dropped_rows,
+                                          NULL};
+        int64_t *intervals;
+        if (clock->dropped_rows) {
+            finding.row = first_dropped(clock);
+            report_finding(examiner, &finding,
+                           "%" PRIu64 " rows dropped, the first is row %" PRId64
+                           ": their stamps repeat or go back",
+                           clock->dropped_rows, finding.row);
+        }
+        if (!clock->stamps_ns || clock->row_count < 3)
+            continue;
+        intervals = calloc((size_t)clock->row_count, sizeof *intervals);
+        if (!intervals)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                   "no memory for the intervals of a clock");
+        examine_gaps(examiner, clock, finding, intervals);
+        free(intervals);
+    }
+    return TRAJD_OK;
+}
+
+/* ---- rows ---- */
+
+static void examine_quaternion(struct scan *scan, const double *q, const double *last,
+                               bool has_last, int64_t row)
+{
+    const double length = sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+
+    if (fabs(length - 1) > UNIT_TOLERANCE) {
+        if (!scan->not_unit++)
+            scan->first_not_unit = row;
+        if (fabs(length - 1) > fabs(scan->worst_length - 1))
+            scan->worst_length = length;
+    }
+    if (has_last && q[0] * last[0] + q[1] * last[1] + q[2] * last[2] + q[3] * last[3] < -0.5 &&
+        !scan->flips++)
+        scan->first_flip = row;
+}
+
+static void examine_values(struct scan *scan, int64_t row)
+{
+    const enum trajd_kind kind = scan->stream->kind;
+    bool finite = true;
+
+    for (uint64_t d = 0; d < scan->columns; d++) {
+        const double value = scan->values[d];
+        finite = finite && isfinite(value);
+        scan->low[d] = value < scan->low[d] ? value : scan->low[d];
+        scan->high[d] = value > scan->high[d] ? value : scan->high[d];
+    }
+    if (!finite && !scan->not_finite++)
+        scan->first_not_finite = row;
+    if (finite && (kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ))
+        for (uint64_t d = 0; d + 4 <= scan->columns; d += 4)
+            examine_quaternion(scan, scan->values + d, scan->last + d, row > 0, row);
+    memcpy(scan->last, scan->values, scan->columns * sizeof *scan->values);
+}
+
+static void examine_block(struct scan *scan, const struct trajd_array *array, int64_t first_row,
+                          uint64_t row_count)
+{
+    const uint64_t size = trajd_dtype_size(array->dtype), row_bytes = trajd_array_row_bytes(array);
+    const uint64_t bytes = scan->columns * size;
+
+    for (uint64_t r = 0; r < row_count; r++) {
+        const uint8_t *row = scan->block + r * row_bytes + scan->stream->first_column * size;
+        const int64_t number = first_row + (int64_t)r;
+        if (number > 0) {
+            scan->rows++;
+            scan->repeated += memcmp(row, scan->before, bytes) == 0;
+        }
+        memcpy(scan->before, row, bytes);
+        if (!scan->as_bytes && trajd_array_to_f64(array->dtype, row, scan->columns, scan->values))
+            examine_values(scan, number);
+    }
+}
+
+static void report_episode(struct examiner *examiner, struct scan *scan,
+                           struct examine_finding finding)
+{
+    if (scan->not_finite) {
+        finding.rule = EXAMINE_NOT_FINITE;
+        finding.row = scan->first_not_finite;
+        finding.count = scan->not_finite;
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " rows with NaN or infinity, the first is row %" PRId64,
+                       finding.count, finding.row);
+    }
+    if (scan->not_unit) {
+        finding.rule = EXAMINE_NOT_UNIT;
+        finding.row = scan->first_not_unit;
+        finding.count = scan->not_unit;
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " quaternions not of unit length, the first in row %" PRId64
+                       ", the worst of length %.6g",
+                       finding.count, finding.row, scan->worst_length);
+    }
+    if (scan->flips) {
+        finding.rule = EXAMINE_SIGN_FLIPS;
+        finding.row = scan->first_flip;
+        finding.count = scan->flips;
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " times a quaternion changes its sign, first at row %" PRId64
+                       " (slerp takes the shorter arc)",
+                       finding.count, finding.row);
+    }
+}
+
+/* Examines the rows of one episode. Unreadable rows are a finding, but a storage failure is an
+ * error: it tells nothing about the rows. */
+static enum trajd_status examine_array(struct examiner *examiner, struct scan *scan,
+                                       const struct trajd_episode *episode, int fd,
+                                       struct trajd_error *error)
+{
+    const struct trajd_array *array = &episode->extents[scan->stream->array_index];
+    const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
+    const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
+    uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
+    struct examine_finding finding = {EXAMINE_UNREADABLE,
+                                      examiner->index->files[episode->file_index].relative_path,
+                                      episode->id,
+                                      scan->stream->name,
+                                      -1,
+                                      1,
+                                      NULL};
+    struct trajd_error cause;
+
+    if (!row_bytes)
+        return TRAJD_OK;
+    step = step ? step : 1;
+    scan->not_finite = scan->not_unit = scan->flips = 0;
+    scan->worst_length = 1;
+    for (uint64_t row = 0; row < rows; row += step) {
+        const uint64_t count = rows - row < step ? rows - row : step;
+        if (trajd_array_read(examiner->reader, fd, array, row, count, scan->block, &cause)) {
+            if (cause.status == TRAJD_ERR_IO && cause.foreign_code)
+                return trajd_error_set(error, cause.status, cause.foreign_code, "%s:%s: %s: %s",
+                                       finding.file, finding.episode, finding.stream,
+                                       cause.message);
+            finding.row = (int64_t)row;
+            report_finding(examiner, &finding, "%s", cause.message);
+            break;
+        }
+        examine_block(scan, array, (int64_t)row, count);
+    }
+    report_episode(examiner, scan, finding);
+    return TRAJD_OK;
+}
+
+static void report_stream(struct examiner *examiner, const struct scan *scan)
+{
+    struct examine_finding finding = {
+        EXAMINE_CONSTANT, NULL, NULL, scan->stream->name, -1, 0, NULL};
+    char columns[256] = "";
+    size_t used = 0;
+
+    for (uint64_t d = 0; !scan->as_bytes && scan->rows && d < scan->columns; d++) {
+        if (scan->low[d] != scan->high[d])
+            continue;
+        finding.count++;
+        if (used < sizeof columns - 32)
+            used += (size_t)snprintf(columns + used, sizeof columns - used, "%s%" PRIu64 " (%.6g)",
+                                     used ? ", " : "", d, scan->low[d]);
+        else if (used < sizeof columns - 4)
+            used += (size_t)snprintf(columns + used, sizeof columns - used, ", ..");
+    }
+    if (finding.count)
+        report_finding(examiner, &finding, "column %s: one value in all episodes", columns);
+    finding.rule = EXAMINE_IDLE;
+    finding.count = scan->repeated;
+    if (scan->rows && scan->repeated * 2 >= scan->rows && finding.count &&
+        (scan->as_bytes || scan->stream->kind != TRAJD_KIND_PREVIOUS))
+        report_finding(examiner, &finding, "%.0f%% of the rows repeat the row before",
+                       100.0 * (double)scan->repeated / (double)scan->rows);
+}
+
+static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t dataset,
+                                  uint64_t *largest_elements)
+{
+    uint64_t bytes = 0;
+
+    *largest_elements = 0;
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_array *array = &index->episodes[e].extents[dataset];
+        if (index->episodes[e].quarantine || array->storage == TRAJD_STORAGE_ABSENT)
+            continue;
+        bytes = trajd_array_row_bytes(array) > bytes ? trajd_array_row_bytes(array) : bytes;
+        *largest_elements = trajd_array_row_elements(array) > *largest_elements
+                                ? trajd_array_row_elements(array)
+                                : *largest_elements;
+    }
+    return bytes;
+}
+
+static enum trajd_status start_scan(const struct trajd_index *index,
+                                    const struct trajd_index_stream *stream, struct scan *scan,
+                                    struct trajd_error *error)
+{
+    uint64_t elements, row_bytes = largest_row_bytes(index, stream->array_index, &elements);
+
+    *scan = (struct scan){.stream = stream,
+                          .columns = stream->feature_count,
+                          .as_bytes = stream->feature_count > WIDEST_ROW};
+    scan->block = malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES);
+    scan->before = malloc(row_bytes + 1);
+    if (!scan->as_bytes) {
+        scan->values = calloc(4 * (scan->columns + 1), sizeof *scan->values);
+        scan->low = scan->values ? scan->values + scan->columns : NULL;
+        scan->high = scan->values ? scan->low + scan->columns : NULL;
+        scan->last = scan->values ? scan->high + scan->columns : NULL;
+    }
+    if (!scan->block || !scan->before || (!scan->as_bytes && !scan->values))
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of %s",
+                               stream->name);
+    for (uint64_t d = 0; d < scan->columns && !scan->as_bytes; d++) {
+        scan->low[d] = INFINITY;
+        scan->high[d] = -INFINITY;
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status examine_stream(struct examiner *examiner,
+                                        const struct trajd_index_stream *stream,
+                                        struct trajd_error *error)
+{
+    const struct trajd_index *index = examiner->index;
+    struct scan scan;
+    enum trajd_status status = start_scan(index, stream, &scan, error);
+    uint32_t file = UINT32_MAX;
+    int fd = -1;
+
+    for (uint32_t e = 0; e < index->episode_count && !status; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        if (episode->quarantine ||
+            episode->extents[stream->array_index].storage == TRAJD_STORAGE_ABSENT)
+            continue;
+        if (episode->file_index != file) { /* episodes are in the order of the files */
+            if (fd >= 0)
+                close(fd);
+            file = episode->file_index;
+            fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
+        }
+        status = examine_array(examiner, &scan, episode, fd, error);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!status)
+        report_stream(examiner, &scan);
+    free(scan.block);
+    free(scan.before);
+    free(scan.values);
+    return status;
+}
+
+enum trajd_status examine_index(const struct trajd_index *index,
+                                void (*report)(void *context,
+                                               const struct examine_finding *finding),
+                                void *context, struct trajd_error *error)
+{
+    struct examiner examiner = {.index = index, .report = report, .context = context};
+    enum trajd_status status = trajd_array_reader_create(&examiner.reader, error);
+
+    if (status)
+        return status;
+    examine_refusals(&examiner);
+    for (uint32_t e = 0; e < index->episode_count && !status; e++)
+        if (!index->episodes[e].quarantine)
+            status = examine_clocks(&examiner, &index->episodes[e], error);
+    for (uint32_t s = 0; s < index->stream_count && !status; s++)
+        status = examine_stream(&examiner, &index->streams[s], error);
+    trajd_array_reader_destroy(&examiner.reader);
+    return status;
+}

@@ -1,0 +1,51 @@
+/* Finds faults in files: what the index refused, and what the rows themselves show. */
+#ifndef TRAJD_CLI_FILES_EXAMINE_H
+#define TRAJD_CLI_FILES_EXAMINE_H
+
+#include <stdint.h>
+
+#include "daemon/index/index.h"
+#include "proto/error.h"
+
+/* The rules. `--ignore` takes their names. */
+enum examine_rule {
+    EXAMINE_REFUSED, /* no episode can be read from the file */
+    /* the episode is left out: its stamps repeat or go back, its shapes differ, ... */
+    EXAMINE_QUARANTINED,
+    /* An HDF5 dataset that only optional streams need cannot be read; or a file was found under a
+     * second name. */
+    EXAMINE_LEFT_OUT,
+    EXAMINE_STAMPS, /* the layout's policy for repeated or backward stamps drops rows */
+    /* intervals of more than 1.75 times the clock's median: dropped frames */
+    EXAMINE_GAPS,
+    EXAMINE_UNREADABLE, /* rows cannot be read */
+    EXAMINE_NOT_FINITE, /* NaN or infinite elements */
+    EXAMINE_NOT_UNIT,   /* quaternions whose length differs from 1 by more than 0.001 */
+    /* A quaternion is followed by nearly its negative. Both are the same rotation, but an average
+     * of them is wrong. */
+    EXAMINE_SIGN_FLIPS,
+    EXAMINE_CONSTANT, /* a column has one value in all episodes */
+    EXAMINE_IDLE,     /* at least half of the rows equal the row before */
+    EXAMINE_RULE_COUNT,
+};
+extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */
+
+struct examine_finding {
+    enum examine_rule rule;
+    /* relative path, id and name; NULL if the finding is about several */
+    const char *file, *episode, *stream;
+    /* the first such row of the array; -1: no specific row */
+    int64_t row;
+    uint64_t count;   /* of such rows, or 1 */
+    const char *text; /* for people; valid during the call */
+};
+
+/* Calls `report` for each finding, in the order of files, episodes and streams. Reads all rows
+ * once, in blocks of a few MiB. Data that cannot be read is a finding. TRAJD_ERR_IO: the storage
+ * failed, so nothing is known about the rows. TRAJD_ERR_MEMORY. */
+enum trajd_status examine_index(const struct trajd_index *index,
+                                void (*report)(void *context,
+                                               const struct examine_finding *finding),
+                                void *context, struct trajd_error *error);
+
+#endif

@@ -1,0 +1,73 @@
+/* The state of one thread, shared by convert_rows.c and convert_read.c. */
+#ifndef TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
+#define TRAJD_CLI_RESAMPLE_CONVERT_ROWS_INTERNAL_H
+
+#include "clients/cli/resample/convert_compress.h"
+#include "clients/cli/resample/convert_rows.h"
+
+enum { CONVERT_ALIGNMENT = 64 };
+
+/* Grows when a segment needs more. Segments have about the same size, so it soon stops growing. */
+struct convert_buffer {
+    uint8_t *bytes;
+    size_t size;
+};
+
+/* One dataset of the segment. */
+struct convert_member {
+    const struct convert_dataset *dataset;
+    const struct convert_array *array;
+    const struct trajd_array *source;
+    int64_t row_begin, row_end;  /* as its clock counts them */
+    size_t source_at, output_at; /* offsets in the buffers */
+};
+
+struct convert_worker {
+    const struct convert_plan *plan;
+    const struct convert_group *groups;
+    int output_fd;
+    struct convert_spool *spool;
+    uint64_t *nan_steps;
+    struct convert_counts *counts;
+    struct trajd_array_reader *reader;
+    struct convert_compressor *compressor;
+    struct convert_engine *engine;
+    int source_fd;
+    uint32_t source, file; /* the file of source_fd */
+    struct convert_buffer source_rows, output_rows, offsets, stamps, masks, raw;
+    size_t source_used, output_used, masks_used;
+    struct convert_member *members;
+    struct trajd_bracket *brackets;
+    struct trajd_stream *streams;
+    uint32_t *stream_lanes; /* [streams]: index of the plan's stream, to count NaN steps */
+    int64_t *row_counts;    /* [brackets] */
+    const void **bases;     /* [streams] */
+};
+
+/* Rounds up to a multiple of CONVERT_ALIGNMENT. */
+static inline size_t convert_align(size_t at)
+{
+    return (at + CONVERT_ALIGNMENT - 1) / CONVERT_ALIGNMENT * CONVERT_ALIGNMENT;
+}
+
+static inline const struct trajd_episode *convert_source_episode(const struct convert_plan *plan,
+                                                                 const struct convert_episode *made)
+{
+    return &plan->options->indexes[made->source]->episodes[made->episode];
+}
+
+/* ---- convert_read.c ---- */
+
+/* Makes room for `size` bytes. The contents are lost when the buffer grows. TRAJD_ERR_MEMORY. */
+enum trajd_status convert_buffer_grow(struct convert_buffer *buffer, size_t size,
+                                      struct trajd_error *error);
+/* Fills worker->members with the segment's datasets and the rows that they need. Returns the number
+ * of members, and in *bytes the size of all those rows. */
+uint32_t convert_members_find(struct convert_worker *worker, const struct convert_segment *segment,
+                              uint64_t *bytes);
+/* Reads the rows of worker->members into worker->source_rows. */
+enum trajd_status convert_members_read(struct convert_worker *worker,
+                                       const struct convert_episode *made, uint32_t count,
+                                       uint64_t bytes, struct trajd_error *error);
+
+#endif

@@ -1,0 +1,162 @@
+#include "clients/cli/resample/plan/convert_plan_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/digest.h"
+
+static const size_t plan_bytes_max = (size_t)2 << 30;
+
+/* ---- the output's ids ---- */
+
+static int compare_ids(const void *a, const void *b)
+{
+    const struct convert_episode *const *left = a, *const *right = b;
+
+    return strcmp((*left)->id, (*right)->id);
+}
+
+static bool ids_repeat(const struct convert_plan *plan)
+{
+    const struct convert_episode **sorted = malloc((plan->episode_count + 1) * sizeof *sorted);
+    bool repeat = !sorted; /* without memory the ids are numbered again, which is always correct */
+
+    for (uint32_t e = 0; sorted && e < plan->episode_count; e++)
+        sorted[e] = &plan->episodes[e];
+    if (sorted)
+        qsort(sorted, plan->episode_count, sizeof *sorted, compare_ids);
+    for (uint32_t e = 1; sorted && e < plan->episode_count && !repeat; e++)
+        repeat = !strcmp(sorted[e - 1]->id, sorted[e]->id);
+    free(sorted);
+    return repeat;
+}
+
+/* Keeps the ids if they are unique. Otherwise numbers all episodes demo_0, demo_1, ... in order.
+ * Readers sort by the number at the end of the id, and some count up to the number of episodes, so
+ * a part's number cannot follow its episode's. */
+static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_error *error)
+{
+    const struct trajd_index *first = plan->options->indexes[0];
+    size_t stem;
+
+    if (!strpbrk(first->layout->groups, "*?[")) {
+        if (plan->episode_count > 1)
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "layout %s has one episode per file, but there are %u: resample them one at a time",
+                first->layout->name, plan->episode_count);
+        return TRAJD_OK;
+    }
+    if (!ids_repeat(plan))
+        return TRAJD_OK;
+    convert_note(
+        plan->options,
+        "%s: all episodes get new numbers, and the attribute trajd_source names the old ones",
+        plan->cut_count ? "parts need names of their own"
+                        : "episodes of several files have the same names");
+    stem = strlen(plan->episodes[0].id);
+    while (stem > 0 && plan->episodes[0].id[stem - 1] >= '0' &&
+           plan->episodes[0].id[stem - 1] <= '9')
+        stem--;
+    for (uint32_t e = 0; e < plan->episode_count; e++) {
+        char id[1100];
+        const int length = snprintf(id, sizeof id, "%.*s%u", (int)stem, plan->episodes[0].id, e);
+        if ((size_t)length >= sizeof id)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "%.100s...: a name of %d bytes is too long",
+                                   plan->episodes[0].id, length);
+        plan->episodes[e].id = trajd_arena_copy(&plan->arena, id, (size_t)length);
+        if (!plan->episodes[e].id)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for names");
+    }
+    return TRAJD_OK;
+}
+
+/* ---- the plan ---- */
+
+static uint64_t digest_plan(const struct convert_plan *plan)
+{
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    trajd_digest_add_text(&digest, TRAJD_VERSION);
+    trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.num);
+    trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.den);
+    trajd_digest_add_u64(&digest, plan->options->compress_level);
+    /* Covers the periods of angles and the units of stamps. */
+    trajd_digest_add_u64(&digest, plan->options->indexes[0]->layout->hash);
+    for (uint32_t k = 0; k < plan->options->index_count; k++)
+        for (uint32_t f = 0; f < plan->options->indexes[k]->file_count; f++) {
+            const struct trajd_index_file *file = &plan->options->indexes[k]->files[f];
+            trajd_digest_add_text(&digest, file->path);
+            trajd_digest_add_u64(&digest, file->size_bytes);
+            trajd_digest_add_u64(&digest, (uint64_t)file->mtime_ns);
+            trajd_digest_add_u64(&digest, file->inode);
+        }
+    for (uint32_t d = 0; d < plan->dataset_count; d++) {
+        const struct convert_dataset *dataset = &plan->datasets[d];
+        trajd_digest_add_text(&digest, dataset->path);
+        trajd_digest_add_u64(&digest, (uint64_t)dataset->to);
+        trajd_digest_add_u64(&digest, (uint64_t)dataset->max_gap_ns);
+        trajd_digest_add_u64(&digest, dataset->is_compressed ? dataset->chunk_rows : 0);
+        for (uint32_t l = 0; l < dataset->lane_count; l++) {
+            trajd_digest_add_u64(&digest, (uint64_t)dataset->lanes[l].kind);
+            trajd_digest_add_u64(&digest, dataset->lanes[l].first_column);
+            trajd_digest_add_u64(&digest, (uint64_t)dataset->lanes[l].window_ns);
+        }
+    }
+    for (uint32_t e = 0; e < plan->episode_count; e++) {
+        trajd_digest_add_text(&digest, plan->episodes[e].id);
+        trajd_digest_add_u64(&digest, plan->episodes[e].source);
+        trajd_digest_add_u64(&digest, plan->episodes[e].episode);
+        trajd_digest_add_u64(&digest, (uint64_t)plan->episodes[e].begin_ns);
+        trajd_digest_add_u64(&digest, plan->episodes[e].step_count);
+    }
+    return trajd_digest_end(&digest);
+}
+
+static enum trajd_status check_options(const struct trajd_convert_options *options,
+                                       struct trajd_error *error)
+{
+    const struct trajd_rate rate = options->rate;
+
+    if (!options->index_count)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "name an input");
+    if (rate.num <= 0 || rate.den <= 0 || rate.num / rate.den > TRAJD_CONVERT_RATE_MAX)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "the rate must be above 0 and at most %d Hz",
+                               TRAJD_CONVERT_RATE_MAX);
+    for (uint32_t r = 0; r < options->rule_count; r++)
+        if (options->rules[r].dtype == TRAJD_BF16)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "HDF5 has no bfloat16: choose float16, float32 or float64");
+    return TRAJD_OK;
+}
+
+enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
+                                    struct convert_plan *plan, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    *plan = (struct convert_plan){.options = options, .arena = {.limit_bytes = plan_bytes_max}};
+    status = check_options(options, error);
+    if (!status)
+        status = convert_choose_streams(plan, error);
+    if (!status)
+        convert_choose_chunks(plan);
+    if (!status)
+        status = convert_make_episodes(plan, error);
+    if (!status)
+        status = name_episodes(plan, error);
+    if (!status)
+        plan->digest = digest_plan(plan);
+    return status;
+}
+
+void convert_plan_clear(struct convert_plan *plan)
+{
+    trajd_arena_free(&plan->arena);
+    free(plan->streams);
+    *plan = (struct convert_plan){0};
+}

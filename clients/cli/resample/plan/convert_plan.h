@@ -1,0 +1,142 @@
+/* What a conversion will write, before any row is read: the output's datasets, its episodes and
+ * their grids. Pure: it needs only the options and the indexes. */
+#ifndef TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_H
+#define TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_H
+
+#include "daemon/base/arena.h"
+#include "clients/cli/resample/plan/convert_options.h"
+
+#define CONVERT_NO_COLUMN UINT64_MAX
+
+/* Columns of a dataset that are resampled in the same way: one stream, or columns that no stream of
+ * the layout names (held). */
+struct convert_lane {
+    uint32_t stream; /* index of the plan's stream; UINT32_MAX: no stream names the columns */
+    enum trajd_kind kind;
+    uint64_t first_column, column_count;
+    double angle_period;
+    int64_t window_ns; /* for kind mean */
+};
+
+/* A dataset of the output. It has the same path and type in all episodes; the grid of an episode
+ * gives its number of rows. */
+struct convert_dataset {
+    const char *path;       /* relative to the episode's group */
+    uint32_t index_dataset; /* in the first index; see source_datasets */
+    uint32_t clock;
+    enum trajd_dtype from, to;
+    uint32_t rank; /* of a row */
+    uint64_t shape[TRAJD_ARRAY_MAX_RANK];
+    uint64_t elements;      /* of a row */
+    uint64_t row_bytes;     /* of the output */
+    uint64_t source_bytes;  /* of a row as read */
+    uint64_t stamps_column; /* the column that gets the grid's times; CONVERT_NO_COLUMN: none */
+    enum trajd_stamp_unit stamps_unit;
+    bool is_compressed;
+    /* Shape of a chunk, if compressed: rows (fewer in a shorter episode) and the extent in each
+     * dimension of a row. tile_count chunks lie side by side. */
+    uint64_t chunk_rows;
+    uint64_t chunk_shape[TRAJD_ARRAY_MAX_RANK];
+    uint64_t tile_count;
+    int64_t max_gap_ns; /* the smallest over its streams; < 0: none */
+    uint32_t lane_count;
+    struct convert_lane *lanes;
+};
+
+/* A dataset of one episode of the output. */
+struct convert_array {
+    uint32_t dataset;
+    int64_t rows;      /* of the source, as its clock counts them */
+    int64_t first_row; /* earlier rows lie before a gap and are not used */
+    uint64_t offset;   /* in the output, if not compressed; set from the structure */
+};
+
+struct convert_episode {
+    uint32_t source;  /* which index */
+    uint32_t episode; /* in the index */
+    const char *id;   /* in the output */
+    int64_t begin_ns; /* of the grid, from the episode's origin */
+    int64_t end_ns;   /* of the streams' span: not before the last step of the grid */
+    /* Part of an episode that was split at gaps. part_count 0: the episode is not split. */
+    uint32_t part, part_count;
+    uint64_t step_count;
+    uint32_t array_count;
+    struct convert_array *arrays;
+};
+
+struct convert_plan {
+    const struct trajd_convert_options *options;
+    struct trajd_arena arena;
+    uint32_t stream_count;
+    struct trajd_convert_stream *streams; /* the chosen streams, in the order of the first index */
+    uint32_t dataset_count;
+    struct convert_dataset *datasets;
+    /* [index_count][dataset_count]: the dataset's index in each input; UINT32_MAX: not there */
+    uint32_t *const *source_datasets;
+    uint32_t episode_count, episode_capacity;
+    struct convert_episode *episodes;
+    uint64_t left_out, cut_count;                 /* episodes of the inputs */
+    uint64_t step_count, byte_count, duration_ns; /* sum over all episodes */
+    uint64_t chunk_bytes; /* of the frame that lists all compressed chunks (writer_protocol.h) */
+    /* of everything but the inputs' rows that decides the bytes of the output */
+    uint64_t digest;
+    /* The arithmetic was begun on a GPU, and the output says so: its values may differ from the
+     * CPU's. */
+    bool is_on_gpu;
+};
+
+/* Makes the plan. It owns its arena, and the caller clears it in any case. Notes go to
+ * options->on_note. */
+enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
+                                    struct convert_plan *plan, struct trajd_error *error);
+void convert_plan_clear(struct convert_plan *plan);
+
+/* Returns the offset of a step from the begin of the grid. */
+static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t step)
+{
+    return trajd_rate_row_ns(plan->options->rate, (int64_t)step);
+}
+
+/* Returns the time of a source row, from the episode's origin. */
+static inline int64_t convert_row_ns(const struct trajd_episode_clock *clock, int64_t row)
+{
+    return clock->stamps_ns ? clock->stamps_ns[row]
+                            : clock->start_ns + trajd_rate_row_ns(clock->rate, row);
+}
+
+/* Returns the number of chunks of an episode's dataset, 0 if it is not compressed. Chunks are
+ * row-major over blocks of rows and the tiles of each block. */
+uint64_t convert_chunk_count(const struct convert_dataset *dataset, uint64_t step_count);
+
+/* Returns the last of `rows` rows at or before x, or -1. */
+int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x);
+
+/* ---- convert_gaps.c ---- */
+
+/* A gap between two rows that is longer than the dataset's max_gap. */
+struct convert_gap {
+    int64_t row; /* the row before the gap; < 0: there are no more gaps */
+    int64_t from_ns, to_ns;
+    int64_t first_row; /* the row after the last gap that was passed */
+};
+
+struct gap_splitter {
+    const struct convert_plan *plan;
+    const struct trajd_episode *episode;
+    const struct convert_array *arrays;
+    uint32_t array_count;
+    int64_t next_ns, end_ns;
+    bool is_over;
+    struct convert_gap *gaps; /* [array_count], owned by the caller */
+};
+
+/* Begins to split the episode's arrays between begin and end, both included. */
+void gap_splitter_begin(struct gap_splitter *splitter, int64_t begin_ns, int64_t end_ns);
+/* Returns the next span, both ends included. gaps[a].first_row becomes the first row of array a
+ * that the span uses. Returns false after the last span. */
+bool gap_splitter_next(struct gap_splitter *splitter, int64_t *begin_ns, int64_t *end_ns);
+/* Describes a part as JSON: its episode, its number, and the rows of each clock. The caller frees
+ * the text. It is "" for an episode that is not split. Returns NULL without memory. */
+char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made);
+
+#endif

@@ -1,0 +1,69 @@
+/* Functions shared by the files that make a plan. */
+#ifndef TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_INTERNAL_H
+#define TRAJD_CLI_RESAMPLE_PLAN_CONVERT_PLAN_INTERNAL_H
+
+#include "clients/cli/resample/plan/convert_plan.h"
+
+/* A stream of the first index, and how it is converted. */
+struct convert_choice {
+    struct trajd_convert_stream made;
+    double angle_period;
+    int64_t max_gap_ns;
+    /* matches the options; or shares a dataset with a stream that does */
+    bool is_chosen, comes_along;
+    bool is_typed; /* a rule sets `to` */
+};
+
+static inline enum trajd_status convert_no_memory_for_plan(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the plan");
+}
+
+static inline bool convert_is_floating(enum trajd_dtype dtype)
+{
+    return dtype == TRAJD_F16 || dtype == TRAJD_F32 || dtype == TRAJD_F64;
+}
+
+static inline bool convert_is_slerp(enum trajd_kind kind)
+{
+    return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+/* ---- convert_clock.c ---- */
+
+/* Returns how many rows of the dataset its clock counts. */
+int64_t convert_row_count(const struct trajd_episode_clock *clock, const struct trajd_array *array);
+
+/* ---- convert_selection.c ---- */
+
+/* Returns whether the options choose the episode. */
+bool convert_chooses_episode(const struct trajd_convert_options *options,
+                             const struct trajd_episode *episode);
+/* Checks that every chosen id and the filter match an episode. TRAJD_ERR_NOT_FOUND. */
+enum trajd_status convert_check_selection(const struct trajd_convert_options *options,
+                                          struct trajd_error *error);
+
+/* ---- convert_datasets.c ---- */
+
+/* Returns the first array of the dataset that has rows, or NULL. */
+const struct trajd_array *convert_first_array(const struct trajd_index *index, uint32_t dataset);
+/* Makes the plan's datasets from the chosen streams. */
+enum trajd_status convert_add_datasets(struct convert_plan *plan, const struct trajd_index *index,
+                                       struct convert_choice *choices, struct trajd_error *error);
+/* Finds each dataset of the plan in each index. */
+enum trajd_status convert_map_datasets(struct convert_plan *plan, struct trajd_error *error);
+/* Chooses the chunk shapes of the compressed datasets. */
+void convert_choose_chunks(struct convert_plan *plan);
+
+/* ---- convert_choose.c ---- */
+
+/* Makes the plan's streams, datasets and lanes from the first index, and compares the other indexes
+ * with it. */
+enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd_error *error);
+
+/* ---- convert_episodes.c ---- */
+
+/* Makes the grids of the chosen episodes. TRAJD_ERR_DATA: no episode is left. */
+enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_error *error);
+
+#endif

@@ -1,0 +1,45 @@
+/* Whole files: reading one into memory, replacing one so that a crash leaves the old or the new
+ * one, and naming one without taking the name from another. */
+#ifndef TRAJD_BASE_FILES_H
+#define TRAJD_BASE_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "proto/error.h"
+
+/* Reads the file at `path` into memory. *data is followed by a zero byte; the caller frees it.
+ * TRAJD_ERR_NOT_FOUND where there is no such file; TRAJD_ERR_ARGUMENT where it is longer than
+ * `limit` bytes; TRAJD_ERR_IO; TRAJD_ERR_MEMORY. *data is NULL after an error. */
+enum trajd_status trajd_file_read(const char *path, size_t limit, char **data, size_t *length,
+                                  struct trajd_error *error);
+
+/* Writes `length` bytes at the descriptor's position, in as many calls as it takes. 0, or -1 with
+ * errno. */
+int trajd_file_write_all(int fd, const void *data, size_t length);
+
+/* A file that is written beside `path` and then takes its name. */
+struct trajd_file_replacement {
+    int fd; /* to be written to */
+    char temporary[4096 + 16];
+};
+
+/* Creates the file PATH.XXXXXX, readable and writable for its owner alone. 0, or -1 with errno. */
+int trajd_file_replace_begin(struct trajd_file_replacement *replacement, const char *path);
+
+/* Syncs the new file to the disk, closes it and renames it to `path`. 0, or -1 with errno; then the
+ * new file is removed and what was at `path` is untouched. `good` false: only closes and removes.
+ */
+int trajd_file_replace_end(struct trajd_file_replacement *replacement, const char *path, bool good);
+
+/* Syncs the folder that holds `path`, so that a rename in it survives a power cut. 0, or -1 with
+ * errno. */
+int trajd_file_sync_folder(const char *path);
+
+/* Renames `from` to `to` where nothing is at `to`. 0, or -1 with errno, which is EEXIST where
+ * something is. On file systems that cannot rename this way (NFS, some of FUSE) a link is made and
+ * the old name removed. Where links fail too, `to` is looked up before the rename: then *is_sure
+ * is false, and a file that appeared in between has been replaced. */
+int trajd_file_rename_new(const char *from, const char *to, bool *is_sure);
+
+#endif

@@ -1,0 +1,164 @@
+/* Makes, shows and removes feeds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/feed/feed_internal.h"
+
+static void free_slot(struct trajd_core_feed *feed, struct slot *slot)
+{
+    for (uint32_t j = 0; slot->job_parts && j < feed->options.job_count; j++)
+        free(slot->job_parts[j].parts);
+    free(slot->job_parts);
+    free(slot->ranges);
+}
+
+void trajd_feed_free(struct trajd_core_feed *feed)
+{
+    if (feed->slots)
+        for (uint32_t i = 0; i < feed->options.slot_count; i++)
+            free_slot(feed, &feed->slots[i]);
+    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
+        trajd_journal_close(&feed->jobs[j].journal);
+        free(feed->jobs[j].ranks);
+    }
+    free(feed->jobs);
+    free(feed->slots);
+    free(feed->members);
+    free((char *)feed->options.name);
+    free((char *)feed->options.instance_of);
+    free((char *)feed->options.journal_directory);
+    free(feed);
+}
+
+static enum trajd_status check_options(const struct trajd_core_feed_options *options,
+                                       struct trajd_error *error)
+{
+    if (!options->name || !options->name[0] || strlen(options->name) > TRAJD_WIRE_MAX_NAME)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed: the name must have 1 to %u bytes", TRAJD_WIRE_MAX_NAME);
+    if (options->slot_count < 3 || options->slot_count > TRAJD_CORE_MAX_SLOTS)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "feed %s: slots: %u, must be 3 to %u",
+                               options->name, options->slot_count, TRAJD_CORE_MAX_SLOTS);
+    if (options->max_credit < 2)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: credit: %u, must be at least 2", options->name,
+                               options->max_credit);
+    if (options->global_batch < 1 || options->epoch_length > INT64_MAX)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "feed %s: cannot deliver batches of %u from an epoch of %llu windows", options->name,
+            options->global_batch, (unsigned long long)options->epoch_length);
+    if (options->job_count > TRAJD_CORE_MAX_JOBS)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: fan_out: %u jobs, must be at most %u", options->name,
+                               options->job_count, TRAJD_CORE_MAX_JOBS);
+    if (options->tensor_count > TRAJD_WIRE_MAX_TENSORS)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: %u tensors, must be at most %u", options->name,
+                               options->tensor_count, TRAJD_WIRE_MAX_TENSORS);
+    return TRAJD_OK;
+}
+
+static bool make_jobs(struct trajd_core_feed *feed)
+{
+    if (feed->options.job_count == 0)
+        feed->options.job_count = 1;
+    feed->jobs = calloc(feed->options.job_count, sizeof *feed->jobs);
+    for (uint32_t j = 0; feed->jobs && j < feed->options.job_count; j++) {
+        feed->jobs[j].feed = feed;
+        feed->jobs[j].index = j;
+        feed->jobs[j].run_id = ++feed->last_run_id;
+    }
+    for (uint32_t i = 0; feed->slots && i < feed->options.slot_count; i++)
+        if (!(feed->slots[i].job_parts =
+                  calloc(feed->options.job_count, sizeof *feed->slots[i].job_parts)))
+            return false;
+    return feed->jobs != NULL;
+}
+
+enum trajd_status trajd_core_add_feed(struct trajd_core *core,
+                                      const struct trajd_core_feed_options *options,
+                                      struct trajd_core_feed **feed, struct trajd_error *error)
+{
+    enum trajd_status status = check_options(options, error);
+    struct trajd_core_feed *made;
+
+    if (status)
+        return status;
+    if (!options->is_hidden && trajd_core_find_feed(core, trajd_wire_text(options->name)))
+        return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s exists already", options->name);
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
+    made->options = *options;
+    made->options.name = strdup(options->name);
+    made->options.instance_of = options->instance_of ? strdup(options->instance_of) : NULL;
+    made->options.journal_directory =
+        options->journal_directory ? strdup(options->journal_directory) : NULL;
+    made->slots = calloc(options->slot_count, sizeof *made->slots);
+    made->members = calloc(core->options.max_sessions, sizeof *made->members);
+    if (!make_jobs(made) || !made->options.name || !made->slots || !made->members ||
+        (options->instance_of && !made->options.instance_of) ||
+        (options->journal_directory && !made->options.journal_directory)) {
+        trajd_feed_free(made);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: no memory", options->name);
+    }
+    if (made->options.max_credit > TRAJD_WIRE_MAX_LEASES)
+        made->options.max_credit = TRAJD_WIRE_MAX_LEASES;
+    made->core = core;
+    made->id = ++core->last_feed_id;
+    made->next = core->feeds;
+    core->feeds = made;
+    *feed = made;
+    return TRAJD_OK;
+}
+
+static void drop_leases(struct trajd_core_feed *feed)
+{
+    for (uint32_t i = 0; i < feed->ready.count; i++)
+        for (uint32_t j = 0; j < feed->options.job_count; j++) {
+            const struct job_parts *job_parts = &feed->slots[feed->ready.slots[i]].job_parts[j];
+            for (uint32_t p = 0; p < job_parts->part_count; p++)
+                if (job_parts->parts[p].state == PART_LEASED ||
+                    job_parts->parts[p].state == PART_DONE)
+                    trajd_session_find(feed->core, job_parts->parts[p].session)->held--;
+        }
+}
+
+void trajd_core_remove_feed(struct trajd_core *core, struct trajd_core_feed **feed, uint64_t now_ns)
+{
+    struct trajd_core_feed *removed = *feed;
+    struct trajd_core_feed **link = &core->feeds;
+    char reason[TRAJD_WIRE_MAX_NAME + 32];
+
+    *feed = NULL;
+    snprintf(reason, sizeof reason, "feed %s is closed", removed->options.name);
+    drop_leases(removed);
+    while (removed->member_count) {
+        struct session *member = removed->members[0];
+        trajd_session_leave(member, now_ns);
+        trajd_session_send_removal(
+            core, member, removed->failure.status ? removed->failure.status : TRAJD_ERR_CLOSED,
+            removed->failure.status ? removed->failure.message : reason);
+    }
+    while (*link != removed)
+        link = &(*link)->next;
+    *link = removed->next;
+    trajd_feed_free(removed);
+}
+
+void trajd_core_fail_feed(struct trajd_core_feed *feed, const struct trajd_error *why)
+{
+    feed->failure = *why;
+}
+
+void trajd_core_show_feed(struct trajd_core_feed *feed, bool shown)
+{
+    feed->options.is_hidden = !shown;
+}
+
+void trajd_core_set_feed_names(struct trajd_core *core, const char *const *names)
+{
+    core->options.feed_names = names;
+}

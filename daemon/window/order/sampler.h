@@ -1,0 +1,102 @@
+/* The order of windows of one dataset: a pure function of (key, epoch, position). There is no list
+ * of indices, and every position is equally fast.
+ *
+ * Windows are numbered 0..N-1 over segments in episode order. A segment is a run of allowed anchors
+ * of one episode. The order of an epoch is a keyed permutation of these numbers, computed per
+ * position. Memory is O(segments), a look-up O(log segments). A sampler is immutable after
+ * creation; all functions are thread-safe. This is version 1: later versions never change what
+ * version 1 yields. */
+#ifndef TRAJD_WINDOW_ORDER_SAMPLER_H
+#define TRAJD_WINDOW_ORDER_SAMPLER_H
+
+#include <stdint.h>
+
+#include "proto/error.h"
+
+#define TRAJD_SAMPLER_VERSION 1
+
+enum trajd_order {
+    TRAJD_ORDER_GLOBAL = 0, /* any window at any position; for rows in memory */
+    /* permutes blocks, then windows within K neighbouring blocks; for rows beyond memory */
+    TRAJD_ORDER_BLOCKED = 1,
+    TRAJD_ORDER_SEQUENTIAL = 2, /* in the order of numbers */
+};
+
+enum trajd_tail {
+    /* the last N mod G windows of the order are left out of the epoch and counted */
+    TRAJD_TAIL_DROP = 0,
+    /* the last batch is completed with the beginning of the same epoch's order; those rows are
+     * marked */
+    TRAJD_TAIL_WRAP = 1,
+    TRAJD_TAIL_SHORT = 2, /* the last batch has fewer rows */
+};
+
+struct trajd_segment {
+    uint32_t dataset_index;
+    uint32_t episode_index;
+    int64_t first_anchor;  /* number of the first allowed anchor in the episode */
+    uint64_t window_count; /* >= 1 */
+};
+
+struct trajd_sampler_options {
+    const struct trajd_segment *segments; /* borrowed; copied */
+    uint32_t segment_count;
+    uint64_t fingerprint; /* of dataset and window specification; part of the key */
+    uint64_t seed;
+    enum trajd_order order;
+    /* blocked: windows in a block. An episode across the border of two blocks is read for both, so
+     * choose several episodes' worth */
+    uint32_t block_windows;
+    uint32_t block_neighbours; /* blocked: K */
+    enum trajd_tail tail;
+    uint32_t global_batch; /* G >= 1 */
+};
+
+struct trajd_window {
+    uint64_t window_id; /* 0..N-1 */
+    uint32_t dataset_index;
+    uint32_t episode_index;
+    int64_t anchor;  /* number of the anchor in the episode */
+    uint8_t wrapped; /* 1: a row that tail: wrap repeats */
+};
+
+struct trajd_sampler;
+
+/* Creates a sampler. Caller destroys. TRAJD_ERR_ARGUMENT for options out of range, and where tail
+ * drop leaves no batch (N < G). */
+enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *options,
+                                       struct trajd_sampler **sampler, struct trajd_error *error);
+void trajd_sampler_destroy(struct trajd_sampler **sampler);
+
+uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler); /* N */
+/* Returns the positions in an epoch of N windows: N for short, N rounded down to a multiple of G
+ * for drop, up for wrap. */
+uint64_t trajd_tail_epoch_length(enum trajd_tail tail, uint64_t window_count,
+                                 uint64_t global_batch);
+uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler);
+/* Returns the number of batches from begin_position to the epoch's end. G need not divide
+ * begin_position (an epoch begun with another G). Positions then run on to begin + count * G for
+ * wrap, and drop leaves out (N - begin) mod G windows. */
+uint64_t trajd_sampler_batch_count(const struct trajd_sampler *sampler, uint64_t begin_position);
+uint64_t trajd_sampler_dropped_count(const struct trajd_sampler *sampler);
+
+/* Writes the window at `position` of an epoch. From N on the order begins again and rows are
+ * `wrapped`. O(log segments); does not allocate. */
+void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
+                      struct trajd_window *window);
+/* Writes the windows [position, position + count) as trajd_sampler_at does one by one, but
+ * faster. */
+void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
+                       uint32_t count, struct trajd_window *windows);
+/* Writes the window with that number, for explain. window_id must be less than N. */
+void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
+                          struct trajd_window *window);
+
+/* Returns the image of a position under the keyed permutation of [0, n), n >= 1: a Feistel network
+ * on Z_a x Z_b with a * b just above n, repeated until the image is below n. */
+uint64_t trajd_permute(uint64_t key, uint64_t n, uint64_t position);
+
+/* Mixes several words into one 64-bit key. */
+uint64_t trajd_mix(const uint64_t *words, uint32_t count);
+
+#endif

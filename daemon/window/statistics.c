@@ -1,0 +1,235 @@
+#include "daemon/window/statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/window/window_plan.h"
+
+const struct trajd_statistics_figure trajd_statistics_figures[TRAJD_STATISTICS_FIGURES] = {
+    {"mean", offsetof(struct trajd_feature_statistics, mean)},
+    {"std", offsetof(struct trajd_feature_statistics, std)},
+    {"min", offsetof(struct trajd_feature_statistics, min)},
+    {"max", offsetof(struct trajd_feature_statistics, max)},
+    {"q01", offsetof(struct trajd_feature_statistics, quantiles[0])},
+    {"q10", offsetof(struct trajd_feature_statistics, quantiles[1])},
+    {"q50", offsetof(struct trajd_feature_statistics, quantiles[2])},
+    {"q90", offsetof(struct trajd_feature_statistics, quantiles[3])},
+    {"q99", offsetof(struct trajd_feature_statistics, quantiles[4])},
+};
+
+struct trajd_statistics *trajd_statistics_new(enum trajd_statistics_source source,
+                                              uint32_t feature_count)
+{
+    struct trajd_statistics *made =
+        calloc(1, sizeof *made + (size_t)feature_count * sizeof made->features[0]);
+    if (made) {
+        made->source = source;
+        made->feature_count = feature_count;
+    }
+    return made;
+}
+
+/* ---- outputs ---- */
+
+static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
+                                                    uint32_t output_index)
+{
+    const struct trajd_index_stream *found = NULL;
+
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (plan->targets[t].output_index == output_index) {
+            if (found)
+                return NULL;
+            found = trajd_plan_stream(plan, &plan->targets[t]);
+        }
+    return found;
+}
+
+static bool is_bytes(enum trajd_dtype dtype)
+{
+    return dtype == TRAJD_U8 || dtype == TRAJD_BOOL;
+}
+
+/* Bytes that are passed on are counted as bytes, even if the feed delivers another type. */
+enum trajd_dtype trajd_statistics_byte_type(const struct trajd_window_plan *plan,
+                                            uint32_t output_index)
+{
+    const struct trajd_index_stream *stream = only_stream(plan, output_index);
+    enum trajd_kind kind = plan->spec->outputs[output_index].kind;
+
+    if (!stream || !is_bytes(stream->dtype))
+        return TRAJD_DTYPE_NONE;
+    kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
+    return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST ? stream->dtype
+                                                                     : TRAJD_DTYPE_NONE;
+}
+
+bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    return trajd_statistics_byte_type(plan, output_index) == TRAJD_U8 &&
+           (output->rank == 2 || output->rank == 3);
+}
+
+uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
+                                          uint32_t output_index)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+
+    if (trajd_statistics_is_picture(plan, output_index))
+        return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
+    return (uint32_t)output->feature_count;
+}
+
+/* ---- files ---- */
+
+/* Counts the numbers of a list and of the lists in it. */
+static uint32_t count_numbers(const struct trajd_yaml_node *node)
+{
+    uint32_t count = node->kind == TRAJD_YAML_SCALAR;
+
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        count += count_numbers(child);
+    return count;
+}
+
+static bool is_unknown(const struct trajd_yaml_node *node)
+{
+    static const char *const words[] = {"null", "~",    "",         "NaN",
+                                        "nan",  ".nan", "Infinity", "-Infinity"};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(node->value, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum trajd_status read_numbers(const struct trajd_yaml *yaml,
+                                      const struct trajd_yaml_node *node, size_t offset,
+                                      struct trajd_feature_statistics **next,
+                                      struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        double *place = (double *)((char *)(*next)++ + offset);
+        return is_unknown(node) ? TRAJD_OK
+                                : trajd_yaml_double(yaml, node, -1e308, 1e308, place, error);
+    }
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status = read_numbers(yaml, child, offset, next, error);
+    return status;
+}
+
+/* Finds the mapping of names in a file of any of the three forms. */
+static const struct trajd_yaml_node *find_names(const struct trajd_yaml_node *root)
+{
+    const struct trajd_yaml_node *found;
+
+    if (root->kind != TRAJD_YAML_MAPPING)
+        return NULL;
+    if (trajd_yaml_get(root, "trajd_statistics"))
+        found = trajd_yaml_get(root, "outputs");
+    else
+        found = trajd_yaml_get(root, "norm_stats");
+    if (!found && !trajd_yaml_get(root, "trajd_statistics"))
+        found = root;
+    return found && found->kind == TRAJD_YAML_MAPPING ? found : NULL;
+}
+
+static enum trajd_status find_entry(const struct trajd_yaml *yaml, const char *name,
+                                    const struct trajd_yaml_node **entry, struct trajd_error *error)
+{
+    const struct trajd_yaml_node *names = find_names(trajd_yaml_root(yaml));
+    const char *list[256], *nearest;
+    uint32_t count = 0;
+
+    if (!names)
+        return trajd_yaml_error(yaml, trajd_yaml_root(yaml), error,
+                                "the file has no statistics: expected the form of `trajctl stats`, "
+                                "of openpi (norm_stats), or of LeRobot (a mapping of names)");
+    *entry = trajd_yaml_get(names, name);
+    if (*entry && (*entry)->kind == TRAJD_YAML_MAPPING)
+        return TRAJD_OK;
+    for (const struct trajd_yaml_node *child = names->children; child && count < 256;
+         child = child->next)
+        list[count++] = child->key;
+    nearest = trajd_yaml_nearest(name, list, count);
+    trajd_yaml_error(yaml, names, error,
+                     "no statistics with the name %s (%s%s%sthe file has %u names, the first is "
+                     "%s): choose one with `key:`",
+                     name, nearest ? "did you mean " : "", nearest ? nearest : "",
+                     nearest ? "? " : "", names->child_count, count ? list[0] : "none");
+    if (error)
+        error->status = TRAJD_ERR_NOT_FOUND;
+    return TRAJD_ERR_NOT_FOUND;
+}
+
+static enum trajd_status measure(const struct trajd_yaml *yaml, const struct trajd_yaml_node *entry,
+                                 uint32_t *features, struct trajd_error *error)
+{
+    *features = 0;
+    for (size_t f = 0; f < TRAJD_STATISTICS_FIGURES; f++) {
+        const struct trajd_yaml_node *node =
+            trajd_yaml_get(entry, trajd_statistics_figures[f].name);
+        const uint32_t count = node ? count_numbers(node) : 0;
+        if (*features && count && count != *features)
+            return trajd_yaml_error(yaml, node, error,
+                                    "%u numbers, but the figures before it have %u", count,
+                                    *features);
+        *features = count ? count : *features;
+    }
+    return *features
+               ? TRAJD_OK
+               : trajd_yaml_error(
+                     yaml, entry, error,
+                     "no figures: expected some of mean, std, min, max, q01, q10, q50, q90, q99");
+}
+
+enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, const char *name,
+                                             struct trajd_statistics **statistics,
+                                             struct trajd_error *error)
+{
+    const struct trajd_yaml_node *entry, *node;
+    struct trajd_statistics *made;
+    uint32_t features;
+    enum trajd_status status = find_entry(yaml, name, &entry, error);
+
+    *statistics = NULL;
+    if (!status)
+        status = measure(yaml, entry, &features, error);
+    if (status)
+        return status;
+    made = trajd_statistics_new(TRAJD_STATISTICS_FILE, features);
+    if (!made)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
+    for (size_t f = 0; f < TRAJD_STATISTICS_FIGURES && !status; f++) {
+        struct trajd_feature_statistics *next = made->features;
+        for (uint32_t i = 0; i < features; i++)
+            *(double *)((char *)&made->features[i] + trajd_statistics_figures[f].offset) = NAN;
+        node = trajd_yaml_get(entry, trajd_statistics_figures[f].name);
+        if (node)
+            status = read_numbers(yaml, node, trajd_statistics_figures[f].offset, &next, error);
+    }
+    if (status)
+        free(made);
+    else
+        *statistics = made;
+    return status;
+}
+
+enum trajd_status trajd_statistics_read_file(const char *path, const char *name,
+                                             struct trajd_statistics **statistics,
+                                             struct trajd_error *error)
+{
+    struct trajd_yaml *yaml = NULL;
+    enum trajd_status status = trajd_yaml_load(path, &yaml, error);
+
+    *statistics = NULL;
+    if (!status)
+        status = trajd_statistics_read_yaml(yaml, name, statistics, error);
+    trajd_yaml_destroy(&yaml);
+    return status;
+}

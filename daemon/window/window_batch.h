@@ -1,0 +1,74 @@
+/* A batch of a window plan: the windows that were looked up, and the request by which the kernels
+ * make them.
+ *
+ *   trajd_window_batch_look_up (or _clear and _add)   position -> windows and their anchors
+ *   trajd_window_batch_bind                           some of these windows -> the request
+ *
+ * The plan is constant; everything that changes from batch to batch is here. Several batches may
+ * use one plan at the same time. A batch is for one thread at a time. */
+#ifndef TRAJD_WINDOW_WINDOW_BATCH_H
+#define TRAJD_WINDOW_WINDOW_BATCH_H
+
+#include "daemon/window/window_plan.h"
+
+/* The arrays of one bracket, [G] each. */
+struct trajd_batch_bracket {
+    int64_t *row_begin, *row_count, *anchor;
+};
+
+/* The arrays of one target. */
+struct trajd_batch_target {
+    const void **bases; /* [G] */
+};
+
+/* Where an output lies in the slot. The owner of the slot sets it before the first bind. */
+struct trajd_batch_output {
+    uint64_t offset_bytes, mask_offset_bytes;
+};
+
+struct trajd_window_batch {
+    const struct trajd_window_plan *plan;
+    uint32_t window_count;        /* windows that were looked up */
+    struct trajd_window *windows; /* [G] */
+    int64_t *anchor_ns; /* [G]: the anchors of the windows, ns from the episode's origin */
+    /* [G], ascending: the row of the batch for each window. NULL: window w is row w */
+    uint32_t *window_rows;
+    int64_t *
+        *offsets; /* [grid_count] of [G][T]; NULL where one list of offsets serves all windows */
+    struct trajd_batch_bracket *brackets; /* [bracket_count] */
+    struct trajd_batch_target *targets;   /* [target_count] */
+    struct trajd_batch_output *outputs;   /* [output_count] */
+    /* the request that bind fills. Its arrays are [..._count]; they point into the arrays above */
+    struct trajd_grid *request_grids;
+    struct trajd_bracket *request_brackets;
+    struct trajd_stream *request_streams;
+    struct trajd_resample_request request;
+};
+
+/* Makes an empty batch of a plan that is complete: with its normalisation in force and its forms
+ * chosen. The plan must outlive the batch. Caller destroys. */
+enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan,
+                                            struct trajd_window_batch **batch,
+                                            struct trajd_error *error);
+void trajd_window_batch_destroy(struct trajd_window_batch **batch);
+
+/* Looks up the windows [position, position + row_count) of an epoch. */
+void trajd_window_batch_look_up(struct trajd_window_batch *batch, uint64_t epoch, uint64_t position,
+                                uint32_t row_count);
+
+/* Does the same one window at a time, for a member of a mixture: clear removes all windows, add
+ * appends one for a row of the batch. Rows must ascend. */
+void trajd_window_batch_clear(struct trajd_window_batch *batch);
+void trajd_window_batch_add(struct trajd_window_batch *batch, const struct trajd_window *window,
+                            uint32_t row);
+
+/* Returns the first rows of an episode's entries: rows[k] for selection.array_indexes[k]. NULL: the
+ * episode cannot be read, and its rows are masked MISSING. Called once per window. */
+typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
+
+/* Fills batch->request for the windows [first, first + count) of those looked up, with outputs and
+ * masks in `slot`. */
+void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, uint32_t count,
+                             uint8_t *slot, trajd_episode_rows rows, void *context);
+
+#endif

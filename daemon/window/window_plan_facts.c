@@ -1,0 +1,83 @@
+/* Facts about a plan's targets and times, for the files that make a plan and those that use it. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "daemon/window/window_plan_internal.h"
+
+int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
+                             const struct trajd_episode *episode, int64_t j)
+{
+    return plan->anchor_clock >= 0 ? trajd_clock_row_ns(&episode->clocks[plan->anchor_clock], j)
+                                   : trajd_rate_row_ns(plan->spec->anchor_rate, j);
+}
+
+int64_t trajd_plan_row_count(const struct trajd_window_plan *plan,
+                             const struct trajd_plan_bracket *bracket,
+                             const struct trajd_episode *episode)
+{
+    (void)plan;
+    if (bracket->array_index >= 0)
+        return (int64_t)trajd_array_row_count(&episode->extents[bracket->array_index]);
+    return episode->clocks[bracket->clock_index].row_count;
+}
+
+const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan,
+                                                   const struct trajd_plan_target *target)
+{
+    return target->stream_index == TRAJD_PLAN_ABSENT
+               ? &target->model
+               : &plan->dataset->index->streams[target->stream_index];
+}
+
+enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
+                                const struct trajd_plan_target *target)
+{
+    const enum trajd_kind kind = plan->spec->outputs[target->output_index].kind;
+    return kind == TRAJD_SPEC_KIND_FROM_STREAM ? trajd_plan_stream(plan, target)->kind : kind;
+}
+
+/* Returns (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num
+ * ns. */
+uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)
+{
+    const __int128 product = (__int128)i * 1000000000 * rate.den;
+    return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
+}
+
+uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
+                                    const struct trajd_plan_grid *grid, int64_t j,
+                                    uint64_t *denominator)
+{
+    *denominator = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
+    return trajd_plan_rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
+}
+
+int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
+                            const struct trajd_plan_grid *grid, int64_t j, int64_t t)
+{
+    uint64_t denominator, numerator;
+
+    if (!plan->anchor_rate.num || !grid->rate.num)
+        return 0;
+    numerator = trajd_plan_anchor_fraction(plan, grid, j, &denominator);
+    return numerator + grid->step_fraction[t] >= denominator;
+}
+
+enum trajd_status trajd_plan_no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
+}
+
+enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output,
+                                          struct trajd_error *error, enum trajd_status status,
+                                          const char *format, ...)
+{
+    char text[384];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return trajd_error_set(error, status, 0, "line %u: outputs.%s: %s", output->line, output->name,
+                           text);
+}

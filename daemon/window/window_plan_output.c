@@ -1,0 +1,220 @@
+/* The outputs of a plan: from which streams each is made, and its kinds, type and shape. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/window/window_plan_internal.h"
+
+static enum trajd_status find_stream(const struct trajd_window_plan *plan,
+                                     const struct trajd_spec_output *output, const char *name,
+                                     uint32_t *stream, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const int64_t found = trajd_index_find_stream(index, name);
+    const char *names[256], *nearest;
+    uint32_t count = index->stream_count < 256 ? index->stream_count : 256;
+
+    if (found >= 0) {
+        *stream = (uint32_t)found;
+        return TRAJD_OK;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        names[i] = index->streams[i].name;
+    nearest = trajd_yaml_nearest(name, names, count);
+    return trajd_plan_output_error(output, error, TRAJD_ERR_NOT_FOUND,
+                                   "no stream %s in layout %s (%s%s%s%u streams: trajctl inspect)",
+                                   name, index->layout->name, nearest ? "did you mean " : "",
+                                   nearest ? nearest : "", nearest ? "? " : "",
+                                   index->stream_count);
+}
+
+/* Returns the stream of the same source in another dataset of the mixture. */
+static const struct trajd_index_stream *find_model(const struct trajd_plan_peer *peers,
+                                                   uint32_t peer_count, uint32_t output_index,
+                                                   uint32_t source_index)
+{
+    for (uint32_t i = 0; i < peer_count; i++) {
+        const struct trajd_spec_output *output = &peers[i].spec->outputs[output_index];
+        const int64_t found =
+            source_index < output->source_count
+                ? trajd_index_find_stream(peers[i].dataset->index, output->sources[source_index])
+                : -1;
+        if (found >= 0)
+            return &peers[i].dataset->index->streams[found];
+    }
+    return NULL;
+}
+
+static enum trajd_status find_target(const struct trajd_window_plan *plan,
+                                     const struct trajd_spec_output *output, uint32_t source_index,
+                                     struct trajd_plan_target *target, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const enum trajd_status status =
+        find_stream(plan, output, output->sources[source_index], &target->stream_index, error);
+    const struct trajd_index_stream *model;
+
+    if (status != TRAJD_ERR_NOT_FOUND || !plan->peer_count)
+        return status;
+    model = find_model(plan->peers, plan->peer_count, target->output_index, source_index);
+    if (!model || !index->clock_count)
+        return status;
+    if (output->missing != TRAJD_MISSING_ZERO)
+        return trajd_plan_output_error(
+            output, error, status,
+            "no stream %s in dataset %s, but another dataset of the mixture has it: name this "
+            "dataset's stream in mix.%s.streams, or use missing: zero",
+            output->sources[source_index], plan->dataset->name, plan->dataset->name);
+    target->stream_index = TRAJD_PLAN_ABSENT;
+    target->model = *model;
+    target->model.clock_index = plan->anchor_clock >= 0 ? (uint32_t)plan->anchor_clock : 0;
+    return TRAJD_OK;
+}
+
+/* Finds the kind that is used, and checks that it makes sense. */
+static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
+                                      const struct trajd_index_stream *stream,
+                                      enum trajd_kind *kind, struct trajd_error *error)
+{
+    const bool blends = output->kind == TRAJD_KIND_LINEAR || output->kind == TRAJD_KIND_MEAN;
+
+    *kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : output->kind;
+    if (blends && (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ ||
+                   stream->kind == TRAJD_KIND_ANGLE))
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s holds rotations, which linear and mean cannot blend: "
+                                       "remove kind, or use previous or nearest",
+                                       stream->name);
+    if (output->has_range && *kind != TRAJD_KIND_ANGLE)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "range_low: %s is not an angle", stream->name);
+    if (output->mean_width_ns && *kind != TRAJD_KIND_MEAN)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "width: only kind: mean has a width");
+    if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
+        return trajd_plan_output_error(
+            output, error, TRAJD_ERR_ARGUMENT,
+            "%s holds images or flags, which are never blended: use previous or nearest",
+            stream->name);
+    return TRAJD_OK;
+}
+
+static bool is_floating(enum trajd_dtype dtype)
+{
+    return dtype == TRAJD_F16 || dtype == TRAJD_BF16 || dtype == TRAJD_F32 || dtype == TRAJD_F64;
+}
+
+static bool kind_blends(enum trajd_kind kind)
+{
+    return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
+}
+
+static uint32_t find_entry(struct trajd_window_plan *plan, uint32_t array_index)
+{
+    uint32_t entry = 0;
+
+    while (entry < plan->selection.array_count && plan->entry_arrays[entry] != array_index)
+        entry++;
+    if (entry == plan->selection.array_count)
+        plan->entry_arrays[plan->selection.array_count++] = array_index;
+    return entry;
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the entries: the cache needs its selection in ascending order. */
+void trajd_plan_sort_entries(struct trajd_window_plan *plan)
+{
+    qsort(plan->entry_arrays, plan->selection.array_count, sizeof *plan->entry_arrays, compare_u32);
+    plan->selection.array_indexes = plan->entry_arrays;
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        struct trajd_plan_target *target = &plan->targets[t];
+        target->entry =
+            target->stream_index == TRAJD_PLAN_ABSENT
+                ? TRAJD_PLAN_ABSENT
+                : find_entry(plan, plan->dataset->index->streams[target->stream_index].array_index);
+    }
+}
+
+/* Adds a stream to an output's shape: the stream's own shape where it is the only source, else a
+ * flat row. */
+static void shape_output(struct trajd_plan_output *output, const struct trajd_index_stream *stream,
+                         bool alone)
+{
+    output->feature_count += stream->feature_count;
+    if (alone) {
+        output->rank = stream->rank;
+        memcpy(output->shape, stream->shape, sizeof output->shape);
+    } else {
+        output->rank = 1;
+        output->shape[0] = output->feature_count;
+    }
+}
+
+static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
+                                       const struct trajd_index_stream *stream, bool alone,
+                                       struct trajd_plan_output *out, struct trajd_error *error)
+{
+    enum trajd_kind kind;
+    enum trajd_status status = resolve_kind(output, stream, &kind, error);
+
+    if (status)
+        return status;
+    out->dtype = output->dtype;
+    if (!out->dtype)
+        out->dtype = !alone || kind_blends(kind) || is_floating(stream->dtype) || output->norm_by
+                         ? TRAJD_F32
+                         : stream->dtype;
+    if (!is_floating(out->dtype) &&
+        (out->dtype != stream->dtype || kind_blends(kind) || output->norm_by))
+        return trajd_plan_output_error(
+            output, error, TRAJD_ERR_ARGUMENT,
+            "dtype: %s cannot hold blended or scaled values, or values of another type (%s is %s)",
+            trajd_dtype_name(out->dtype), stream->name, trajd_dtype_name(stream->dtype));
+    if (out->dtype == TRAJD_F64 && stream->dtype != TRAJD_F64)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "dtype: float64 is for float64 sources; %s is %s",
+                                       stream->name, trajd_dtype_name(stream->dtype));
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint32_t output_index,
+                                            struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    struct trajd_plan_output *out = &plan->outputs[output_index];
+    const bool alone = output->source_count == 1;
+    enum trajd_status status;
+
+    out->name = output->name;
+    out->role = output->role;
+    for (uint32_t s = 0; s < output->source_count; s++) {
+        struct trajd_plan_target *target = &plan->targets[plan->target_count];
+        const struct trajd_index_stream *stream;
+        bool is_absent;
+
+        target->output_index = output_index;
+        target->missing = output->missing;
+        if ((status = find_target(plan, output, s, target, error)))
+            return status;
+        stream = trajd_plan_stream(plan, target);
+        is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
+        if (!alone && stream->rank > 1)
+            return trajd_plan_output_error(
+                output, error, TRAJD_ERR_ARGUMENT,
+                "%s is not a vector: it cannot be joined with other streams", stream->name);
+        if ((status = resolve_dtype(output, stream, alone, out, error)) ||
+            (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
+                                              &target->bracket_index, error)))
+            return status;
+        if (!is_absent)
+            find_entry(plan, stream->array_index);
+        plan->target_count++;
+        out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
+        shape_output(out, stream, alone);
+    }
+    return output->norm_by ? trajd_window_norm_prepare(plan, output_index, error) : TRAJD_OK;
+}

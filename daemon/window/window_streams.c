@@ -1,0 +1,152 @@
+/* The streams of a plan as the kernels take them: what does not change from batch to batch. Also
+ * decides in which form the cache keeps the rows. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "daemon/window/window_plan_internal.h"
+
+static int64_t mean_width(const struct trajd_spec_output *output,
+                          const struct trajd_plan_grid *grid)
+{
+    if (grid->rule == TRAJD_TARGET_ROWS)
+        return 1;
+    return output->mean_width_ns ? output->mean_width_ns
+           : grid->rate.num      ? trajd_rate_row_ns(grid->rate, 1)
+                                 : 0;
+}
+
+/* Returns whether a target only picks rows: every target is a row, or the kind takes one. The value
+ * is then the source's, rounded once, either here or when the rows are loaded. */
+static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
+    const struct trajd_index_stream *source = trajd_plan_stream(plan, target);
+    const enum trajd_kind kind = trajd_plan_kind(plan, target);
+
+    return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
+           !output->norm_by && !output->has_range &&
+           (plan->grids[plan->brackets[target->bracket_index].grid_index].rule ==
+                TRAJD_TARGET_ROWS ||
+            kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
+}
+
+void trajd_window_plan_choose_forms(struct trajd_window_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->selection.array_count; p++)
+        plan->entry_as_float32[p] = true;
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (plan->targets[t].entry != TRAJD_PLAN_ABSENT && !picks_rows(plan, &plan->targets[t]))
+            plan->entry_as_float32[plan->targets[t].entry] = false;
+    plan->selection.as_float32 = plan->entry_as_float32;
+}
+
+/* Returns whether the cache keeps a target's float64 rows as float32. */
+static bool is_float32(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    return target->entry != TRAJD_PLAN_ABSENT && plan->entry_as_float32[target->entry];
+}
+
+static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t target_index,
+                                        uint64_t column, struct trajd_error *error)
+{
+    const struct trajd_plan_target *target = &plan->targets[target_index];
+    const struct trajd_plan_output *out = &plan->outputs[target->output_index];
+    const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
+    const struct trajd_index_stream *source = trajd_plan_stream(plan, target);
+    const struct trajd_plan_grid *grid =
+        &plan->grids[plan->brackets[target->bracket_index].grid_index];
+    struct trajd_stream *stream = &plan->streams[target_index];
+    const uint64_t element = trajd_dtype_size(out->dtype);
+
+    if (source->feature_count == 0 || source->feature_count > UINT32_MAX)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "outputs.%s: stream %s has %llu features",
+                               out->name, source->name, (unsigned long long)source->feature_count);
+    stream->bracket_index = target->bracket_index;
+    stream->kind = trajd_plan_kind(plan, target);
+    stream->source_type = is_float32(plan, target) ? TRAJD_F32 : source->dtype;
+    stream->feature_count = (uint32_t)source->feature_count;
+    stream->first_column = source->first_column;
+    /* On rows nothing is blended: these kinds then copy the row. */
+    if (grid->rule == TRAJD_TARGET_ROWS && !output->has_range &&
+        (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE))
+        stream->kind = TRAJD_KIND_PREVIOUS;
+    stream->edge = plan->spec->edge;
+    stream->max_gap_ns = output->max_gap_ns >= 0 ? output->max_gap_ns : source->max_gap_ns;
+    stream->max_age_ns = output->max_age_ns >= 0       ? output->max_age_ns
+                         : out->role == TRAJD_ROLE_OBS ? INT64_MAX
+                                                       : -1;
+    stream->mean_width = mean_width(output, grid);
+    if (stream->kind == TRAJD_KIND_MEAN && stream->mean_width <= 0)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "line %u: outputs.%s: kind: mean at the steps of an irregular clock needs width:",
+            output->line, out->name);
+    stream->angle_period = source->angle_period;
+    stream->angle_low = output->has_range ? output->range_low : NAN;
+    stream->scale = out->scale ? out->scale + column : NULL;
+    stream->offset = out->scale ? out->offset + column : NULL;
+    stream->output_type = out->dtype;
+    stream->step_stride_bytes = out->feature_count * element;
+    stream->window_stride_bytes = stream->step_stride_bytes * out->step_count;
+    stream->mask_window_stride_bytes = out->step_count;
+    stream->mask_joins_previous = column > 0;
+    return TRAJD_OK;
+}
+
+/* Returns the bytes of a source row in the cache: a row of the whole array, of which a stream may
+ * be some columns. */
+static uint64_t row_stride(const struct trajd_window_plan *plan,
+                           const struct trajd_plan_target *target)
+{
+    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+    const struct trajd_index *index = plan->dataset->index;
+
+    if (target->stream_index == TRAJD_PLAN_ABSENT) /* of rows that are never read */
+        return (stream->first_column + stream->feature_count) * trajd_dtype_size(stream->dtype);
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        const struct trajd_array *array = &episode->extents[stream->array_index];
+        if (!episode->quarantine && array->storage != TRAJD_STORAGE_ABSENT && array->size_bytes)
+            return trajd_array_row_bytes(array) / (is_float32(plan, target) ? 2 : 1);
+    }
+    return 0;
+}
+
+void trajd_window_plan_copy_forms(struct trajd_window_plan *plan,
+                                  const struct trajd_window_plan *other)
+{
+    for (uint32_t p = 0; p < plan->selection.array_count; p++)
+        for (uint32_t q = 0; q < other->selection.array_count; q++)
+            if (other->entry_arrays[q] == plan->entry_arrays[p])
+                plan->entry_as_float32[p] = other->entry_as_float32[q];
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_plan_target *target = &plan->targets[t];
+        plan->streams[t].source_type =
+            is_float32(plan, target) ? TRAJD_F32 : trajd_plan_stream(plan, target)->dtype;
+        plan->streams[t].row_stride_bytes = row_stride(plan, target);
+    }
+}
+
+enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
+                                            struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    enum trajd_status status = TRAJD_OK;
+    uint64_t column = 0;
+
+    plan->clocks = calloc(index->clock_count + 1, sizeof *plan->clocks);
+    plan->streams = calloc(plan->target_count, sizeof *plan->streams);
+    if (!plan->clocks || !plan->streams)
+        return trajd_plan_no_memory(error);
+    for (uint32_t c = 0; c < index->clock_count; c++)
+        plan->clocks[c] =
+            (struct trajd_clock){plan->dataset->clock_stamps_ns[c], plan->dataset->clock_rates[c]};
+    for (uint32_t t = 0; t < plan->target_count && !status; t++) {
+        column = t && plan->targets[t].output_index == plan->targets[t - 1].output_index
+                     ? column + plan->streams[t - 1].feature_count
+                     : 0;
+        status = prepare_stream(plan, t, column, error);
+        plan->streams[t].row_stride_bytes = row_stride(plan, &plan->targets[t]);
+    }
+    return status;
+}

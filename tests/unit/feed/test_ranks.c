@@ -1,0 +1,100 @@
+/* Rules of jobs with ranks on several nodes. */
+#include <string.h>
+
+#include "core_world.h"
+
+static struct trajd_wire_open make_open_local(struct world *world, uint32_t rank)
+{
+    struct trajd_wire_open open = make_open_rank_as(world, "", 0, rank, 4);
+
+    open.local = (struct trajd_wire_ranks){2, {1, 3}};
+    return open;
+}
+
+static void test_local_ranks(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct trajd_core_fill fill;
+    struct trajd_wire_open open;
+    uint64_t first, second, third;
+    struct world *world;
+
+    (void)state;
+    options.global_batch = 9;
+    world = make(&options);
+    first = greet(world);
+    second = greet(world);
+    assert_int_equal(open_with(world, first, make_open_local(world, 1)), TRAJD_OK);
+    open = make_open_local(world, 3);
+    open.local = (struct trajd_wire_ranks){2, {2, 3}};
+    assert_int_equal(open_with(world, second, open), TRAJD_ERR_BUSY);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(last_error(world), "local: "));
+    assert_int_equal(open_with(world, second, make_open_local(world, 3)), TRAJD_OK);
+    third = greet(world);
+    /* each rank has only one session */
+    assert_int_not_equal(open_with(world, third, make_open_local(world, 3)), TRAJD_OK);
+    fill = take(world); /* no rank waits for ranks 0 and 2, and their rows are not produced */
+    assert_int_equal(fill.row_count, 9);
+    assert_int_equal(fill.range_count, 2);
+    assert_int_equal(fill.ranges[0].begin, 2);
+    assert_int_equal(fill.ranges[0].count, 2);
+    assert_int_equal(fill.ranges[1].begin, 6);
+    assert_int_equal(fill.ranges[1].count, 3);
+    publish(world, fill);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 2);
+    for (uint64_t position = 0;; position += 9) {
+        for (uint32_t i = 0; i < world->sent_count; i++)
+            if (world->sent[i].message.op == TRAJD_WIRE_BATCH) {
+                assert_int_equal(world->sent[i].message.batch.position, position);
+                release(world, world->sent[i].session, world->sent[i].message.batch);
+            }
+        if (last_sent(world, TRAJD_WIRE_EPOCH_END))
+            break;
+        world->sent_count = 0;
+        publish(world, take(world));
+    }
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 4);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.windows, 4 * 5);
+    destroy(world);
+}
+
+static void test_neighbouring_ranks_are_one_range(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct trajd_core_fill fill;
+    struct trajd_wire_open open;
+    struct world *world;
+
+    (void)state;
+    options.global_batch = 3; /* as many rows as ranks: all ranges touch */
+    options.epoch_length = 40;
+    options.tail_short = true;
+    world = make(&options);
+    for (uint32_t r = 1; r < 3; r++) {
+        open = make_open_rank_as(world, "", 0, r, 3);
+        open.local = (struct trajd_wire_ranks){2, {1, 2}};
+        open.next = 36;
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    }
+    fill = take(world);
+    assert_int_equal(fill.range_count, 1);
+    assert_int_equal(fill.ranges[0].begin, 1);
+    assert_int_equal(fill.ranges[0].count, 2);
+    publish(world, fill);
+    fill = take(world); /* one row remains, which belongs to the last rank */
+    assert_int_equal(fill.row_count, 1);
+    assert_int_equal(fill.range_count, 1);
+    assert_int_equal(fill.ranges[0].begin, 0);
+    publish(world, fill);
+    destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_local_ranks),
+        cmocka_unit_test(test_neighbouring_ranks_are_one_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
