@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 import libtrajd as trajd  # noqa: E402
 
 PLAIN = not sys.stdout.isatty() or "NO_COLOR" in os.environ

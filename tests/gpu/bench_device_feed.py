@@ -30,7 +30,7 @@ sys.path.insert(0, str(FOLDER))
 
 import torch  # noqa: E402
 
-import test_device_feed as t  # noqa: E402
+import gpu_feed  # noqa: E402
 from report import figure, middle, print_figure  # noqa: E402
 
 BATCH = 256
@@ -54,7 +54,7 @@ class Place:
         return torch.cuda.stream(torch.cuda.Stream()) if self.has_gpu else contextlib.nullcontext()
 
     def check(self, feed):
-        assert not self.has_gpu or t.is_direct(feed), "batches come in host memory"
+        assert not self.has_gpu or gpu_feed.is_direct(feed), "batches come in host memory"
 
 
 def dataset(folder, episodes=200):
@@ -67,7 +67,7 @@ def dataset(folder, episodes=200):
 @contextlib.contextmanager
 def feeds(options, count=1, **how):
     """A daemon of its own, and as many feeds of it, each a job of one worker with a production of its own."""
-    with t.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=options.place.fall_back, **how) as one, contextlib.ExitStack() as stack:
+    with gpu_feed.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=options.place.fall_back, **how) as one, contextlib.ExitStack() as stack:
         yield [stack.enter_context(one.connect(mode="shard", rank=0, world_size=1, credit=12, job=f"job {n}", **options.place.options))
                for n in range(count)]
 
@@ -83,7 +83,7 @@ def one_tensor(batch):
 
 
 def all_tensors(batch):
-    for name in t.OUTPUTS:
+    for name in gpu_feed.OUTPUTS:
         batch[name]
 
 
@@ -163,7 +163,7 @@ def host_copy(options):
     """The same windows made on the CPU, and copied by the worker."""
     place = options.place
     kind = {"device": place.device, "zero_copy": False}
-    with t.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=place.fall_back) as one:
+    with gpu_feed.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=place.fall_back) as one:
         with one.connect(mode="shard", rank=0, world_size=1, credit=12, **kind) as feed:
             batches = feed.forever()
             turns = [turn(place, feed, batches, options.seconds, one_tensor) for _ in range(options.rounds)]
@@ -200,7 +200,7 @@ feed.close()
 def several(options, workers, apart, gpu_count=1):
     """Workers in processes of their own, in turn on so many GPUs: each a job, or ranks of one."""
     place = options.place
-    with t.daemon(batch=BATCH, slots=32, path=options.dataset, fall_back=place.fall_back) as one:
+    with gpu_feed.daemon(batch=BATCH, slots=32, path=options.dataset, fall_back=place.fall_back) as one:
         children = []
         for n in range(workers):
             rank, world, job = (0, 1, f"job {n}") if apart else (n, workers, "all")
@@ -309,7 +309,7 @@ def fill(options):
         for _ in range(options.rounds):
             with tempfile.TemporaryDirectory(prefix="trajd") as place:
                 text = FILL_CONFIG.format(store=mib + 512, path=path, layout=layout, fall_back=options.place.fall_back)
-                one = t.Daemon(place, text=text)
+                one = gpu_feed.Daemon(place, text=text)
                 try:
                     with one.connect(**options.place.options) as feed:
                         next(feed.epoch(0))
@@ -343,7 +343,7 @@ def commit():
 
 
 def run_beneath_mps():
-    from training_step import mps
+    from gpu_mps import mps
     with mps() as environment:
         if environment is None:
             print("no MPS server can be started here")

@@ -18,12 +18,12 @@ import tempfile
 import time
 
 import gpu_checks
+import gpu_feed
 import h5py
 import numpy as np
-import test_device_feed as t
 
 LIMIT_S = 280
-TRAJCTL = t.BUNDLE / "python/trajd/bin/trajctl"
+TRAJCTL = gpu_feed.BUNDLE / "python/trajd/bin/trajctl"
 BACKENDS = ("cpu", "cuda", "daemon")
 TURNS = 3
 HELD = ("previous", "nearest")
@@ -84,11 +84,11 @@ def test_the_same_values():
     """Every kind and storage form of the demonstration dataset; whoever does it says so."""
     ways = [["--rate", 50], ["--rate", 70, "--window", "40ms", "--kind", "joint_pos=mean", "--kind", "pose_pos=nearest", "--compress", "gzip:1"],
             ["--rate", "30000/1001", "--dtype", "float32", "--max-gap", "200ms"]]
-    with folder() as place, t.daemon() as one:
+    with folder() as place, gpu_feed.daemon() as one:
         for way in ways:
             plans = {}
             for backend in BACKENDS:
-                events, _, _ = resample(one, backend, t.BUNDLE / "demo.hdf5", place / f"{backend}.hdf5", "--layout", "demo", *way)
+                events, _, _ = resample(one, backend, gpu_feed.BUNDLE / "demo.hdf5", place / f"{backend}.hdf5", "--layout", "demo", *way)
                 plans[backend], done = events["plan"], events["done"]
                 assert (done["backend"], done["fell_back"], done["pieces_here"]) == (backend, False, 0) and done["pieces"] > 20, done
             assert "GPU" not in plans["cpu"]["by"] and str(one.endpoint) in plans["daemon"]["by"] and "CPU" not in plans["daemon"]["by"], plans
@@ -159,9 +159,9 @@ def measure(one, source, place, threads):
 def test_large_files():
     """The same values there, and how long each takes."""
     need_bytes = 3 << 30
-    with folder(need_bytes) as place, t.daemon() as one:
+    with folder(need_bytes) as place, gpu_feed.daemon() as one:
         print("   demo.hdf5, of which a run is mostly its start:", flush=True)
-        measure(one, t.BUNDLE / "demo.hdf5", place, None)
+        measure(one, gpu_feed.BUNDLE / "demo.hdf5", place, None)
         for name, (episodes, rows, content) in CASES.items():
             source = place / "source.hdf5"
             write(source, episodes, rows, content)

@@ -19,9 +19,9 @@ import threading
 import time
 
 import gpu_checks
-import test_device_feed as t
+import gpu_feed
 import torch
-from training_step import mps
+from gpu_mps import mps
 
 LIMIT_S = 240
 DEVICE = "cuda"
@@ -64,7 +64,7 @@ class Worker:
     """Takes batch after batch, epoch after epoch, and tells what it saw of each."""
 
     def __init__(self, daemon, environment=None, state=None):
-        self.text = WORKER.format(python=str(t.BUNDLE / "python"), endpoint=str(daemon.endpoint), device=DEVICE, zero_copy=DEVICE == "cuda",
+        self.text = WORKER.format(python=str(gpu_feed.BUNDLE / "python"), endpoint=str(daemon.endpoint), device=DEVICE, zero_copy=DEVICE == "cuda",
                                   state=json.dumps(state))
         self.seen = []  # what it told, in order
         self.errors = tempfile.TemporaryFile("w+")
@@ -215,7 +215,7 @@ def in_host_memory(batch):
 
 def test_a_lost_gpu():
     """The daemon ends with 69 and says what it was at; its worker goes on where it stood when another is there, on the GPU again."""
-    with server() as own, t.daemon(slots=4, environment=own.environment) as one, worker(one, own.environment) as reader:
+    with server() as own, gpu_feed.daemon(slots=4, environment=own.environment) as one, worker(one, own.environment) as reader:
         reader.wait_for(lambda batch: on_gpu(batch) and batch["epoch"] > 0, what="a batch on the GPU")
         own.end_client(one.process.pid, client_of(one, own))
         status = await_end(one, own)
@@ -230,7 +230,7 @@ def test_a_lost_gpu():
 
 def test_a_lost_gpu_and_leave_to_go_without():
     """The daemon stays, and the same worker goes on in host memory."""
-    with server() as own, t.daemon(slots=4, fall_back="true", environment=own.environment) as one, worker(one, own.environment) as reader:
+    with server() as own, gpu_feed.daemon(slots=4, fall_back="true", environment=own.environment) as one, worker(one, own.environment) as reader:
         reader.wait_for(on_gpu, what="a batch on the GPU")
         own.end_client(one.process.pid, client_of(one, own))
         batch = reader.wait_for(in_host_memory, what="a batch in host memory")
@@ -244,7 +244,7 @@ def test_a_lost_gpu_and_leave_to_go_without():
 
 def test_a_killed_mps_server():
     """What was its client has no GPU any more: the daemon ends with 69; the worker, which was a client, too, begins again from its state."""
-    with server() as own, t.daemon(slots=4, environment=own.environment) as one:
+    with server() as own, gpu_feed.daemon(slots=4, environment=own.environment) as one:
         with worker(one, own.environment) as reader:
             reader.wait_for(lambda batch: on_gpu(batch) and batch["epoch"] > 0, what="a batch on the GPU")
             client_of(one, own)
@@ -262,7 +262,7 @@ def test_a_killed_mps_server():
 
 def test_a_killed_mps_server_beside_a_worker_of_none():
     """A worker in time slices keeps its own context, and goes on by itself. Skipped where it cannot open an MPS client's memory."""
-    with server() as own, t.daemon(slots=4, environment=own.environment) as one, worker(one) as reader:
+    with server() as own, gpu_feed.daemon(slots=4, environment=own.environment) as one, worker(one) as reader:
         batch = reader.wait_for(lambda batch: "on_gpu" in batch, what="a batch")
         if not on_gpu(batch):
             raise gpu_checks.Skipped(f"a worker that is no MPS client cannot open a client's memory: {batch['why']}")
@@ -303,7 +303,7 @@ def full_but_for(left_bytes):
 def check_refused_and_then_not(one):
     """An epoch in host memory, for the reason told, and one on the GPU by who comes when there is room."""
     with one.connect(device="cpu", zero_copy=False, job="host") as host:
-        wanted = {batch.position: t.snapshot(batch) for batch in host.epoch(0)}
+        wanted = {batch.position: gpu_feed.snapshot(batch) for batch in host.epoch(0)}
     for job, refused in (("early", True), ("late", False)):
         count = 0
         with one.connect(job=job) as feed:
@@ -316,14 +316,14 @@ def check_refused_and_then_not(one):
                 assert (gpu["rows_bytes"], gpu["rings_bytes"]) == (0, 0), gpu
                 print(f"   {why}", flush=True)
             for batch in feed.epoch(0):
-                t.same(wanted[batch.position], {name: value.cpu() for name, value in t.snapshot(batch).items()}, batch.position)
+                gpu_feed.same(wanted[batch.position], {name: value.cpu() for name, value in gpu_feed.snapshot(batch).items()}, batch.position)
                 count += 1
-            assert count == len(wanted) and t.is_direct(feed) is not refused, (count, t.is_direct(feed), feed._client.gpu_refusal)
+            assert count == len(wanted) and gpu_feed.is_direct(feed) is not refused, (count, gpu_feed.is_direct(feed), feed._client.gpu_refusal)
     assert "memory" in one.text()
 
 
 def test_no_memory_for_the_ring():
-    with t.daemon(batch=512, slots=64) as one:  # some 12 MiB
+    with gpu_feed.daemon(batch=512, slots=64) as one:  # some 12 MiB
         check_refused_and_then_not(one)
 
 
@@ -331,8 +331,8 @@ def test_no_memory_for_the_rows():
     """gpu.rows has room, the GPU has not: what of them was there already is given back."""
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:
         path = pathlib.Path(folder) / "large.hdf5"
-        subprocess.run([sys.executable, t.BUNDLE / "make_demo_dataset.py", path, "--episodes", "400"], check=True, stdout=subprocess.DEVNULL)
-        with t.daemon(path=path, batch=256) as one:
+        subprocess.run([sys.executable, gpu_feed.BUNDLE / "make_demo_dataset.py", path, "--episodes", "400"], check=True, stdout=subprocess.DEVNULL)
+        with gpu_feed.daemon(path=path, batch=256) as one:
             check_refused_and_then_not(one)
 
 
@@ -341,13 +341,13 @@ def test_no_memory_at_the_start():
     with full_but_for(1536 * MIB):
         with tempfile.TemporaryDirectory(prefix="trajd") as folder:
             try:
-                one = t.Daemon(folder)
+                one = gpu_feed.Daemon(folder)
             except AssertionError as told:
                 assert "gpu.rows and gpu.rings need 2304 MiB" in str(told), told
             else:
                 one.kill()
                 raise AssertionError("it has started")
-        with t.daemon(fall_back="true") as one:
+        with gpu_feed.daemon(fall_back="true") as one:
             assert "batches lie in host memory (gpu.fall_back)" in one.text()
             with one.connect() as feed:
                 assert feed.info.batches > 20 and "the daemon uses no GPU" in feed._client.gpu_refusal

@@ -11,7 +11,7 @@ import threading
 import time
 
 import gpu_checks
-import test_device_feed as t
+import gpu_feed
 import torch
 
 LIMIT_S = 120
@@ -97,12 +97,12 @@ def warm_up():
 def test_captures_beside_releases():
     """Each capture stands open until the other thread has had more batches than there are slots: parts come back meanwhile, found by events."""
     warm_up()
-    with t.daemon(slots=4) as one, one.connect(job="gpu", credit=3, mode="shard", rank=0, world_size=1) as feed:
+    with gpu_feed.daemon(slots=4) as one, one.connect(job="gpu", credit=3, mode="shard", rank=0, world_size=1) as feed:
         reader = Reader(feed)
         torch.cuda.synchronize()
         reader.start()
         reader.go_on(2 * BATCHES_IN_ONE)
-        assert t.is_direct(feed)
+        assert gpu_feed.is_direct(feed)
         graphs, counters = [], [torch.zeros(1024, device="cuda") for _ in range(CAPTURES)]
         for counter in counters:
             graph = torch.cuda.CUDAGraph()
@@ -125,7 +125,7 @@ def test_captures_beside_releases():
 def test_releases_on_the_stream_that_captures():
     """They wait for the capture's end, which they do not spoil; nothing else does."""
     warm_up()
-    with t.daemon(slots=4) as one, one.connect(job="gpu", credit=4, mode="shard", rank=0, world_size=1) as feed:
+    with gpu_feed.daemon(slots=4) as one, one.connect(job="gpu", credit=4, mode="shard", rank=0, world_size=1) as feed:
         counter, copied = torch.zeros(1024, device="cuda"), torch.zeros(BATCH, 16, 4, device="cuda")
         epoch, graph = feed.epoch(0), torch.cuda.CUDAGraph()
         positions = [next(epoch).position]
@@ -141,7 +141,7 @@ def test_releases_on_the_stream_that_captures():
             ids = batch.raw("window_id")
             assert ids.is_cuda
             del batch, ids
-        assert t.is_direct(feed) and positions == list(range(0, BATCH * len(positions), BATCH)) and len(positions) > 20, positions[:6]
+        assert gpu_feed.is_direct(feed) and positions == list(range(0, BATCH * len(positions), BATCH)) and len(positions) > 20, positions[:6]
         graph.replay()
         graph.replay()
         torch.cuda.synchronize()
@@ -154,7 +154,7 @@ def test_releases_on_the_stream_that_captures():
 def test_a_batch_that_is_held_over_a_capture():
     """Taken before it, read by it, dropped after it: as it was."""
     warm_up()
-    with t.daemon(slots=4) as one, one.connect(job="gpu", credit=4, mode="shard", rank=0, world_size=1) as feed:
+    with gpu_feed.daemon(slots=4) as one, one.connect(job="gpu", credit=4, mode="shard", rank=0, world_size=1) as feed:
         epoch = feed.epoch(0)
         batch = next(epoch)
         copied = torch.zeros(BATCH, 16, 4, device="cuda")
@@ -206,10 +206,10 @@ def test_training_in_a_graph():
                 found.append(told.clone())
                 if len(found) == 20:
                     break
-            assert t.is_direct(feed)
+            assert gpu_feed.is_direct(feed)
         return [loss.item() for loss in found]
 
-    with t.daemon(slots=4) as one:
+    with gpu_feed.daemon(slots=4) as one:
         without, inside = losses(False), losses(True)
     assert len(without) == 20 and all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(without, inside)), (without, inside)
 

@@ -6,22 +6,22 @@ import subprocess
 import sys
 
 import gpu_checks
-import test_device_feed as t
+import gpu_feed
 import torch
 
 
 def read(feed, epoch):
-    return {batch.position: {name: value.cpu() for name, value in t.snapshot(batch).items()} for batch in feed.epoch(epoch)}
+    return {batch.position: {name: value.cpu() for name, value in gpu_feed.snapshot(batch).items()} for batch in feed.epoch(epoch)}
 
 
 def test_each_from_its_own():
     """The same batches on each, bit for bit; rows are resident on each."""
-    with t.daemon() as one:
+    with gpu_feed.daemon() as one:
         found = []
         for index in range(torch.cuda.device_count()):
             with one.connect(device=f"cuda:{index}", job=f"job {index}") as feed:
                 batch = next(feed.epoch(3))
-                assert t.is_direct(feed) and batch["actions"].device == torch.device("cuda", index)
+                assert gpu_feed.is_direct(feed) and batch["actions"].device == torch.device("cuda", index)
                 del batch
                 found.append(read(feed, 3))
                 gpus = feed.status()["gpus"]
@@ -35,7 +35,7 @@ def test_each_from_its_own():
 
 def test_beside_each_other():
     """Two feeds on two GPUs in one process, in turns, each read on a stream of its own GPU while the other one is current."""
-    with t.daemon(slots=4) as one, one.connect(device="cuda:0", job="left", credit=4) as left, \
+    with gpu_feed.daemon(slots=4) as one, one.connect(device="cuda:0", job="left", credit=4) as left, \
             one.connect(device="cuda:1", job="right", credit=4) as right:
         with one.connect(device="cpu", zero_copy=False, job="host") as host:
             wanted = {batch.position: batch.raw("actions").double().sum().item() for batch in host.epoch(0)}
@@ -57,11 +57,11 @@ def test_late_streams_of_both():
     for index in (0, 1):
         with torch.cuda.device(index):
             stream = torch.cuda.Stream(index)
-            with t.daemon(slots=4) as one:
+            with gpu_feed.daemon(slots=4) as one:
                 with one.connect(device="cpu", zero_copy=False, job="host") as host:
                     wanted = {batch.position: (batch.raw("window_id").clone(), batch.raw("actions").double().sum().item()) for batch in host.epoch(0)}
                 with one.connect(device=f"cuda:{index}", job="gpu", credit=4) as feed:
-                    found = t.read_slowly(feed, stream)
+                    found = gpu_feed.read_slowly(feed, stream)
             assert found.keys() == wanted.keys()
             for position, (ids, total) in found.items():
                 assert torch.equal(ids, wanted[position][0]) and abs(total - wanted[position][1]) < 1e-3, (index, position)
@@ -69,11 +69,11 @@ def test_late_streams_of_both():
 
 def test_a_killed_worker_of_one():
     """The other GPU's feed goes on; the killed one's batches go to who comes next."""
-    text = t.WORKER.replace('device="cuda"', 'device="cuda:1"').replace("torch.cuda._sleep", "torch.cuda.set_device(1); torch.cuda._sleep")
-    with t.daemon(slots=4) as one, one.connect(device="cuda:0", job="steady") as steady:
+    text = gpu_feed.WORKER.replace('device="cuda"', 'device="cuda:1"').replace("torch.cuda._sleep", "torch.cuda.set_device(1); torch.cuda._sleep")
+    with gpu_feed.daemon(slots=4) as one, one.connect(device="cuda:0", job="steady") as steady:
         epoch = steady.epoch(0)
         next(epoch)
-        worker = subprocess.Popen([sys.executable, "-c", text.format(python=str(t.BUNDLE / "python"), endpoint=str(one.endpoint))],
+        worker = subprocess.Popen([sys.executable, "-c", text.format(python=str(gpu_feed.BUNDLE / "python"), endpoint=str(one.endpoint))],
                                   stdout=subprocess.PIPE, text=True)
         assert worker.stdout.readline().split() == ["0", "64"]
         with one.connect(device="cuda:1") as feed:
@@ -86,4 +86,4 @@ def test_a_killed_worker_of_one():
 
 
 if __name__ == "__main__":
-    sys.exit(gpu_checks.main(globals(), t.LIMIT_S, gpu_count=2))
+    sys.exit(gpu_checks.main(globals(), gpu_feed.LIMIT_S, gpu_count=2))

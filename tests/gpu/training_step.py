@@ -3,18 +3,17 @@ born on another GPU, where there is one, and copied over, born on the CPU and co
 
 The step is a CUDA graph, so that the GPU decides and not Python: static inputs that batches are copied into, forward, backward, AdamW. `the copy` is
 the step with the same copies from a tensor that never changes: what is left between it and the feed is the feed's."""
-import contextlib
 import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 import torch
 
+from gpu_mps import mps
 from report import figure, middle
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -108,7 +107,7 @@ def measure(has_gpu, path, rounds, count, source):
     step = Step(place)
     found = {"copy": [], "feed": [], "few": [], "beside": []}
     found["constant"] = [step.time(None, count) for _ in range(rounds)]
-    with b.t.daemon(batch=b.BATCH, slots=16, path=path, fall_back=place.fall_back, environment=environment) as one, \
+    with b.gpu_feed.daemon(batch=b.BATCH, slots=16, path=path, fall_back=place.fall_back, environment=environment) as one, \
             one.connect(**place.options, credit=16) as feed, one.connect(**place.options, credit=4, job="few") as few:
         batches, of_few = feed.forever(), few.forever()
         first = next(batches)
@@ -124,22 +123,6 @@ def measure(has_gpu, path, rounds, count, source):
             found["few"].append(step.time(lambda: next(of_few), count))
     found["constant"] += [step.time(None, count) for _ in range(rounds)]
     return {"parameters": step.parameters, **found}
-
-
-@contextlib.contextmanager
-def mps():
-    """An MPS server of our own, and what names it to others; None where there is none."""
-    with tempfile.TemporaryDirectory(prefix="trajdmps") as folder:
-        environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        try:
-            subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True, timeout=30, stdout=subprocess.DEVNULL)
-        except (OSError, subprocess.SubprocessError):
-            yield None
-            return
-        try:
-            yield environment
-        finally:
-            subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, env=environment, timeout=60, check=False)
 
 
 def in_process(options, environment, count, source="same"):

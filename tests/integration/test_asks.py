@@ -1,6 +1,5 @@
 """Questions about a feed (ASK), put to a real daemon."""
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -9,7 +8,10 @@ import h5py
 import pytest
 
 import libtrajd as trajd
-from conftest import BUILD, Daemon, natural, wait_for
+from daemons import Daemon
+from datasets import natural
+from paths import BUILD, clean_environment
+from waiting import wait_for
 
 FEED = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -136,7 +138,7 @@ def test_episodes_by_their_texts(daemon, tmp_path):
 
 def diff(*arguments):
     result = subprocess.run([BUILD / "clients/cli/trajctl", "diff", *arguments], text=True, capture_output=True, timeout=30,
-                            env={key: value for key, value in os.environ.items() if key != "LD_PRELOAD"})
+                            env=clean_environment())
     return result.returncode, result.stdout + result.stderr
 
 

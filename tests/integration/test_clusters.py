@@ -8,10 +8,10 @@ import sys
 import pytest
 import yaml
 
-from conftest import BUILD, PROGRAM, ROOT, wait_for
+from paths import BUILD, PROGRAM, ROOT, SUPPORT, TRAJCTL
+from waiting import wait_for
 
 CLUSTERS = ROOT / "configs" / "clusters"
-TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 PACKAGE = BUILD / "clients" / "python"
 CONFIG = """\
 version: 1
@@ -49,7 +49,7 @@ class Allocation:
     def __init__(self, folder, config):
         self.folder = folder
         (folder / "bin").mkdir()
-        srun = f"{sys.executable} {ROOT}/tests/integration/srun.py"
+        srun = f"{sys.executable} {SUPPORT}/srun.py"
         for name, command in (("srun", srun), ("scancel", f"{srun} --scancel"), ("trajd", PROGRAM)):
             (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (folder / "bin" / name).chmod(0o755)

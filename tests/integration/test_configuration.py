@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from conftest import Daemon, wait_for
+from daemons import Daemon
+from waiting import wait_for
 
 EX_CONFIG = 78
 GOOD = """\

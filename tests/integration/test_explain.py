@@ -11,7 +11,7 @@ import pytest
 from scipy.spatial.transform import Rotation, Slerp
 
 import libtrajd as trajd
-from conftest import BUILD
+from paths import BUILD
 
 LAYOUT = """
 layout: lab

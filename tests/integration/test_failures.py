@@ -1,7 +1,5 @@
 """Workers and daemons that are killed, stopped and come back: real processes, exact accounting."""
-import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -11,83 +9,22 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import BUILD, ROOT, smallest, trajd, wait_for
-
-FEED = """
-datasets: {{demo: {{path: {path}, layout: demo}}}}
-limits: {{credit: 8}}
-feeds:
-  train:
-    dataset: demo
-    global_batch: 16
-    tail: short
-    anchor: {{clock: actions}}
-    slots: 6
-    outputs:
-      obs/robot0_eef_pos: {{at: -1..0}}
-      actions: {{at: 0..7}}
-"""
-
-
-class Worker:
-    """tests/integration/worker.py as a process; what it said comes as dicts."""
-
-    def __init__(self, daemon, *arguments, feed="train"):
-        command = [sys.executable, pathlib.Path(__file__).parent / "worker.py", BUILD, daemon.endpoint, feed, *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.said = []
-
-    def read(self, event=None):
-        """Lines up to one with that event; without one, all that is still to come."""
-        for line in self.process.stdout:
-            self.said.append(json.loads(line))
-            if event and self.said[-1]["event"] == event:
-                return self.said[-1]
-        assert event is None, f"the worker ended before it said {event}: {self.said[-3:]}"
-        return None
-
-    def go(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        for line in self.process.stdout:
-            if line.endswith("\n"):
-                self.said.append(json.loads(line))
-
-    def batches(self):
-        return [line for line in self.said if line["event"] == "batch"]
-
-    def ids(self):
-        return [i for batch in self.batches() for i in batch["ids"]]
-
-
-def finish(worker):
-    worker.read()
-    assert worker.process.wait(60) == 0
-    assert worker.said[-1]["event"] == "end"
-
-
-def wait_for_done(daemon, count):
-    """DONE is told in lots, and within milliseconds where nothing else is said: waits until the daemon has heard of that many."""
-    client = daemon.client()
-    wait_for(lambda: client.status()["batches_done"] >= count, what=f"{count} batches DONE")
-    client.close()
+import libtrajd as trajd
+from daemons import smallest
+from feeds import SMALL_BATCHES
+from paths import BUILD, SUPPORT
+from waiting import wait_for
+from workers import Worker, finish, wait_for_done
 
 
 def test_one_worker_gets_every_window_once(daemon, demo_file):
-    worker = Worker(daemon(FEED.format(path=demo_file)))
+    worker = Worker(daemon(SMALL_BATCHES.format(path=demo_file)))
     finish(worker)
     assert sorted(worker.ids()) == list(range(worker.said[0]["windows"]))
 
 
 def test_two_workers_share_an_epoch(daemon, demo_file):
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     workers = [Worker(one, "--pace"), Worker(one, "--pace")]
     for worker in workers:
         worker.read("open")
@@ -100,7 +37,7 @@ def test_two_workers_share_an_epoch(daemon, demo_file):
 
 
 def test_a_killed_workers_leases_go_to_another(daemon, demo_file):
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     victim = Worker(one, "--hold", 3, "--credit", 4)
     victim.read("holding")
     wait_for_done(one, 2)
@@ -133,8 +70,8 @@ time.sleep(600)
 
 def test_a_killed_worker_whose_children_live_on(daemon, demo_file):
     """As a DataLoader's and multiprocessing's do, which wait for a parent that is no more. Its session is over."""
-    one = daemon(FEED.format(path=demo_file))
-    text = FORKING.format(folder=str(ROOT / "tests/integration"), build=str(BUILD), endpoint=str(one.endpoint))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    text = FORKING.format(folder=str(SUPPORT), build=str(BUILD), endpoint=str(one.endpoint))
     victim = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert victim.stdout.readline() == "forked\n"
     client = one.client()
@@ -151,7 +88,7 @@ def test_a_killed_worker_whose_children_live_on(daemon, demo_file):
 
 
 def test_a_stopped_worker_holds_up_nobody_and_goes_on(daemon, demo_file):
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     sleeper = Worker(one, "--pace", "--credit", 2)
     sleeper.read("open")
     sleeper.go()
@@ -174,7 +111,7 @@ def test_a_stopped_worker_holds_up_nobody_and_goes_on(daemon, demo_file):
 
 
 def test_the_last_batch_is_held_while_the_next_is_asked_for(daemon, demo_file):
-    client = daemon(FEED.format(path=demo_file)).client()
+    client = daemon(SMALL_BATCHES.format(path=demo_file)).client()
     client.open("train")
     last = None
     while (batch := client.next()) is not None:
@@ -186,7 +123,7 @@ def test_the_last_batch_is_held_while_the_next_is_asked_for(daemon, demo_file):
 
 
 def test_daemon_killed_and_restarted_with_a_worker_attached(daemon, demo_file):
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     worker = Worker(one, "--pace", "--credit", 2)
     worker.read("open")
     for _ in range(5):
@@ -207,7 +144,7 @@ def test_daemon_killed_and_restarted_with_a_worker_attached(daemon, demo_file):
 
 @pytest.mark.parametrize("kill", ["daemon", "worker"])
 def test_shard_repeats_and_loses_nothing(daemon, demo_file, kill):
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     ranks = [Worker(one, "--pace", "--rank", rank, "--world", 2) for rank in range(2)]
     for worker in ranks:
         worker.read("open")
@@ -235,7 +172,7 @@ def test_shard_repeats_and_loses_nothing(daemon, demo_file, kill):
 
 
 def test_second_daemon_is_refused(daemon, demo_file, tmp_path):
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     done = one.run()
     assert done.returncode == 1 and str(one.process.pid) in done.stderr, done.stderr
     worker = Worker(one)  # and the first is unharmed
@@ -243,7 +180,7 @@ def test_second_daemon_is_refused(daemon, demo_file, tmp_path):
 
 
 def test_unknown_feed_names_those_there_are(daemon, demo_file):
-    client = daemon(FEED.format(path=demo_file)).client()
+    client = daemon(SMALL_BATCHES.format(path=demo_file)).client()
     with pytest.raises(trajd.TrajdError, match="there is no feed trian .*train"):
         client.open("trian")
     client.close()
@@ -257,7 +194,7 @@ def test_no_daemon(tmp_path):
 
 
 def test_daemon_ends_while_a_worker_waits(daemon, demo_file):
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     client = one.client()
     client.open("train")
     client.next().release()
@@ -272,7 +209,7 @@ def test_daemon_ends_while_a_worker_waits(daemon, demo_file):
 def test_a_file_that_goes_bad_is_an_error_in_the_worker(daemon, demo_file, tmp_path):
     path = tmp_path / "demo.hdf5"
     path.write_bytes(demo_file.read_bytes())
-    one = daemon(FEED.format(path=path), store="64KiB")  # rows are read batch by batch
+    one = daemon(SMALL_BATCHES.format(path=path), store="64KiB")  # rows are read batch by batch
     client = one.client()
     client.open("train")
     client.next().release()
@@ -319,7 +256,7 @@ feeds:
 def test_bad_rows_that_are_kept_are_nan_and_masked(daemon, demo_file, tmp_path):
     path = tmp_path / "demo.hdf5"
     path.write_bytes(demo_file.read_bytes())
-    config = FEED.format(path=path).replace("tail: short", "tail: short\n    bad_rows: keep\n    pad: {after: any, with: zero}")
+    config = SMALL_BATCHES.format(path=path).replace("tail: short", "tail: short\n    bad_rows: keep\n    pad: {after: any, with: zero}")
     client = daemon(config, store="64KiB").client()
     info = client.open("train")
     os.truncate(path, path.stat().st_size // 2)
@@ -334,7 +271,7 @@ def test_bad_rows_that_are_kept_are_nan_and_masked(daemon, demo_file, tmp_path):
 
 
 def test_two_feeds_share_a_store_that_is_too_small_for_both(daemon, demo_file):
-    config = FEED.format(path=demo_file) + FEED.format(path=demo_file).split("feeds:\n")[1].replace("  train:", "  other:", 1)
+    config = SMALL_BATCHES.format(path=demo_file) + SMALL_BATCHES.format(path=demo_file).split("feeds:\n")[1].replace("  train:", "  other:", 1)
     one = daemon(config, store="160KiB")
     clients = [one.client() for _ in range(2)]
     infos = [client.open(feed) for client, feed in zip(clients, ("train", "other"))]
@@ -401,7 +338,7 @@ feeds:
 
 def test_garbage_on_both_sockets(daemon, demo_file):
     import socket
-    one = daemon(FEED.format(path=demo_file))
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
     raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     raw.connect(str(one.endpoint / "feed.sock"))
     raw.sendall(os.urandom(4096))

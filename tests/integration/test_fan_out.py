@@ -5,13 +5,11 @@ import signal
 
 import pytest
 
-from conftest import trajd, wait_for
-from test_failures import Worker, finish
-from test_jobs import feed, jobs_of, rest, sequence, take
-
-
-def fan_out(path, policy="", **options):
-    return feed(path, **options).replace("slots: 6", f"slots: 6\n    fan_out: {{jobs: 2{policy}}}")
+import libtrajd as trajd
+from epochs import jobs_of, rest, sequence, take
+from feeds import fan_out
+from waiting import wait_for
+from workers import Worker, finish
 
 
 def worker(one, job, *arguments):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation, Slerp
 
-from conftest import natural
+from datasets import natural
 
 POLICY = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}

@@ -15,43 +15,26 @@ import numpy as np
 import pytest
 
 import libtrajd as trajd
-from conftest import BUILD, PROGRAM, ROOT, GpuDaemon, wait_for
+from daemons import FAKE_PROGRAM, GpuDaemon
+from datasets import make_demo_file
+from fake_gpu import CONFIG, CUDA, UUID
+from paths import BUILD, ROOT, SUPPORT
+from waiting import wait_for
 
-UUID = "GPU-00112233-4455-6677-8899-aabbccddeeff"
-FAKE = PROGRAM.with_name("trajd_fake_gpu")
-CUDA = ctypes.CDLL(str(BUILD / "tests" / "fake" / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)  # libtrajd finds it by its name
 HELD, OTHER = 5, 6  # streams
-
-CONFIG = """
-    gpu: {{devices: all, rows: 64MiB, rings: 16MiB{gpu}}}
-    datasets: {{demo: {{path: {data}, layout: demo}}}}
-    feeds:
-      train:
-        dataset: demo
-        global_batch: 16
-        slots: {slots}
-        rate: 10
-        anchor: {{clock: pose}}
-        pad: {{before: 1, after: any, with: edge}}
-        outputs:
-          joints:  {{from: joint_pos, at: -4..0}}
-          pose:    {{from: pose_quat, at: -1..0}}
-          gripper: {{from: gripper_cmd, at: -4..0, max_age: 100ms}}
-          actions: {{from: [pose_pos, gripper_cmd], at: 0..7, role: action, norm: mean_std}}
-"""
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("gpu") / "demo.hdf5"
-    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "6"], check=True, stdout=subprocess.DEVNULL)
+    make_demo_file(path, episodes=6)
     return path
 
 
 @pytest.fixture
 def make(tmp_path, data, started):
     def start(fake="", gpu="", slots=4, name="gpu"):
-        daemon = GpuDaemon(tmp_path / name, CONFIG.format(data=data, gpu=gpu, slots=slots), program=FAKE)
+        daemon = GpuDaemon(tmp_path / name, CONFIG.format(data=data, gpu=gpu, slots=slots), program=FAKE_PROGRAM)
         daemon.fake = fake
         return started(daemon)
 
@@ -408,7 +391,7 @@ WORKER = """
 
 
 def start_worker(daemon, text=WORKER, **environment):
-    text = textwrap.dedent(text).format(folder=str(ROOT / "tests/integration"), cuda=str(BUILD / "tests/fake/libcuda.so.1"), build=str(BUILD),
+    text = textwrap.dedent(text).format(folder=str(SUPPORT), cuda=str(BUILD / "tests/fake/libcuda.so.1"), build=str(BUILD),
                                         endpoint=str(daemon.endpoint), uuid=UUID, held=HELD)
     return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
@@ -569,7 +552,7 @@ def test_one_of_two_gpus_does_not_open(make, tmp_path, data):
     info = client.open("train", gpu=SECOND, epoch=1)
     assert info.gpu is None and b"the daemon uses other GPUs" in info.gpu_refusal
     client.close()
-    other = GpuDaemon(tmp_path / "bad", CONFIG.format(data=data, gpu="", slots=4), program=FAKE)
+    other = GpuDaemon(tmp_path / "bad", CONFIG.format(data=data, gpu="", slots=4), program=FAKE_PROGRAM)
     other.fake = "gpus=2,bad=1"
     found = other.run()
     assert found.returncode == 69 and "busy or unavailable" in found.stderr
@@ -653,7 +636,7 @@ def lay_out(folder, rate):
 def test_rows_beyond_the_budget_come_batch_by_batch(tmp_path, data, rows, store, rate):
     """What is not resident is gathered from host memory (from files, where the store is small): the same batches, bit for bit."""
     layout = "demo" if rate is None else lay_out(tmp_path, rate)
-    daemon = GpuDaemon(tmp_path / "small", GUESTS.format(data=data, rows=rows, layout=layout), program=FAKE, store=store).start()
+    daemon = GpuDaemon(tmp_path / "small", GUESTS.format(data=data, rows=rows, layout=layout), program=FAKE_PROGRAM, store=store).start()
     for feed in ("grid", "rows", "rates"):
         here, there = daemon.client(), daemon.client()
         here.open(feed)
@@ -702,7 +685,7 @@ def test_rows_that_go_there_in_many_chunks(tmp_path, store):
             file[f"data/demo_{n}/wide"] = np.repeat(some[:, None], 1024, 1)
             file[f"data/demo_{n}/narrow"] = np.stack([some, -some], 1)
     (tmp_path / "wide.yaml").write_text(textwrap.dedent(WIDE_LAYOUT))
-    daemon = GpuDaemon(tmp_path / "run", WIDE.format(path=tmp_path / "wide.hdf5", layout=tmp_path / "wide.yaml"), program=FAKE, store=store).start()
+    daemon = GpuDaemon(tmp_path / "run", WIDE.format(path=tmp_path / "wide.hdf5", layout=tmp_path / "wide.yaml"), program=FAKE_PROGRAM, store=store).start()
     client = daemon.client()
     info = client.open("train", gpu=UUID)
     assert info.gpu == UUID.encode(), info.gpu_refusal
@@ -743,9 +726,8 @@ MIXTURE = """
 def test_a_mixture(tmp_path, data, rows):
     """Each dataset's windows go to rows of their own, one launch for each; one dataset lacks a stream, and (of few rows) is not resident."""
     other = tmp_path / "other.hdf5"
-    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", other, "--episodes", "4", "--seed", "5"], check=True,
-                   stdout=subprocess.DEVNULL)
-    daemon = GpuDaemon(tmp_path / "mixture", MIXTURE.format(data=data, other=other, rows=rows), program=FAKE).start()
+    make_demo_file(other, "--seed", "5", episodes=4)
+    daemon = GpuDaemon(tmp_path / "mixture", MIXTURE.format(data=data, other=other, rows=rows), program=FAKE_PROGRAM).start()
     here, there = daemon.client(), daemon.client()
     here.open("train")
     info = there.open("train", job="gpu", gpu=UUID)
@@ -784,8 +766,8 @@ BAD_ROWS = """
 @pytest.mark.parametrize("bad_rows", ["keep", "error"])
 def test_rows_that_come_along_and_cannot_be_read(tmp_path, bad_rows):
     path = tmp_path / "cut.hdf5"
-    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "24"], check=True, stdout=subprocess.DEVNULL)
-    daemon = GpuDaemon(tmp_path / "bad", BAD_ROWS.format(path=path, bad_rows=bad_rows), program=FAKE, store="64KiB").start()
+    make_demo_file(path, episodes=24)
+    daemon = GpuDaemon(tmp_path / "bad", BAD_ROWS.format(path=path, bad_rows=bad_rows), program=FAKE_PROGRAM, store="64KiB").start()
     client = daemon.client()
     info = client.open("train", gpu=UUID)
     assert info.gpu == UUID.encode(), info.gpu_refusal
@@ -814,8 +796,8 @@ def test_rows_that_come_along_and_cannot_be_read(tmp_path, bad_rows):
 def test_a_batch_that_failed_is_done_when_it_is_told(tmp_path):
     """Whatever waits to be given back, a checkpoint counts it."""
     path = tmp_path / "cut.hdf5"
-    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "24"], check=True, stdout=subprocess.DEVNULL)
-    daemon = GpuDaemon(tmp_path / "bad", BAD_ROWS.format(path=path, bad_rows="error"), program=FAKE, store="64KiB").start()
+    make_demo_file(path, episodes=24)
+    daemon = GpuDaemon(tmp_path / "bad", BAD_ROWS.format(path=path, bad_rows="error"), program=FAKE_PROGRAM, store="64KiB").start()
     client, watcher = daemon.client(), daemon.client()
     client.open("train", gpu=UUID, credit=8)
     os.truncate(path, path.stat().st_size // 2)
@@ -838,7 +820,7 @@ def test_slots_that_nobody_asked_for(tmp_path, data):
     """Sixteen, where the budget has room for them, else four."""
     for rings, slots, count in (("64MiB", "", 16), ("6MiB", "", 4), ("6MiB", "slots: 5", 5)):
         text = CONFIG.replace("global_batch: 16", "global_batch: 500").replace("slots: {slots}", slots).format(data=data, gpu="").replace("rings: 16MiB", f"rings: {rings}")
-        daemon = GpuDaemon(tmp_path / f"{rings}{len(slots)}", text, program=FAKE).start()
+        daemon = GpuDaemon(tmp_path / f"{rings}{len(slots)}", text, program=FAKE_PROGRAM).start()
         client = daemon.client()
         info = client.open("train", gpu=UUID)
         assert info.gpu == UUID.encode(), info.gpu_refusal
@@ -852,7 +834,7 @@ def test_slots_that_nobody_asked_for(tmp_path, data):
 def test_slots_that_nobody_asked_for_and_rows_that_come_along(tmp_path, data, rings):
     """What was made for sixteen is given back before four are tried (a sanitizer looks for what is left)."""
     text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("slots: 4", "").replace("rings: 64MiB}", f"rings: {rings}MiB}}")
-    daemon = GpuDaemon(tmp_path / "gpu", text, program=FAKE).start()
+    daemon = GpuDaemon(tmp_path / "gpu", text, program=FAKE_PROGRAM).start()
     client = daemon.client()
     client.open("grid", gpu=UUID)
     assert len(collect(client)) > 4
@@ -863,7 +845,7 @@ def test_slots_that_nobody_asked_for_and_rows_that_come_along(tmp_path, data, ri
 def test_rows_that_no_room_is_left_for(tmp_path, data):
     """On their way they take room beside the rings."""
     text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("rings: 64MiB}", "rings: 2MiB}")
-    daemon = GpuDaemon(tmp_path / "small", text, program=FAKE).start()
+    daemon = GpuDaemon(tmp_path / "small", text, program=FAKE_PROGRAM).start()
     client = daemon.client()
     info = client.open("grid", gpu=UUID)
     assert info.gpu is None and b"but gpu.rings on" in info.gpu_refusal
@@ -875,7 +857,7 @@ def test_rows_that_no_room_is_left_for(tmp_path, data):
 def test_pinned_memory_is_within_the_budget(tmp_path, data):
     """Rows on their way have pinned memory, which `memory.rings` counts: of less than all there are fewer batches under way, of none host memory."""
     def ask(name, rings):
-        daemon = GpuDaemon(tmp_path / name, GUESTS.format(data=data, rows="64KiB", layout="demo"), program=FAKE, rings=rings).start()
+        daemon = GpuDaemon(tmp_path / name, GUESTS.format(data=data, rows="64KiB", layout="demo"), program=FAKE_PROGRAM, rings=rings).start()
         client = daemon.client()
         rings = sum(feed["ring_bytes"] for feed in client.status()["feeds"])
         info = client.open("grid", gpu=UUID)
@@ -895,7 +877,7 @@ def test_pinned_memory_is_within_the_budget(tmp_path, data):
 
 
 def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
-    daemon = GpuDaemon(tmp_path / "none", CONFIG.format(data=data, gpu="", slots=4), program=FAKE)
+    daemon = GpuDaemon(tmp_path / "none", CONFIG.format(data=data, gpu="", slots=4), program=FAKE_PROGRAM)
     daemon.fake = "none"
     found = daemon.run()
     assert found.returncode == 69 and "gpu.devices: all: this process finds no GPU that it can use: GPU 0: there are 0" in found.stderr
@@ -904,7 +886,7 @@ def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
 @pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "can use only 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
 def test_devices_that_are_none(tmp_path, data, devices, status, why):
     text = CONFIG.format(data=data, gpu="", slots=4).replace("devices: all", f"devices: {devices}")
-    found = GpuDaemon(tmp_path / "bad", text, program=FAKE).run()
+    found = GpuDaemon(tmp_path / "bad", text, program=FAKE_PROGRAM).run()
     assert found.returncode == status and why in found.stderr
 
 

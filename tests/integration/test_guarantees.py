@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from conftest import trajd, wait_for
-from test_failures import Worker, finish, wait_for_done
-from test_fan_out import fan_out
-from test_jobs import arrays_of, feed, global_batches, jobs_of, open_local, rest, sequence, take
+import libtrajd as trajd
+from epochs import arrays_of, global_batches, jobs_of, open_local, rest, sequence, take
+from feeds import fan_out, feed
+from workers import Worker, finish, wait_for_done
 
 SHARED = pytest.mark.parametrize("config", [feed, fan_out], ids=["alone", "fan_out"])
 

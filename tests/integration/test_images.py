@@ -1,13 +1,11 @@
 """Pictures pass through whole, from files larger than the store: contiguous, gzipped in slabs, a chunk a frame in many files."""
-import os
-import subprocess
-import sys
 
 import h5py
 import numpy as np
 import pytest
 
-from conftest import ROOT, trajd
+import libtrajd as trajd
+from datasets import make_demo_file
 
 FEED = """
 datasets: {{pictures: {{path: {path}, layout: {layout}}}}}
@@ -64,8 +62,7 @@ def receive(one, expected, dtype):
 @pytest.mark.parametrize("order", ["blocked", "global"])
 def test_pictures_of_one_file_that_does_not_fit_the_store(daemon, tmp_path, gzip, order):
     path = tmp_path / "pictures.hdf5"
-    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "10", "--images", *gzip], check=True,
-                   env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}, stdout=subprocess.DEVNULL)
+    make_demo_file(path, "--images", *gzip, episodes=10)
     with h5py.File(path) as file:
         names = sorted(file["data"], key=lambda name: int(name.split("_")[1]))
         expected = [(file["data"][n]["obs/agentview_image"][:], file["data"][n]["obs/robot0_eef_pos"][:]) for n in names]

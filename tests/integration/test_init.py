@@ -3,9 +3,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, RECORDINGS
-
-TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
+from paths import RECORDINGS, TRAJCTL
 
 
 def trajctl(*arguments):

@@ -5,53 +5,11 @@ import threading
 
 import pytest
 
-from conftest import trajd, wait_for
-from test_failures import Worker, finish, wait_for_done
-
-FEED = """
-datasets: {{demo: {{path: {path}, layout: demo}}}}
-limits: {{credit: 8}}
-feeds:
-  train:
-    dataset: demo
-    global_batch: {batch}
-    tail: {tail}
-    seed: {seed}
-    rank_timeout: {rank_timeout}
-    anchor: {{clock: actions}}
-    slots: 6
-    outputs:
-      obs/robot0_eef_pos: {{at: -1..0}}
-      actions: {{at: 0..7}}
-"""
-
-
-def feed(path, batch=64, tail="short", seed=3, rank_timeout="600s"):
-    return FEED.format(path=path, batch=batch, tail=tail, seed=seed, rank_timeout=rank_timeout)
-
-
-def take(client, count):
-    """Window ids of the next `count` batches, each DONE before the next is asked for."""
-    ids = []
-    for _ in range(count):
-        batch = client.next()
-        ids += batch.arrays()["window_id"].tolist()
-        batch.release()
-    return ids
-
-
-def rest(client):
-    return [i for _, arrays in client.epoch() for i in arrays["window_id"].tolist()]
-
-
-def sequence(one, epoch=0):
-    """The order of an epoch's windows, as one worker sees it."""
-    client = one.client()
-    client.open("train", epoch=epoch)
-    ids = rest(client)
-    client.close()
-    return ids
-
+import libtrajd as trajd
+from epochs import arrays_of, global_batches, jobs_of, open_local, rest, sequence, take
+from feeds import feed
+from waiting import wait_for
+from workers import Worker, finish, wait_for_done
 
 # ---- checkpoints of share jobs ----
 
@@ -139,20 +97,6 @@ def open_ranks(clients, **options):
         thread.join()
 
 
-def global_batches(clients, count=None):
-    """(position, window ids over all ranks) of the next global batches."""
-    while count is None or count > 0:
-        parts = [client.next() for client in clients]
-        if parts[0] is None:
-            assert all(part is None for part in parts)
-            return
-        assert len({part.position for part in parts}) == 1
-        yield parts[0].position, [i for part in parts for i in part.arrays()["window_id"].tolist()]
-        for part in parts:
-            part.release()
-        count = count and count - 1
-
-
 def test_another_world_and_another_batch_go_on_with_the_same_sequence(daemon, demo_file):
     one = daemon(feed(demo_file), folder="one")
     order = sequence(one, epoch=2)
@@ -175,26 +119,6 @@ def test_another_world_and_another_batch_go_on_with_the_same_sequence(daemon, de
     assert seen == order
     for client in clients:
         client.close()
-
-
-def arrays_of(clients):
-    """All batches, each rank's rows: {(position, rank): arrays}."""
-    result = {}
-    while True:
-        parts = [client.next() for client in clients]
-        if parts[0] is None:
-            return result
-        for rank, part in enumerate(parts):
-            result[part.position, rank] = part.copy()
-            part.release()
-
-
-def open_local(one, ranks, world):
-    clients = [one.client() for _ in ranks]
-    for rank, client in zip(ranks, clients):
-        info = client.open("train", mode=trajd.SHARD, rank=rank, world=world, local=ranks)
-        assert info.row_begin == info.global_batch * rank // world
-    return clients
 
 
 @pytest.mark.parametrize("apart", ["folders", "namespaces"])
@@ -297,13 +221,6 @@ def test_a_stopped_rank_is_named_and_goes_on(daemon, demo_file):
 
 
 # ---- several jobs on a feed ----
-
-def jobs_of(one):
-    client = one.client()
-    status = client.status()
-    client.close()
-    return {feed["name"]: feed["job"] for feed in status["feeds"] if feed["members"]}
-
 
 def test_jobs_at_different_positions_have_productions_of_their_own(daemon, demo_file):
     one = daemon("feed_idle: 1s\n" + feed(demo_file))

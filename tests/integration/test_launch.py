@@ -11,7 +11,8 @@ import textwrap
 
 import pytest
 
-from conftest import BUILD, PROGRAM, wait_for
+from paths import BUILD, PROGRAM
+from waiting import wait_for
 
 PACKAGE = BUILD / "clients" / "python"
 PRELUDE = """

@@ -4,9 +4,9 @@ import os
 import shutil
 import subprocess
 
-from conftest import BUILD, Daemon, smallest
+from daemons import Daemon, smallest
+from paths import TRAJCTL, clean_environment
 
-TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 CONFIG = """
     datasets: {{demo: {{path: "{path}", layout: demo}}}}
     feeds: {{all: {feed}}}
@@ -24,7 +24,7 @@ def opened(folder, path):
 
 def inspect(*arguments):
     done = subprocess.run([TRAJCTL, "inspect", "--layout", "demo", *arguments], capture_output=True, text=True, timeout=60,
-                          env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+                          env=clean_environment())
     assert done.returncode == 0, done.stderr
     return done.stdout
 

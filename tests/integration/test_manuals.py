@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, PROGRAM, ROOT, smallest
+from daemons import smallest
+from paths import BUILD, PROGRAM, ROOT, TRAJCTL, clean_environment
 
-TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": ROOT / "configs/trajd.yaml.5"}
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"PATH": f"{TRAJCTL.parent}:{PROGRAM.parent}:{os.environ['PATH']}"}
+ENVIRONMENT = clean_environment() | {"PATH": f"{TRAJCTL.parent}:{PROGRAM.parent}:{os.environ['PATH']}"}
 
 
 def run(*command):

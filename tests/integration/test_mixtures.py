@@ -1,14 +1,13 @@
 """Feeds of several datasets: three real files, against feeds of each of them alone."""
-import os
 import re
 import subprocess
-import sys
 
 import h5py
 import numpy as np
 import pytest
 
-from conftest import BUILD, ROOT
+from datasets import make_demo_file
+from paths import BUILD
 
 LAB_LAYOUT = """
 layout: lab
@@ -56,10 +55,8 @@ def alone(name, clock, outputs, extra=""):
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixture")
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     for name, episodes, seed in (("droid", 12, 1), ("other", 6, 2)):
-        subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", folder / f"{name}.hdf5", "--episodes",
-                        str(episodes), "--seed", str(seed)], check=True, env=environment, stdout=subprocess.DEVNULL)
+        make_demo_file(folder / f"{name}.hdf5", "--seed", str(seed), episodes=episodes)
     (folder / "lab.yaml").write_text(LAB_LAYOUT)
     (folder / "lab").mkdir()
     rng = np.random.default_rng(5)

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD
-from test_preprocess import ENVIRONMENT, TRAJCTL, counts, small_file, station  # noqa: F401
+from paths import BUILD, TRAJCTL
+from preprocess_station import ENVIRONMENT, counts
 
 OLD = {"LD_PRELOAD": str(BUILD / "tests/fake/libold_filesystem.so"), "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0"}
 KINDS = {"as it is": {}, "links": OLD, "neither": {**OLD, "TRAJD_TEST_NO_LINKS": "1"}}
@@ -17,7 +17,7 @@ def resample(source, output, **environment):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_resample_takes_a_free_name(tmp_path, small_file, kind):  # noqa: F811
+def test_resample_takes_a_free_name(tmp_path, small_file, kind):
     output = tmp_path / "out.hdf5"
     done = resample(small_file, output, **KINDS[kind])
     assert done.returncode == 0 and output.stat().st_nlink == 1 and sorted(os.listdir(tmp_path)) == ["out.hdf5"], done
@@ -25,7 +25,7 @@ def test_resample_takes_a_free_name(tmp_path, small_file, kind):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["links", "neither"])
-def test_resample_replaces_nothing_that_appeared(tmp_path, small_file, kind):  # noqa: F811
+def test_resample_replaces_nothing_that_appeared(tmp_path, small_file, kind):
     output = tmp_path / "out.hdf5"
     done = resample(small_file, output, **KINDS[kind], TRAJD_TEST_APPEARS=str(output))
     assert done.returncode == 1 and "out.hdf5: File exists" in done.stderr, done
@@ -34,7 +34,7 @@ def test_resample_replaces_nothing_that_appeared(tmp_path, small_file, kind):  #
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_preprocess_publishes_what_is_new_and_its_own(station, kind, monkeypatch):  # noqa: F811
+def test_preprocess_publishes_what_is_new_and_its_own(station, kind, monkeypatch):
     for key, value in KINDS[kind].items():
         monkeypatch.setitem(ENVIRONMENT, key, value)
     station.drop()
@@ -49,7 +49,7 @@ def test_preprocess_publishes_what_is_new_and_its_own(station, kind, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["links", "neither"])
-def test_preprocess_replaces_nothing_of_others(station, kind, monkeypatch):  # noqa: F811
+def test_preprocess_replaces_nothing_of_others(station, kind, monkeypatch):
     output = station.outbox / "a.hdf5"
     station.drop()
     for key, value in {**KINDS[kind], "TRAJD_TEST_APPEARS": str(output)}.items():

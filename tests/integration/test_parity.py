@@ -2,7 +2,6 @@
 diffusion_policy's SequenceSampler, each written here from its published rules (act/utils.py of tonyzhaozh/act;
 diffusion_policy/common/sampler.py of real-stanford/diffusion_policy), in numpy, on the same file. robomimic's are recorded:
 test_robomimic.py."""
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,7 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import natural
+from datasets import natural
+from paths import clean_environment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEFORE, AFTER = 1, 2  # of a mask
@@ -164,7 +164,7 @@ def read_replay(path):
 def test_windows_are_diffusion_policys(daemon, tmp_path, horizon, n_obs_steps, n_action_steps):
     path = tmp_path / "parity.hdf5"
     subprocess.run([sys.executable, ROOT / "tests/tools/make_parity_dataset.py", path], check=True, stdout=subprocess.DEVNULL,
-                   env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+                   env=clean_environment())
     replay, ends = read_replay(path)
     before, after = n_obs_steps - 1, n_action_steps - 1  # as its datasets pad
     indices = create_indices(ends, horizon, before, after)

@@ -3,7 +3,8 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import RECORDINGS, natural
+from datasets import natural
+from paths import RECORDINGS
 
 FILES = sorted(path.name for path in RECORDINGS.glob("*.hdf5"))
 FEED = """

@@ -9,11 +9,10 @@ import threading
 
 import pytest
 
-from conftest import BUILD, Daemon, wait_for
+from daemons import Daemon
+from paths import BUILD, TRAJCTL, clean_environment
+from waiting import wait_for
 
-import libtrajd as trajd
-
-TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 DATASETS = "datasets:\n  demo: {{path: {path}, layout: demo}}\n"
 TRAIN = """\
   train:
@@ -35,7 +34,7 @@ SPEC = "dataset: demo\nglobal_batch: 2\nanchor: {clock: actions}\noutputs: {acti
 
 def reload(daemon):
     """(exit status, what trajctl says)"""
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    environment = clean_environment()
     done = subprocess.run([TRAJCTL, "reload", "--wait", "--endpoint", daemon.endpoint], capture_output=True, text=True, timeout=60,
                           env=environment)
     return done.returncode, (done.stdout + done.stderr).strip()
@@ -107,7 +106,7 @@ def test_a_new_feed_while_another_is_read(one):
         one.client().open("probe")
     assert [feed["name"] for feed in worker.status()["feeds"]] == ["train"]
     shown = subprocess.run([TRAJCTL, "status", "--endpoint", one.endpoint], capture_output=True, text=True,
-                           env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+                           env=clean_environment())
     assert re.search(r"last of \d+ reloads: applied: feeds gone: probe", shown.stdout), shown
     assert one.text().count("reloaded: ") == 2 and one.text().count("reload refused") >= 1
 

@@ -2,7 +2,6 @@
 import concurrent.futures
 import contextlib
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -11,14 +10,18 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import BUILD, LIBRARY, Daemon, trajd, wait_for
-from test_failures import FEED, Worker, finish
+import libtrajd as trajd
+from daemons import Daemon, LIBRARY
+from feeds import SMALL_BATCHES
+from paths import BUILD, SUPPORT, clean_environment
+from waiting import wait_for
+from workers import Worker, finish
 
 TIMEOUT = 3.0  # long enough for a busy machine, too
 
 
 def trajctl(*arguments):
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    environment = clean_environment()
     environment["TSAN_OPTIONS"] = "report_bugs=0"
     return subprocess.run([BUILD / "clients/cli/trajctl", *map(str, arguments)], capture_output=True, text=True, timeout=60,
                           env=environment)
@@ -34,7 +37,7 @@ def keys(tmp_path):
 
 def config(path, more="", port=0):
     return (f"listen: {{tcp: \"127.0.0.1:{port}\", keys: keys, worker_timeout: {TIMEOUT}s}}\n"
-            + FEED.format(path=path).replace("slots: 6", f"slots: 6{more}"))
+            + SMALL_BATCHES.format(path=path).replace("slots: 6", f"slots: 6{more}"))
 
 
 def remote_of(one):
@@ -63,9 +66,9 @@ def status(one):
 @contextlib.contextmanager
 def proxy_to(endpoint, port=0):
     """A proxy process, and its endpoint."""
-    process = subprocess.Popen([sys.executable, pathlib.Path(__file__).parent / "tcp_proxy.py", endpoint.rsplit(":", 1)[1], str(port)],
+    process = subprocess.Popen([sys.executable, SUPPORT / "tcp_proxy.py", endpoint.rsplit(":", 1)[1], str(port)],
                                stdout=subprocess.PIPE, text=True,
-                               env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+                               env=clean_environment())
     try:
         yield process, f"tcp://127.0.0.1:{int(process.stdout.readline())}"
     finally:
@@ -315,7 +318,7 @@ def test_the_command_line_takes_the_endpoint(daemon, demo_file, keys):
     ("{tpc: '127.0.0.1:0'}", "did you mean tcp?"),
 ])
 def test_what_is_refused_at_the_start(demo_file, keys, tmp_path, listen, message):
-    one = Daemon(tmp_path, f"listen: {listen}\n" + FEED.format(path=demo_file))
+    one = Daemon(tmp_path, f"listen: {listen}\n" + SMALL_BATCHES.format(path=demo_file))
     result = one.run()
     assert result.returncode == 78 and message in result.stderr, result.stderr
     os.chmod(tmp_path / "keys/server.key_secret", 0o644)

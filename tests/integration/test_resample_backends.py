@@ -20,10 +20,12 @@ import msgpack
 import numpy as np
 import pytest
 
-from conftest import BUILD, PROGRAM, GpuDaemon, smallest, wait_for
-from test_resample_cli import TRAJCTL, cut, fast_path, long_file, resample  # noqa: F401 (two are fixtures)
+from daemons import FAKE_PROGRAM, GpuDaemon, smallest
+from paths import BUILD, PROGRAM, SUPPORT, TRAJCTL
+from resample_client import Client, ERROR, RESAMPLE, RESAMPLED, SEALS, block, memory
+from resample_runs import cut, resample
+from waiting import wait_for
 
-FAKE_DAEMON = PROGRAM.with_name("trajd_fake_gpu")
 FAKE_TRAJCTL = BUILD / "clients" / "cli" / "trajctl_fake_gpu"
 GPU = "a GPU that is not there"
 CONFIG = """
@@ -41,7 +43,7 @@ def make(tmp_path, demo_file, started):
     def start(gpu=False, fake="", fall_back=False):
         settings = f"gpu: {{devices: all, rows: 16MiB, rings: 16MiB, fall_back: {str(fall_back).lower()}}}" if gpu else ""
         daemon = GpuDaemon(tmp_path / f"daemon{next(numbers)}", CONFIG.format(gpu=settings, data=demo_file, feed=smallest()),
-                           program=FAKE_DAEMON if gpu else PROGRAM)
+                           program=FAKE_PROGRAM if gpu else PROGRAM)
         daemon.fake = fake
         return started(daemon)
 
@@ -109,7 +111,7 @@ def test_what_is_not_at_hand(tmp_path, demo_file):
 
 
 @pytest.fixture
-def quaternions(fast_path):  # noqa: F811
+def quaternions(fast_path):
     """Much arithmetic, few bytes: where a GPU pays by the rule."""
     path = fast_path / "quaternions.hdf5"
     with h5py.File(path, "w") as file:
@@ -119,7 +121,7 @@ def quaternions(fast_path):  # noqa: F811
     return path
 
 
-def test_the_rule(fast_path, make, demo_file, quaternions):  # noqa: F811
+def test_the_rule(fast_path, make, demo_file, quaternions):
     """A small file stays on the CPU, whatever there is; a long one goes to a daemon's GPU, and to no daemon that has none."""
     with_gpu, without = make(gpu=True), make()
     small = ["--dry-run", demo_file, "--rate", 20, "--layout", "demo", "--json"]
@@ -158,7 +160,7 @@ def killed_in_the_middle(make, out, *arguments, **daemon):
     raise AssertionError("no daemon was ever caught in the middle")
 
 
-def test_a_daemon_that_was_asked_for_is_killed(fast_path, make, long_file):  # noqa: F811
+def test_a_daemon_that_was_asked_for_is_killed(fast_path, make, long_file):
     whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
     resample(long_file, "-o", whole, "--rate", 25)
     status, text, errors = killed_in_the_middle(make, out, long_file, "--rate", 25, "--backend", "daemon", **SLOW)
@@ -168,8 +170,8 @@ def test_a_daemon_that_was_asked_for_is_killed(fast_path, make, long_file):  # n
     same_values(whole, out, "gpu")
 
 
-def test_a_daemon_that_was_chosen_is_killed(fast_path, make, quaternions):  # noqa: F811
-    """Nobody asked for it: the CPU continues, and it is said."""
+def test_a_daemon_that_was_chosen_is_killed(fast_path, make, quaternions):
+    """No backend was asked for: the CPU continues, and a message says so."""
     whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
     common = [quaternions, "--rate", 12000, "--streams", "obs/robot0_eef_quat", "--threads", 1]
     resample(*common, "-o", whole, "--backend", "cpu")
@@ -199,7 +201,7 @@ def test_a_gpu_that_fails(tmp_path, make, demo_file):
         assert 1 <= times <= 1 + (time.monotonic() - began) / 10
 
 
-def test_what_the_cpu_began_is_no_gpus(fast_path, long_file):  # noqa: F811
+def test_what_the_cpu_began_is_no_gpus(fast_path, long_file):
     """A file that does not say so has no values of a GPU: other ones go on with it."""
     whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
     resample(long_file, "-o", whole, "--rate", 25)
@@ -210,7 +212,7 @@ def test_what_the_cpu_began_is_no_gpus(fast_path, long_file):  # noqa: F811
     assert last(done)["episodes_resumed"] > 0 and out.read_bytes() == whole.read_bytes()
 
 
-def test_interrupted(fast_path, make, long_file):  # noqa: F811
+def test_interrupted(fast_path, make, long_file):
     """Ctrl-C while a daemon that is stopped owes an answer."""
     daemon, out = make(**SLOW), fast_path / "out.hdf5"
     process = subprocess.Popen([TRAJCTL, "resample", long_file, "-o", out, "--rate", "25", "--backend", "daemon", "--endpoint", daemon.endpoint],
@@ -226,75 +228,6 @@ def test_interrupted(fast_path, make, long_file):  # noqa: F811
 
 
 # ---- the socket ----
-
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-RESAMPLE, RESAMPLED, ERROR = 9, 74, 72
-
-
-def align(bytes_):
-    return bytes_ + bytes(-len(bytes_) % 64)
-
-
-def block(rows=8, steps=5, answer=None):
-    """One f32 stream of one feature, linear, as kernels/block.h has it."""
-    stamps = range(0, 10 * rows, 10)
-    stream = struct.pack("<8I5Q3q2d", 0, 0, 3, 3, 1, 0, 0, 0, 4, 0, 4, 0, 0, -1, -1, 0, 1.0, float("nan"))
-    parts = [struct.pack("<5Q4I", int.from_bytes(b"TRBLOCK1", "little"), rows, 4 * rows, 4 * steps, steps, steps, 1, 1, 0), stream,
-             struct.pack("<3q", 0, rows, 0), struct.pack(f"<{steps}q", *(7 * t for t in range(steps))), struct.pack(f"<{rows}q", *stamps),
-             np.arange(rows, dtype="<f4").tobytes()]
-    return b"".join(map(align, parts)) + (bytes(64 * (-(-4 * steps // 64)) + 64) if answer is None else answer)
-
-
-ASKED = block(answer=b"")
-EXPECTED = np.arange(5, dtype=np.float32) * np.float32(0.7)
-
-
-def memory(content, seals=SEALS, allocate=True):
-    fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, len(content))
-    if allocate:
-        os.posix_fallocate(fd, 0, len(content))
-        os.pwrite(fd, content, 0)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-    return fd
-
-
-class Client:
-    def __init__(self, daemon):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(30)
-        self.socket.connect(str(daemon.endpoint / "resample.sock"))
-        self.request = 0
-
-    def say(self, body, fds=(), op=RESAMPLE):
-        frame = b"TRJD" + bytes([1, op, 0, 0]) + msgpack.packb(body)
-        self.socket.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
-
-    def hear(self):
-        """Op and body; None at the end of the connection."""
-        frame = self.socket.recv(4096)
-        return (frame[5], msgpack.unpackb(frame[8:])) if frame else None
-
-    def ask(self, fd, size):
-        self.request += 1
-        self.say({"request": self.request, "size": size}, [fd])
-        op, body = self.hear()
-        assert body["request"] == self.request
-        return op, body
-
-    def works(self):
-        fd = memory(block())
-        op, body = self.ask(fd, len(block()))
-        assert op == RESAMPLED and "device" not in body
-        assert np.allclose(np.frombuffer(os.pread(fd, 20, len(ASKED)), np.float32), EXPECTED)
-        assert os.pread(fd, 44, len(ASKED) + 20) == bytes(44)  # what lies between answers is nobody's
-        os.close(fd)
-
-    def refused(self, fd, size, word, status="argument"):
-        op, body = self.ask(fd, size)
-        os.close(fd)
-        assert op == ERROR and body["status"] == status and word in body["message"], body
-
 
 def open_files(daemon):
     return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
@@ -446,14 +379,7 @@ def test_a_client_that_is_killed_and_many_that_are_not(make, demo_file, tmp_path
                 client.say({"request": request, "size": len(block())}, [fd])
         except OSError:
             pass  # its queue is full, or it has been hung up on
-    killed = subprocess.Popen([sys.executable, "-c", f"""
-import sys; sys.path[:0] = {sys.path!r}
-from test_resample_backends import *
-class D: endpoint = __import__("pathlib").Path({str(daemon.endpoint)!r})
-client = Client(D); fd = memory(block())
-print("ready", flush=True)
-while True: client.ask(fd, len(block()))
-"""], stdout=subprocess.PIPE, cwd=os.path.dirname(__file__))
+    killed = subprocess.Popen([sys.executable, SUPPORT / "resample_client.py", daemon.endpoint], stdout=subprocess.PIPE)
     assert killed.stdout.readline() == b"ready\n"
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         work = [pool.submit(lambda: [Client(daemon).works() for _ in range(20)]) for _ in range(8)]
@@ -484,7 +410,6 @@ def test_connections_are_counted(make):
             break
         except (OSError, TypeError):
             assert time.monotonic() < end
-
 
 
 def frame_of(op, body):

@@ -2,7 +2,7 @@
 import h5py
 import numpy as np
 
-from test_resample_cli import resample
+from resample_runs import resample
 
 ROWS = 9
 

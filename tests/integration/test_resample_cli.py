@@ -7,24 +7,17 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import xml.etree.ElementTree
 
 import h5py
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation, Slerp
 
-from conftest import BUILD, RECORDINGS, ROOT, wait_for
-
-TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
-
-
-def resample(*arguments, check=True):
-    done = subprocess.run([TRAJCTL, "resample", *map(str, arguments)], capture_output=True, text=True, timeout=300)
-    assert not check or done.returncode == 0, done.stderr
-    return done
+from datasets import make_demo_file
+from numpy_resample import angle, linear, previous, rows_before, slerp
+from paths import RECORDINGS, TRAJCTL
+from resample_runs import JOURNAL_HEAD_BYTES, cut, resample
+from waiting import wait_for
 
 
 def refused(*arguments):
@@ -39,32 +32,6 @@ def regular_ns(count, num, den=1):
 
 
 # ---- the same in numpy and scipy ----
-
-def rows_before(stamps, at):
-    return np.searchsorted(stamps, at, side="right") - 1
-
-
-def linear(stamps, values, at):
-    return np.stack([np.interp(at - stamps[0], stamps - stamps[0], column) for column in values.reshape(len(values), -1).T], axis=-1)
-
-
-def previous(stamps, values, at):
-    return values[rows_before(stamps, at)]
-
-
-def slerp(stamps, values, at):
-    if len(stamps) == 1:
-        return np.repeat(values, len(at), axis=0)
-    return Slerp(stamps - stamps[0], Rotation.from_quat(values))(at - stamps[0]).as_quat()
-
-
-def angle(stamps, values, at):
-    low = rows_before(stamps, at)
-    high = np.minimum(low + 1, len(stamps) - 1)
-    width = np.maximum(stamps[high] - stamps[low], 1)
-    turn = (values[high].astype(float) - values[low] + np.pi) % (2 * np.pi) - np.pi
-    return values[low] + ((at - stamps[low]) / width)[:, None] * turn
-
 
 def same_rotation(a, b, tolerance):
     assert np.allclose(np.linalg.norm(a, axis=1), 1, atol=1e-6)
@@ -149,8 +116,7 @@ def same_content(a, b):
 def packed_file(tmp_path_factory):
     """Compressed as robomimic compresses, with pictures."""
     path = tmp_path_factory.mktemp("packed") / "packed.hdf5"
-    subprocess.run([sys.executable, ROOT / "tests/tools/make_demo_dataset.py", path, "--episodes", "6", "--gzip", "--images"], check=True,
-                   env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}, stdout=subprocess.DEVNULL)
+    make_demo_file(path, "--gzip", "--images", episodes=6)
     return path
 
 
@@ -324,44 +290,6 @@ def test_rules(tmp_path, demo_file):
 
 # ---- a run that is cut ----
 
-@pytest.fixture
-def fast_path():
-    """A folder in memory where there is one: hundreds of MB are synced here."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield pathlib.Path(folder)
-
-
-@pytest.fixture(scope="module")
-def long_file(tmp_path_factory):
-    """Enough to be caught in the middle of."""
-    path = tmp_path_factory.mktemp("long") / "long.hdf5"
-    random = np.random.default_rng(3)
-    with h5py.File(path, "w") as file:
-        rows = random.normal(size=(12000, 50)).astype(np.float32)
-        for i in range(24):
-            file[f"data/demo_{i}/obs/wide"] = rows + i
-            file[f"data/demo_{i}/actions"] = rows[:, :7].astype(float)
-    return path
-
-
-HEAD = 8 * (5 + 2 * 24 + 1)  # of the journal: its words, two datasets an episode, a digest
-
-
-def cut(out, number, *arguments):
-    """A run of long_file that gets the signal once some of its episodes are safe; its exit status and output."""
-    journal = pathlib.Path(f"{out}.partial.journal")
-    for _ in range(10):
-        process = subprocess.Popen([TRAJCTL, "resample", *map(str, arguments), "-o", out, "--json"], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
-        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > HEAD), 60, "an episode")
-        process.send_signal(number)
-        text, errors = process.communicate(timeout=60)
-        if process.returncode:
-            return process.returncode, text, errors
-        pathlib.Path(out).unlink()  # too late: it was finished
-    raise AssertionError("it was never caught in the middle")
-
-
 @pytest.mark.parametrize("compress", ["none", "gzip:1"])
 def test_killed_and_resumed(fast_path, long_file, compress):
     whole, out = fast_path / "whole.hdf5", fast_path / "cut.hdf5"
@@ -425,8 +353,8 @@ def test_a_damaged_journal_is_not_believed(fast_path, long_file):
     resample(long_file, "-o", whole, "--rate", 25)
     cut(out, signal.SIGKILL, long_file, "--rate", 25)
     journal = fast_path / "out.hdf5.partial.journal"
-    records = (journal.stat().st_size - HEAD) // 24  # episode, 0 chunks, digest
-    bytes_ = bytearray(journal.read_bytes()[:HEAD + 24 * records])
+    records = (journal.stat().st_size - JOURNAL_HEAD_BYTES) // 24  # episode, 0 chunks, digest
+    bytes_ = bytearray(journal.read_bytes()[:JOURNAL_HEAD_BYTES + 24 * records])
     bytes_[-5] ^= 0x40  # the last record's digest: one episode less
     journal.write_bytes(bytes_)
     done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--json")
@@ -446,7 +374,7 @@ def test_an_input_that_changes_meanwhile(fast_path, long_file):
     for _ in range(10):
         process = subprocess.Popen([TRAJCTL, "resample", source, "-o", out, "--rate", "25"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                    text=True)
-        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > HEAD), 60, "an episode")
+        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > JOURNAL_HEAD_BYTES), 60, "an episode")
         os.utime(source)
         errors = process.communicate(timeout=60)[1]
         if process.returncode:

@@ -8,8 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import wait_for
-from test_resample_cli import TRAJCTL, fast_path, linear, resample  # noqa: F401 (fast_path is a fixture)
+from numpy_resample import linear
+from paths import TRAJCTL
+from resample_runs import resample
+from waiting import wait_for
 
 LAYOUT = """
 layout: gaps
@@ -138,7 +140,7 @@ def test_a_layout_of_one_episode_a_file_has_no_parts(tmp_path, gaps):
     resample(*common)
 
 
-def test_killed_and_resumed(fast_path, gaps):  # noqa: F811
+def test_killed_and_resumed(fast_path, gaps):
     """The parts of an episode are episodes of the journal, too."""
     path, out, whole = fast_path / "in.hdf5", fast_path / "out.hdf5", fast_path / "whole.hdf5"
     write(path, {f"demo_{i}": {3000: 900, 30000: 900} for i in range(12)}, rows=60000)

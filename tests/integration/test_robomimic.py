@@ -1,11 +1,12 @@
 """Windows bit for bit as robomimic's SequenceDataset makes them: vectors recorded from robomimic itself (tests/golden/robomimic)."""
-import os
 import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+
+from paths import clean_environment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEYS = {"obs/robot0_eef_pos": "obs/robot0_eef_pos", "obs/robot0_eef_quat": "obs/robot0_eef_quat",
@@ -37,7 +38,7 @@ feeds:
 def test_windows_are_robomimics(daemon, tmp_path, group, dtype):
     path = tmp_path / "parity.hdf5"
     subprocess.run([sys.executable, ROOT / "tests/tools/make_parity_dataset.py", path], check=True, stdout=subprocess.DEVNULL,
-                   env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+                   env=clean_environment())
     recorded = np.load(ROOT / "tests/golden/robomimic/windows.npz")
     client = daemon(FEED.format(path=path, dtype=dtype, filter="filter: train" if group == "train" else "")).client()
     info = client.open("windows")

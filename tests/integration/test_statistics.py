@@ -6,7 +6,8 @@ import time
 import h5py
 import numpy as np
 import pytest
-from conftest import Daemon
+
+from daemons import Daemon
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
 

@@ -10,7 +10,8 @@ import tempfile
 
 import pytest
 
-from conftest import BUILD, PROGRAM, RECORDINGS, ROOT, wait_for
+from paths import BUILD, PROGRAM, RECORDINGS, ROOT
+from waiting import wait_for
 
 SCRIPT = ROOT / "clients" / "python" / "examples" / "behaviour_cloning.py"
 PACKAGE = BUILD / "clients" / "python"

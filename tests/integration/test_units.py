@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-import machine
-from conftest import BUILD
+import systemd_machine as machine
+from paths import BUILD
 
 HERE = pathlib.Path(__file__).parent
 STEPS = re.search(r"for step in (.*?);", (HERE / "units.sh").read_text(), re.S).group(1).replace("\\", "").split()

@@ -6,9 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import BUILD, RECORDINGS
+from paths import RECORDINGS, TRAJCTL
 
-TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 LAYOUT = """\
 layout: bad
 episodes: {files: "*.hdf5", groups: /data/demo_*}

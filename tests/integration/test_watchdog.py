@@ -12,9 +12,10 @@ import time
 
 import pytest
 
-from conftest import BUILD, PROGRAM, ROOT, Daemon, GpuDaemon, wait_for
-
 import libtrajd as trajd
+from daemons import Daemon, GpuDaemon
+from paths import BUILD, PROGRAM, ROOT
+from waiting import wait_for
 
 LIMIT_S = 5  # a thread is stuck after half of the watchdog's time
 CONFIG = """\

@@ -11,7 +11,8 @@ import zipfile
 
 import pytest
 
-from conftest import BUILD, ROOT, wait_for
+from paths import BUILD, ROOT
+from waiting import wait_for
 
 CACHE = (BUILD / "CMakeCache.txt").read_text() if (BUILD / "CMakeCache.txt").exists() else ""
 pytestmark = [

@@ -1,19 +1,10 @@
-"""The package as the build has it (TRAJD_BUILD, as in tests/integration, whose daemons and fixtures are used here)."""
-import importlib.util
-import os
-import pathlib
+"""Fixtures for the Python package as the build has it."""
 import subprocess
 import sys
 
 import pytest
-
-_path = pathlib.Path(__file__).resolve().parents[1] / "integration" / "conftest.py"
-if "daemons" not in sys.modules:
-    _spec = importlib.util.spec_from_file_location("daemons", _path)
-    sys.modules["daemons"] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(sys.modules["daemons"])
-from daemons import *  # noqa: E402,F401,F403
-from python_package import PACKAGE  # noqa: E402
+from host_device import HostDevice
+from paths import BUILD, PACKAGE, clean_environment
 
 sys.path.insert(0, str(PACKAGE))
 if not list((PACKAGE / "trajd").glob("_core*")):
@@ -21,7 +12,9 @@ if not list((PACKAGE / "trajd").glob("_core*")):
 
 
 class Producer:
-    """tests/support/fake_producer: a server whose batches are functions of their position. Feed "train" by any `spec`."""
+    """tests/support/fake_producer as a process: a server whose batches are functions of their position.
+
+    It serves the feed "train" for any `spec`. `options` are its arguments."""
 
     def __init__(self, folder, **options):
         self.endpoint = folder
@@ -29,8 +22,7 @@ class Producer:
         self.process = None
 
     def start(self):
-        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean_environment())
         assert self.process.stdout.readline() == "READY\n"
         return self
 
@@ -42,13 +34,14 @@ class Producer:
         self.process.stdin.close()
         try:
             self.process.wait(2)
-        except subprocess.TimeoutExpired:  # a process that the test forked has the pipe, too
+        except subprocess.TimeoutExpired:  # a process that the test forked holds the pipe, too
             self.process.terminate()
             self.process.wait(30)
 
 
 @pytest.fixture
 def producer(tmp_path):
+    """producer(**options) starts a fake producer, which is stopped after the test."""
     started = []
 
     def start(**options):
@@ -59,3 +52,14 @@ def producer(tmp_path):
     for one in started:
         if one.process.poll() is None:
             one.stop()
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """The list of devices that the package opens: HostDevice takes the place of a CUDA device."""
+    from trajd import cuda
+
+    made = []
+    monkeypatch.setattr(cuda, "open_device", lambda name: made.append(HostDevice(name)) or made[-1])
+    monkeypatch.setattr("trajd.arrays.import_torch", lambda: None)
+    return made

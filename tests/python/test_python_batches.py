@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import trajd
-from daemons import wait_for
-from python_package import PACKAGE
+from paths import PACKAGE
+from waiting import wait_for
 
 
 def connect(one, **options):

@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 
 import trajd
-from test_python_device import device  # noqa: F401
-from test_python_feed import config
+from feeds import policy_feed
 
 OUTPUTS = ("obs/robot0_eef_pos", "obs/robot0_gripper_qpos", "actions")
 
 
 def start(daemon, demo_file):
-    return daemon(config(demo_file).replace("    tail: short", "    tail: short\n    slots: 6\n    fan_out: {jobs: 2}"))
+    return daemon(policy_feed(demo_file).replace("    tail: short", "    tail: short\n    slots: 6\n    fan_out: {jobs: 2}"))
 
 
 def is_in_ring(batch, address):

@@ -7,27 +7,8 @@ import numpy as np
 import pytest
 
 import trajd
-from daemons import ROOT
-
-FEED = """
-datasets: {{demo: {{path: {path}, layout: demo}}}}
-feeds:
-  train:
-    dataset: demo
-    global_batch: {batch}
-    tail: short
-    anchor: {{clock: actions}}
-    pad: {{before: 1, after: any, with: edge}}
-    seed: 3
-    outputs:
-      obs/robot0_eef_pos: {{at: -1..0}}
-      obs/robot0_gripper_qpos: {{at: 0}}
-      actions: {{at: -1..14}}
-"""
-
-
-def config(path, batch=32):
-    return FEED.format(path=path, batch=batch)
+from feeds import policy_feed
+from paths import ROOT
 
 
 def ids_of(batches):
@@ -35,7 +16,7 @@ def ids_of(batches):
 
 
 def test_every_window_once_and_the_shapes(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         assert feed.info.global_batch == 32 and len(feed) == -(-feed.info.window_count // 32)
         seen, count = [], 0
@@ -55,7 +36,7 @@ def test_every_window_once_and_the_shapes(daemon, demo_file):
 
 
 def test_epochs_differ_and_repeat(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         zero, first = ids_of(feed), ids_of(feed)
         assert zero != first and sorted(zero) == sorted(first)
@@ -68,7 +49,7 @@ def test_epochs_differ_and_repeat(daemon, demo_file):
 
 @pytest.mark.parametrize("batch", [32, 20])
 def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         whole = ids_of(feed.epoch(2))
         begun = []
@@ -78,7 +59,7 @@ def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
                 state = json.loads(json.dumps(feed.state_dict()))
                 break
     one.stop()
-    other = daemon(config(demo_file, batch))
+    other = daemon(policy_feed(demo_file, batch))
     with trajd.connect(other.endpoint, feed="train", timeout=20) as feed:
         feed.load_state_dict(state)
         assert feed.state_dict() == state
@@ -86,7 +67,7 @@ def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
 
 
 def test_a_state_of_one_goes_on_as_ranks(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         whole = ids_of(feed.epoch(0))
         epoch = feed.epoch(0)
@@ -110,7 +91,7 @@ def test_a_state_of_one_goes_on_as_ranks(daemon, demo_file):
 
 
 def test_workers_that_share_checkpoint_together(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     workers = [trajd.connect(one.endpoint, feed="train", timeout=20) for _ in range(2)]
     first, second = (feed.epoch(0) for feed in workers)
     done = ids_of([next(first)])
@@ -131,7 +112,7 @@ def test_workers_that_share_checkpoint_together(daemon, demo_file):
 
 
 def test_a_state_of_another_dataset_is_refused(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         state = feed.state_dict()
         foreign = {**state, "fingerprint": "00000000000000ff"}
@@ -151,14 +132,14 @@ def test_a_state_of_another_dataset_is_refused(daemon, demo_file):
 
 
 def test_a_specification_of_the_jobs_own(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     spec = {"dataset": "demo", "global_batch": 8, "anchor": {"clock": "actions"}, "outputs": {"actions": {"at": "0..3"}}}
     with trajd.connect(one.endpoint, spec=spec, timeout=20) as feed:
         assert next(feed.epoch(0))["actions"].shape == (8, 4, 7)
 
 
 def test_a_daemon_that_dies_and_returns(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", mode="shard", timeout=30) as feed:
         whole = ids_of(feed.epoch(0))
         epoch = feed.epoch(0)
@@ -182,7 +163,7 @@ def test_a_daemon_that_dies_and_returns(daemon, demo_file):
 @pytest.mark.parametrize("is_held", [True, False])
 def test_nobody_waits_for_a_dead_daemon_to_close(daemon, demo_file, monkeypatch, is_held):
     monkeypatch.setattr(trajd.feed, "_CLOSING_MS", 3600000)  # what a daemon that lives has to answer
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     feed = trajd.connect(one.endpoint, feed="train", timeout=20)
     batch = next(feed.epoch(0))
     before = batch["actions"].copy()
@@ -195,7 +176,7 @@ def test_nobody_waits_for_a_dead_daemon_to_close(daemon, demo_file, monkeypatch,
 
 
 def test_episodes_and_status(daemon, demo_file):
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         batch = next(feed.epoch(0))
         with pytest.raises(trajd.NotFound, match="no meta language"):
@@ -223,7 +204,7 @@ def test_texts_of_episodes(daemon, demo_file, tmp_path):
             file["data"][name].attrs["language"] = f"do {name}"
     layout = (ROOT / "configs/layouts/demo.yaml").read_text()
     (tmp_path / "spoken.yaml").write_text(layout + "\nmeta:\n  language: {attribute: \"@language\"}\n")
-    one = daemon(config(path).replace("layout: demo", "layout: ./spoken.yaml"))
+    one = daemon(policy_feed(path).replace("layout: demo", "layout: ./spoken.yaml"))
     for style, key in (("lerobot", "task"), ("raw", None)):
         with trajd.connect(one.endpoint, feed="train", style=style, timeout=20) as feed:
             batch = next(feed.epoch(0))
@@ -234,7 +215,7 @@ def test_texts_of_episodes(daemon, demo_file, tmp_path):
 
 def test_statistics_of_the_feed(daemon, demo_file, tmp_path):
     stats = pytest.importorskip("trajd.stats")
-    one = daemon(config(demo_file))
+    one = daemon(policy_feed(demo_file))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         told = feed.stats()
         assert isinstance(told, stats.Stats) and set(told) == {"obs/robot0_eef_pos", "obs/robot0_gripper_qpos", "actions"}

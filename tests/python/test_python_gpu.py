@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 import trajd
-from daemons import BUILD, wait_for
-from test_gpu_feed import CONFIG, CUDA, FAKE, GpuDaemon, UUID, data  # noqa: F401
+from daemons import FAKE_PROGRAM, GpuDaemon
+from datasets import make_demo_file
+from fake_gpu import CONFIG, CUDA, UUID
+from host_device import HostDevice
 from trajd import _core, gpu
+from waiting import wait_for
 
 TYPES = {"f32": np.float32, "i64": np.int64, "u8": np.uint8}
 MAIN, SIDE, HELD = 1, 6, 5
@@ -54,9 +57,14 @@ def torch(monkeypatch):
     CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_demo_file(tmp_path_factory.mktemp("gpu") / "demo.hdf5", episodes=6)
+
+
 @pytest.fixture
-def daemon(tmp_path, data):  # noqa: F811
-    one = GpuDaemon(tmp_path / "gpu", CONFIG.format(data=data, gpu="", slots=3), program=FAKE).start()
+def daemon(tmp_path, data):
+    one = GpuDaemon(tmp_path / "gpu", CONFIG.format(data=data, gpu="", slots=3), program=FAKE_PROGRAM).start()
     yield one
     if one.process.poll() is None:
         one.stop()
@@ -229,12 +237,11 @@ def test_two_ranks_on_one_gpu(daemon, torch):
         feed.close()
 
 
-def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # noqa: F811
-    from test_python_device import HostDevice
+def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):
 
     monkeypatch.setattr(trajd.cuda, "open_device", HostDevice)
     text = CONFIG.format(data=data, gpu="", slots=4).replace("rings: 16MiB", "rings: 64KiB")
-    one = GpuDaemon(tmp_path / "small", text, program=FAKE).start()
+    one = GpuDaemon(tmp_path / "small", text, program=FAKE_PROGRAM).start()
     feed = connect(one)
     positions = [batch.position for batch in feed.epoch(0)]
     assert positions == list(range(0, len(positions) * 16, 16)) and len(positions) > 4
@@ -256,7 +263,6 @@ def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):  # no
 
 def test_a_driver_that_does_not_name_the_gpu(daemon, torch, monkeypatch, caplog):
     """Which is no reason to have no batches."""
-    from test_python_device import HostDevice
 
     def refuse(ordinal):
         raise trajd.Unsupported("GPU: libcuda.so.1 is too old: it has no such entry")
@@ -267,11 +273,10 @@ def test_a_driver_that_does_not_name_the_gpu(daemon, torch, monkeypatch, caplog)
     feed.close()
 
 
-def test_a_gpu_that_fails_on_the_way(tmp_path, data, torch, monkeypatch, caplog):  # noqa: F811
-    from test_python_device import HostDevice
+def test_a_gpu_that_fails_on_the_way(tmp_path, data, torch, monkeypatch, caplog):
 
     monkeypatch.setattr(trajd.cuda, "open_device", HostDevice)
-    one = GpuDaemon(tmp_path / "lost", CONFIG.format(data=data, gpu=", fall_back: true", slots=4), program=FAKE)
+    one = GpuDaemon(tmp_path / "lost", CONFIG.format(data=data, gpu=", fall_back: true", slots=4), program=FAKE_PROGRAM)
     one.fake = "lost=6"
     one.start()
     feed = connect(one, mode="shard", rank=0, world_size=1)

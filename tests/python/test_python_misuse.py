@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import trajd
-from daemons import smallest, wait_for
-from python_package import PACKAGE
+from daemons import smallest
+from paths import PACKAGE
+from waiting import wait_for
 
 
 def connect(one, **options):

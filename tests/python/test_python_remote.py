@@ -1,5 +1,4 @@
 """The package with a daemon elsewhere: the same batches, held for as long as somebody has them, after everything else has gone too."""
-import os
 import re
 import subprocess
 
@@ -7,13 +6,13 @@ import numpy as np
 import pytest
 
 import trajd
-from daemons import BUILD
-from test_python_feed import config
+from feeds import policy_feed
+from paths import BUILD, clean_environment
 
 
 @pytest.fixture
 def key_file(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    environment = clean_environment()
     for arguments in ([], ["--client", "trainer"]):
         subprocess.run([BUILD / "clients/cli/trajctl", "keygen", tmp_path / "keys", *arguments], check=True, env=environment,
                        stdout=subprocess.DEVNULL)
@@ -21,7 +20,7 @@ def key_file(tmp_path):
 
 
 def start(daemon, demo_file):
-    one = daemon("listen: {tcp: \"127.0.0.1:0\", keys: keys}\n" + config(demo_file))
+    one = daemon("listen: {tcp: \"127.0.0.1:0\", keys: keys}\n" + policy_feed(demo_file))
     return one, re.search(r"remote workers at (tcp://\S+)", one.text())[1]
 
 

@@ -19,9 +19,9 @@ torch = pytest.importorskip("torch")
 
 import trajd  # noqa: E402
 import trajd.torch  # noqa: E402
-from daemons import PROGRAM, wait_for  # noqa: E402
-from python_package import PACKAGE  # noqa: E402
+from paths import PACKAGE, PROGRAM  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
+from waiting import wait_for  # noqa: E402
 
 
 WorkerInfo = collections.namedtuple("WorkerInfo", "num_workers")

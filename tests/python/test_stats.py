@@ -7,7 +7,8 @@ import subprocess
 import h5py
 import numpy as np
 import pytest
-from daemons import BUILD, ROOT
+
+from paths import BUILD, ROOT
 
 _spec = importlib.util.spec_from_file_location("trajd_stats_alone", ROOT / "clients/python/trajd/stats.py")
 _module = importlib.util.module_from_spec(_spec)

@@ -25,7 +25,7 @@ build/venv/bin/python clients/python/packaging/trajd_wheel.py --build "$build" -
 build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$bundle/python" "$bundle"/trajd-*.whl
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
-cp tests/gpu/gpu_checks.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py "$bundle/"
+cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py "$bundle/"
 cp tests/bench/report.py tests/bench/bench_robomimic.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
 for site in build/venv-robomimic/lib/python3*/site-packages; do # those of its packages that are Python alone, and that torch's machines lack
     [ -d "$site/robomimic" ] || continue

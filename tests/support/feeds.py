@@ -1,0 +1,64 @@
+"""Configurations of a feed `train` over the demonstration dataset."""
+
+SMALL_BATCHES = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+limits: {{credit: 8}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 16
+    tail: short
+    anchor: {{clock: actions}}
+    slots: 6
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0}}
+      actions: {{at: 0..7}}
+"""
+
+JOBS = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+limits: {{credit: 8}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: {batch}
+    tail: {tail}
+    seed: {seed}
+    rank_timeout: {rank_timeout}
+    anchor: {{clock: actions}}
+    slots: 6
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0}}
+      actions: {{at: 0..7}}
+"""
+
+POLICY = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: {batch}
+    tail: short
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    seed: 3
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0}}
+      obs/robot0_gripper_qpos: {{at: 0}}
+      actions: {{at: -1..14}}
+"""
+
+
+def feed(path, batch=64, tail="short", seed=3, rank_timeout="600s"):
+    """Returns the configuration of a feed that jobs of one or several ranks read."""
+    return JOBS.format(path=path, batch=batch, tail=tail, seed=seed, rank_timeout=rank_timeout)
+
+
+def fan_out(path, policy="", **options):
+    """Returns the same feed with slots that two jobs may read. `policy` adds keys to fan_out."""
+    return feed(path, **options).replace("slots: 6", f"slots: 6\n    fan_out: {{jobs: 2{policy}}}")
+
+
+def policy_feed(path, batch=32):
+    """Returns the configuration of a feed with a history of two rows and sixteen actions per window."""
+    return POLICY.format(path=path, batch=batch)

@@ -1,0 +1,48 @@
+"""A device in host memory that takes the place of trajd.cuda's. A test decides when its copies end."""
+import numpy as np
+
+
+class HostEvent:
+    def __init__(self, device):
+        self.device, self.over = device, device.prompt
+
+    def query(self):
+        return self.over
+
+    def synchronize(self):
+        self.device.waits += not self.over
+        self.over = True
+
+
+class HostDevice:
+    def __init__(self, name):
+        self.name, self.prompt, self.waits, self.events, self.rings, self.handed = name, True, 0, [], [], 0
+        self.stream, self.readers = 0, []
+
+    def register(self, ring):
+        self.rings.append(ring.base)
+        return True
+
+    def unregister(self, ring):
+        self.rings.remove(ring.base)
+
+    def copy(self, plan, sources):
+        block = np.zeros(plan.size, np.uint8)
+        for offset, source in zip((0,) if plan.whole else plan.offsets, sources):
+            block[offset:offset + source.size] = source
+        self.events.append(HostEvent(self))
+        return block, self.events[-1]
+
+    def current_stream(self):
+        return self.stream
+
+    def hand_over(self, block, event, stream=None):
+        self.handed += 1
+        self.readers.append((id(block), event.over, self.stream if stream is None else stream))
+
+    def view(self, block, offset, size, dtype, shape):
+        kind = {"f32": np.float32, "i64": np.int64, "u8": np.uint8}[dtype]
+        return block[offset:offset + size].view(kind).reshape(shape)
+
+    def settle(self):
+        pass
