@@ -1,41 +1,49 @@
-# A thin front to CMake: what to type. See README.md.
+# A thin front to CMake and to the scripts in .ci. README.md and tests/README.md say which target to use when.
 BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-quick bench bench-record deb wheel clean setup
+.PHONY: all build demo test test-quick bench bench-record deb wheel clean setup setup-test
 
 all: build
 
+# Packages and the Python environment for `make demo`, and those for the tests as well.
 setup:
 	@.ci/setup
 
-build: setup
+setup-test:
+	@.ci/setup test
+
+# Everything, with tests and the Python package, in build/release.
+build: setup-test
 	@cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@cmake --build --preset release -j $(JOBS)
 
-# A dataset, the daemon, a worker, one window raw and resampled. DATA=/path/to/file.hdf5 takes your own robomimic-style file.
-demo: build
-	@build/venv/bin/python tests/demo/demo.py --build $(BUILD) $(if $(DATA),--data "$(DATA)")
+# Writes a dataset, starts the daemon, reads with a worker, prints one window raw and resampled. Builds only the
+# programs for that. DATA=/path/to/file.hdf5 takes a robomimic-style file of yours.
+demo: setup
+	@cmake --preset demo >build/configure-demo.log 2>&1 || { cat build/configure-demo.log; exit 1; }
+	@cmake --build --preset demo -j $(JOBS)
+	@build/venv/bin/python tests/demo/demo.py --build build/demo-release $(if $(DATA),--data "$(DATA)")
 
-# Everything: unit, model, golden and integration tests, then again under sanitizers, fuzzers for a few seconds each.
-test: build
+# Everything: the tree's rules, unit, model, golden and integration tests, sanitizers, each fuzzer for some seconds.
+test: setup-test
 	@.ci/test
 
-# Only the ordinary build's tests.
+# The ordinary build's tests without the slow ones.
 test-quick: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@build/venv/bin/python -m pytest -q -n $(JOBS) --dist loadfile tests
+	@build/venv/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m "not slow" tests
 
-# What `pip install` takes, for this machine's architecture and C library: build/wheel/trajd-*.whl.
+# The package for `pip install`, for this machine's architecture and C library: build/wheel/trajd-*.whl.
 wheel: build
 	@build/venv/bin/python clients/python/packaging/trajd_wheel.py --build $(BUILD) --out build/wheel
 
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)
 
-# Records the run behind the table in tests/bench/README.md, with robomimic and small files, and writes that table. ROBOMIMIC is a Python with
-# robomimic and torch (tests/bench/README.md).
+# A run with robomimic and small files, and the table of tests/bench/README.md from it. ROBOMIMIC is a Python with
+# robomimic and torch.
 ROBOMIMIC ?= build/venv-robomimic/bin/python
 RESULTS   ?= tests/bench/results/cpu-2cores.json
 bench-record: build
