@@ -163,6 +163,7 @@ def test_ready_fd_is_written_and_closed(tmp_path, demo_file):
     assert one.run("--ready-fd", "99").returncode == 64
 
 
+@pytest.mark.slow
 def test_the_daemon_ends_after_its_last_worker(tmp_path, demo_file):
     one = Daemon(tmp_path, "exit_idle: 2s\n" + GOOD.format(path=demo_file)).start()
     client = one.client()

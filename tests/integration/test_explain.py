@@ -149,6 +149,7 @@ def stamps(group, source, origin):
     return group["arm_t" if source["clock"] == "arm" else "grip_t"][:] - (1_000_000 if source["clock"] == "arm" else 0) - origin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pad", ["edge", "zero", "nan"])
 def test_every_step_is_told_as_it_was_made(daemon, tmp_path, pad):
     (tmp_path / "lab.yaml").write_text(LAYOUT)

@@ -193,6 +193,7 @@ def test_no_daemon(tmp_path):
     assert caught.value.status == trajd.TIMEOUT and str(tmp_path) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_daemon_ends_while_a_worker_waits(daemon, demo_file):
     one = daemon(SMALL_BATCHES.format(path=demo_file))
     client = one.client()

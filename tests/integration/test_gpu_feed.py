@@ -925,6 +925,7 @@ def daemon_sessions(client):
     return client.status()["sessions"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fake", ["lost=6", "lost=6,deaf"])  # a driver whose calls do not come back any more
 def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make, fake):
     daemon = make(fake=fake)

@@ -153,6 +153,7 @@ def test_a_killed_job_beside_another(daemon, demo_file, policy):
     client.close()
 
 
+@pytest.mark.slow
 def test_a_rank_that_stays_away_beside_another_job(daemon, demo_file):
     one = daemon(fan_out(demo_file, rank_timeout="3s"))
     order = sequence(one)

@@ -58,6 +58,7 @@ def receive(one, expected, dtype):
     return status["datasets"][0]["store"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gzip", [[], ["--gzip"]], ids=["contiguous", "gzip"])
 @pytest.mark.parametrize("order", ["blocked", "global"])
 def test_pictures_of_one_file_that_does_not_fit_the_store(daemon, tmp_path, gzip, order):

@@ -167,6 +167,7 @@ def test_ranks_that_do_not_agree(daemon, demo_file):
 
 # ---- ranks that stay away, or sleep ----
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_and_does_not_return(daemon, demo_file):
     one = daemon(feed(demo_file, rank_timeout="2s"))
     other = Worker(one, "--rank", 1, "--world", 2, "--pace")
@@ -270,6 +271,7 @@ def test_a_job_that_returns_finds_its_journal_in_any_production(daemon, demo_fil
     assert not set(ids[:192]) & set(ids[192:])  # DONE stays DONE; what was leased comes again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit, raises", [("rings", "raise memory.rings"), ("feeds", "raise limits.feeds")])
 def test_a_job_without_room_of_its_own_waits(daemon, demo_file, limit, raises):
     if limit == "feeds":
@@ -287,6 +289,7 @@ def test_a_job_without_room_of_its_own_waits(daemon, demo_file, limit, raises):
     second.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["rings", "feeds"])
 def test_feeds_that_nobody_reads_give_way(daemon, demo_file, limit):
     """A sweep: one specification after the other, sooner than feed_idle closes what the one before left."""

@@ -97,6 +97,7 @@ def node(demo_file):
         wait_for(lambda: not one.daemons(), 60, "the end of private daemons")
 
 
+@pytest.mark.slow
 def test_eight_ranks_start_one_daemon_that_outlives_its_starter(node):
     ranks = [node.begin(f"print(launch.ensure_daemon({str(node.config)!r}))") for _ in range(8)]
     results = [rank.communicate(timeout=120) for rank in ranks]
@@ -121,6 +122,7 @@ def test_it_ends_after_its_last_worker(node):
     assert b"exit_idle=60s" in pathlib.Path(f"/proc/{node.daemons()[0]}/cmdline").read_bytes()  # where the file says nothing
 
 
+@pytest.mark.slow
 def test_jobs_configurations_and_changes_have_daemons_of_their_own(node):
     first, said = node.ensure()
     assert "private daemon" in said
@@ -191,6 +193,7 @@ def test_a_process_that_is_forked_meanwhile_keeps_no_lock(node):
         holder.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_mistakes_come_with_file_line_and_key_and_all_waiting_ranks_hear_them(node):
     node.config.write_text(node.config.read_text().replace("global_batch", "global_bach"))
     status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})")

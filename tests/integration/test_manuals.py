@@ -80,6 +80,7 @@ def complete(line):
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_bash_completes(tmp_path, daemon, demo_file):
     commands = set(run(TRAJCTL, "names").stdout.split())
     assert complete("trajctl ") == commands | {"--help", "--version"}

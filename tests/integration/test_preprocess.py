@@ -147,6 +147,7 @@ def test_a_disk_that_fails_condemns_no_file(station, small_file, monkeypatch):
     assert counts(station.run())[:3] == (1, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_file_that_grows_is_not_settled(station):
     station.write(settle="2s")
     data = station.source_file.read_bytes()

@@ -293,6 +293,7 @@ def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
     wait_for(lambda: descriptors() <= before + 1, 60, "descriptors to be given back")  # the second job has a ring of its own
 
 
+@pytest.mark.slow
 def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
     """A restart in the moment in which a worker begins its next epoch is no end of it."""
     one = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN)

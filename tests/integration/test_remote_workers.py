@@ -138,6 +138,7 @@ def test_jobs_that_read_the_same_slots(daemon, demo_file, keys):
     there.close()
 
 
+@pytest.mark.slow
 def test_a_killed_remote_workers_leases_go_to_another(daemon, demo_file, keys):
     one = daemon(config(demo_file))
     victim = Worker(Elsewhere(remote_of(one)), "--hold", 3, "--credit", 4, "--key", keys)
@@ -154,6 +155,7 @@ def test_a_killed_remote_workers_leases_go_to_another(daemon, demo_file, keys):
     assert status(one)["silent_sessions"] == 1
 
 
+@pytest.mark.slow
 def test_a_remote_worker_dies_while_slots_are_sent_to_it(daemon, demo_file, keys):
     """Frames of its slots lie in queues when it is stopped and killed; the local job beside it goes on in the same slots. What either
     gets is what was announced."""
@@ -186,6 +188,7 @@ def test_a_remote_worker_dies_while_slots_are_sent_to_it(daemon, demo_file, keys
         heir.close()
 
 
+@pytest.mark.slow
 def test_a_stopped_remote_worker_loses_its_leases_and_goes_on(daemon, demo_file, keys):
     one = daemon(config(demo_file))
     sleeper = Worker(Elsewhere(remote_of(one)), "--pace", "--credit", 2, "--key", keys)
@@ -227,6 +230,7 @@ def test_the_daemon_dies_and_returns(daemon, demo_file, keys, tmp_path):
     assert len(worker.ids()) <= windows + 4 * 16  # those that had come before the death was noticed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, True])
 def test_a_network_that_stands_still(daemon, demo_file, keys, long):
     one = daemon(config(demo_file))
@@ -285,6 +289,7 @@ def test_a_daemon_that_is_not_there(keys):
     assert found.value.status == trajd.TIMEOUT
 
 
+@pytest.mark.slow
 def test_who_is_not_known_is_named_once(daemon, demo_file, keys, tmp_path):
     one = daemon(config(demo_file))
     public = tmp_path / "keys/clients/alice.key"

@@ -180,6 +180,7 @@ def test_a_daemon_that_was_chosen_is_killed(fast_path, make, quaternions):
     same_values(whole, out, "gpu")
 
 
+@pytest.mark.slow
 def test_a_gpu_that_fails(tmp_path, make, demo_file):
     """This process's own: an error, and the run can be resumed without it. A daemon's: its CPU goes on, the file is the same."""
     out, whole = tmp_path / "out.hdf5", tmp_path / "whole.hdf5"

@@ -309,6 +309,7 @@ def test_killed_and_resumed(fast_path, long_file, compress):
     assert sorted(path.name for path in fast_path.iterdir()) == ["cut.hdf5", "whole.hdf5"]
 
 
+@pytest.mark.slow
 def test_a_file_of_chunks_alone_is_resumed_wherever_it_was_cut(fast_path, long_file):
     """Chunks lie beside it until the end: what is in the partial file by then does not matter."""
     out, whole = fast_path / "out.hdf5", fast_path / "whole.hdf5"
@@ -575,6 +576,7 @@ def test_files_that_are_none(tmp_path, demo_file):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_damaged_inputs_never_end_it(tmp_path):
     """Bytes of the structure changed at random: done or refused, never a crash, and never half a file."""
     path, out = tmp_path / "lift.hdf5", tmp_path / "out.hdf5"

@@ -140,6 +140,7 @@ def test_a_layout_of_one_episode_a_file_has_no_parts(tmp_path, gaps):
     resample(*common)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(fast_path, gaps):
     """The parts of an episode are episodes of the journal, too."""
     path, out, whole = fast_path / "in.hdf5", fast_path / "out.hdf5", fast_path / "whole.hdf5"

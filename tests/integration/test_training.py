@@ -131,6 +131,7 @@ def check(training, with_daemon):
 pytestmark = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_daemon", [False, True], ids=["job", "job and daemon"])
 def test_a_killed_run_has_the_losses_of_one_that_was_not(folder, demo_file, with_daemon):
     check(Training(folder, DEMO.format(path=demo_file), sys.executable, "numpy"), with_daemon)
@@ -141,6 +142,7 @@ def test_the_same_on_a_recording(folder):
     check(Training(folder, RECORDED.format(path=RECORDINGS / "robosuite_lift_panda_demo.hdf5"), sys.executable, "numpy"), True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="torch does not run under the sanitizer")
 def test_the_same_in_torch(folder, demo_file):
     python = find_python("torch")

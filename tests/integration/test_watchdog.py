@@ -17,6 +17,7 @@ from daemons import Daemon, GpuDaemon
 from paths import BUILD, PROGRAM, ROOT
 from waiting import wait_for
 
+pytestmark = pytest.mark.slow
 LIMIT_S = 5  # a thread is stuck after half of the watchdog's time
 CONFIG = """\
 datasets:

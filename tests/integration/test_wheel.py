@@ -16,6 +16,7 @@ from waiting import wait_for
 
 CACHE = (BUILD / "CMakeCache.txt").read_text() if (BUILD / "CMakeCache.txt").exists() else ""
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not list((BUILD / "clients/python/trajd").glob("_core*")), reason="built without Python's headers"),
     pytest.mark.skipif(re.search(r"^TRAJD_SANITIZE:STRING=.", CACHE, re.M) is not None, reason="instrumented programs go into no wheel"),
 ]

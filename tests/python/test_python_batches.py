@@ -149,6 +149,7 @@ def test_the_slab_is_all_of_it(producer):
     feed.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots, credit", [(8, 3), (3, 16)])  # no more is granted than there are slots
 def test_keeping_every_batch_is_told_and_ends(producer, slots, credit):
     feed = connect(producer(slots=slots), credit=credit)

@@ -89,6 +89,7 @@ def test_a_feed_that_is_forgotten(producer, device):
     other.close()
 
 
+@pytest.mark.slow
 def test_memory_is_given_back_when_the_copy_is_over(producer, device):
     feed = connect(producer(slots=8), credit=4)
     epoch = feed.epoch(0)

@@ -47,6 +47,7 @@ def test_epochs_differ_and_repeat(daemon, demo_file):
         assert again[:len(first)] == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [32, 20])
 def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
     one = daemon(policy_feed(demo_file))

@@ -31,7 +31,7 @@ def test_a_feed_that_does_not_exist(daemon, demo_file):
 
 
 def test_arguments():
-    for options, text in [(dict(feed="a", spec={}), "either"), (dict(), "either"), (dict(feed="a", mode="both"), "share or shard"),
+    for options, text in [(dict(feed="a", spec={}), "either"), (dict(), "either"), (dict(feed="a", mode="both"), "queue or shard"),
                           (dict(feed="a", style="lerobt"), "lerobot"), (dict(feed="a", credit=1), "at least 2"),
                           (dict(feed="a", timeout=0), "seconds"), (dict(feed="a", timeout=float("nan")), "seconds"), (dict(feed="a", epoch=-1), "from 0"),
                           (dict(feed="a", device="gpu"), "cuda"),
