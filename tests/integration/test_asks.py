@@ -1,4 +1,4 @@
-"""Questions about a feed (ASK), put to a real daemon."""
+"""Queries about a feed (the message ASK), sent to a real daemon."""
 import json
 import re
 import shutil
@@ -25,7 +25,7 @@ feeds:
 
 
 def pages(client, what, count=0, **question):
-    """The items of all pages, and the last page."""
+    """Returns the items of all pages, and the last page."""
     items, first = [], 0
     while first is not None:
         page = client.ask(what, first=first, count=count, **question)
@@ -69,7 +69,7 @@ def test_many_episodes_come_in_pages(daemon, tmp_path):
 
 
 def test_texts_of_episodes(daemon, tmp_path):
-    """What LIBERO's files say of their task, by the layout as it is shipped; and a layout with more than one answer holds."""
+    """The task's texts in LIBERO's files, by the shipped layout. Also a layout with more than one text per episode."""
     path = tmp_path / "task.hdf5"
     with h5py.File(path, "w") as file:
         for number in range(3):
@@ -143,7 +143,7 @@ def diff(*arguments):
 
 
 def test_a_difference_names_the_episode(daemon, demo_file, tmp_path):
-    """Two daemons whose files differ in one row: the fingerprints differ, and so does one digest."""
+    """Two daemons have files that differ in one row. Their fingerprints differ, and so does one digest."""
     answers, daemons = [], []
     for side in ("a", "b"):
         folder = tmp_path / side
@@ -173,7 +173,7 @@ def test_a_difference_names_the_episode(daemon, demo_file, tmp_path):
 
 
 def test_differences_of_lists(daemon, tmp_path):
-    """Episodes that one side lacks, at the beginning, in the middle and at the end, of lists of several pages."""
+    """Episodes that one side lacks at the beginning, in the middle and at the end of lists of several pages."""
     daemons = []
     for side, left_out in (("a", {0, 700, 701}), ("b", {5, 1199})):
         folder = tmp_path / side
@@ -209,7 +209,8 @@ def test_bad_questions(daemon, demo_file):
 
 
 def test_a_feed_that_is_gone(daemon, demo_file):
-    """A feed that a job sent is closed some time after the job: a question about it is refused, and harms nobody."""
+    """A feed from a job's specification is closed some time after the job. Then a query about it is refused, and
+    other feeds go on."""
     one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeed_idle: 100ms")
     spec = '{dataset: demo, global_batch: 8, anchor: {clock: actions}, outputs: {actions: {at: 0..1}}}'
     client, other = one.client(), one.client()

@@ -1,4 +1,5 @@
-"""What configs/clusters/ promises: the Slurm script with a stand-in for srun, the Kubernetes manifest as far as one machine can tell."""
+"""Tests configs/clusters: the Slurm script with a replacement for srun, and the Kubernetes manifest as far as one
+machine can."""
 import json
 import os
 import signal
@@ -44,7 +45,7 @@ if sys.argv[1] == "stay" or sys.argv[1] == "fail":
 
 
 class Allocation:
-    """A folder that stands for a job: `sbatch` with two tasks on one node."""
+    """A folder that stands for a job. Runs `sbatch` with two tasks on one node."""
 
     def __init__(self, folder, config):
         self.folder = folder
@@ -65,7 +66,7 @@ class Allocation:
                                 env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def is_over(self):
-        """Nobody listens any more: the daemon took its sockets away."""
+        """Returns True when the daemon has removed its sockets."""
         return not (self.endpoint / "feed.sock").exists()
 
 
@@ -90,7 +91,7 @@ def test_the_ranks_of_a_job_read_their_rows(allocation):
 def test_a_rank_that_fails_ends_the_job(allocation):
     job = allocation.submit("fail")
     said = job.communicate(timeout=60)[0]
-    assert job.returncode == 137 and allocation.is_over(), said  # of the other rank, which srun kills
+    assert job.returncode == 137 and allocation.is_over(), said  # the other rank's status: srun kills it
 
 
 def test_a_cancelled_job_leaves_nothing(allocation):
@@ -143,7 +144,7 @@ def test_its_configuration_and_memory(manifest, tmp_path):
 
 
 def test_its_probes_and_what_containers_share(manifest, daemon, demo_file):
-    """Daemon and worker in namespaces of their own, without capabilities, that share the runtime folder alone."""
+    """Daemon and worker run in namespaces of their own, without capabilities. They share the runtime folder only."""
     container = manifest[2]
     isolated = ["unshare", "--pid", "--fork", "--mount", "--mount-proc", "--net", "--uts", "--ipc",
                 "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
@@ -159,5 +160,5 @@ def test_its_probes_and_what_containers_share(manifest, daemon, demo_file):
     assert done.returncode == 0 and done.stdout, done.stderr
     done = subprocess.run([*isolated, TRAJCTL, "reload", "--wait", "--endpoint", one.endpoint], capture_output=True, text=True)
     assert done.returncode == 1 and "in another container" in done.stderr, done.stderr
-    os.kill(int(subprocess.check_output(["pgrep", "-P", str(one.process.pid)])), signal.SIGTERM)  # unshare passes no signal on
+    os.kill(int(subprocess.check_output(["pgrep", "-P", str(one.process.pid)])), signal.SIGTERM)  # unshare does not pass signals on
     assert one.process.wait(60) == 0

@@ -1,4 +1,5 @@
-"""Mistakes in a configuration: what is said, with file, line and key, and the exit status that a service manager acts on."""
+"""Mistakes in a configuration: the message with file, line and key, and the exit status that a service manager
+reads."""
 import json
 import os
 import re
@@ -118,7 +119,7 @@ def test_the_json_of_a_configuration_is_the_configuration(tmp_path, demo_file):
     assert feed["seed"] == 7 and feed["global_batch"] == 8 and feed["rate"] == 29.97 and feed["filter"] == "train"
     assert feed["split"] == "0..0.9" and feed["outputs"]["actions"] == {"at": "0..3"}
     assert document["datasets"]["demo"] == {"path": str(demo_file), "layout": "demo"}
-    one.config.write_text(json.dumps(document))  # JSON is read as YAML is
+    one.config.write_text(json.dumps(document))  # JSON is valid YAML
     assert json.loads(one.run("--print-config", "--json").stdout) == document
     assert one.run("--check").returncode == 0
 
@@ -139,7 +140,7 @@ def test_values_of_the_command_line(tmp_path, demo_file):
         return json.loads(one.run("--print-config", "--json", *arguments).stdout)["memory"]
 
     assert memory("--set", "memory.store=1MiB")["store"] == 1 << 20
-    assert memory("--preset", "memory.store=1MiB")["store"] == 64 << 20  # the file says 64MiB
+    assert memory("--preset", "memory.store=1MiB")["store"] == 64 << 20  # the file has 64MiB
     assert memory("--set", "memory.store=50%")["store"] > memory("--set", "memory.store=1%")["store"] > 1 << 20
     document = json.loads(one.run("--print-config", "--json", "--preset", "exit_idle=2s", "--set", "runtime=/else").stdout)
     assert document["exit_idle"] == "2000000000ns" and document["runtime"] == "/else"
@@ -157,7 +158,7 @@ def test_ready_fd_is_written_and_closed(tmp_path, demo_file):
                                env=one.environment(), stderr=subprocess.DEVNULL)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        assert pipe.read() == "ready\n"  # up to its end: the daemon has let go of it
+        assert pipe.read() == "ready\n"  # read to its end: the daemon has closed it
     process.terminate()
     assert process.wait(60) == 0
     assert one.run("--ready-fd", "99").returncode == 64
@@ -170,7 +171,7 @@ def test_the_daemon_ends_after_its_last_worker(tmp_path, demo_file):
     client.open("train")
     client.next().release()
     begin = time.monotonic()
-    while time.monotonic() < begin + 2.5:  # longer than exit_idle: it is not idle
+    while time.monotonic() < begin + 2.5:  # longer than exit_idle, but the daemon is not idle
         assert one.process.poll() is None
         one.client().close()
     client.close()

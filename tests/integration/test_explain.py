@@ -1,4 +1,4 @@
-"""What explain tells of windows, against the batches that a worker received of them, and against the file."""
+"""The query `explain` for windows, compared with the batches that a worker received and with the file."""
 import collections
 import json
 import os
@@ -72,9 +72,9 @@ def write(path):
         for number in range(6):
             group, t0 = file.create_group(f"ep_{number}"), 1_700_000_000_000_000_000 + number * 10**10
             steps = rng.integers(8_000_000, 12_000_000, 60)
-            steps[rng.integers(5, 55, 3)] = 40_000_000                     # holes
+            steps[rng.integers(5, 55, 3)] = 40_000_000                     # gaps
             arm = t0 + np.cumsum(steps)
-            grip = np.repeat(t0 + 30_000_000 * number + 33_333_333 * np.arange(14), 1 + (np.arange(14) % 5 == 4))  # some twice
+            grip = np.repeat(t0 + 30_000_000 * number + 33_333_333 * np.arange(14), 1 + (np.arange(14) % 5 == 4))  # some rows twice
             group["arm_t"], group["grip_t"] = arm, grip
             group["ft_t0"] = np.int64(t0 + 17_000_003)
             q = rng.normal(size=(60, 2))
@@ -90,7 +90,7 @@ def write(path):
 
 
 def explain(client, window, **question):
-    """All pages of the document as one: {output: [step...]}, {output: head}, the last page."""
+    """Joins all pages of the document. Returns {output: [step...]}, {output: head} and the last page."""
     steps, heads, first = collections.defaultdict(list), {}, 0
     while first is not None:
         page = client.ask("explain", window=window, first=first, **question)
@@ -102,7 +102,7 @@ def explain(client, window, **question):
 
 
 def value(data, source, told, edge):
-    """A source's value from the rows and weights that were told."""
+    """Computes a source's value from the rows and weights in the document."""
     rows = [row for row, _, _ in told["rows"]]
     weights = [weight for _, _, weight in told["rows"]]
     columns = slice(source["first_column"], source["first_column"] + source["columns"])
@@ -143,7 +143,7 @@ def check_step(got, mask, step, head, data, edge):
 
 
 def stamps(group, source, origin):
-    """Of every row as the layout has them, ns from the origin."""
+    """Returns the stamps of all rows in ns, with the origin that the layout gives."""
     if source["clock"] == "ft":
         return int(group["ft_t0"][()]) - origin + np.arange(len(group["wrench"])) * 10**9 // 200
     return group["arm_t" if source["clock"] == "arm" else "grip_t"][:] - (1_000_000 if source["clock"] == "arm" else 0) - origin
@@ -267,7 +267,7 @@ def test_bad_questions(daemon, demo_file):
 
 @pytest.mark.parametrize("bad_rows", ["error", "keep"])
 def test_rows_that_cannot_be_read(daemon, demo_file, tmp_path, bad_rows):
-    """A file that fails after it was indexed: what its windows say is what production makes of them."""
+    """A file that fails after it was indexed: `explain` and production report the same about its windows."""
     path = tmp_path / "fails.hdf5"
     path.write_bytes(demo_file.read_bytes())
     one = daemon(f"""

@@ -1,4 +1,4 @@
-"""Workers and daemons that are killed, stopped and come back: real processes, exact accounting."""
+"""Workers and daemons that are killed, stopped and restarted. Every window is accounted for."""
 import os
 import signal
 import subprocess
@@ -47,7 +47,7 @@ def test_a_killed_workers_leases_go_to_another(daemon, demo_file):
     finish(heir)
     held = victim.batches()
     assert len(held) == 3
-    # Asking for the second batch made the first one DONE, and so on: the last one held was not DONE.
+    # The request for the second batch made the first one DONE, and so on. The last held batch was not DONE.
     done = [i for batch in held[:2] for i in batch["ids"]]
     assert sorted(heir.ids() + done) == list(range(heir.said[0]["windows"]))
     assert set(held[2]["ids"]) <= set(heir.ids())
@@ -69,7 +69,7 @@ time.sleep(600)
 
 
 def test_a_killed_worker_whose_children_live_on(daemon, demo_file):
-    """As a DataLoader's and multiprocessing's do, which wait for a parent that is no more. Its session is over."""
+    """A DataLoader's children live on when their parent is killed. The session of the parent ends all the same."""
     one = daemon(SMALL_BATCHES.format(path=demo_file))
     text = FORKING.format(folder=str(SUPPORT), build=str(BUILD), endpoint=str(one.endpoint))
     victim = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -83,7 +83,7 @@ def test_a_killed_worker_whose_children_live_on(daemon, demo_file):
     finish(heir)
     assert sorted(heir.ids()) == list(range(heir.said[0]["windows"]))
     victim.stdin.close()
-    assert victim.stdout.read() == ""  # until now the child has had it, too
+    assert victim.stdout.read() == ""  # the forked child had it open until now
     client.close()
 
 
@@ -97,7 +97,7 @@ def test_a_stopped_worker_holds_up_nobody_and_goes_on(daemon, demo_file):
     other = Worker(one)
     other.read("open")
     length = other.said[0]["windows"]
-    while sum(len(b["ids"]) for b in other.batches()) < length - 16 * 2 - 16:  # all but what the sleeper may hold
+    while sum(len(b["ids"]) for b in other.batches()) < length - 16 * 2 - 16:  # all except those that the stopped worker may hold
         other.read("batch")
     sleeper.signal(signal.SIGCONT)
     for _ in range(4):
@@ -133,12 +133,12 @@ def test_daemon_killed_and_restarted_with_a_worker_attached(daemon, demo_file):
     done = set(worker.ids())
     one.kill()
     one.start()
-    worker.process.stdin.close()  # the rest without waiting
+    worker.process.stdin.close()  # the remaining batches, without a pause
     finish(worker)
     ids = worker.ids()
     assert set(ids) == set(range(worker.said[0]["windows"])), "a window was lost"
     assert all(ids.count(i) == 1 for i in done), "DONE did not survive the daemon"
-    # What was leased to the worker when the daemon died may be worked on and handed out again: never more than its credit.
+    # A batch that was leased when the daemon died may have been used and may come again: never more than the worker's credit.
     assert len(ids) - len(set(ids)) <= 2 * 16
 
 
@@ -158,7 +158,7 @@ def test_shard_repeats_and_loses_nothing(daemon, demo_file, kill):
         one.start()
     else:
         ranks[1].kill()
-        position = ranks[1].batches()[-1]["position"]  # as far as its own state goes; the daemon may know of more that is DONE
+        position = ranks[1].batches()[-1]["position"]  # by its own state; the daemon may count more batches as DONE
         again = Worker(one, "--rank", 1, "--world", 2, "--position", position)
         opened = again.read("open")
         again.said += [b for b in ranks[1].batches() if b["position"] < opened["next"]]
@@ -175,7 +175,7 @@ def test_second_daemon_is_refused(daemon, demo_file, tmp_path):
     one = daemon(SMALL_BATCHES.format(path=demo_file))
     done = one.run()
     assert done.returncode == 1 and str(one.process.pid) in done.stderr, done.stderr
-    worker = Worker(one)  # and the first is unharmed
+    worker = Worker(one)  # and the first feed is not affected
     finish(worker)
 
 
@@ -223,7 +223,8 @@ def test_a_file_that_goes_bad_is_an_error_in_the_worker(daemon, demo_file, tmp_p
 
 
 def test_rows_without_room_beside_those_that_stay_are_an_error(daemon, tmp_path):
-    """One feed's rows stay in memory as long as it does. An episode of another that does not fit beside them is told, not waited for."""
+    """One feed's rows stay in memory as long as the feed exists. An episode of another feed that does not fit
+    beside them is an error at once."""
     path, layout = tmp_path / "wide.hdf5", tmp_path / "wide.yaml"
     with h5py.File(path, "w") as file:
         for i in range(8):
@@ -306,7 +307,7 @@ def test_a_feed_sent_by_a_job_is_closed_when_idle_and_opened_again(daemon, demo_
 
 
 def test_an_episode_without_the_clock_of_a_stream(daemon, demo_file, tmp_path):
-    """missing: zero on an observation whose whole clock an episode lacks."""
+    """`missing: zero` for an observation whose clock an episode lacks."""
     path, layout = tmp_path / "some.hdf5", tmp_path / "some.yaml"
     with h5py.File(path, "w") as file:
         for e in range(4):
@@ -346,7 +347,7 @@ def test_garbage_on_both_sockets(daemon, demo_file):
     descriptors = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     descriptors.connect(str(one.endpoint / "fd.sock"))
     descriptors.send(os.urandom(16))
-    assert descriptors.recv(16) == b""  # closed: nobody has that token
+    assert descriptors.recv(16) == b""  # closed: no client has that token
     finish(Worker(one))
     raw.close()
     wait_for(lambda: one.process.poll() is None, what="the daemon to live")

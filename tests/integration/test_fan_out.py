@@ -1,4 +1,5 @@
-"""Several jobs that read the same slots: one production, exact accounting for each, real processes that sleep and die."""
+"""Several jobs read the same slots: one production, exact accounting per job, real processes that are stopped and
+killed."""
 import mmap
 import os
 import signal
@@ -24,7 +25,7 @@ def test_two_jobs_read_one_production(daemon, demo_file):
     workers = [worker(one, job, "--pace", "--epoch", 4) for job in ("a", "b", "b")]
     for each in workers:
         each.read("open")
-    assert set(jobs_of(one)) == {"train"}  # no other instance
+    assert set(jobs_of(one)) == {"train"}  # no second instance of the feed
     client = one.client()
     assert {(job["job"], job["members"]) for job in client.status()["feeds"][0]["jobs"]} == {("a", 1), ("b", 2)}
     for each in workers:
@@ -32,7 +33,7 @@ def test_two_jobs_read_one_production(daemon, demo_file):
     for each in workers:
         finish(each)
     assert sorted(workers[0].ids()) == sorted(workers[1].ids() + workers[2].ids()) == sorted(order)
-    assert made() - before <= 2 * (len(order) // 64 + 1) + 18  # that of both, and of the sequence; and what was made ahead
+    assert made() - before <= 2 * (len(order) // 64 + 1) + 18  # those of both jobs and of sequence(), and those made ahead
     client.close()
 
 
@@ -46,7 +47,7 @@ def test_the_ring_of_a_fan_out_cannot_be_written(daemon, demo_file):
     assert maps and all(line.split()[1] == "r--s" for line in maps)
     rings = [f"/proc/{one.process.pid}/fd/{fd}" for fd in os.listdir(f"/proc/{one.process.pid}/fd")
              if "trajd-ring" in os.readlink(f"/proc/{one.process.pid}/fd/{fd}")]
-    for ring in rings:  # opened again, as only the same user or root can
+    for ring in rings:  # reopened, which only the same user or root can do
         with open(ring, "r+b") as file, pytest.raises(PermissionError):
             mmap.mmap(file.fileno(), 4096)
     batch.release()
@@ -66,7 +67,7 @@ def test_a_stopped_job(daemon, demo_file, policy):
     ids = take(client, 6)
     if policy == "block":
         with pytest.raises(trajd.TrajdError, match="no batch in time"):
-            while batch := client.next(timeout_ms=1500):  # one more, where the sleeper's DONE came before it stopped
+            while batch := client.next(timeout_ms=1500):  # one more where the stopped worker's DONE came before the signal
                 ids += batch.arrays()["window_id"].tolist()
                 batch.release()
         assert len(ids) in (6 * 64, 7 * 64)
@@ -78,12 +79,12 @@ def test_a_stopped_job(daemon, demo_file, policy):
         finish(sleeper)
         assert sleeper.ids() == ids
     else:
-        ids += rest(client)  # goes on without it
+        ids += rest(client)  # goes on without the stopped job
         assert client.status()["slow_jobs"] == 1
         sleeper.signal(signal.SIGCONT)
         sleeper.process.stdin.close()
         sleeper.read()
-        assert sleeper.process.wait(60) != 0  # has been told
+        assert sleeper.process.wait(60) != 0  # has received the error
     assert sorted(ids) == list(range(len(ids)))
     client.close()
 
@@ -107,7 +108,7 @@ def test_a_killed_worker_and_a_killed_daemon(daemon, demo_file):
     finish(other)
     finish(heir)
     for ids in (victim.ids() + heir.ids(), other.ids()):
-        assert set(ids) == set(order) and len(ids) - len(set(ids)) <= 8 * 64  # what was leased comes again
+        assert set(ids) == set(order) and len(ids) - len(set(ids)) <= 8 * 64  # leased batches come again
 
 
 def test_a_job_elsewhere_has_a_ring_of_its_own(daemon, demo_file):
@@ -115,7 +116,7 @@ def test_a_job_elsewhere_has_a_ring_of_its_own(daemon, demo_file):
     first, second, third = (one.client() for _ in range(3))
     first.open("train", job="a")
     second.open("train", job="b", epoch=9)
-    third.open("train", job="c")  # beside a: it has hardly begun
+    third.open("train", job="c")  # together with a, which has only begun
     assert jobs_of(one) == {"train": "a", "train#2": "b"}
     assert rest(second) == sequence(one, epoch=9)
     for client in (first, second, third):

@@ -1,4 +1,4 @@
-"""What a worker receives, against numpy and scipy on the same file."""
+"""The values that a worker receives, against numpy and scipy on the same file."""
 import h5py
 import numpy as np
 import pytest
@@ -83,12 +83,12 @@ def test_rows_of_the_anchor_clock_are_the_files_rows(daemon, demo_file):
 
 
 def grid_targets(anchor, steps, hz):
-    """Exact: floor of k periods, from the anchor."""
+    """Returns the exact grid: the floor of k periods, from the anchor."""
     return np.array([anchor + (k * 10**9) // hz for k in steps])
 
 
 def linear(stamps, values, x):
-    """np.interp in float64 on differences: absolute stamps of 1.7e18 ns do not fit a float."""
+    """np.interp in float64 on differences: absolute stamps of 1.7e18 ns have more digits than a float."""
     origin = stamps[0]
     t, u = (stamps - origin).astype(np.float64), (x - origin).astype(np.float64)
     return np.stack([np.interp(u, t, values[:, d]) for d in range(values.shape[1])], axis=-1)
@@ -113,7 +113,7 @@ def wrapped_error(a, b):
 
 
 def seen(stamps, anchor):
-    """An observation sees no row behind its anchor."""
+    """An observation contains no row after its anchor."""
     return max(int(np.searchsorted(stamps, anchor, side="right")), 1)
 
 

@@ -1,5 +1,5 @@
-"""Batches that are born in a GPU's memory and read there, on a GPU that is not there (tests/fake): the daemon's own production, rings, wire and
-libtrajd's handling of streams, with real processes. What needs a real one is in tests/gpu."""
+"""Batches that are made and read in GPU memory, with the fake GPU of tests/fake: the daemon's production, its
+rings, the wire, and how libtrajd handles streams. tests/gpu does the same with a real GPU."""
 import ctypes
 import os
 import re
@@ -75,7 +75,7 @@ def test_the_same_batches_as_in_host_memory(make):
     assert CUDA.fake_cuda_mappings() == 0
 
 
-@pytest.mark.parametrize("captures", [0, 1])  # another thread captures a graph meanwhile
+@pytest.mark.parametrize("captures", [0, 1])  # another thread captures a graph at the same time
 def test_a_part_goes_back_when_the_streams_have_passed(make, captures):
     daemon = make(slots=3)
     client = daemon.client()
@@ -89,7 +89,7 @@ def test_a_part_goes_back_when_the_streams_have_passed(make, captures):
         batch.use_stream(HELD)
         batch.use_stream(OTHER)
         batch.release()
-    with pytest.raises(trajd.TrajdError) as refused:  # every slot is still read, as far as anybody can know
+    with pytest.raises(trajd.TrajdError) as refused:  # libtrajd must assume that every slot is still being read
         client.next(timeout_ms=300)
     assert refused.value.status == trajd.TIMEOUT
     for arrays, was in zip(kept, before):
@@ -104,7 +104,7 @@ def test_a_part_goes_back_when_the_streams_have_passed(make, captures):
 
 
 def take_all(client, stream, count=3):
-    """So many slots are released, and read by the stream as far as anybody can know."""
+    """Takes and releases `count` batches. libtrajd must assume that the stream still reads them."""
     for _ in range(count):
         batch = client.next()
         batch.use_stream(stream)
@@ -132,7 +132,7 @@ def test_a_release_while_a_graph_is_captured_on_the_stream(make):
 
 
 def test_a_stream_that_takes_no_event(make):
-    """Then the GPU has to pass all that the process gave it."""
+    """A stream that accepts no event: libtrajd waits for all work that the process has given to the GPU."""
     daemon = make(slots=3)
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
@@ -150,7 +150,8 @@ def test_a_stream_that_takes_no_event(make):
 
 
 def test_the_default_stream_of_another_thread(make):
-    """Its number means another stream in the thread that releases: the GPU has to pass everything."""
+    """The number of the default stream means another stream in the thread that releases: libtrajd waits for the
+    whole GPU."""
     daemon = make(slots=3)
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
@@ -167,7 +168,7 @@ def test_the_default_stream_of_another_thread(make):
         if is_released_here:
             batch.release()
         else:
-            in_a_thread(batch.release)  # in a thread that the system calls by the name of the one before
+            in_a_thread(batch.release)  # in a thread that gets the same system id as the previous one
     assert is_kept_waiting(client)
     CUDA.fake_cuda_let_go(ctypes.c_size_t(OTHER))
     batch = client.next()
@@ -178,7 +179,7 @@ def test_the_default_stream_of_another_thread(make):
 
 
 def test_late_streams_are_asked_about_now_and_then(make):
-    """Not by a thread that does nothing else: the longer one takes, the less often."""
+    """libtrajd queries late streams from time to time, and less often the longer a stream takes."""
     daemon = make(slots=3)
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
@@ -200,7 +201,7 @@ def test_credit_that_late_streams_have_is_waited_for(make):
     client.open("train", gpu=UUID, credit=3)
     CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
     take_all(client, HELD)
-    assert is_kept_waiting(client, timeout_ms=1300)  # not told to release what it has released
+    assert is_kept_waiting(client, timeout_ms=1300)  # it has not received the message about the release
     CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
     client.next().release()
     client.close()
@@ -222,9 +223,10 @@ def made_on_gpu(client):
     return producer["batches"]
 
 
-@pytest.mark.parametrize("ahead", [False, True])  # of the GPU: batches that its streams have not passed are work at hand, too
+@pytest.mark.parametrize("ahead", [False, True])  # of the GPU; batches whose streams have not passed count as work, too
 def test_parts_go_back_in_lots(make, ahead):
-    """While there is other work: a lot is one turn of the daemon on a GPU that training uses in time slices."""
+    """Releases are sent in bursts while the worker has other work: one burst costs one time slice of a GPU that
+    training uses."""
     daemon = make(slots=8)
     client, watcher = daemon.client(), daemon.client()
     client.open("train", gpu=UUID, credit=8)
@@ -257,7 +259,7 @@ def test_parts_go_back_in_lots(make, ahead):
             take(OTHER, 10000)
         time.sleep(0.005)
         look()
-    assert made[-1] >= 20 and len(set(made)) <= 14, made  # not one at a time; half a lot may be seen
+    assert made[-1] >= 20 and len(set(made)) <= 14, made  # not one at a time; half a burst may be visible
     for stream in streams:
         CUDA.fake_cuda_let_go(ctypes.c_size_t(stream))
     client.close()
@@ -265,7 +267,7 @@ def test_parts_go_back_in_lots(make, ahead):
 
 
 def test_a_lot_goes_back_in_time(make):
-    """The worker takes no more: what it has released is free all the same."""
+    """The worker takes no further batch. Its released batches become free all the same."""
     daemon = make(slots=8)
     client, watcher = daemon.client(), daemon.client()
     client.open("train", gpu=UUID, credit=8)
@@ -277,14 +279,14 @@ def test_a_lot_goes_back_in_time(make):
 
 
 def test_a_lot_does_not_wait_for_what_is_stalled(make):
-    """Batches that a stream has not passed for long are no work at hand: the others go round as fast as without them."""
+    """Batches whose stream has been late for long do not delay the release of other batches."""
     daemon = make(slots=8)
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
     CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
     take_all(client, HELD, 5)
     begin = time.monotonic()
-    for _ in range(20):  # by threes: a tenth of a second each time, had they to wait
+    for _ in range(20):  # three at a time; a tenth of a second for each if they had to wait
         client.next().release()
     assert time.monotonic() - begin < 0.5
     CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
@@ -301,7 +303,7 @@ def test_close_waits_for_streams(make):
     was = view.copy()
     batch.use_stream(HELD)
     batch.release()
-    client.close()  # waits for a second; then the session lives on
+    client.close()  # waits for one second; then the session goes on
     watcher = daemon.client()
     assert sum(session["held"] for session in watcher.status()["sessions"]) >= 1
     np.testing.assert_array_equal(view, was)
@@ -312,7 +314,8 @@ def test_close_waits_for_streams(make):
 
 
 def test_close_has_said_all_once_the_streams_have_passed(make):
-    """As in host memory: a program that closes and ends has lost nothing. Streams that take longer than a second are not waited for."""
+    """close() waits for streams as it does in host memory, so that a program that closes and ends loses nothing. It
+    waits one second at most."""
     daemon = make(slots=3)
     client = daemon.client()
     client.open("train", gpu=UUID)
@@ -337,7 +340,8 @@ def test_close_has_said_all_once_the_streams_have_passed(make):
 
 
 def test_what_is_released_is_done_before_its_streams_have_passed(make):
-    """A checkpoint has it, and who opens another epoch does not get it again."""
+    """A checkpoint contains a released batch, and another epoch does not deliver it again, before its streams have
+    passed it."""
     daemon = make(slots=4)
     client = daemon.client()
     info = client.open("train", job="one", gpu=UUID)
@@ -356,7 +360,7 @@ def test_what_is_released_is_done_before_its_streams_have_passed(make):
 
 
 def test_a_ring_that_is_left_is_closed(make):
-    """The memory of a production that the daemon has ended is free once nobody has it open."""
+    """The memory of a production that the daemon has ended is free when no client has it open."""
     daemon = make()
     client = daemon.client()
     client.open("train", gpu=UUID)
@@ -365,7 +369,7 @@ def test_a_ring_that_is_left_is_closed(make):
     for at in ("-1..0", "-2..0", "-3..0"):
         spec = "{dataset: demo, global_batch: 16, rate: 10, anchor: {clock: pose}, outputs: {pose: {from: pose_quat, at: %s}}}" % at
         assert client.open(spec=spec, gpu=UUID).gpu is not None
-        assert CUDA.fake_cuda_mappings() == 2  # this one's, and the one that is held
+        assert CUDA.fake_cuda_mappings() == 2  # this one's ring, and the ring of the held batch
     kept.release()
     wait_for(lambda: CUDA.fake_cuda_mappings() == 1, what="the first ring to be closed")
     client.next().release()
@@ -405,7 +409,7 @@ def test_a_killed_worker_gives_its_device_leases_back(make):
     worker.send_signal(signal.SIGKILL)
     worker.wait()
     positions = sorted(collect(client))
-    assert positions == list(range(16, 16 + len(positions) * 16, 16))  # the first was worked on, when it asked for the next
+    assert positions == list(range(16, 16 + len(positions) * 16, 16))  # the first one was DONE when the worker requested the next one
     client.close()
 
 
@@ -438,7 +442,7 @@ def test_what_outlives_session_and_client_is_let_go_all_the_same(make):
     daemon.kill()
     with pytest.raises(trajd.TrajdError) as ended:
         while True:
-            client.next().release()  # what had come before the end was heard of
+            client.next().release()  # the batches that came before libtrajd noticed the end
     assert ended.value.status == trajd.CLOSED
     client.close()
     assert CUDA.fake_cuda_mappings() == 1
@@ -510,7 +514,8 @@ SECOND = UUID[:-1] + "e"
 
 @pytest.mark.parametrize("seen, ordinals", [("two", (0, 1)), ("two turned", (1, 0))])
 def test_two_gpus_in_one_process(make, monkeypatch, seen, ordinals):
-    """However this process counts them. Each has its production, and what is mapped, asked and closed is so in its own context."""
+    """Two GPUs in one process, whatever order the process counts them in. Each has its own production. Memory is
+    mapped, events are queried and rings are closed in the context of their GPU."""
     monkeypatch.setenv("FAKE_CUDA", seen)
     daemon = make(fake="gpus=2")
     host = daemon.client()
@@ -623,7 +628,8 @@ GUESTS = """
 
 
 def lay_out(folder, rate):
-    """The demo layout, with its regular clock at another rate, whose rows stand at no whole ns."""
+    """Writes the demo layout with another rate for its regular clock, whose rows then are at fractions of a
+    nanosecond."""
     text = (ROOT / "configs/layouts/demo.yaml").read_text()
     begin = text.index("{rate: {attribute")
     end = text.index(", rows: actions", begin)
@@ -634,7 +640,8 @@ def lay_out(folder, rate):
 
 @pytest.mark.parametrize("rows, store, rate", [("64KiB", "64MiB", None), ("128KiB", "64MiB", "30"), ("64KiB", "700KiB", "30000/1001")])
 def test_rows_beyond_the_budget_come_batch_by_batch(tmp_path, data, rows, store, rate):
-    """What is not resident is gathered from host memory (from files, where the store is small): the same batches, bit for bit."""
+    """Rows that are not resident come from host memory (from files where the store is small). The batches are the
+    same, bit for bit."""
     layout = "demo" if rate is None else lay_out(tmp_path, rate)
     daemon = GpuDaemon(tmp_path / "small", GUESTS.format(data=data, rows=rows, layout=layout), program=FAKE_PROGRAM, store=store).start()
     for feed in ("grid", "rows", "rates"):
@@ -674,9 +681,9 @@ WIDE = """
 """
 
 
-@pytest.mark.parametrize("store", ["256MiB", "74MiB"])  # all of it, and no more than the long episode
+@pytest.mark.parametrize("store", ["256MiB", "74MiB"])  # all of the store, and no more than the long episode
 def test_rows_that_go_there_in_many_chunks(tmp_path, store):
-    """An episode that is longer than all buffers together, between short ones: each row is where it belongs."""
+    """An episode that is longer than all buffers together, between short ones: each row is in its place."""
     counts = [3, 0, 18000, 2, 700, 1]
     rows = np.arange(sum(counts), dtype=np.float32)
     with h5py.File(tmp_path / "wide.hdf5", "w") as file:
@@ -724,7 +731,8 @@ MIXTURE = """
 
 @pytest.mark.parametrize("rows", ["64MiB", "192KiB"])
 def test_a_mixture(tmp_path, data, rows):
-    """Each dataset's windows go to rows of their own, one launch for each; one dataset lacks a stream, and (of few rows) is not resident."""
+    """The windows of each dataset go to their own rows, with one launch per dataset. One dataset lacks a stream,
+    and (with few rows) is not resident."""
     other = tmp_path / "other.hdf5"
     make_demo_file(other, "--seed", "5", episodes=4)
     daemon = GpuDaemon(tmp_path / "mixture", MIXTURE.format(data=data, other=other, rows=rows), program=FAKE_PROGRAM).start()
@@ -794,7 +802,7 @@ def test_rows_that_come_along_and_cannot_be_read(tmp_path, bad_rows):
 
 
 def test_a_batch_that_failed_is_done_when_it_is_told(tmp_path):
-    """Whatever waits to be given back, a checkpoint counts it."""
+    """A checkpoint counts a failed batch as DONE, whatever releases are still waiting."""
     path = tmp_path / "cut.hdf5"
     make_demo_file(path, episodes=24)
     daemon = GpuDaemon(tmp_path / "bad", BAD_ROWS.format(path=path, bad_rows="error"), program=FAKE_PROGRAM, store="64KiB").start()
@@ -817,7 +825,7 @@ def test_a_batch_that_failed_is_done_when_it_is_told(tmp_path):
 
 
 def test_slots_that_nobody_asked_for(tmp_path, data):
-    """Sixteen, where the budget has room for them, else four."""
+    """A feed without `slots` has sixteen slots where the budget has room for them, else four."""
     for rings, slots, count in (("64MiB", "", 16), ("6MiB", "", 4), ("6MiB", "slots: 5", 5)):
         text = CONFIG.replace("global_batch: 16", "global_batch: 500").replace("slots: {slots}", slots).format(data=data, gpu="").replace("rings: 16MiB", f"rings: {rings}")
         daemon = GpuDaemon(tmp_path / f"{rings}{len(slots)}", text, program=FAKE_PROGRAM).start()
@@ -832,7 +840,7 @@ def test_slots_that_nobody_asked_for(tmp_path, data):
 
 @pytest.mark.parametrize("rings", [4, 8, 16])
 def test_slots_that_nobody_asked_for_and_rows_that_come_along(tmp_path, data, rings):
-    """What was made for sixteen is given back before four are tried (a sanitizer looks for what is left)."""
+    """The memory for sixteen slots is freed before four are tried. A sanitizer looks for leaks."""
     text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("slots: 4", "").replace("rings: 64MiB}", f"rings: {rings}MiB}}")
     daemon = GpuDaemon(tmp_path / "gpu", text, program=FAKE_PROGRAM).start()
     client = daemon.client()
@@ -843,7 +851,7 @@ def test_slots_that_nobody_asked_for_and_rows_that_come_along(tmp_path, data, ri
 
 
 def test_rows_that_no_room_is_left_for(tmp_path, data):
-    """On their way they take room beside the rings."""
+    """Streamed rows take memory beside the rings."""
     text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("rings: 64MiB}", "rings: 2MiB}")
     daemon = GpuDaemon(tmp_path / "small", text, program=FAKE_PROGRAM).start()
     client = daemon.client()
@@ -855,7 +863,8 @@ def test_rows_that_no_room_is_left_for(tmp_path, data):
 
 
 def test_pinned_memory_is_within_the_budget(tmp_path, data):
-    """Rows on their way have pinned memory, which `memory.rings` counts: of less than all there are fewer batches under way, of none host memory."""
+    """Streamed rows use pinned memory, which `memory.rings` counts. With less of it fewer batches are in flight;
+    without any the batches are in host memory."""
     def ask(name, rings):
         daemon = GpuDaemon(tmp_path / name, GUESTS.format(data=data, rows="64KiB", layout="demo"), program=FAKE_PROGRAM, rings=rings).start()
         client = daemon.client()
@@ -891,7 +900,7 @@ def test_devices_that_are_none(tmp_path, data, devices, status, why):
 
 
 def test_signals_go_to_no_thread_of_the_driver(make):
-    """It would end the daemon."""
+    """A signal in a thread of the driver would end the daemon."""
     wanted = sum(1 << number - 1 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
     assert all(mask & wanted == wanted for mask in make().signals_of_threads())
 
@@ -926,7 +935,7 @@ def daemon_sessions(client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fake", ["lost=6", "lost=6,deaf"])  # a driver whose calls do not come back any more
+@pytest.mark.parametrize("fake", ["lost=6", "lost=6,deaf"])  # a driver whose calls do not return any more
 def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make, fake):
     daemon = make(fake=fake)
     client = daemon.client(reconnect=True)
@@ -938,7 +947,7 @@ def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make, fake):
             seen.append(batch.position)
             batch.release()
         except trajd.TrajdError as error:
-            assert error.status == trajd.TIMEOUT, error  # what was under way is not told as a batch that failed
+            assert error.status == trajd.TIMEOUT, error  # a batch in flight is not reported as one that failed
     assert daemon.process.returncode == 69
     assert ("a GPU that does not respond: ended without it" in daemon.text()) == ("deaf" in fake)
     assert "unspecified launch failure" in daemon.text() and "feed train" in daemon.text() and "cuda" in daemon.text()
@@ -951,7 +960,7 @@ def test_a_lost_gpu_ends_the_daemon_with_its_own_status(make, fake):
 
 
 def test_a_gpu_that_is_lost_while_nothing_is_asked_of_it(make):
-    """The whole ring is out. Whoever comes next would open memory that is gone."""
+    """A GPU is lost while the whole ring is leased. The next client would open memory that is gone."""
     daemon = make(fake="event=5")
     client = daemon.client()
     client.open("train", gpu=UUID, credit=4)
@@ -963,7 +972,7 @@ def test_a_gpu_that_is_lost_while_nothing_is_asked_of_it(make):
     client.close()
 
 
-@pytest.mark.parametrize("when", ["gone=1", "gone=3", "copy=3"])  # what it is asked for first is the ring; rows go there in the third copies
+@pytest.mark.parametrize("when", ["gone=1", "gone=3", "copy=3"])  # the first use is the ring; rows are copied by the third copy
 def test_a_gpu_that_is_lost_while_a_feed_is_made(make, when):
     daemon = make(fake=when, name="ends")
     client = daemon.client(reconnect=True)
@@ -987,7 +996,7 @@ def test_a_gpu_that_is_lost_while_a_feed_is_made(make, when):
 
 
 def test_a_gpu_whose_memory_is_not_to_be_shared(make):
-    """It has not failed: the next feed may be another matter."""
+    """The memory of this GPU cannot be shared. It has not failed, so that the next feed tries again."""
     daemon = make(fake="unshared")
     client = daemon.client()
     for epoch in (0, 1):

@@ -1,4 +1,4 @@
-"""The table of daemon/feed/README.md, "Who may die when", where no other file has the cell: real processes, real kills, exact accounting."""
+"""The cells of the table "Who may die when" in daemon/feed/README.md that no other file tests."""
 import os
 import pathlib
 import re
@@ -21,7 +21,7 @@ def ranks_of(one, world, *arguments, feed="train"):
 
 
 def step(workers, count=1):
-    """Each takes that many batches more, and so is DONE with all but the last."""
+    """Each worker takes `count` further batches. All except the last are DONE then."""
     for _ in range(count):
         for worker in workers:
             worker.go()
@@ -37,7 +37,7 @@ def run_out(workers):
 
 
 def global_ids(ranks, begin=0):
-    """What ranks have got of every batch from a position on, put together."""
+    """Joins the window ids that the ranks received for every batch from a position on."""
     parts = {}
     for rank in ranks:
         for batch in rank.batches():
@@ -50,23 +50,24 @@ def journal_of(one, job):
     return next(pathlib.Path(one.folder / "state").rglob(f"{job}@*.journal"))
 
 
-# ---- stop and go on: the global sequence ----
+# ---- stop and resume: the global sequence ----
 
 @pytest.mark.parametrize("victim", ["job", "daemon", "both"])
 def test_one_sequence_whoever_dies_and_whoever_goes_on(daemon, demo_file, victim):
-    """A state (epoch, next window) is kept; then what is named dies; another world with another batch goes on from the state."""
+    """A state (epoch, next window) is saved, then the victim is killed. A job with another world and another batch
+    size resumes from the state."""
     config = feed(demo_file)
     one = daemon(config + config.split("feeds:\n")[1].replace("train:", "narrow:").replace("global_batch: 64", "global_batch: 24"))
     order = sequence(one, epoch=2)
     ranks = ranks_of(one, 3, "--epoch", 2)
     step(ranks, 4)
-    state = ranks[0].batches()[-1]["position"]  # as a training loop keeps it: this batch is not trained on yet
-    step(ranks, 2)  # goes on; lost
+    state = ranks[0].batches()[-1]["position"]  # as a training loop saves it: this batch is not trained on yet
+    step(ranks, 2)  # read on; these batches are lost
     if victim != "job":
         one.kill()
     if victim == "daemon":
         one.start()
-        step(ranks, 2)  # nothing repeats, nothing is lost
+        step(ranks, 2)  # no window repeats and none is lost
         assert global_ids(ranks) == order[:64 * 8]
     for rank in ranks:
         rank.kill()
@@ -80,7 +81,7 @@ def test_one_sequence_whoever_dies_and_whoever_goes_on(daemon, demo_file, victim
 
 
 def test_jobs_at_different_speeds(daemon, demo_file):
-    """One takes two epochs while the other takes three batches, and neither notices the other."""
+    """One job takes two epochs while the other one takes three batches. Neither affects the other."""
     one = daemon(feed(demo_file))
     order = [sequence(one, epoch) for epoch in range(2)]
     slow = Worker(one, "--job", "slow", "--pace")
@@ -111,7 +112,7 @@ def test_a_death_after_done_changes_nothing(daemon, demo_file, config, mode):
     else:
         first, other = ranks_of(one, 2)
     step([first], 3)
-    wait_for_done(one, before + 3)  # the last one, too: it has been given back
+    wait_for_done(one, before + 3)  # the last one, too: it has been released
     first.kill()
     again = Worker(one) if mode == "queue" else Worker(one, "--rank", 0, "--world", 2, "--position", 3 * 64)
     again.read("open")
@@ -124,7 +125,8 @@ def test_a_death_after_done_changes_nothing(daemon, demo_file, config, mode):
 
 @pytest.mark.parametrize("policy", ["block", "leave"])
 def test_a_killed_job_beside_another(daemon, demo_file, policy):
-    """Nobody of it is left. The other goes on to the end of the ring, then waits until it is back, or no longer than the policy says."""
+    """All workers of one job are killed. The other job reads to the end of the ring. Then it waits for the return
+    of the first job, or as long as the policy says."""
     one = daemon(fan_out(demo_file, policy=", slow: leave, after: 500ms" if policy == "leave" else ""))
     order = sequence(one)
     client = one.client()
@@ -141,7 +143,7 @@ def test_a_killed_job_beside_another(daemon, demo_file, policy):
             while batch := client.next(timeout_ms=1500):
                 ids += batch.arrays()["window_id"].tolist()
                 batch.release()
-        assert len(ids) in (6 * 64, 7 * 64)  # what was in the slots, and the first one, made again while there was room
+        assert len(ids) in (6 * 64, 7 * 64)  # the batches in the slots, and the first one, made again while there was room
         heir = Worker(one, "--job", "victim")
         ids += rest(client)
         finish(heir)
@@ -165,7 +167,7 @@ def test_a_rank_that_stays_away_beside_another_job(daemon, demo_file):
     ranks[0].process.stdin.close()
     assert rest(client) == order
     ranks[0].read()
-    assert ranks[0].process.wait(60) != 0  # has been told who is away, and did not open again
+    assert ranks[0].process.wait(60) != 0  # has received the error about the missing rank, and did not open again
     client.close()
 
 
@@ -199,7 +201,7 @@ def test_ranks_and_a_daemon_that_dies_beside_another_job(daemon, demo_file):
     one.kill()
     one.start()
     run_out([*ranks, other])
-    assert global_ids(ranks) == order  # nothing repeats, nothing is lost
+    assert global_ids(ranks) == order  # no window repeats and none is lost
     ids = other.ids()
     assert set(ids) == set(order) and not set(ids[:3 * 64]) & set(ids[3 * 64:])  # DONE stays DONE
 
@@ -227,7 +229,8 @@ def test_a_damaged_journal_is_one_jobs(daemon, demo_file):
 
 
 def test_a_journal_of_a_second_ago_repeats_what_came_since(daemon, demo_file):
-    """What the death of a host leaves behind: what was written back before it."""
+    """The death of a host leaves a journal that lacks the latest records. The batches since then are delivered
+    again."""
     one = daemon(feed(demo_file))
     order = sequence(one)
     worker = Worker(one, "--job", "run", "--pace", "--credit", 2)
@@ -297,7 +300,7 @@ def test_a_file_that_goes_bad_is_told_to_each_job(daemon, demo_file, tmp_path):
         take(client, 1)
     os.truncate(path, 100000)
     seen = [None, None]
-    while None in seen:  # in step: they share the slots
+    while None in seen:  # at the same position: they share the slots
         for i, client in enumerate(clients):
             try:
                 if seen[i] is None:
@@ -326,7 +329,7 @@ def test_all_leave_an_epoch_early(daemon, demo_file, config, mode):
         take(client, 1)
     with pytest.raises(trajd.TrajdError, match="not all of its sessions have seen the end"):
         pair[0].open("train", epoch=1, timeout_ms=200, **options[0])
-    pair[1].open("train", epoch=1, **options[1])  # now all have left it
+    pair[1].open("train", epoch=1, **options[1])  # now all ranks have left it
     pair[0].open("train", epoch=1, **options[0])
     if other:
         assert rest(other) == orders[0]

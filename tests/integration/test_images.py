@@ -1,4 +1,5 @@
-"""Pictures pass through whole, from files larger than the store: contiguous, gzipped in slabs, a chunk a frame in many files."""
+"""Images from files larger than the store: contiguous, gzipped in blocks of rows, and one chunk per frame in many
+files."""
 
 import h5py
 import numpy as np
@@ -25,7 +26,7 @@ feeds:
 
 
 def write_aloha(folder, episodes=4, rows=30):
-    """As ACT's recorder writes: float32, pictures in chunks of one frame, one episode a file."""
+    """Writes files as ACT's recorder does: float32, images in chunks of one frame, one episode per file."""
     random = np.random.default_rng(3)
     for e in range(episodes):
         with h5py.File(folder / f"episode_{e}.hdf5", "w") as file:
@@ -39,7 +40,7 @@ def write_aloha(folder, episodes=4, rows=30):
 
 
 def receive(one, expected, dtype):
-    """Every window of an epoch; expected[episode] is (pictures, state) of that episode."""
+    """Checks every window of an epoch. expected[episode] is (images, state) of that episode."""
     client = one.client()
     info = client.open("train")
     assert info.window_count == sum(len(pictures) for pictures, _ in expected)

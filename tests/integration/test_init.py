@@ -1,4 +1,4 @@
-"""trajctl init and check: what is guessed from a file is a configuration that the daemon takes."""
+"""trajctl init and check: the daemon accepts the configuration that `init` guesses from a file."""
 import subprocess
 
 import pytest
@@ -11,7 +11,7 @@ def trajctl(*arguments):
 
 
 def check(tmp_path, *arguments):
-    """init, then check what it printed: both texts."""
+    """Runs init, then check on its output. Returns both texts."""
     made = trajctl("init", *arguments)
     assert made.returncode == 0, made.stderr
     (tmp_path / "trajd.yaml").write_text(made.stdout)
@@ -36,7 +36,7 @@ def test_a_guessed_layout(tmp_path, demo_file):
 @pytest.mark.parametrize("name, stream", [("robosuite_lift_panda_demo", "actions"), ("robosuite_SawyerLift_demo", "right_dquat")])
 def test_recordings(tmp_path, name, stream):
     made, checked = check(tmp_path, RECORDINGS / f"{name}.hdf5")
-    assert "split" not in made and stream in checked  # of one or two episodes none is left to validate with
+    assert "split" not in made and stream in checked  # a dataset of one or two episodes has none for validation
 
 
 def test_mistakes(tmp_path):

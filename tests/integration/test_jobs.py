@@ -1,4 +1,5 @@
-"""Jobs that stop and go on: checkpoints, other worlds and batches, several nodes, ranks that stay away. Real daemons, real kills."""
+"""Jobs that stop and resume: checkpoints, other worlds and batch sizes, several nodes, ranks that are missing. With
+real daemons and kills."""
 import signal
 import subprocess
 import threading
@@ -11,7 +12,7 @@ from feeds import feed
 from waiting import wait_for
 from workers import Worker, finish, wait_for_done
 
-# ---- checkpoints of share jobs ----
+# ---- checkpoints of queue jobs ----
 
 @pytest.mark.parametrize("batch", [64, 40])
 def test_a_checkpoint_goes_on_in_another_daemon_and_with_another_batch(daemon, demo_file, batch):
@@ -25,7 +26,7 @@ def test_a_checkpoint_goes_on_in_another_daemon_and_with_another_batch(daemon, d
     held = first.next()
     wait_for(lambda: second.status()["batches_done"] == before + 5, what="what first has said")
     token = second.checkpoint()
-    take(second, 3)  # DONE after the checkpoint: does not count for it
+    take(second, 3)  # DONE after the checkpoint: the checkpoint does not contain them
     held.release()
     one.kill()
     other = daemon(feed(demo_file, batch=batch), folder="other")
@@ -34,7 +35,7 @@ def test_a_checkpoint_goes_on_in_another_daemon_and_with_another_batch(daemon, d
     again = rest(client)
     everything = set(range(len(order)))
     if batch == 64:
-        assert sorted(again + done) == sorted(everything)  # exactly what was not DONE
+        assert sorted(again + done) == sorted(everything)  # exactly the windows that were not DONE
     else:
         assert set(again) | set(done) == everything and len(set(again)) == len(again)
     client.close()
@@ -50,7 +51,7 @@ def test_a_checkpoint_is_stronger_than_what_came_after(daemon, demo_file):
     again = []
     client.open("train", job="run", resume=token)
     again += take(client, 2)
-    one.kill()  # and from there on it is a job like any other
+    one.kill()  # from there on it is a job like any other
     one.start()
     client = one.client()
     client.open("train", job="run", resume=token)
@@ -88,7 +89,7 @@ def test_checkpoints_of_other_things_are_refused(daemon, demo_file):
 # ---- shard: the global sequence ----
 
 def open_ranks(clients, **options):
-    """Ranks gather: all OPENs have to be under way together, as they are in processes of their own."""
+    """Opens all ranks at the same time, as separate processes do: OPEN waits for all ranks of a job."""
     threads = [threading.Thread(target=client.open, args=("train",), kwargs=dict(options, mode=trajd.SHARD, rank=rank, world=len(clients)))
                for rank, client in enumerate(clients)]
     for thread in threads:
@@ -101,7 +102,7 @@ def test_another_world_and_another_batch_go_on_with_the_same_sequence(daemon, de
     one = daemon(feed(demo_file), folder="one")
     order = sequence(one, epoch=2)
     seen = []
-    for world, count in ((2, 3), (5, 4), (1, 2), (3, 1)):  # one job after another, each from where the last one stopped
+    for world, count in ((2, 3), (5, 4), (1, 2), (3, 1)):  # one job after another, each from where the previous one stopped
         clients = [one.client() for _ in range(world)]
         open_ranks(clients, epoch=2, position=len(seen))
         for position, ids in global_batches(clients, count):
@@ -165,7 +166,7 @@ def test_ranks_that_do_not_agree(daemon, demo_file):
     second.close()
 
 
-# ---- ranks that stay away, or sleep ----
+# ---- ranks that are missing or stopped ----
 
 @pytest.mark.slow
 def test_a_rank_that_is_killed_and_does_not_return(daemon, demo_file):
@@ -183,7 +184,7 @@ def test_a_rank_that_is_killed_and_does_not_return(daemon, demo_file):
             seen += 1
             batch.release()
     assert raised.value.status == trajd.CLOSED and seen == 6  # all slots, and no more
-    # the feed is as good as before: another world goes on
+    # the feed works as before: another world reads on
     client.open("train", mode=trajd.SHARD, rank=0, world=1, position=64 * seen)
     assert client.next().position == 64 * seen
     client.close()
@@ -199,7 +200,7 @@ def test_a_rank_that_never_comes(daemon, demo_file):
 
 
 def test_a_stopped_rank_is_named_and_goes_on(daemon, demo_file):
-    one = daemon(feed(demo_file, rank_timeout="1s"))  # stopped is not away: its connection lives
+    one = daemon(feed(demo_file, rank_timeout="1s"))  # a stopped rank is not missing: its connection is open
     sleeper = Worker(one, "--rank", 1, "--world", 2, "--pace")
     client = one.client()
     sleeper.read("open")
@@ -207,7 +208,7 @@ def test_a_stopped_rank_is_named_and_goes_on(daemon, demo_file):
     sleeper.go()
     sleeper.read("batch")
     sleeper.signal(signal.SIGSTOP)
-    with pytest.raises(trajd.TrajdError, match="no batch in time"):  # all slots, and one more where DONE came before it stopped
+    with pytest.raises(trajd.TrajdError, match="no batch in time"):  # all slots, and one more where DONE came before the signal
         while client.next(timeout_ms=2500).release() is None:
             pass
     status = client.status()
@@ -230,10 +231,10 @@ def test_jobs_at_different_positions_have_productions_of_their_own(daemon, demo_
     first.open("train", job="first")
     ids = take(first, 2)
     others = [one.client() for _ in range(2)]
-    open_ranks(others, job="second", epoch=3, position=64 * 4)  # together: one production for both
+    open_ranks(others, job="second", epoch=3, position=64 * 4)  # at the same position: one production for both
     assert jobs_of(one) == {"train": "first", "train#2": "second"}
     third = one.client()
-    third.open("train", job="first")  # of the first job: shares
+    third.open("train", job="first")  # joins the first job
     seen = [i for _, batch in global_batches(others) for i in batch]
     assert seen == order[3][64 * 4:]
     ids += take(third, 2)
@@ -241,7 +242,7 @@ def test_jobs_at_different_positions_have_productions_of_their_own(daemon, demo_
         client.close()
     assert sorted(ids + rest(first)) == sorted(order[0])
     wait_for(lambda: "train#2: closed" in one.text(), what="the instance that nobody reads")
-    # and again, by a specification that a job sends
+    # and again, with a specification from the job
     spec = feed(demo_file).split("train:")[1]
     texts = [one.client() for _ in range(2)]
     for client, job in zip(texts, ("a", "b")):
@@ -265,10 +266,10 @@ def test_a_job_that_returns_finds_its_journal_in_any_production(daemon, demo_fil
     one.kill()
     one.start()
     second.process.stdin.close()
-    finish(second)  # it opens again by itself, and whoever is first has the feed
+    finish(second)  # it opens again by itself, and the first job to open gets the feed
     ids = second.ids()
     assert sorted(set(ids)) == sorted(sequence(one))
-    assert not set(ids[:192]) & set(ids[192:])  # DONE stays DONE; what was leased comes again
+    assert not set(ids[:192]) & set(ids[192:])  # DONE stays DONE; leased batches come again
 
 
 @pytest.mark.slow
@@ -292,7 +293,7 @@ def test_a_job_without_room_of_its_own_waits(daemon, demo_file, limit, raises):
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["rings", "feeds"])
 def test_feeds_that_nobody_reads_give_way(daemon, demo_file, limit):
-    """A sweep: one specification after the other, sooner than feed_idle closes what the one before left."""
+    """A sweep opens one specification after the other, faster than feed_idle closes unused feeds."""
     batch = 2000 if limit == "rings" else 64  # three rings in 64 MiB
     config = feed(demo_file).replace("credit: 8", f"credit: 8, feeds: {3 if limit == 'feeds' else 16}")
     one = daemon("feed_idle: 600s\n" + config)

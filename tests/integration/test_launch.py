@@ -1,4 +1,4 @@
-"""Private daemons: who starts them, where, what is told when they do not start, and when they end."""
+"""Private daemons: which process starts them, where they are, the errors of a start, and when they end."""
 import json
 import os
 import pathlib
@@ -38,7 +38,7 @@ feeds:
 
 
 class Node:
-    """A folder that stands for a node and a user: where private daemons live."""
+    """A folder that stands for a node and a user, with their private daemons."""
 
     def __init__(self, folder, demo_file):
         self.folder, self.demo_file = folder, demo_file
@@ -57,7 +57,7 @@ class Node:
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
 
     def run(self, code, kill_at=(), **env):
-        """At each line of its output that is awaited all daemons are killed, then it is told to go on."""
+        """Runs a script. At each awaited line of its output kills all daemons and then lets the script go on."""
         process = self.begin(code, **env)
         for line in kill_at:
             assert process.stdout.readline() == line + "\n", process.communicate()
@@ -74,7 +74,7 @@ class Node:
         return out.strip(), err
 
     def daemons(self):
-        """Pids of the daemons of this folder."""
+        """Returns the pids of the daemons of this folder."""
         found = []
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -89,7 +89,7 @@ class Node:
 
 @pytest.fixture
 def node(demo_file):
-    with tempfile.TemporaryDirectory(prefix="trajd") as folder:  # a socket's path may have 107 bytes, and pytest's are long
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:  # the path of a socket has at most 107 bytes, and pytest's folders are long
         one = Node(pathlib.Path(folder), demo_file)
         yield one
         for pid in one.daemons():
@@ -104,7 +104,7 @@ def test_eight_ranks_start_one_daemon_that_outlives_its_starter(node):
     assert [rank.returncode for rank in ranks] == [0] * 8, results
     endpoints = {out.strip() for out, _ in results}
     assert len(endpoints) == 1 and len(node.daemons()) == 1
-    assert "".join(err for _, err in results).count("private daemon") == 1  # said once, with the log
+    assert "".join(err for _, err in results).count("private daemon") == 1  # reported once, with the log
     endpoint = pathlib.Path(endpoints.pop())
     log = endpoint.parent / "log"
     assert str(log) in "".join(err for _, err in results) and "ready after" in log.read_text()
@@ -119,14 +119,14 @@ def test_it_ends_after_its_last_worker(node):
     assert "no worker for 1 s (exit_idle)" in (pathlib.Path(endpoint).parent / "log").read_text()
     node.config.write_text(node.config.read_text().replace("exit_idle: 1s\n", ""))
     node.ensure()
-    assert b"exit_idle=60s" in pathlib.Path(f"/proc/{node.daemons()[0]}/cmdline").read_bytes()  # where the file says nothing
+    assert b"exit_idle=60s" in pathlib.Path(f"/proc/{node.daemons()[0]}/cmdline").read_bytes()  # a default that the file leaves open
 
 
 @pytest.mark.slow
 def test_jobs_configurations_and_changes_have_daemons_of_their_own(node):
     first, said = node.ensure()
     assert "private daemon" in said
-    assert node.ensure() == (first, "")  # the same again, and nothing said
+    assert node.ensure() == (first, "")  # the same start again, without a message
     assert node.ensure(TRAJD_JOB="b")[0] != first
     assert node.ensure(TRAJD_JOB="", SLURM_JOB_ID="17", SLURM_STEP_ID="0")[0] != node.ensure(
         TRAJD_JOB="", SLURM_JOB_ID="17", SLURM_STEP_ID="1")[0]
@@ -145,7 +145,8 @@ def test_after_kill_9_of_the_daemon_its_leavings_are_no_obstacle(node):
 
 
 def test_kill_9_of_the_starter_in_the_middle_leaves_the_start_to_the_daemon(node):
-    """The starter dies as soon as it has started the daemon: the daemon goes on, and another rank waits for READY."""
+    """The starter is killed as soon as it has started the daemon. The daemon goes on, and another rank waits for
+    READY."""
     status, _, _ = node.run(f"""
         start = launch._start
         def die(*arguments):
@@ -160,7 +161,8 @@ def test_kill_9_of_the_starter_in_the_middle_leaves_the_start_to_the_daemon(node
 
 
 def test_a_process_that_is_forked_meanwhile_keeps_no_lock(node):
-    """A DataLoader of another thread, say: it has the starter's files open as long as it lives."""
+    """A process that another thread forks, such as a DataLoader, inherits the starter's open files. It must not
+    keep the lock."""
     config = str(node.config)
     holder = node.begin(f"""
         start, gone = launch._start, launch._is_alive
@@ -199,7 +201,7 @@ def test_mistakes_come_with_file_line_and_key_and_all_waiting_ranks_hear_them(no
     status, _, err = node.run(f"launch.ensure_daemon({str(node.config)!r})")
     assert status == 1 and "square.yaml:9: feeds.train" in err and "did you mean global_batch" in err, err
     node.write()
-    node.config.write_text(node.config.read_text().replace("robot0_eef_pos", "robot0_eef_poss"))  # found when it is planned
+    node.config.write_text(node.config.read_text().replace("robot0_eef_pos", "robot0_eef_poss"))  # found while the feed is planned
     ranks = [node.begin(f"launch.ensure_daemon({str(node.config)!r})") for _ in range(4)]
     for rank in ranks:
         _, err = rank.communicate(timeout=60)
@@ -282,7 +284,7 @@ def test_a_daemon_that_dies_under_a_feed_is_started_again_and_nothing_repeats_or
 
 
 def test_two_runs_of_one_terminal_are_two_jobs_of_one_daemon(node):
-    """Each gets every window of the epoch, whatever the other does."""
+    """Each of them gets every window of the epoch, whatever the other does."""
     code = f"""
         import trajd
         feed = trajd.open({str(node.config)!r})

@@ -1,4 +1,4 @@
-"""Files that are in a dataset's folder by several names: each is read once, and the other name is told."""
+"""Files that have several names in a dataset's folder: each is read once, and a message names the other names."""
 import json
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Man pages and completions tell what the programs have: every command, option and key, and nothing that a shell would choke on."""
+"""Man pages and completions: they have every command, option and key of the programs, and a shell can read them."""
 import os
 import pathlib
 import re
@@ -19,7 +19,7 @@ def run(*command):
 
 
 def words(page):
-    """The words of a page as a reader sees them, options with their dashes."""
+    """Returns the words of a page as a reader sees them, options with their dashes."""
     source = PAGES[page].read_text()
     options = {"-" + name for name in re.findall(r"\bFl (-?[\w-]+)", source)}
     return options | set(re.findall(r"[\w/.:-]+", re.sub(r"(?m)^\.\\\".*$", "", source)))
@@ -64,14 +64,14 @@ def test_every_key_is_told():
         text = (ROOT / name).read_text()
         keys |= set(re.findall(r'\{(?:NULL|"\w+"), "(\w+)", KEY_', text))  # the configuration's table
         keys |= set(re.findall(r'\{"(\w+)", (?:trajd_spec_)?read_', text))  # a feed's
-        for found in re.findall(r"keys\[\] = \{(.*?)NULL\}", text, re.S):  # those of mappings in it
+        for found in re.findall(r"keys\[\] = \{(.*?)NULL\}", text, re.S):  # those of its nested mappings
             keys |= set(re.findall(r'"(\w+)"', found))
     assert {"store", "global_batch", "max_age", "neighbours", "weight", "insecure_loopback"} <= keys
     assert keys <= told, f"configs/trajd.yaml.5 lacks {sorted(keys - told)}"
 
 
 def complete(line):
-    """What bash would offer at the end of the line."""
+    """Returns the words that bash offers at the end of the line."""
     words = line.split(" ")
     script = (f"source {ROOT}/clients/cli/completions/trajctl.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
               f"COMP_CWORD={len(words) - 1}; _{words[0]}; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
@@ -93,7 +93,7 @@ def test_bash_completes(tmp_path, daemon, demo_file):
     assert "train" in complete(f"trajctl recv --endpoint {one.endpoint} ")
     assert "train" not in complete(f"trajctl recv --endpoint {tmp_path} t")
     assert str(one.endpoint) in complete(f"trajctl status --endpoint {str(one.endpoint)[:-1]}")
-    for command in commands:  # each has something to offer, whatever it is
+    for command in commands:  # every command has completions
         assert complete(f"trajctl {command} ") or complete(f"trajctl {command} -"), command
 
 

@@ -1,4 +1,4 @@
-"""Feeds of several datasets: three real files, against feeds of each of them alone."""
+"""Feeds of several datasets: three real files, against feeds of each file alone."""
 import re
 import subprocess
 
@@ -73,7 +73,7 @@ def config(folder, tail="drop", more=""):
 
 
 def read(client, feed, **options):
-    """Feed's info, and its rows in the order of positions."""
+    """Returns the feed's info, and its rows in the order of positions."""
     info = client.open(feed, **options)
     rows = []
     for _, arrays in client.epoch():
@@ -100,7 +100,8 @@ def check_row(row, singles, first):
 
 @pytest.mark.parametrize("store", ["64MiB", "256KiB"])
 def test_windows_of_three_files_by_weight(daemon, folder, store):
-    """Exact quotas, and each window what its dataset's own feed makes of it; with the second store rows come and go."""
+    """The quotas are exact, and each window is the same as in the feed of its own dataset. With the second store
+    size rows are evicted and read again."""
     one = daemon(config(folder), store=store)
     client = one.client()
     singles = [{int(row["window_id"]): row for row in read(client, f"{name}_alone")[1]} for name in NAMES]
@@ -126,7 +127,7 @@ def test_windows_of_three_files_by_weight(daemon, folder, store):
 
 
 def test_any_position_is_where_the_straight_run_was(daemon, folder):
-    """Resuming in the middle, with another batch size too, and after the daemon died: the same windows."""
+    """Resuming in the middle, with another batch size and after the daemon died, gives the same windows."""
     narrow = MIXED.replace("mixed:", "narrow:").replace("TAIL", "short").replace("global_batch: 32", "global_batch: 20")
     one = daemon(config(folder, "short", narrow))
     client = one.client()

@@ -1,4 +1,5 @@
-"""A file that appears in an output's place while it is made is not replaced, on filesystems old and new (tests/fake/old_filesystem.c)."""
+"""A file that appears under the output's name while the output is written is not replaced, on old and new
+filesystems (tests/fake/old_filesystem.c)."""
 import os
 import subprocess
 
@@ -29,7 +30,7 @@ def test_resample_replaces_nothing_that_appeared(tmp_path, small_file, kind):
     output = tmp_path / "out.hdf5"
     done = resample(small_file, output, **KINDS[kind], TRAJD_TEST_APPEARS=str(output))
     assert done.returncode == 1 and "out.hdf5: File exists" in done.stderr, done
-    assert output.read_text() == "another's\n" and (tmp_path / "out.hdf5.partial").exists()  # --resume goes on with it
+    assert output.read_text() == "another's\n" and (tmp_path / "out.hdf5.partial").exists()  # --resume uses it
     assert output.stat().st_nlink == 1
 
 

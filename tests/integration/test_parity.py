@@ -1,7 +1,9 @@
-"""Windows value for value and mask for mask as two loaders make them that people train with: ACT's EpisodicDataset and
-diffusion_policy's SequenceSampler, each written here from its published rules (act/utils.py of tonyzhaozh/act;
-diffusion_policy/common/sampler.py of real-stanford/diffusion_policy), in numpy, on the same file. robomimic's are recorded:
-test_robomimic.py."""
+"""Windows and masks against two loaders that people train with: ACT's EpisodicDataset and diffusion_policy's
+SequenceSampler.
+
+Both are written here in numpy from their published rules: act/utils.py of tonyzhaozh/act, and
+diffusion_policy/common/sampler.py of real-stanford/diffusion_policy. test_robomimic.py has recorded windows of
+robomimic."""
 import pathlib
 import subprocess
 import sys
@@ -48,7 +50,7 @@ def write_aloha(folder):
 
 
 def act_item(path, start_ts, is_sim, chunk):
-    """EpisodicDataset.__getitem__ for a start that it would draw, and the policy's cut to `num_queries` steps."""
+    """Returns EpisodicDataset.__getitem__ for a given start, cut to the policy's `num_queries` steps."""
     with h5py.File(path, "r") as root:
         original_action_shape = root["/action"].shape
         episode_len = original_action_shape[0]
@@ -70,8 +72,8 @@ def act_item(path, start_ts, is_sim, chunk):
 @pytest.mark.parametrize("is_sim", [True, False], ids=["sim", "real"])
 @pytest.mark.parametrize("chunk", [1, 16, 40])
 def test_windows_are_acts(daemon, tmp_path, is_sim, chunk):
-    """Every start that ACT may draw is an anchor. A real robot's chunk begins a row earlier; at row 0, where ACT cannot do that,
-    it shifts the chunk instead: that start is not a window here."""
+    """Every start that ACT may draw is an anchor. A real robot's chunk begins one row earlier. At row 0, where ACT
+    cannot do that, it shifts the chunk: that start is not a window here."""
     write_aloha(tmp_path)
     at = f"0..{chunk - 1}" if is_sim else f"-1..{chunk - 2}"
     client = daemon(ACT_FEED.format(folder=tmp_path, at=at)).client()
@@ -117,7 +119,7 @@ feeds:
 
 
 def create_indices(episode_ends, sequence_length, pad_before, pad_after):
-    """(buffer_start, buffer_end, sample_start, sample_end) of every sample, episode by episode."""
+    """Returns (buffer_start, buffer_end, sample_start, sample_end) of every sample, episode by episode."""
     pad_before = min(max(pad_before, 0), sequence_length - 1)
     pad_after = min(max(pad_after, 0), sequence_length - 1)
     indices = []
@@ -134,8 +136,9 @@ def create_indices(episode_ends, sequence_length, pad_before, pad_after):
 
 
 def sample_sequence(replay, index, sequence_length, n_obs_steps):
-    """What SequenceSampler.sample_sequence gives, observations cut to the steps that the policy reads (key_first_k), and which
-    steps were repeated: that it does not tell, but it is what its padding is."""
+    """Returns the result of SequenceSampler.sample_sequence with observations cut to the steps that the policy
+    reads (key_first_k), and the steps that were repeated. sample_sequence does not return the latter, but they
+    are its padding."""
     buffer_start, buffer_end, sample_start, sample_end = index
     result = {}
     for key, rows in replay.items():
@@ -153,7 +156,7 @@ def sample_sequence(replay, index, sequence_length, n_obs_steps):
 
 
 def read_replay(path):
-    """ReplayBuffer: all episodes behind one another, by number, and where each ends."""
+    """Returns ReplayBuffer's arrays: all episodes behind one another, sorted by number, and the end of each episode."""
     with h5py.File(path) as file:
         demos = [file["data"][name] for name in sorted(file["data"], key=natural)]
         replay = {key: np.concatenate([demo[key][:] for demo in demos]).astype(np.float32) for key in (*DP_KEYS, "actions")}

@@ -1,4 +1,5 @@
-"""trajctl preprocess: an inbox whose files are published once, whatever happens meanwhile."""
+"""trajctl preprocess: each file of an inbox is published once, even if files, folders or the program change
+meanwhile."""
 import contextlib
 import json
 import os
@@ -41,7 +42,7 @@ def test_a_file_is_published_once(station):
     assert station.staged() == []
     before = (station.outbox / "sub/a.hdf5").stat()
     assert counts(station.run()) == (0, 0, 0, 0, 0, 1)
-    os.utime(station.inbox / "sub/a.hdf5")  # the same content: known by it, and from then on by its time
+    os.utime(station.inbox / "sub/a.hdf5")  # the same content: recognised by its digest, and from then on by its time
     assert counts(station.run()) == (0, 0, 0, 0, 0, 1)
     assert station.manifest("sub/a.hdf5")["source"]["mtime_ns"] == (station.inbox / "sub/a.hdf5").stat().st_mtime_ns
     assert station.manifest("sub/a.hdf5")["source"]["sha256"] == manifest["source"]["sha256"]
@@ -64,7 +65,7 @@ def test_what_has_changed_is_made_anew(station):
     assert counts(station.run())[0] == 1 and station.manifest()["output"]["size_bytes"] == (station.outbox / "a.hdf5").stat().st_size
     (station.outbox / "a.hdf5.manifest.json").write_text('{"version": 1, "sta')
     assert counts(station.run())[0] == 1
-    station.write(settle="60ms", threads=1)  # where and when decide nothing about a file
+    station.write(settle="60ms", threads=1)  # place and time do not affect a file's output
     assert counts(station.run())[0] == 0
 
 
@@ -85,8 +86,8 @@ def test_what_is_not_fit_is_put_aside_with_the_reason(station):
     finding = next(f for f in report["findings"] if f["refuses"])
     assert finding["episode"] == episode and finding["row"] == 5 and report["finding_count"] == len(report["findings"])
     station.write(rules="{not-finite: report}")
-    os.rename(station.quarantine / "nan.hdf5", station.inbox / "nan.hdf5")  # what an operator does after a look at the report
-    assert counts(station.run())[:2] == (2, 0)  # the recipe is another one: all of it is made anew
+    os.rename(station.quarantine / "nan.hdf5", station.inbox / "nan.hdf5")  # as an operator does after reading the report
+    assert counts(station.run())[:2] == (2, 0)  # another recipe: all files are made anew
     assert any(f["rule"] == "not-finite" for f in station.manifest("nan.hdf5")["findings"])
     station.write(resample="{streams: [nothing]}")
     assert counts(station.run())[:2] == (0, 2)
@@ -104,7 +105,7 @@ def test_what_was_put_aside_is_not_overwritten(station):
 
 
 def test_a_lease_that_is_broken_ends_nothing(station):
-    """Somebody who opens a file while a lease is asked for makes the kernel send a SIGIO, which kills by default."""
+    """When another program opens a file with a lease the kernel sends SIGIO, which by default kills the process."""
     def ignores():
         return int(re.search(r"SigIgn:\s+(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())[1], 16) >> (signal.SIGIO - 1) & 1
 
@@ -117,7 +118,7 @@ def test_a_lease_that_is_broken_ends_nothing(station):
 
 
 def test_a_file_that_is_being_written_is_left_alone(station):
-    with open(station.drop("open.hdf5"), "ab"):  # nobody has changed it for long, and somebody may
+    with open(station.drop("open.hdf5"), "ab"):  # no program has changed it for long, but one may
         station.drop("other.hdf5.partial")
         station.drop(".hidden.hdf5")
         station.drop("closed.hdf5")
@@ -132,7 +133,7 @@ def test_a_file_that_is_being_written_is_left_alone(station):
 
 
 def test_a_disk_that_fails_condemns_no_file(station, small_file, monkeypatch):
-    """When the index is there already, which reads these rows once."""
+    """The disk fails while rows are read for the first time, because the index is there already."""
     with h5py.File(small_file) as file:
         rows = file["data/demo_4/joint_pos"].id
         offset = rows.get_offset() + rows.get_storage_size() // 2
@@ -153,7 +154,7 @@ def test_a_file_that_grows_is_not_settled(station):
     data = station.source_file.read_bytes()
     path = station.drop(content=data[:1000])
     process = station.begin()
-    for at in range(1000, len(data), len(data) // 6):  # by somebody who closes it each time
+    for at in range(1000, len(data), len(data) // 6):  # by a program that closes it each time
         time.sleep(0.15)
         assert process.poll() is None and not station.outbox.joinpath("a.hdf5").exists()
         with open(path, "ab") as file:
@@ -181,7 +182,7 @@ def test_a_kill_at_any_moment_loses_nothing(tmp_path, small_file):
             wait_for(lambda: process.poll() is not None or (station.outbox / "a.hdf5").exists())
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        if (station.outbox / "a.hdf5").exists():  # whatever is there is whole
+        if (station.outbox / "a.hdf5").exists():  # each file that is there is complete
             assert values(station.outbox / "a.hdf5").keys() == wanted.keys()
             done += 1
         assert (station.inbox / "bad.hdf5").exists() or (station.quarantine / "bad.hdf5").exists()
@@ -285,7 +286,8 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(station):
 
 @pytest.fixture
 def tools(station):
-    """trajctl, and beside it a script in place of the child that reads files: tools(text); without one the child itself."""
+    """tools(text) makes a folder with trajctl and, beside it, a script in place of the helper program. Without text
+    it is the helper program itself."""
     folder = station.folder / "bin"
     folder.mkdir()
     (station.folder / "share/trajd").mkdir(parents=True)
@@ -312,7 +314,7 @@ def test_a_child_that_is_killed_condemns_no_file(station, tools):
 
 
 def test_ctrl_c_condemns_no_file(station, tools):
-    """The whole group of the terminal hears it, children too."""
+    """Ctrl-C sends the signal to the terminal's whole process group, children included."""
     station.drop()
     begun = station.folder / "begun"
     process = station.begin(program=tools(f"touch {begun}\nexec sleep 3600"), start_new_session=True)

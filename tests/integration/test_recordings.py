@@ -1,4 +1,5 @@
-"""Published recordings, unchanged: robosuite's demonstrations at exactly 20 Hz, and of 2018 with stamps 10 to 24 ms apart."""
+"""Published recordings, unchanged: robosuite's demonstrations at exactly 20 Hz, and demonstrations of 2018 with
+stamps 10 to 24 ms apart."""
 import h5py
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ feeds:
 
 
 def demos(path):
-    """Per episode: stamps in ns with repeated rows dropped, as the layout says, and the rows that are left."""
+    """Returns per episode the stamps in ns without repeated rows, as the layout drops them, and the remaining rows."""
     result = []
     with h5py.File(path) as file:
         for name in sorted((n for n in file["data"] if n.startswith("demo_")), key=natural):

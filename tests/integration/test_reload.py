@@ -1,4 +1,4 @@
-"""Reload: the configuration of a running daemon is read again and made so, all of it or nothing, while workers go on."""
+"""Reload: a running daemon reads its configuration again and applies all changes or none, while workers go on."""
 import os
 import re
 import shutil
@@ -33,7 +33,7 @@ SPEC = "dataset: demo\nglobal_batch: 2\nanchor: {clock: actions}\noutputs: {acti
 
 
 def reload(daemon):
-    """(exit status, what trajctl says)"""
+    """Returns the exit status and the output of trajctl."""
     environment = clean_environment()
     done = subprocess.run([TRAJCTL, "reload", "--wait", "--endpoint", daemon.endpoint], capture_output=True, text=True, timeout=60,
                           env=environment)
@@ -57,14 +57,14 @@ def refused(daemon, *words):
 
 
 def applied(daemon):
-    """What has changed; a worker that has just said goodbye may still be there for a moment."""
+    """Reloads and checks the list of changes. A worker that has just closed may still be counted for a moment."""
     done = wait_for(lambda: (done := reload(daemon))[0] == 0 and done or "workers read it" not in done[1] and done)
     assert done[0] == 0, done
     return done[1]
 
 
 def read(client, feed=None, **options):
-    """The arrays of a batch, which is given back."""
+    """Releases the batch and returns its arrays."""
     if feed or options:
         client.open(feed, **options)
     batch = client.next()
@@ -75,7 +75,7 @@ def read(client, feed=None, **options):
 
 @pytest.fixture
 def one(daemon, demo_file):
-    """A daemon whose workers say goodbye before it is stopped."""
+    """A daemon whose workers are closed before it is stopped."""
     started, clients = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN), []
     connect = started.client
     started.client = lambda: clients.append(connect()) or clients[-1]
@@ -93,7 +93,7 @@ def test_a_new_feed_while_another_is_read(one):
     late = one.client()
     assert read(late, "probe")["obs/robot0_eef_pos"].shape == (4, 2, 3)
     second = worker.next()
-    assert second.position == first.position + 8  # the same life: what was produced ahead, in its order
+    assert second.position == first.position + 8  # the same run: batches that were made ahead come in their order
     first.release()
     second.release()
     assert worker.open("train").fingerprint == fingerprint
@@ -244,7 +244,7 @@ def test_what_the_command_line_says_stays(tmp_path, demo_file):
                                        env=one.environment(), stderr=log)
     wait_for(lambda: "ready after" in one.text() or one.process.poll() is not None, 60, "READY")
     rewrite(one, ("store: 64MiB", "store: 1GiB"), more=PROBE)
-    assert reload(one) == (0, "new feeds: probe")  # 5% of what is free now would be another figure
+    assert reload(one) == (0, "new feeds: probe")  # 5% of the memory that is free now would be another number
     one.stop()
 
 
@@ -256,7 +256,8 @@ def test_nobody_is_there(tmp_path):
 
 
 def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
-    """Reloads in a row, with workers that come and go on a feed that stays: none hears of them, and nothing is left behind."""
+    """Reloads in a row, with workers that open and close a feed that stays. They do not notice, and no resource
+    leaks."""
     failures, stop = [], threading.Event()
 
     def work(number):
@@ -295,11 +296,11 @@ def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
 
 @pytest.mark.slow
 def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
-    """A restart in the moment in which a worker begins its next epoch is no end of it."""
+    """A daemon restarts while a worker begins its next epoch. The worker waits and goes on."""
     one = daemon(DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN)
     holder, late = one.client(), one.client(reconnect=True, timeout_ms=60000)
     holder.open("train")
-    held = holder.next()  # the drain lasts for as long
+    held = holder.next()  # the drain lasts until then
     opened = []
     one.process.terminate()
     wait_for(lambda: "stopping" in one.text(), what="the end to begin")
@@ -314,7 +315,7 @@ def test_an_open_while_the_daemon_ends_waits_for_its_return(daemon, demo_file):
     late.close()
     held.release()
     holder.close()
-    hasty = one.client()  # one that asked for no reconnecting is told
+    hasty = one.client()  # a client without reconnecting gets the error
     one.process.terminate()
     wait_for(lambda: one.process.poll() is not None, what="the end")
     with pytest.raises(Exception):
@@ -335,7 +336,7 @@ class Busy(Preloaded):
 
 
 class Short(Preloaded):
-    """On a machine of which we say how much memory is free."""
+    """A daemon on a machine whose free memory the test decides."""
     library = "little_memory"
 
     def environment(self):
@@ -348,7 +349,7 @@ class Short(Preloaded):
 
 
 def test_a_signal_when_threads_have_hardly_begun(tmp_path, demo_file):
-    """Whatever they come to late, none takes a signal that is the main thread's: it would end the daemon."""
+    """Threads that start late block the main thread's signals, too: a signal in another thread would end the daemon."""
     one = Busy(tmp_path, DATASETS.format(path=demo_file) + "feeds:\n" + TRAIN).start()
     wanted = sum(1 << number - 1 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
     blocked = one.signals_of_threads()
@@ -385,7 +386,7 @@ def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
     worker.close()
     (folder / "a.hdf5").unlink()
     os.utime(folder / "b.hdf5", (1, 1))
-    told = []  # as long as the daemon has not heard that the worker is gone, the other dataset's files alone are taken
+    told = []  # until the daemon notices that the worker has gone, only the other dataset's files are opened anew
     wait_for(lambda: told.append(reload(one)) or "not taken" not in told[-1][1])
     assert all(status == 0 for status, _ in told), told
     assert all(any(f"files of {name}: 1 changed, 1 gone" in said for _, said in told) for name in ("lab", "lab_too")), told
@@ -398,7 +399,8 @@ def test_new_files_are_taken_where_nobody_reads(daemon, demo_file, tmp_path):
 
 
 def test_new_files_that_have_room_one_after_the_other(tmp_path, demo_file):
-    """A dataset that is opened anew stands beside the old one for a while: there is room for one of two, and later for none."""
+    """A dataset that is opened anew takes memory beside the old one for a while. There is room for one of two, and
+    later for none."""
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         folder.mkdir()
@@ -427,7 +429,7 @@ def test_new_files_that_have_room_one_after_the_other(tmp_path, demo_file):
     client.close()
     one.leave(1000)
     done = wait_for(lambda: (done := reload(one)) and "not taken" not in done[1] and "nothing" in done[1] and done)
-    assert done == (0, "nothing has changed")  # and before that, in one or two reloads, all was taken
+    assert done == (0, "nothing has changed")  # after one or two reloads all of them were opened
     client = one.client()
     assert {name: client.open(name).window_count * 2 for name in windows} == {name: count * 3 for name, count in windows.items()}
     client.close()

@@ -1,4 +1,5 @@
-"""Workers over tcp, with keys as trajctl makes them: the same bytes, ranks here and there, deaths and cuts on both sides."""
+"""Workers over tcp, with keys that trajctl makes: the same bytes, ranks on both sides, and killed processes and cut
+connections on both sides."""
 import concurrent.futures
 import contextlib
 import os
@@ -29,7 +30,7 @@ def trajctl(*arguments):
 
 @pytest.fixture
 def keys(tmp_path):
-    """A directory of keys with one worker, whose file this is."""
+    """A directory of keys with one worker. Returns the worker's file."""
     assert trajctl("keygen", tmp_path / "keys").returncode == 0
     assert trajctl("keygen", tmp_path / "keys", "--client", "alice").returncode == 0
     return tmp_path / "keys/alice.key_secret"
@@ -41,12 +42,12 @@ def config(path, more="", port=0):
 
 
 def remote_of(one):
-    """Where the daemon listens; of its last start."""
+    """Returns the address on which the daemon listens since its last start."""
     return re.findall(r"remote workers at (tcp://\S+)", one.text())[-1]
 
 
 class Elsewhere:
-    """Stands for a daemon where a Worker is started: the same endpoint for all of them, and the key."""
+    """Takes the place of a daemon where a Worker is started: it has an endpoint of its own."""
 
     def __init__(self, endpoint):
         self.endpoint = endpoint
@@ -65,7 +66,7 @@ def status(one):
 
 @contextlib.contextmanager
 def proxy_to(endpoint, port=0):
-    """A proxy process, and its endpoint."""
+    """Starts a proxy. Returns the process and its endpoint."""
     process = subprocess.Popen([sys.executable, SUPPORT / "tcp_proxy.py", endpoint.rsplit(":", 1)[1], str(port)],
                                stdout=subprocess.PIPE, text=True,
                                env=clean_environment())
@@ -122,7 +123,7 @@ def test_jobs_that_read_the_same_slots(daemon, demo_file, keys):
     here.open("train", job="here")
     there.open("train", job="there")
     local, remote = {}, {}
-    while len(local) + len(remote) == 0 or local.keys() != remote.keys():  # in step: the slots are the same
+    while len(local) + len(remote) == 0 or local.keys() != remote.keys():  # at the same position: the slots are the same
         for client, batches in ((here, local), (there, remote)):
             if (batch := client.next()) is not None:
                 batches[batch.position] = batch.copy()
@@ -131,7 +132,7 @@ def test_jobs_that_read_the_same_slots(daemon, demo_file, keys):
         for name, array in arrays.items():
             assert array.tobytes() == remote[position][name].tobytes()
     batch = there.next()
-    batch.arrays()["actions"][:] = 0  # its own memory, though nobody may write to the ring
+    batch.arrays()["actions"][:] = 0  # its own memory, although the ring is read-only
     batch.release()
     assert len(one.client().status()["feeds"]) == 1
     here.close()
@@ -157,8 +158,8 @@ def test_a_killed_remote_workers_leases_go_to_another(daemon, demo_file, keys):
 
 @pytest.mark.slow
 def test_a_remote_worker_dies_while_slots_are_sent_to_it(daemon, demo_file, keys):
-    """Frames of its slots lie in queues when it is stopped and killed; the local job beside it goes on in the same slots. What either
-    gets is what was announced."""
+    """A worker is stopped and killed while frames of its slots are in queues. The local job that reads the same
+    slots goes on. Both receive correct batches only."""
     wide = lambda text: text.replace("global_batch: 16", "global_batch: 128").replace("0..7", "0..255")  # noqa: E731  about 1 MiB a batch
     one = daemon(wide(config(demo_file, more="\n    fan_out: {jobs: 2}")))
     with contextlib.closing(one.client()) as client:
@@ -193,7 +194,7 @@ def test_a_stopped_remote_worker_loses_its_leases_and_goes_on(daemon, demo_file,
     one = daemon(config(demo_file))
     sleeper = Worker(Elsewhere(remote_of(one)), "--pace", "--credit", 2, "--key", keys)
     other = Worker(one, "--pace")
-    for worker in (sleeper, other):  # a job that nobody is left in would begin anew, with what is DONE, too
+    for worker in (sleeper, other):  # a job without members would begin anew, and forget what is DONE
         worker.read("open")
     sleeper.go()
     sleeper.read("batch")
@@ -208,7 +209,7 @@ def test_a_stopped_remote_worker_loses_its_leases_and_goes_on(daemon, demo_file,
     finish(other)
     windows = other.said[0]["windows"]
     assert set(sleeper.ids() + other.ids()) == set(range(windows))
-    assert len(sleeper.ids() + other.ids()) <= windows + 2 * 16  # what it held came again, and that alone
+    assert len(sleeper.ids() + other.ids()) <= windows + 2 * 16  # only the batches that it held came again
 
 
 def test_the_daemon_dies_and_returns(daemon, demo_file, keys, tmp_path):
@@ -227,7 +228,7 @@ def test_the_daemon_dies_and_returns(daemon, demo_file, keys, tmp_path):
     finish(worker)
     windows = worker.said[0]["windows"]
     assert set(worker.ids()) == set(range(windows))
-    assert len(worker.ids()) <= windows + 4 * 16  # those that had come before the death was noticed
+    assert len(worker.ids()) <= windows + 4 * 16  # those that came before the death was noticed
 
 
 @pytest.mark.slow
@@ -259,11 +260,11 @@ def test_connections_that_are_cut(daemon, demo_file, keys, mode, jobs):
     one = daemon(config(demo_file, more="\n    fan_out: {jobs: 2}" if jobs == 2 else ""))
     ids, port, info = [], 0, None
     with contextlib.ExitStack() as stack:
-        if jobs == 2:  # another reads the same slots, and notices nothing
-            beside = Worker(one, "--job", "beside", "--pace")  # not further than where the other comes in
+        if jobs == 2:  # another worker reads the same slots and notices nothing
+            beside = Worker(one, "--job", "beside", "--pace")  # not further than the position at which the other worker joins
             beside.read("open")
         for turn in range(4):
-            with proxy_to(remote_of(one), port) as (_, endpoint):  # the one before was killed, with its connections
+            with proxy_to(remote_of(one), port) as (_, endpoint):  # the previous one was killed, with its connections
                 if turn == 0:
                     client, port = client_of(endpoint, keys), int(endpoint.rsplit(":", 1)[1])
                     stack.callback(client.close)

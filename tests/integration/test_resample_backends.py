@@ -1,4 +1,5 @@
-"""trajctl resample --backend: the same file whoever does the arithmetic; daemons that end in the middle; clients that lie. GPUs are tests/fake's."""
+"""trajctl resample --backend: the same file from every backend, daemons that end during a run, and clients and
+daemons that break the protocol. The GPUs are those of tests/fake."""
 import array
 import concurrent.futures
 import contextlib
@@ -66,7 +67,7 @@ def by_fake(*arguments, fake="", check=True):
 
 
 def same_values(a, b, arithmetic=None):
-    """All datasets to the byte, and what the second says of its arithmetic."""
+    """Compares all datasets byte for byte, and the attribute about the arithmetic of the second file."""
     with h5py.File(a) as whole, h5py.File(b) as made:
         names = []
         whole.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
@@ -74,11 +75,11 @@ def same_values(a, b, arithmetic=None):
         assert json.loads(made.attrs["trajd_resample"]).get("arithmetic") == arithmetic
 
 
-# ---- whoever does it ----
+# ---- the same values ----
 
 @pytest.mark.parametrize("compress", ["none", "gzip:1"])
 def test_the_same_bytes(tmp_path, make, demo_file, compress):
-    """The stand-in GPU computes as the CPU does, so that all that is handed to and fro shows."""
+    """The fake GPU computes as the CPU does, so that every difference is a mistake in how data are passed on."""
     common = [demo_file, "--rate", 70, "--layout", "demo", "--window", "40ms", "--kind", "joint_pos=mean", "--compress", compress, "--json"]
     whole = tmp_path / "cpu.hdf5"
     done = resample(*common, "-o", whole, "--backend", "cpu")
@@ -112,7 +113,7 @@ def test_what_is_not_at_hand(tmp_path, demo_file):
 
 @pytest.fixture
 def quaternions(fast_path):
-    """Much arithmetic, few bytes: where a GPU pays by the rule."""
+    """Much arithmetic on few bytes: the rule for --backend auto chooses a GPU."""
     path = fast_path / "quaternions.hdf5"
     with h5py.File(path, "w") as file:
         rows = np.random.default_rng(1).normal(size=(4000, 4)).astype(np.float32)
@@ -122,7 +123,8 @@ def quaternions(fast_path):
 
 
 def test_the_rule(fast_path, make, demo_file, quaternions):
-    """A small file stays on the CPU, whatever there is; a long one goes to a daemon's GPU, and to no daemon that has none."""
+    """A small file stays on the CPU, whatever GPU there is. A long file goes to a daemon that has a GPU, and to no
+    other daemon."""
     with_gpu, without = make(gpu=True), make()
     small = ["--dry-run", demo_file, "--rate", 20, "--layout", "demo", "--json"]
     assert planned(resample(*small, "--endpoint", with_gpu.endpoint))["backend"] == "cpu"
@@ -134,19 +136,19 @@ def test_the_rule(fast_path, make, demo_file, quaternions):
     assert planned(by_fake(*large, "--backend", "cpu"))["backend"] == "cpu"
 
 
-# ---- ends in the middle ----
+# ---- backends that end during a run ----
 
-SLOW = {"gpu": True, "fake": "slow=300000"}  # a launch: so that there is a middle
+SLOW = {"gpu": True, "fake": "slow=300000"}  # the duration of a launch: so that a run can be interrupted
 
 def caught(process, out, out_bytes=1):
-    """Until some rows are there: then the backend is at work."""
+    """Waits until some rows are written: then the backend is at work."""
     partial = f"{out}.partial"
     wait_for(lambda: process.poll() is not None or (os.path.exists(partial) and os.stat(partial).st_size > out_bytes and
                                                     os.path.exists(f"{partial}.journal") and os.stat(f"{partial}.journal").st_size > 0), 60, "rows")
 
 
 def killed_in_the_middle(make, out, *arguments, **daemon):
-    """A run whose daemon is killed while it works; its end."""
+    """Starts a run, kills its daemon while it works, and returns how the run ended."""
     for _ in range(10):
         one = make(**daemon)
         process = subprocess.Popen([TRAJCTL, "resample", *map(str, arguments), "-o", out, "--endpoint", one.endpoint, "--json"],
@@ -156,7 +158,7 @@ def killed_in_the_middle(make, out, *arguments, **daemon):
         text, errors = process.communicate(timeout=60)
         if "has ended" in errors + text:
             return process.returncode, text, errors
-        out.unlink(missing_ok=True)  # too late: it was finished
+        out.unlink(missing_ok=True)  # the kill came after the end
     raise AssertionError("no daemon was ever caught in the middle")
 
 
@@ -166,7 +168,7 @@ def test_a_daemon_that_was_asked_for_is_killed(fast_path, make, long_file):
     status, text, errors = killed_in_the_middle(make, out, long_file, "--rate", 25, "--backend", "daemon", **SLOW)
     assert status == 1 and "--resume continues" in text and not out.exists() and not h5py.is_hdf5(f"{out}.partial")
     done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--backend", "cpu", "--json")
-    assert "begun" not in done.stdout  # on a GPU, by which it stays marked: what is there counts
+    assert "begun" not in done.stdout  # resumed on a GPU, which the file's mark still names: the existing rows count
     same_values(whole, out, "gpu")
 
 
@@ -182,7 +184,8 @@ def test_a_daemon_that_was_chosen_is_killed(fast_path, make, quaternions):
 
 @pytest.mark.slow
 def test_a_gpu_that_fails(tmp_path, make, demo_file):
-    """This process's own: an error, and the run can be resumed without it. A daemon's: its CPU goes on, the file is the same."""
+    """Where the GPU of the process itself fails, the run ends with an error and can be resumed without the GPU.
+    Where a daemon's GPU fails, the daemon's CPU goes on, and the file is the same."""
     out, whole = tmp_path / "out.hdf5", tmp_path / "whole.hdf5"
     common = [demo_file, "--rate", 50, "--layout", "demo"]
     resample(*common, "-o", whole)
@@ -203,7 +206,7 @@ def test_a_gpu_that_fails(tmp_path, make, demo_file):
 
 
 def test_what_the_cpu_began_is_no_gpus(fast_path, long_file):
-    """A file that does not say so has no values of a GPU: other ones go on with it."""
+    """A file without the mark has no values from a GPU, and only other backends resume it."""
     whole, out = fast_path / "whole.hdf5", fast_path / "out.hdf5"
     resample(long_file, "-o", whole, "--rate", 25)
     cut(out, signal.SIGKILL, long_file, "--rate", 25)
@@ -214,7 +217,7 @@ def test_what_the_cpu_began_is_no_gpus(fast_path, long_file):
 
 
 def test_interrupted(fast_path, make, long_file):
-    """Ctrl-C while a daemon that is stopped owes an answer."""
+    """Ctrl-C while the run waits for an answer of a stopped daemon."""
     daemon, out = make(**SLOW), fast_path / "out.hdf5"
     process = subprocess.Popen([TRAJCTL, "resample", long_file, "-o", out, "--rate", "25", "--backend", "daemon", "--endpoint", daemon.endpoint],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -225,7 +228,7 @@ def test_interrupted(fast_path, make, long_file):
         errors = process.communicate(timeout=60)[1]
     finally:
         daemon.process.send_signal(signal.SIGCONT)
-    assert process.returncode == 0 or "interrupted" in errors  # 0: it had all its answers
+    assert process.returncode == 0 or "interrupted" in errors  # 0: it already had all its answers
 
 
 # ---- the socket ----
@@ -259,12 +262,12 @@ def test_clients_that_lie(make, tmp_path):
     client.refused(os.pipe()[0], size, "sealed")
     readonly = memory(good)
     client.refused(os.open(f"/proc/self/fd/{readonly}", os.O_RDONLY), size, "cannot be written to")
-    for at in range(0, 256, 8):  # every word of head and stream
+    for at in range(0, 256, 8):  # every word of the head and of the stream
         for word in (0, 1 << 31, 1 << 62, (1 << 64) - 1):
             fd = memory(good[:at] + struct.pack("<Q", word) + good[at + 8:])
             client.ask(fd, size)
             os.close(fd)
-    # the file may change while it is read: what is checked is a copy
+    # the file may change while it is read: the daemon checks a copy
     fd = memory(good)
     os.pwrite(fd, bytes(64), 0)
     client.refused(fd, size, "no head")
@@ -279,15 +282,15 @@ def test_clients_that_lie(make, tmp_path):
     assert "accepts only RESAMPLE" in client.hear()[1]["message"]
     client.say({"request": "eight"})
     assert client.hear()[1]["status"] == "protocol"
-    client.say({"request": 9})  # only who would do it
+    client.say({"request": 9})  # asks only which device would do the work
     assert client.hear() == (RESAMPLED, {"request": 9})
     client.works()
     client.socket.send(b"GET / HTTP/1.1\r\n\r\n")
-    assert client.hear() is None  # no peer of ours
+    assert client.hear() is None  # the bytes are not a message
     other = Client(daemon)
     other.socket.send(bytes(5000))
     assert other.hear() is None
-    for _ in range(3):  # a message of no bytes, with descriptors
+    for _ in range(3):  # a message without bytes, with descriptors
         empty = Client(daemon)
         empty.socket.sendmsg([b""], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", two))])
         assert empty.hear() is None
@@ -296,7 +299,8 @@ def test_clients_that_lie(make, tmp_path):
 
 
 def test_pages_that_are_not_there(make):
-    """Some beyond the file's end make its count look right: the daemon's own are not what is left in it."""
+    """Pages beyond the end of the file make its number of blocks look right. The daemon must not allocate the
+    missing pages."""
     client, content = Client(make()), block(steps=5000, answer=bytes(20032 + 5056))
     whole = memory(content)
     assert client.ask(whole, len(content))[0] == RESAMPLED
@@ -316,7 +320,7 @@ def test_pages_that_are_not_there(make):
 
 
 def nicenesses(daemon):
-    """Of the threads that resample for programs."""
+    """Returns the niceness of the threads that resample for programs."""
     found = []
     for task in os.listdir(f"/proc/{daemon.process.pid}/task"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{daemon.process.pid}/task/{task}/stat") as file:
@@ -327,7 +331,8 @@ def nicenesses(daemon):
 
 
 def test_threads_are_there_while_there_are_clients(make):
-    """As many as feeds have, and nicer; a block of many steps comes out as from one of them."""
+    """There are as many threads as for feeds, with a higher niceness. A block of many steps gives the same values
+    as with one thread."""
     daemon = make()
     client, steps = Client(daemon), 20000
     content = block(rows=30000, steps=steps, answer=bytes(80000 + 20032))
@@ -343,7 +348,8 @@ def test_threads_are_there_while_there_are_clients(make):
 
 
 def test_a_descriptor_that_lingers(make):
-    """A socket that would keep whoever closes it last until its peer has read all: nobody is kept."""
+    """Closing the last descriptor of this socket would block until its peer has read everything. The daemon must
+    not block."""
     daemon = make()
     client = Client(daemon)
     client.works()
@@ -355,7 +361,7 @@ def test_a_descriptor_that_lingers(make):
         with pytest.raises(BlockingIOError):
             while True:
                 sender.send(bytes(1 << 16))
-        daemon.process.send_signal(signal.SIGSTOP)  # so that the daemon is the last that has it
+        daemon.process.send_signal(signal.SIGSTOP)  # so that the daemon closes it last
         try:
             client.say({"request": 1, "size": 64}, [sender.fileno()])
             sender.close()
@@ -367,7 +373,7 @@ def test_a_descriptor_that_lingers(make):
 
 
 def test_a_client_that_is_killed_and_many_that_are_not(make, demo_file, tmp_path):
-    """Others get their pieces, a feed its batches; who sends without listening harms itself alone."""
+    """Other clients get their pieces and a feed its batches. A client that sends without reading harms only itself."""
     daemon = make()
     reader = daemon.client()
     reader.open("all")
@@ -379,7 +385,7 @@ def test_a_client_that_is_killed_and_many_that_are_not(make, demo_file, tmp_path
             for request in range(1, 2000):
                 client.say({"request": request, "size": len(block())}, [fd])
         except OSError:
-            pass  # its queue is full, or it has been hung up on
+            pass  # its queue is full, or the daemon has closed the connection
     killed = subprocess.Popen([sys.executable, SUPPORT / "resample_client.py", daemon.endpoint], stdout=subprocess.PIPE)
     assert killed.stdout.readline() == b"ready\n"
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -404,7 +410,7 @@ def test_connections_are_counted(make):
     assert one_more.hear() is None
     clients[0].socket.close()
     end = time.monotonic() + 20
-    while True:  # until its place is free
+    while True:  # until the place is free again
         again = Client(daemon)
         try:
             again.works()
@@ -423,14 +429,15 @@ def frame_of(op, body):
     (frame_of(ERROR, {"status": "argument", "message": "no such thing"}), "no such thing"),
     (frame_of(ERROR, {"status": "ok", "message": "all is well"}), "all is well"), (bytes([0xff]) * 2048, "not a message")])
 def test_a_daemon_that_lies(tmp_path, demo_file, answer, word):
-    """It says who it is, gets rows, and answers that: an error that tells, and no file."""
+    """The fake daemon answers the first request, gets rows and then sends `answer`: trajctl reports an error and
+    writes no file."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(tmp_path / "resample.sock"))
         listener.listen(8)
         listener.settimeout(30)
         process = subprocess.Popen([TRAJCTL, "resample", demo_file, "-o", tmp_path / "out.hdf5", "--rate", "20", "--layout", "demo", "--threads", "1",
                                     "--backend", "daemon", "--endpoint", tmp_path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for is_last in (False, True):  # the one that asks who it is, and the one that works
+        for is_last in (False, True):  # the first connection asks for the device, the second one sends rows
             connection, _ = listener.accept()
             connection.settimeout(30)
             assert connection.recv(4096)[5] == RESAMPLE

@@ -1,4 +1,5 @@
-"""trajctl resample: what stands beside the rows of one episode goes over, also where all other episodes have nothing of the kind."""
+"""trajctl resample: objects of one episode that are no streams are copied, even where the other episodes have none
+of the kind."""
 import h5py
 import numpy as np
 
@@ -45,7 +46,7 @@ BESIDE = [table, text, group_alone, folder_with_an_attribute, dataset_with_an_at
 
 
 def write(path):
-    """Plain episodes, and behind each of them one with something beside."""
+    """Writes plain episodes, and after each of them one with a further object."""
     with h5py.File(path, "w") as file:
         for i in range(2 * len(BESIDE)):
             group = file.create_group(f"data/demo_{i}")
@@ -57,7 +58,7 @@ def write(path):
 
 
 def tree(group):
-    """Every object's path, with the names of its attributes."""
+    """Returns the path of every object, with the names of its attributes."""
     found = {"": sorted(group.attrs)}
     group.visititems(lambda name, item: found.update({name: sorted(item.attrs)}))
     return found

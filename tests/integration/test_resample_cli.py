@@ -1,4 +1,4 @@
-"""trajctl resample: the output's values against numpy and scipy, its structure against the input's, and what bad input gets."""
+"""trajctl resample: the output's values against numpy and scipy, its structure against the input's, and bad input."""
 import fcntl
 import json
 import os
@@ -21,7 +21,7 @@ from waiting import wait_for
 
 
 def refused(*arguments):
-    """The message of a run that must fail without leaving anything behind."""
+    """Runs a command that must fail without leaving any file. Returns its message."""
     done = resample(*arguments, check=False)
     assert done.returncode in (1, 2), (done.stdout, done.stderr)
     return done.stderr
@@ -48,7 +48,7 @@ def demo_stamps(group, clock):
 
 
 def demo_grid(group, rate):
-    """The span that all streams cover, from its first moment on."""
+    """Returns the times of the grid: the span that all streams cover, from its first moment on."""
     clocks = [demo_stamps(group, clock) for clock in ("actions", "joint_t", "pose_t", "gripper_t")]
     begin, end = max(c[0] for c in clocks), min(c[-1] for c in clocks)
     if begin > end:
@@ -75,7 +75,7 @@ def test_values(tmp_path, demo_file, rate):
                     assert np.max(np.abs(got - expected)) < 1e-5
                 else:
                     assert np.allclose(got, expected.reshape(got.shape), rtol=0, atol=1e-9 if kind is linear else 0)
-            # columns of one dataset, each by its stream
+            # columns of one dataset, each resampled by its stream's rule
             low = linear(demo_stamps(was, "actions"), was["obs/object"][...], at)
             assert np.allclose(group["obs/object"][:, :3], low[:, :3], atol=1e-9)
             same_rotation(group["obs/object"][:, 3:7], slerp(demo_stamps(was, "actions"), was["obs/object"][:, 3:7], at), 1e-9)
@@ -98,7 +98,7 @@ def test_values(tmp_path, demo_file, rate):
 # ---- structure ----
 
 def same_content(a, b):
-    """Every dataset and attribute of two files, byte for byte."""
+    """Compares every dataset and attribute of two files, byte for byte."""
     def names(file):
         found = []
         file.visititems(lambda name, item: found.append(name))
@@ -114,7 +114,7 @@ def same_content(a, b):
 
 @pytest.fixture(scope="module")
 def packed_file(tmp_path_factory):
-    """Compressed as robomimic compresses, with pictures."""
+    """A file with images, compressed as robomimic does."""
     path = tmp_path_factory.mktemp("packed") / "packed.hdf5"
     make_demo_file(path, "--gzip", "--images", episodes=6)
     return path
@@ -142,7 +142,7 @@ def test_pictures_and_compression(tmp_path, packed_file):
 
 
 def test_rate_of_the_source_is_the_identity(tmp_path, demo_file):
-    """On the source's own grid nothing changes, and doing it again changes nothing."""
+    """On the source's own grid nothing changes. A second run changes nothing."""
     once, twice = tmp_path / "once.hdf5", tmp_path / "twice.hdf5"
     streams = "actions,obs/*,rewards,dones"
     done = resample(demo_file, "-o", once, "--rate", 20, "--layout", "demo", "--streams", streams)
@@ -160,7 +160,7 @@ def test_rate_of_the_source_is_the_identity(tmp_path, demo_file):
 
 
 def write_robomimic(path, lengths, seed=0, spoil=lambda file: None):
-    """As robomimic writes it."""
+    """Writes a file as robomimic does."""
     random = np.random.default_rng(seed)
     with h5py.File(path, "w") as file:
         data = file.create_group("data")
@@ -187,14 +187,15 @@ def write_robomimic(path, lengths, seed=0, spoil=lambda file: None):
 
 
 def sequence(file, demo, index, keys, frames, length):
-    """What robomimic's SequenceDataset makes of a window: rows [index - frames + 1, index + length), held at both ends."""
+    """Returns a window as robomimic's SequenceDataset makes it: rows [index - frames + 1, index + length), padded
+    at both ends with the first and the last row."""
     rows = int(file["data"][demo].attrs["num_samples"])
     at = np.clip(np.arange(index - frames + 1, index + length), 0, rows - 1)
     return {key: file["data"][demo][key][...][at] for key in keys}
 
 
 def test_robomimic(tmp_path):
-    """Its reader's own steps: the mask, num_samples, env_args, windows of every key."""
+    """The output is read in the steps of robomimic's reader: the mask, num_samples, env_args, windows of every key."""
     path, out = tmp_path / "lift.hdf5", tmp_path / "out.hdf5"
 
     def masks(file):
@@ -250,7 +251,7 @@ def test_several_inputs(tmp_path):
 
 
 def test_many_episodes_and_notes(tmp_path):
-    """More answers than a socket holds, and a note for every attribute that cannot go over."""
+    """More answers than a socket's buffer holds, and a note for every attribute that cannot be copied."""
     path, out = tmp_path / "many.hdf5", tmp_path / "out.hdf5"
     with h5py.File(path, "w") as file:
         for i in range(800):
@@ -288,7 +289,7 @@ def test_rules(tmp_path, demo_file):
                 assert np.allclose(group["joint_pos"][t], joints[inside].mean(axis=0), atol=1e-6)
 
 
-# ---- a run that is cut ----
+# ---- a run that is interrupted ----
 
 @pytest.mark.parametrize("compress", ["none", "gzip:1"])
 def test_killed_and_resumed(fast_path, long_file, compress):
@@ -311,12 +312,12 @@ def test_killed_and_resumed(fast_path, long_file, compress):
 
 @pytest.mark.slow
 def test_a_file_of_chunks_alone_is_resumed_wherever_it_was_cut(fast_path, long_file):
-    """Chunks lie beside it until the end: what is in the partial file by then does not matter."""
+    """Chunks lie in a file of their own until the end: the contents of the partial file until then do not matter."""
     out, whole = fast_path / "out.hdf5", fast_path / "whole.hdf5"
     partial, options = fast_path / "out.hdf5.partial", [long_file, "--rate", 25, "--compress", "gzip:1"]
     resample(*options, "-o", whole)
     cut(out, signal.SIGKILL, *options)
-    partial.write_bytes(b"")  # as one that was resumed and cut at once
+    partial.write_bytes(b"")  # as after a run that was resumed and interrupted at once
     done = resample(long_file, "--rate", 24, "--compress", "gzip:1", "-o", out, "--resume", check=False)
     assert done.returncode == 1 and "cannot be resumed" in done.stderr
     partial.write_bytes(b"\x89HDF\r\n\x1a\n" + os.urandom(100000))
@@ -328,7 +329,7 @@ def test_a_file_of_chunks_alone_is_resumed_wherever_it_was_cut(fast_path, long_f
     for line in process.stdout:
         if '"closing"' in line:
             break
-    process.kill()  # in that moment itself, if it is met
+    process.kill()  # at that moment, if the run reaches it
     process.wait()
     process.stdout.close()
     if not out.exists():
@@ -338,7 +339,7 @@ def test_a_file_of_chunks_alone_is_resumed_wherever_it_was_cut(fast_path, long_f
 
 
 def test_interrupted(fast_path, long_file):
-    """Ctrl-C: the partial file is kept, and said so; a run without --resume begins anew."""
+    """Ctrl-C: the partial file is kept, with a message. A run without --resume begins anew."""
     out = fast_path / "out.hdf5"
     status, text, errors = cut(out, signal.SIGINT, long_file, "--rate", 25)
     assert status == 1 and "interrupted" in errors and "--resume" in text and not out.exists()
@@ -356,13 +357,13 @@ def test_a_damaged_journal_is_not_believed(fast_path, long_file):
     journal = fast_path / "out.hdf5.partial.journal"
     records = (journal.stat().st_size - JOURNAL_HEAD_BYTES) // 24  # episode, 0 chunks, digest
     bytes_ = bytearray(journal.read_bytes()[:JOURNAL_HEAD_BYTES + 24 * records])
-    bytes_[-5] ^= 0x40  # the last record's digest: one episode less
+    bytes_[-5] ^= 0x40  # the last record's digest: one episode fewer
     journal.write_bytes(bytes_)
     done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--json")
     assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] == records - 1
     assert out.read_bytes() == whole.read_bytes()
     cut(out, signal.SIGKILL, long_file, "--rate", 25, "--force")
-    journal.write_bytes(journal.read_bytes()[:100])  # the head is cut: nothing is known
+    journal.write_bytes(journal.read_bytes()[:100])  # the head is cut off: nothing is known
     done = resample(long_file, "-o", out, "--rate", 25, "--resume", "--force", "--json")
     assert json.loads(done.stdout.splitlines()[-1])["episodes_resumed"] == 0 and "nothing to resume" in done.stdout
     assert out.read_bytes() == whole.read_bytes()
@@ -396,14 +397,14 @@ def test_a_partial_file_that_is_replaced_is_not_published(fast_path, long_file):
         errors = process.communicate(timeout=60)[1]
         if process.returncode:
             break
-        out.unlink()  # too late: it was finished
+        out.unlink()  # the signal came after the end
         partial.unlink()
     assert process.returncode == 1 and "removed or replaced" in errors
     assert partial.read_bytes() == b"another's" and not out.exists()
 
 
 def stop_writer(process):
-    """The child that makes the structure, stopped; None: it is gone already."""
+    """Stops the helper program that makes the structure. Returns None where it has ended already."""
     def find():
         for task in pathlib.Path(f"/proc/{process.pid}/task").glob("*/children"):
             for child in task.read_text().split():
@@ -432,7 +433,8 @@ def state_of(pid):
 @pytest.mark.parametrize("whom, number, status, word", [("parent", signal.SIGKILL, -signal.SIGKILL, ""), ("parent", signal.SIGINT, 1, "interrupted"),
                                                         ("child", signal.SIGKILL, 1, "was killed by signal 9")])
 def test_cut_while_the_structure_is_made(tmp_path, whom, number, status, word):
-    """The child ends with its parent, so that it never writes into what the next run has begun; and the parent does not wait for it."""
+    """The helper program ends with its parent and never writes into the next run's file. The parent does not wait
+    for it."""
     path, out = tmp_path / "many.hdf5", tmp_path / "out.hdf5"
     with h5py.File(path, "w") as file:
         for i in range(1000):
@@ -445,7 +447,7 @@ def test_cut_while_the_structure_is_made(tmp_path, whom, number, status, word):
         if child:
             break
         process.communicate(timeout=60)
-        out.unlink()  # too late
+        out.unlink()  # the signal came after the end
     os.kill(child if whom == "child" else process.pid, number)
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == status and word in errors
@@ -458,7 +460,7 @@ def test_cut_while_the_structure_is_made(tmp_path, whom, number, status, word):
 
 @pytest.mark.skipif(bool(os.environ.get("LD_PRELOAD")), reason="instrumented memory says nothing")
 def test_memory_does_not_grow_with_an_episode(fast_path):
-    """One episode of 90 MB read and 180 MB written, and pictures of 32 and 64 MB, packed then."""
+    """One episode of 90 MB read and 180 MB written, and then images of 32 and 64 MB."""
     path = fast_path / "one.hdf5"
     with h5py.File(path, "w") as file:
         wide = file.create_dataset("data/demo_0/obs/wide", (400_000, 50), np.float32)
@@ -472,7 +474,7 @@ def test_memory_does_not_grow_with_an_episode(fast_path):
         process = subprocess.Popen([TRAJCTL, "resample", path, "-o", fast_path / "out.hdf5", "--rate", "40", "--streams", streams, "--force",
                                     "--compress", compress], stdout=subprocess.DEVNULL)
         peak = 0
-        while process.poll() is None:  # its own count, since getrusage counts what it was forked from
+        while process.poll() is None:  # its own maximum: getrusage includes that of the process that forked it
             found = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{process.pid}/status").read_text())
             peak = int(found[1]) / 1024 if found else peak
         assert process.returncode == 0 and peak
@@ -481,7 +483,8 @@ def test_memory_does_not_grow_with_an_episode(fast_path):
 
 
 def test_a_rate_beside_a_stream_that_is_not_taken(tmp_path):
-    """The layout looks for it at a dataset of each episode: where that is not taken, it is said. A type of an episode's own comes along."""
+    """The layout takes the rate from a dataset of each episode. Where that dataset is not selected, a message says
+    so. A type that only one episode has is copied."""
     path, out, layout = tmp_path / "in.hdf5", tmp_path / "out.hdf5", tmp_path / "rates.yaml"
     layout.write_text("layout: rates\nepisodes: {files: '*.hdf5', groups: /data/demo_*}\n"
                       "clocks: {steps: {rate: {attribute: 'b@hz', default: 10}, rows: a}}\n"
@@ -503,7 +506,7 @@ def test_a_rate_beside_a_stream_that_is_not_taken(tmp_path):
         assert np.array_equal(made["data/demo_2/a"][:, 0], np.arange(0, 27.1, 1.5)) and "b" not in made["data/demo_2"]
 
 
-# ---- what bad input gets ----
+# ---- bad input ----
 
 def test_places(tmp_path, demo_file):
     source, out = tmp_path / "source.hdf5", tmp_path / "out.hdf5"
@@ -518,12 +521,12 @@ def test_places(tmp_path, demo_file):
     out.write_text("precious")
     assert "--force" in refused(source, "-o", out, "--rate", 10) and out.read_text() == "precious"
     (tmp_path / "dangling.hdf5").symlink_to(tmp_path / "nowhere.hdf5")
-    assert "--force" in refused(source, "-o", tmp_path / "dangling.hdf5", "--rate", 10)  # now, not when all is done
+    assert "--force" in refused(source, "-o", tmp_path / "dangling.hdf5", "--rate", 10)  # at the start, not after all the work
     (tmp_path / "dangling.hdf5").unlink()
     assert "is a folder" in refused(source, "-o", tmp_path, "--rate", 10)
     assert "No such file" in refused(source, "-o", tmp_path / "nowhere" / "out.hdf5", "--rate", 10)
     assert "Not a directory" in refused(source, "-o", source / "out.hdf5", "--rate", 10)
-    assert "/proc/out.hdf5" in refused(source, "-o", "/proc/out.hdf5", "--rate", 10)  # not to be written in, even by root
+    assert "/proc/out.hdf5" in refused(source, "-o", "/proc/out.hdf5", "--rate", 10)  # not even root may write there
     resample(source, "-o", out, "--rate", 10, "--force")
     assert h5py.is_hdf5(out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hard.hdf5", "out.hdf5", "soft.hdf5", "source.hdf5"]
@@ -568,7 +571,7 @@ def test_files_that_are_none(tmp_path, demo_file):
     assert "nothing.hdf5" in refused(tmp_path / "nothing.hdf5", "-o", out, "--rate", 10)
     assert "name one or more files" in refused("-o", out, "--rate", 10)
     assert "-o is missing" in refused(demo_file, "--rate", 10)
-    with h5py.File(bad, "w") as file:  # every episode is quarantined: a picture that is to be blended
+    with h5py.File(bad, "w") as file:  # every episode is quarantined: an image stream with the kind `linear`
         file["data/demo_0/actions"] = np.zeros((0, 7))
     assert "actions" in refused(bad, "-o", out, "--rate", 10)
     write_robomimic(bad, [20, 20])
@@ -578,7 +581,8 @@ def test_files_that_are_none(tmp_path, demo_file):
 
 @pytest.mark.slow
 def test_damaged_inputs_never_end_it(tmp_path):
-    """Bytes of the structure changed at random: done or refused, never a crash, and never half a file."""
+    """Random changes of structure bytes: the run succeeds or fails with an error. It never crashes and never leaves
+    half a file."""
     path, out = tmp_path / "lift.hdf5", tmp_path / "out.hdf5"
     write_robomimic(path, [12, 9])
     good, random = path.read_bytes(), np.random.default_rng(5)
@@ -669,7 +673,7 @@ def test_the_daemon_reads_it(tmp_path, daemon, demo_file):
             same_rotation(got["quat"], group["pose_quat"][t][None], 1e-9)
 
 
-# ---- recordings of others ----
+# ---- published recordings ----
 
 @pytest.mark.skipif(not RECORDINGS.exists(), reason="the recordings are not beside this checkout")
 @pytest.mark.parametrize("name", ["robosuite_SawyerLift_demo", "robosuite_lift_panda_demo", "robosuite_wipe_panda_demo"])
@@ -693,14 +697,15 @@ def test_recordings(tmp_path, name):
         assert made["data"].attrs.keys() == source["data"].attrs.keys()
 
 
-# ---- looking at a stream ----
+# ---- plots of a stream ----
 
 def plot(*arguments):
     return subprocess.run([TRAJCTL, "plot", *map(str, arguments)], capture_output=True, text=True, timeout=60)
 
 
 def test_plot(tmp_path, demo_file):
-    """As SVG one circle a recorded row and a vertex a step, where they belong; on the terminal, braille."""
+    """The SVG has one circle per recorded row and one vertex per step, at the right coordinates. The terminal shows
+    braille."""
     picture = tmp_path / "gripper.svg"
     assert plot(demo_file, "gripper_cmd", "--layout", "demo", "--rate", 10, "--episode", "demo_1", "-o", picture).returncode == 0
     root = xml.etree.ElementTree.parse(picture).getroot()

@@ -1,4 +1,5 @@
-"""trajctl resample --max-gap: an episode is cut where its rows are too far apart; each part against numpy on the part's own rows."""
+"""trajctl resample --max-gap: an episode is split where its rows are too far apart. Each part is compared with
+numpy on its own rows."""
 import json
 import pathlib
 import signal
@@ -27,7 +28,7 @@ MS = 10**6
 
 
 def stamps_of(count, holes, seed, step_ms=10):
-    """Rows `step_ms` apart with some jitter; behind row r of `holes` that many ms more."""
+    """Returns stamps `step_ms` apart with some jitter. `holes` maps a row to the further ms after it."""
     steps = np.full(count, step_ms * MS) + np.random.default_rng(seed).integers(-MS, MS, count)
     for row, ms in holes.items():
         steps[row + 1] += ms * MS
@@ -57,7 +58,7 @@ def gaps(tmp_path_factory):
     return folder
 
 
-# demo_11's row 51 stands alone between two holes: a single step is no part
+# demo_11's row 51 stands alone between two gaps: a single step is no part
 PARTS = [("demo_2", 0, 400), ("demo_5", 0, 101), ("demo_5", 101, 400), ("demo_11", 0, 51), ("demo_11", 52, 201), ("demo_11", 201, 400)]
 
 
@@ -76,7 +77,7 @@ def test_parts(tmp_path, gaps, compress):
             t, at = was["t"][first:last], group["t"][...]
             assert at[0] == t[0] and t[-1] - 20 * MS < at[-1] <= t[-1] and np.array_equal(at, at[0] + np.arange(len(at)) * 20 * MS)
             assert np.allclose(group["pose"], linear(t, was["pose"][first:last], at), atol=1e-9)
-            for step, x in enumerate(at):  # what lies before the hole is not averaged
+            for step, x in enumerate(at):  # rows before the gap do not enter the mean
                 rows = was["wrench"][first:last][(t > x - 2 * 10**9) & (t <= x)]
                 assert np.allclose(group["wrench"][step], rows.mean(axis=0), atol=1e-5)
             ht = was["ht"][...]
@@ -96,7 +97,7 @@ def test_parts(tmp_path, gaps, compress):
 
 
 def test_a_hole_before_the_grid(tmp_path, gaps):
-    """The hand begins after it: the episode is not cut, but what lies before the hole is averaged into nothing."""
+    """The hand begins after the gap: the episode is not split, but the mean excludes the rows before the gap."""
     path, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
     write(path, {"demo_3": {20: 300}})
     with h5py.File(path, "r+") as file:
@@ -117,7 +118,7 @@ def test_a_hole_before_the_grid(tmp_path, gaps):
 
 
 def test_what_is_chosen_is_the_input(tmp_path, gaps):
-    """--episodes and --filter speak of the input's episodes; one that gives a single part keeps its name."""
+    """--episodes and --filter name episodes of the input. An episode that gives a single part keeps its name."""
     common = ["--rate", 50, "--layout", gaps / "gaps.yaml", "--max-gap", "200ms", "--json"]
     done = resample(gaps / "in.hdf5", "--dry-run", *common, "--filter", "train")
     plan = next(json.loads(line) for line in done.stdout.splitlines() if '"plan"' in line)
@@ -142,7 +143,7 @@ def test_a_layout_of_one_episode_a_file_has_no_parts(tmp_path, gaps):
 
 @pytest.mark.slow
 def test_killed_and_resumed(fast_path, gaps):
-    """The parts of an episode are episodes of the journal, too."""
+    """The journal counts the parts of an episode as episodes, too."""
     path, out, whole = fast_path / "in.hdf5", fast_path / "out.hdf5", fast_path / "whole.hdf5"
     write(path, {f"demo_{i}": {3000: 900, 30000: 900} for i in range(12)}, rows=60000)
     options = [path, "--rate", 400, "--layout", gaps / "gaps.yaml", "--max-gap", "pose=200ms", "--threads", 1]

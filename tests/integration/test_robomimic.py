@@ -1,4 +1,4 @@
-"""Windows bit for bit as robomimic's SequenceDataset makes them: vectors recorded from robomimic itself (tests/golden/robomimic)."""
+"""Windows bit for bit as robomimic's SequenceDataset makes them, against recorded vectors (tests/golden/robomimic)."""
 import pathlib
 import subprocess
 import sys
@@ -45,7 +45,7 @@ def test_windows_are_robomimics(daemon, tmp_path, group, dtype):
     assert info.window_count == len(recorded[f"{group}/demo"])
     seen = 0
     for _, arrays in client.epoch():
-        for row, window in enumerate(arrays["window_id"]):  # numbered in robomimic's order: episode by number, row by row
+        for row, window in enumerate(arrays["window_id"]):  # numbered in robomimic's order: episodes by number, row by row
             for name, key in KEYS.items():
                 want = recorded[f"{group}/{key}"][window]
                 if want.dtype == np.float64:

@@ -1,4 +1,5 @@
-"""Statistics and normalisation by a real daemon, against numpy on what the same feed delivers without normalisation, and on the file."""
+"""Statistics and normalisation by a real daemon, against numpy on the values of the same feed without
+normalisation, and on the file."""
 import json
 import re
 import time
@@ -48,7 +49,7 @@ feeds:
 
 
 def ask(client, name, first=0, count=0, timeout=60):
-    """The answer, when it is ready."""
+    """Returns the answer when it is ready."""
     end = time.monotonic() + timeout
     while (answer := client.ask("statistics", name, first=first, count=count))["state"] == "computing":
         assert 0 <= answer["done"] <= 1 and time.monotonic() < end
@@ -57,7 +58,7 @@ def ask(client, name, first=0, count=0, timeout=60):
 
 
 def collect(client, feed):
-    """All steps of an epoch by output: [steps, ...] values and masks."""
+    """Returns all steps of an epoch by output: [steps, ...] values and masks."""
     client.open(feed)
     rows = {}
     for _, arrays in client.epoch():
@@ -73,7 +74,7 @@ def valid_values(arrays, name):
 
 
 def assert_figures(answer, values):
-    """values [rows, features] float64 without NaN, against the document."""
+    """Compares values [rows, features], float64 without NaN, with the document."""
     assert answer["count"] == [len(values)] * values.shape[1]
     spread = np.abs(values).max(0)
     np.testing.assert_allclose(answer["mean"], values.mean(0), rtol=1e-12, atol=0 if not len(values) else 1e-13 * spread.max())
@@ -91,7 +92,7 @@ def test_windows_are_what_the_feed_delivers(daemon, demo_file, config, feed):
     for name in [name[:-5] for name in arrays if name.endswith(".mask")]:
         answer = ask(client, name)
         values, steps = valid_values(arrays, name)
-        if arrays[name].dtype == np.float16:  # counted before they are rounded to it
+        if arrays[name].dtype == np.float16:  # counted before they are rounded to the range
             np.testing.assert_allclose(answer["mean"], values.mean(0), atol=1e-3)
             continue
         assert (answer["source"], answer["steps"], answer["valid_steps"]) == ("windows", steps, len(values)), name
@@ -152,7 +153,7 @@ feeds:
 
 
 def write_robomimic(path, episodes):
-    """A minimal robomimic file: {name: actions [rows, features]} or {name: {stream: array}}."""
+    """Writes a minimal robomimic file: {name: actions [rows, features]} or {name: {stream: array}}."""
     with h5py.File(path, "w") as file:
         data = file.create_group("data")
         data.attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 20}})
@@ -166,7 +167,7 @@ def write_robomimic(path, episodes):
 
 @pytest.fixture
 def odd_values():
-    """Constant, nearly constant, NaN, infinite, huge, denormal columns and -0."""
+    """Returns columns that are constant, nearly constant, NaN, infinite, huge, denormal and -0."""
     rng = np.random.default_rng(5)
     values = rng.normal(size=(60, 8)).astype(np.float32)
     values[:, 1] = 0.1
@@ -256,10 +257,10 @@ def test_a_dataset_larger_than_the_store(daemon, tmp_path):
     assert client.status()["datasets"][0]["store"]["pieces_evicted"] > 12
     client.close()
     one.stop()
-    one.start()  # known from the cache directory now
+    one.start()  # now read from the cache directory
     assert one.text().count("statistics of 1 outputs") == 1
     for path in (one.folder / "cache").glob("*.statistics"):
-        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")  # and computed anew where that is damaged
+        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")  # and computed anew where that file is damaged
     one.stop()
     one.start()
     assert one.text().count("statistics of 1 outputs") == 2

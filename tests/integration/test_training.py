@@ -1,5 +1,5 @@
-"""A training run that is killed goes on from its checkpoint as if it had not been: clients/python/examples/behaviour_cloning.py,
-in numpy, and in torch where some Python here has it."""
+"""A killed training run resumes from its checkpoint with the same losses as a run that was not killed:
+clients/python/examples/behaviour_cloning.py in numpy, and in torch where a Python of this machine has it."""
 import fcntl
 import os
 import pathlib
@@ -51,7 +51,7 @@ feeds:
 
 
 def find_python(module):
-    """A Python here that has it beside numpy; the one that runs this first."""
+    """Returns a Python of this machine that has the module and numpy. The Python that runs this test comes first."""
     for python in dict.fromkeys((sys.executable, str(ROOT / "build/venv-torch/bin/python"), "/usr/bin/python3")):
         if os.path.exists(python) and subprocess.run([python, "-c", f"import {module}, numpy"], capture_output=True,
                                                      timeout=120).returncode == 0:
@@ -61,7 +61,7 @@ def find_python(module):
 
 @pytest.fixture
 def folder():
-    with tempfile.TemporaryDirectory(prefix="trajd") as name:  # sockets have short paths
+    with tempfile.TemporaryDirectory(prefix="trajd") as name:  # the path of a socket must be short
         yield pathlib.Path(name)
         for pid in daemons(name):
             os.kill(pid, signal.SIGTERM)
@@ -102,7 +102,8 @@ class Training:
         return lines
 
     def run_until_killed(self, name, count, with_daemon):
-        """The first lines, up to the kill. The pipe is short and not read further, so that the run cannot be through by then."""
+        """Runs the script up to the kill and returns its first lines. The pipe is small and is not read further, so
+        that the run cannot end before the kill."""
         process = self.begin(name, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         lines = [process.stdout.readline().strip() for _ in range(count)]
@@ -121,7 +122,7 @@ def check(training, with_daemon):
     count = epochs.index("1") + epochs.count("1") // 3  # in the middle of the second epoch
     assert count % EVERY and sum(len(line) + 1 for line in whole[count:]) > PIPE_BYTES, "too short a run to be killed in the middle"
     losses = [float.fromhex(line.split()[2]) for line in whole]
-    assert sum(losses[-20:]) < 0.8 * sum(losses[:20])  # it learns
+    assert sum(losses[-20:]) < 0.8 * sum(losses[:20])  # the loss falls
     assert training.run_until_killed("killed", count, with_daemon) == whole[:count]
     after = training.run("killed")
     assert 0 < len(whole) - len(after) and (len(whole) - len(after)) % EVERY == 0  # from its last checkpoint

@@ -1,4 +1,4 @@
-"""The units, run for real: a machine is booted, an operator's day is acted out in it (units.sh)."""
+"""Runs the systemd units for real: boots a container and runs the steps of units.sh in it."""
 import os
 import pathlib
 import re
@@ -62,7 +62,7 @@ def test_step(day, step):
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 def test_exposure(tmp_path):
-    """The sandbox of the units is worth 1.5 or better (0 is best, 10 none), and none of their keys is unknown."""
+    """systemd-analyze rates the sandbox of the units 1.5 or better (0 is best, 10 is none) and knows all their keys."""
     subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "DESTDIR": str(tmp_path)})
     units = sorted((tmp_path / "usr/lib/systemd/system").glob("*.service"))

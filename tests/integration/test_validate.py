@@ -1,4 +1,4 @@
-"""trajctl validate: each rule on a file made to break it, with the row that is wrong; and nothing on files that are right."""
+"""trajctl validate: each rule on a file that breaks it, with the row that is wrong. Correct files give no message."""
 import json
 import subprocess
 
@@ -154,7 +154,8 @@ def test_an_unknown_rule():
 
 @pytest.mark.skipif(not RECORDINGS.exists(), reason="the recordings are not beside this checkout")
 def test_recordings():
-    """What is known of published files: the roboturk pilots of 2018 dropped frames, the panda demonstrations are clean."""
+    """Known facts of published files: the roboturk pilots of 2018 dropped frames, the panda demonstrations are
+    clean."""
     done = subprocess.run([TRAJCTL, "validate", RECORDINGS / "robosuite_SawyerLift_demo.hdf5"], capture_output=True, text=True)
     assert done.returncode == 1 and "demo_1/sim: 10 gaps, the first after row 98" in done.stdout
     done = subprocess.run([TRAJCTL, "validate", RECORDINGS / "robosuite_lift_panda_demo.hdf5"], capture_output=True, text=True)

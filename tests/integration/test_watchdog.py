@@ -1,5 +1,6 @@
-"""Threads that stand still, in real daemons: one that is stuck starves the watchdog and is named; one that waits for storage does not;
-and neither storage nor a child keeps a daemon from ending. A thread is stopped as a debugger stops it."""
+"""The watchdog of real daemons. A stuck thread is named and the watchdog is no longer fed. A thread that waits for
+storage is not stuck. Neither storage nor a helper program keeps a daemon from ending. Threads are stopped as a
+debugger does."""
 import contextlib
 import ctypes
 import os
@@ -36,7 +37,7 @@ LIBC.ptrace.argtypes, LIBC.ptrace.restype = [ctypes.c_long, ctypes.c_long, ctype
 
 
 def threads(daemon, name):
-    """Of those of that name (a name may be followed by a number)."""
+    """Returns the threads of that name. A number may follow the name."""
     found = []
     for task in pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -47,7 +48,7 @@ def threads(daemon, name):
 
 @contextlib.contextmanager
 def stopped(tasks):
-    """Those threads stand still meanwhile, whatever they are at."""
+    """Stops these threads for the duration of the block."""
     seized = []
     try:
         for task in tasks:
@@ -60,7 +61,7 @@ def stopped(tasks):
     finally:
         for task in seized:
             if LIBC.ptrace(DETACH, task, None, None):
-                os.waitpid(task, WALL)  # it has ended: the process is over when we have heard of it
+                os.waitpid(task, WALL)  # the thread has ended: the process is gone
 
 
 class Manager:
@@ -72,7 +73,7 @@ class Manager:
         self.socket.bind(self.path)
 
     def feeds(self, timeout):
-        """True if the watchdog is fed before that time is over; what has come already does not count."""
+        """Returns True if the watchdog is fed within that time. Earlier notifications do not count."""
         self.socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -87,7 +88,7 @@ class Manager:
 
 
 def start(folder, path, **options):
-    """A daemon and its manager."""
+    """Starts a daemon with its manager."""
     one = Daemon(folder, CONFIG.format(path=path), **options)
     manager = Manager(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -98,7 +99,7 @@ def start(folder, path, **options):
 
 
 def open_in_background(one):
-    """An OPEN whose rows have to be read, by a worker that gives up when the daemon ends."""
+    """Opens a feed whose rows have to be read. The worker gives up when the daemon ends."""
     def work():
         with contextlib.suppress(trajd.TrajdError):
             one.client().open(spec=SPEC)
@@ -140,8 +141,8 @@ GPU_CONFIG = """
 
 @pytest.mark.parametrize("fake, count", [("hang=3", 2), ("halt=5", 4)])
 def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_file, fake, count):
-    """What the worker leaves of the ring is less than may be under way: the thread that launches waits for a slot, over and over. Or nothing is
-    under way, and the GPU does not answer."""
+    """The worker leaves fewer free slots than may be in flight: the thread that launches waits for a slot again and
+    again. Or no batch is in flight, and the GPU does not answer."""
     ctypes.CDLL(str(BUILD / "tests" / "fake" / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)  # libtrajd finds it by its name
     one = GpuDaemon(tmp_path / "gpu", GPU_CONFIG.format(path=demo_file), program=PROGRAM.with_name("trajd_fake_gpu"))
     one.fake = fake
@@ -167,7 +168,7 @@ def test_a_gpu_that_hangs_is_found_while_a_worker_holds_batches(tmp_path, demo_f
 
 
 def test_a_stop_gives_up_what_is_being_indexed(tmp_path, demo_file):
-    """The child hangs, with an hour to go: it is killed, and the daemon ends in good order."""
+    """The helper program hangs, with an hour to go. It is killed, and the daemon ends with status 0."""
     tools = tmp_path / "bin"
     tools.mkdir()
     (tmp_path / "share/trajd").mkdir(parents=True)

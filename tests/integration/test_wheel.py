@@ -1,5 +1,5 @@
-"""The wheel in a fresh environment with numpy alone: README's lines run, and nothing that runs comes from the build tree or from
-the distribution's development packages."""
+"""The wheel in a fresh environment with numpy only: the lines of README run, and no library comes from the build
+tree or from the distribution's development packages."""
 import os
 import pathlib
 import re
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not list((BUILD / "clients/python/trajd").glob("_core*")), reason="built without Python's headers"),
     pytest.mark.skipif(re.search(r"^TRAJD_SANITIZE:STRING=.", CACHE, re.M) is not None, reason="instrumented programs go into no wheel"),
 ]
-# What every Linux has: the C library's parts, libgcc, libstdc++ and zlib, as the manylinux tag promises.
+# Libraries of every Linux: the C library's parts, libgcc, libstdc++ and zlib, as the manylinux tag promises.
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|nss_\w+|z|gcc_s|stdc\+\+))(-[\d.]+)?\.so[.\d]*$")
 CONFIG = """
 version: 1
@@ -56,7 +56,7 @@ print(*sorted({{line.split()[5] for line in open("/proc/self/maps") if len(line.
 
 
 def readme_lines():
-    """The indented block of README that begins with `import trajd`, for a machine without a GPU."""
+    """Returns the indented block of README that begins with `import trajd`, changed for a machine without a GPU."""
     block = re.search(r"^    import trajd\n(    .*\n|\n)+", (ROOT / "README.md").read_text(), re.M)[0]
     lines = [line[4:] for line in block.splitlines() if line.strip()]
     assert len(lines) == 6 and ', device="cuda"' in block
@@ -106,14 +106,15 @@ def mapped(pid):
 
 
 def check_daemon(paths, folder):
-    """Each library is the wheel's, or one that every Linux has."""
+    """Each library of the daemon comes from the wheel or from every Linux."""
     for path in paths:
         if ".so" in path:
             assert path.startswith(os.path.realpath(folder)) or SYSTEM.match(os.path.basename(path)), path
 
 
 def check_worker(paths, folder):
-    """Python has libraries of its own; but those that the wheel bundles are the wheel's, and nothing is the build tree's."""
+    """Python has libraries of its own. The libraries that the wheel bundles come from the wheel, and none comes
+    from the build tree."""
     bundled = {path.name.split("-")[0] for path in folder.glob("venv/lib/python3*/site-packages/trajd.libs/*")} | {"libtrajd"}
     assert {"libzmq", "libsodium"} <= bundled
     ours = {path for path in paths if re.split(r"[-.]", os.path.basename(path))[0] in bundled}

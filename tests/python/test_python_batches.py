@@ -1,4 +1,4 @@
-"""Memory of batches: who holds it, and when it is given back."""
+"""Memory of batches: which objects hold it, and when it is released."""
 import gc
 import os
 import subprocess
@@ -36,7 +36,7 @@ def test_arrays_keep_the_memory_whatever_dies_first(producer):
     expected = array.copy()
     part = array[2:4, 1]
     del first, array
-    for _ in range(20):  # the ring goes round, and past the slot that is held
+    for _ in range(20):  # the ring is filled again and again, past the slot that is held
         batch = next(epoch)
         check(batch)
     np.testing.assert_array_equal(part, expected[2:4, 1])
@@ -150,7 +150,7 @@ def test_the_slab_is_all_of_it(producer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slots, credit", [(8, 3), (3, 16)])  # no more is granted than there are slots
+@pytest.mark.parametrize("slots, credit", [(8, 3), (3, 16)])  # no more credit is granted than there are slots
 def test_keeping_every_batch_is_told_and_ends(producer, slots, credit):
     feed = connect(producer(slots=slots), credit=credit)
     epoch, kept = feed.epoch(0), []
@@ -183,7 +183,8 @@ def test_a_batch_that_cannot_be_made(producer):
 
 
 def test_the_end_of_the_interpreter(producer):
-    """Tensors live in globals, cycles and threads when Python ends: no crash, and the daemon hears the end."""
+    """Tensors are in globals, cycles and threads when Python ends. It does not crash, and the daemon gets the end
+    of the session."""
     one = producer()
     program = f"""
 import sys, threading, trajd

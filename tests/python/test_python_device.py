@@ -1,5 +1,5 @@
-"""Batches that are copied to a device one ahead: when they are given back, and what counts as worked on. The GPU is played here, on
-host memory, by a device whose copies end when the test says so; tests/gpu/test_python_cuda.py has a real one."""
+"""Batches that are copied to a device one ahead: when they are released, and when they count as DONE. HostDevice
+takes the place of the GPU: the test decides when its copies end. tests/gpu/test_python_cuda.py uses a real GPU."""
 import gc
 
 import numpy as np
@@ -15,7 +15,7 @@ def connect(one, **options):
 
 
 def always_ahead(feed):
-    """The feed waits for the batch ahead, so that a slow machine has one, too."""
+    """Makes the feed wait for the batch ahead, so that a slow machine has one, too."""
     take = feed._next_core
     feed._next_core = lambda timeout: take(0.9 if timeout == 0.0 else timeout)
 
@@ -35,7 +35,7 @@ def test_all_batches_and_their_values(producer, device):
     for batch in feed.epoch(0):
         check(batch)
         count += batch.rows
-        kept.append(batch["actions"])  # belongs to the device: all may be kept
+        kept.append(batch["actions"])  # it belongs to the device: all may be kept
     assert count == 4001 and len(kept) == 501 == device[0].handed
     assert len(device[0].rings) == 1
     np.testing.assert_array_equal(kept[3][:, 0], np.arange(24, 32))
@@ -58,7 +58,7 @@ def test_ranks_copy_their_rows_alone(producer, device):
 def test_what_is_ahead_is_not_done(producer, device):
     one = producer()
     feed = connect(one)
-    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # only asks
+    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # queries only
     epoch = feed.epoch(0)
     always_ahead(feed)
     next(epoch), next(epoch)
@@ -75,9 +75,10 @@ def test_what_is_ahead_is_not_done(producer, device):
 
 
 def test_a_feed_that_is_forgotten(producer, device):
-    """Without close(): the ring is no longer the device's, and what was copied ahead is not DONE."""
+    """A feed is dropped without close(). The ring is unregistered from the device, and the batch that was copied
+    ahead is not DONE."""
     one = producer()
-    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # only asks
+    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # queries only
     feed = connect(one)
     epoch = feed.epoch(0)
     always_ahead(feed)
@@ -103,7 +104,7 @@ def test_memory_is_given_back_when_the_copy_is_over(producer, device):
     first.event.over = True
     check(next(epoch))
     assert first.core.released
-    for _ in range(20):  # with no copy ending by itself it waits for them, and never for credit
+    for _ in range(20):  # no copy ends by itself: it waits for copies, and never for credit
         check(next(epoch))
     assert device[0].waits > 0
     feed.close()
@@ -129,7 +130,7 @@ def test_a_batch_ahead_that_cannot_be_made(producer, device):
 
 
 def test_streams_that_read(producer, device):
-    """Torch is told of each, so that the block is not another tensor's while one is late."""
+    """Torch gets each stream that reads a block, so that it does not reuse the block while a stream is late."""
     feed = connect(producer())
     batch = next(feed.epoch(0))
     batch["actions"], batch["actions"]

@@ -1,4 +1,4 @@
-"""A ring that several jobs read: arrays are copies, unless zero_copy says that views will do; nobody writes into it."""
+"""A ring that several jobs read: arrays are copies, or read-only views with zero_copy."""
 import gc
 
 import numpy as np
@@ -32,7 +32,7 @@ def test_two_jobs_copies_and_views(daemon, demo_file):
                 assert not seen[name].flags.writeable and is_in_ring(seen, seen[name].ctypes.data)
             with pytest.raises(ValueError, match="read-only"):
                 seen["actions"][0] = 0
-            copied["actions"][:] = np.nan  # its own: the other job's is as it was
+            copied["actions"][:] = np.nan  # its own memory: the other job's array does not change
             assert np.isfinite(seen["actions"]).all()
             count += 1
         assert count == len(copies) == len(views)
@@ -57,7 +57,7 @@ def test_capsules_of_a_shared_ring(daemon, demo_file):
         tensor = core.tensor(0)
         assert tensor.read_only
         with pytest.raises(BufferError, match="read-only"):
-            tensor.__dlpack__()  # the old capsule cannot say so
+            tensor.__dlpack__()  # the old kind of capsule cannot mark memory as read-only
         with pytest.raises(BufferError, match="read-only"):
             tensor.__dlpack__(max_version=(0, 8))
         for capsule in (tensor.__dlpack__(max_version=(1, 0)), tensor.__dlpack__(copy=True)):

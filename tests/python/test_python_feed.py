@@ -1,4 +1,4 @@
-"""Feeds, epochs and where they stand, against a real daemon."""
+"""Feeds, epochs and states, against a real daemon."""
 import concurrent.futures
 import json
 
@@ -78,7 +78,7 @@ def test_a_state_of_one_goes_on_as_ranks(daemon, demo_file):
     ranks = [trajd.connect(one.endpoint, feed="train", rank=r, world_size=2, timeout=20) for r in range(2)]
     for feed in ranks:
         feed.load_state_dict(state)
-    # an epoch ends for all ranks when it ends, so each has a thread
+    # an epoch ends at the same time for all ranks, so each has a thread
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         halves = list(pool.map(lambda feed: [(b.position, b.window_id.tolist()) for b in feed.epoch(0)], ranks))
     rest = []
@@ -163,7 +163,7 @@ def test_a_daemon_that_dies_and_returns(daemon, demo_file):
 
 @pytest.mark.parametrize("is_held", [True, False])
 def test_nobody_waits_for_a_dead_daemon_to_close(daemon, demo_file, monkeypatch, is_held):
-    monkeypatch.setattr(trajd.feed, "_CLOSING_MS", 3600000)  # what a daemon that lives has to answer
+    monkeypatch.setattr(trajd.feed, "_CLOSING_MS", 3600000)  # a live daemon has to answer
     one = daemon(policy_feed(demo_file))
     feed = trajd.connect(one.endpoint, feed="train", timeout=20)
     batch = next(feed.epoch(0))

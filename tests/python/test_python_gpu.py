@@ -1,5 +1,5 @@
-"""Batches that are read in the GPU's memory, on a GPU that is not there (tests/fake): ownership and streams as Python has them. Torch is played by
-numpy, which can read what the fake driver maps; tests/gpu/test_device_feed.py has a real GPU."""
+"""Batches that are read in GPU memory, with the fake GPU of tests/fake: ownership and streams in Python. numpy
+takes the place of torch: it can read what the fake driver maps. tests/gpu/test_device_feed.py uses a real GPU."""
 import ctypes
 import gc
 import threading
@@ -20,7 +20,7 @@ MAIN, SIDE, HELD = 1, 6, 5
 
 
 class Memory:
-    """numpy's way to a capsule's memory: whoever views it keeps the capsule."""
+    """Gives numpy the memory of a capsule. A view of it keeps the capsule alive."""
 
     def __init__(self, capsule, address, size):
         self.capsule = capsule
@@ -103,7 +103,7 @@ def test_a_dropped_tensor_whose_kernels_are_queued(daemon, torch):
         joints = batch["joints"]
         addresses.append((joints.ctypes.data, joints.size))
         was.append(joints.copy())
-        dropper = threading.Thread(target=lambda kept: kept.clear(), args=([joints],))  # as autograd drops
+        dropper = threading.Thread(target=lambda kept: kept.clear(), args=([joints],))  # as autograd drops tensors
         del joints
         batch = None
         dropper.start()
@@ -111,7 +111,7 @@ def test_a_dropped_tensor_whose_kernels_are_queued(daemon, torch):
     gc.collect()
     with pytest.raises(trajd.Timeout):
         feed._stage.take(feed._next_core, 0.3, feed._lay_out)
-    for (address, size), values in zip(addresses, was):  # what the kernels would read
+    for (address, size), values in zip(addresses, was):  # the memory that the kernels would read
         np.testing.assert_array_equal(np.ctypeslib.as_array((ctypes.c_float * size).from_address(address)).reshape(values.shape), values)
     CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
     stream.stream = MAIN
@@ -134,7 +134,7 @@ def test_a_side_stream(daemon, torch, named):
     batch.release()
     assert batch.released
     held = [next(epoch), next(epoch)]
-    with pytest.raises(trajd.Timeout):  # what the stream still reads is nothing that the program could release
+    with pytest.raises(trajd.Timeout):  # the program could not release what a stream still reads
         feed._next_core(1.5)
     CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
     held.append(next(epoch))
@@ -190,7 +190,7 @@ def test_what_consumers_may_ask(daemon, torch):
 
 
 class Distributed:
-    """torch.distributed of one rank, whose other ranks have said which GPUs are theirs."""
+    """torch.distributed of one rank, where the other ranks have already reported their GPUs."""
 
     def __init__(self, rank, gpus):
         self.rank, self.gpus = rank, gpus
@@ -256,13 +256,13 @@ def test_falls_back_to_copies(tmp_path, data, torch, monkeypatch, caplog):
     one.stop()
     one.config.write_text(one.config.read_text().replace("rows: 64KiB", "rows: 64MiB"))
     one.start()
-    assert [batch.position for batch in feed.epoch(2)] == positions  # nor is the GPU asked for again, which would be granted now
+    assert [batch.position for batch in feed.epoch(2)] == positions  # nor is the GPU requested again, which would be granted now
     feed.close()
     one.stop()
 
 
 def test_a_driver_that_does_not_name_the_gpu(daemon, torch, monkeypatch, caplog):
-    """Which is no reason to have no batches."""
+    """A driver that does not name the GPU: batches come in host memory."""
 
     def refuse(ordinal):
         raise trajd.Unsupported("GPU: libcuda.so.1 is too old: it has no such entry")

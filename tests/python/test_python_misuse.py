@@ -1,4 +1,4 @@
-"""What bad use gets: an exception that says what to do."""
+"""Misuse raises an exception that says what to do."""
 import dataclasses
 import os
 import pickle
@@ -186,7 +186,7 @@ def test_feeds_are_not_pickled(producer):
 
 @pytest.mark.parametrize("where", ["connect", "next"])
 def test_interrupt(producer, tmp_path, where):
-    """Ctrl-C ends a wait at once, with the usual exception, and what Python's own handlers do is untouched."""
+    """Ctrl-C ends a wait at once with KeyboardInterrupt. Python's own signal handlers stay as they are."""
     if where == "next":
         producer(delay_us=1000000)
     program = f"""
@@ -206,7 +206,7 @@ except KeyboardInterrupt:
     process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "waiting\n"
-    time.sleep(0.3)  # into the wait itself: before it, Python's own handler is what is tested
+    time.sleep(0.3)  # during the wait itself: before it, the test would see Python's own handler
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
@@ -215,7 +215,8 @@ except KeyboardInterrupt:
 
 
 def test_a_feed_made_in_a_forked_process_is_its_own(producer):
-    """It is closed when that process ends; the parent's, of which it has a picture, is not."""
+    """A feed that a forked process opens is closed when that process ends. The parent's feed, which the child
+    inherited, is not."""
     one = producer(length=4000)
     program = f"""
 import os, sys, trajd
@@ -241,7 +242,7 @@ print(*positions)
 
 
 def test_a_feed_that_nobody_has_any_more_is_gone(producer):
-    """As in a notebook whose cell runs again: neither the loop that was left nor its last batch keeps the feed and what it was sent."""
+    """A notebook's cell runs again: neither the abandoned loop nor its last batch keeps the old feed and its credit."""
     one = producer(slots=4, length=4000)
     kept = None
     for _ in range(5):
@@ -260,7 +261,8 @@ def test_a_feed_that_nobody_has_any_more_is_gone(producer):
 
 @pytest.mark.parametrize("keeps", [lambda batch: batch, lambda batch: batch["actions"], lambda batch: batch["actions"][:2, :1]])
 def test_what_is_kept_of_a_closed_feed_takes_no_batches(producer, keeps):
-    """The session lives on for it, and for nothing else: all that its feed was sent goes to others, also where the Batch itself is gone."""
+    """A kept array keeps the session alive, but takes no batches: all batches of its feed go to others, even where
+    the Batch object is gone."""
     one = producer(slots=4, length=80)
     first = connect(one, timeout=60)
     kept = keeps(next(first.epoch(0)))
@@ -279,7 +281,7 @@ def test_two_feeds_of_one_job_in_one_process(producer):
     assert next(kept).position == 0
     wait_for(lambda: sum(session["batches_sent"] for session in first.status()["sessions"]) == 5, what="all slots to be with it again")
     epoch = second.epoch(0)
-    second._settings = dataclasses.replace(second._settings, timeout=0.2)  # of batches alone: the machine may be busy
+    second._settings = dataclasses.replace(second._settings, timeout=0.2)  # of batches only: the machine may be busy
     with pytest.raises(trajd.Timeout, match="another feed of this process is of the same job.*close"):
         next(epoch)
     first.close()

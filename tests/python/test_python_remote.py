@@ -1,4 +1,5 @@
-"""The package with a daemon elsewhere: the same batches, held for as long as somebody has them, after everything else has gone too."""
+"""The package with a remote daemon: the same batches. Their memory stays valid as long as it is referenced, even
+after the feed is gone."""
 import re
 import subprocess
 

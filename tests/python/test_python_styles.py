@@ -1,4 +1,4 @@
-"""Key styles and topology: tables against what the libraries call things."""
+"""Key styles and topology: tables against the names that the libraries use."""
 import sys
 import types
 
@@ -14,7 +14,7 @@ B, T, D = 4, 2, 3
 
 
 def outputs(*entries):
-    """A schema with the masks that a daemon adds to it."""
+    """Returns a schema with the masks that a daemon adds to it."""
     schema = []
     for name, role, dtype, shape in entries:
         schema.append(Tensor(name, role, None, dtype, shape))
@@ -35,7 +35,7 @@ def flat(plan, path=""):
 
 
 def make(schema, field):
-    """What a Batch does with a field, on made-up rows: uint8 count up, masks say [1, 0, ..., 2]."""
+    """Makes a batch's field from made-up rows: uint8 values count up, masks are [1, 0, ..., 2]."""
     parts = []
     for source in field.sources:
         tensor = schema[source]

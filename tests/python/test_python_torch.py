@@ -1,4 +1,4 @@
-"""With torch: tensors, DataLoader, distributed jobs."""
+"""Torch: tensors, DataLoader, distributed jobs."""
 import collections
 import copy
 import dataclasses
@@ -94,12 +94,12 @@ def test_a_dataset_in_this_process(producer):
 
 
 def test_batches_are_not_batched_again(producer):
-    """DataLoader's own batch_size is 1: a further dimension nobody asked for."""
+    """DataLoader's own batch_size is 1, which would add a dimension."""
     data = dataset(producer())
     for wrong in ({}, {"batch_size": 4}, {"batch_size": 4, "drop_last": True}):
         with pytest.raises(trajd.ArgumentError, match=r"Use DataLoader\(dataset, batch_size=None\)"):
             next(iter(DataLoader(data, **wrong)))
-    collated = next(iter(DataLoader(data, batch_size=2, collate_fn=list)))  # who says how is let
+    collated = next(iter(DataLoader(data, batch_size=2, collate_fn=list)))  # an explicit collate function is allowed
     assert [batch["actions"].shape for batch in collated] == [(8, 3)] * 2
     for made in (copy.copy(collated[0]), type(collated[0])(collated[0]), pickle.loads(pickle.dumps(collated[0])),
                  next(iter(DataLoader(data, batch_size=None)))):
@@ -120,7 +120,8 @@ def test_a_dataset_goes_to_one_spawned_worker(producer):
 
 
 def test_workers_that_cannot_be(producer, monkeypatch):
-    """As they are in a DataLoader's workers, without one: it takes five seconds for each worker that raised."""
+    """Runs the code of a DataLoader's workers without one: a DataLoader takes five seconds for each worker that
+    raised."""
     data = dataset(producer())
     reading, writing = os.pipe()
     if os.fork() == 0:
@@ -144,7 +145,8 @@ def test_workers_that_cannot_be(producer, monkeypatch):
 
 
 def test_a_dataset_as_a_stateful_loader_uses_it(producer):
-    """The calls of torchdata's StatefulDataLoader: state_dict() after each batch, load_state_dict() on a new object before iter()."""
+    """Makes the calls of torchdata's StatefulDataLoader: state_dict() after each batch, load_state_dict() on a new
+    object before iter()."""
     one = producer()
     data, states, ids = dataset(one), [], []
     assert data.state_dict() == {}
@@ -219,7 +221,7 @@ def test_ranks_that_see_different_data(daemon, demo_file, tmp_path):
 
 
 def test_a_dataset_of_a_configuration(demo_file, tmp_path, monkeypatch):
-    """As trajd.open: a private daemon, and each dataset a job of its own, whatever others of the session have taken."""
+    """trajd.open: a private daemon, and each dataset is a job of its own, whatever others of the session have taken."""
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:
         for name in [name for name in os.environ if name.startswith(("TRAJD_", "SLURM_", "MASTER_"))]:
             monkeypatch.delenv(name)

@@ -1,4 +1,5 @@
-"""trajd.Stats against what a real daemon delivers, and files of trajctl, openpi and LeRobot. The module is loaded alone: it needs no compiled part."""
+"""trajd.Stats against the values of a real daemon, and files of trajctl, openpi and LeRobot. The module is loaded
+alone: it needs no compiled part."""
 import importlib.util
 import json
 import os
@@ -87,7 +88,7 @@ def test_files_of_others(daemon, demo_file, tmp_path):
             copy = Stats.load(tmp_path / "again")
             np.testing.assert_array_equal(copy["actions"]["std"], whole["actions"]["std"])
         np.testing.assert_array_equal(loaded.normalize("actions", rows, by="q01_q99"), whole.normalize("actions", rows, by="q01_q99"))
-    # What is no plain file takes the bytes and stays; a link leads to what is replaced.
+    # A device or pipe takes the bytes and stays. Of a link, the target is replaced.
     assert json.loads(trajctl(one, "train", "-o", "/dev/stdout"))["trajd_statistics"] == 1
     (tmp_path / "link").symlink_to(tmp_path / "trajd")
     trajctl(one, "train", "-o", tmp_path / "link")
