@@ -1,4 +1,4 @@
-"""What the benchmarks that run a daemon share: the daemon itself, its memory and CPU time, machine facts, medians."""
+"""Helpers of the benchmarks that run a daemon: the daemon itself, its memory and CPU time, facts about the machine."""
 import json
 import os
 import pathlib
@@ -33,7 +33,7 @@ def process_cpu_s(pid):
 
 
 def demo_dataset(work):
-    """The demonstration's own dataset: 200 episodes, the same bytes every time."""
+    """Writes the demonstration dataset: 200 episodes, the same bytes every time."""
     path = work / "demo.hdf5"
     if not path.exists():
         made = path.with_suffix(".part")
@@ -44,7 +44,8 @@ def demo_dataset(work):
 
 
 class Daemon:
-    """A trajd that is ready; `ready_s` is the time from exec to READY as its parent sees it, `said_ready_ms` what it logs."""
+    """A trajd process that is ready. `ready_s` is the time from exec to READY as its parent measures it,
+    `said_ready_ms` the time in its log."""
 
     def __init__(self, build, folder, config, keep_cache=False, timeout_s=600):
         self.build, self.folder = build, pathlib.Path(folder)
@@ -94,7 +95,8 @@ class Daemon:
         return json.loads(out.stdout)
 
     def memory(self):
-        """Bytes: resident in all, of rings, of the store by its own account, and the rest, which the budget is about."""
+        """Returns bytes: resident memory, rings, the store by its own count, and the remaining memory, for which
+        there is a budget."""
         rings = total = 0
         with open(f"/proc/{self.process.pid}/smaps") as maps:
             for line in maps:
@@ -109,7 +111,7 @@ class Daemon:
 
 
 def find_datasets(status):
-    """The list that the status document has under "datasets", at whatever depth."""
+    """Returns the list under "datasets" of the status document, at whatever depth."""
     if isinstance(status, dict):
         return status["datasets"] if "datasets" in status else next(filter(None, map(find_datasets, status.values())), [])
     return []

@@ -63,7 +63,7 @@ def endless(loader):
 
 
 def cpu_seconds():
-    """Of this process and of the loader's workers, which live on."""
+    """Returns the CPU seconds of this process and of the loader's workers, which live on."""
     total = time.process_time()
     for child in multiprocessing.active_children():
         with open(f"/proc/{child.pid}/stat") as stat:
@@ -73,7 +73,8 @@ def cpu_seconds():
 
 
 def time_batches(loader, seconds):
-    """After one epoch, or `seconds` of one, the batches of the next `seconds`: (batches, seconds taken, CPU seconds, bytes of a batch)."""
+    """Warms up for one epoch, or `seconds` of one, and then measures for `seconds`. Returns batches, seconds, CPU
+    seconds and bytes of a batch."""
     stream = endless(loader)
     begin = time.perf_counter()
     for _ in range(len(loader)):

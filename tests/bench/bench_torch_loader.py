@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How fast torch's DataLoader delivers the policy's windows from arrays that lie in memory, as JSON on stdout.
+"""Measures how fast torch's DataLoader delivers the policy's windows from arrays in memory. Writes JSON to stdout.
 
     bench_torch_loader.py FILE.hdf5 [--seconds 5] [--batch 256] [--filter train] [--modes gathered single] [--workers 0 1 2]
 
-The arrays are those of FILE (what tests/tools/make_demo_dataset.py writes), float32, episodes behind one another; a window is 2 rows of
-each observation and 16 of the actions, edges repeated, with is_pad. `single`: a Dataset whose item is one window, batches made by
-default_collate. `gathered`: the sampler gives 256 numbers at once and one fancy index a key makes the batch, which is the most that
-can be had of a DataLoader. Needs torch, numpy and h5py. Workers persist, the start is not timed, nothing is done with a batch.
-"""
+The arrays are those of FILE (from tests/tools/make_demo_dataset.py), float32, episodes behind one another. A window
+is 2 rows of each observation and 16 rows of the actions, padded with edge rows, with is_pad. `single`: a Dataset
+whose item is one window; default_collate makes batches. `gathered`: the sampler gives 256 numbers at once, and one
+fancy index per key makes the batch; a DataLoader cannot be faster. Needs torch, numpy and h5py. Workers persist,
+the start is not timed, and nothing is done with a batch."""
 import argparse
 import json
 import multiprocessing
@@ -40,7 +40,7 @@ class Windows(torch.utils.data.Dataset):
         return len(self.actions)
 
     def __getitem__(self, index):
-        """One window, or those of a list of numbers."""
+        """Returns one window, or the windows of a list of numbers."""
         anchor = np.asarray(index)
         first, last = self.first[anchor][..., None], self.last[anchor][..., None]
         past = np.clip(anchor[..., None] + self.past, first, last)
@@ -68,7 +68,7 @@ def endless(loader):
 
 
 def cpu_seconds():
-    """Of this process and of the loader's workers, which live on."""
+    """Returns the CPU seconds of this process and of the loader's workers, which live on."""
     total = time.process_time()
     for child in multiprocessing.active_children():
         with open(f"/proc/{child.pid}/stat") as stat:

@@ -25,7 +25,8 @@ def bootstrap_ratio(old, new, rounds=2000):
 
 
 def mann_whitney(old, new):
-    """p of the two-sided test by the normal approximation with ties, and Cliff's delta (1: every new one is slower)."""
+    """Returns the p of the two-sided test by the normal approximation with ties, and Cliff's delta (1: every new
+    time is longer)."""
     n, m = len(old), len(new)
     above = sum(x > y for x in new for y in old)
     equal = sum(x == y for x in new for y in old)
@@ -71,12 +72,12 @@ def launch(candidate):
 
 
 def picks_of(path):
-    """The launch shape that a table made from this run has, by shape."""
+    """Returns by shape the launch shape that a table made from this run has."""
     return {key(row): launch(fastest(row["candidates"])) for row in json.load(open(path))["rows"] if row["candidates"]}
 
 
 def times_of_pick(row, picks):
-    """None: the run did not take the time of it."""
+    """Returns the times of the launch shape, or None where the run did not measure it."""
     if picks is None:
         return row["cold_us"]
     tried = [c for c in row["candidates"] if launch(c) == picks.get(key(row))]

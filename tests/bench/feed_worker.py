@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""One Python worker for part `feed` of run.py: reads batches for a while through the package, prints JSON.
+"""One Python worker for the part `feed` of run.py: reads batches through the package for some time and prints JSON.
 
     feed_worker.py BUILD ENDPOINT FEED SECONDS CREDIT views|copies|tensors
 
-With `views` it asks each batch for every output and for actions_is_pad, as numpy arrays of the ring; with `copies` it copies them,
-which is what a loader's collate does, with `tensors` they are torch's. `ready_to_arrays_us` is of the batches that it was waiting for when they became READY: others
-were ready before they were wanted, and their time says how far the daemon was ahead.
-"""
+With `views` it takes every output and actions_is_pad of each batch as numpy views of the ring. With `copies` it
+copies them, as a loader's collate function does. With `tensors` they are torch tensors. `ready_to_arrays_us` covers
+the batches for which the worker was waiting when they became READY: the others were ready earlier, and their times
+show how far the daemon was ahead."""
 import json
 import pathlib
 import sys
@@ -18,7 +18,7 @@ import trajd  # noqa: E402
 
 
 def outputs_of(batch):
-    """Keys of every output, as a training loop writes them, and the padding of the actions."""
+    """Returns the keys of every output, as a training loop writes them, and the key of the actions' padding."""
     obs = [("obs", name) for name in batch["obs"]]
     flat = [(key,) for key in batch if key not in trajd.batch.IDS and not key.endswith("_is_pad") and key not in ("obs", "obs_is_pad")]
     return obs + flat + [("actions_is_pad",)]
@@ -52,7 +52,7 @@ def main():
         count, windows = count + 1, windows + batch.rows
         if (elapsed := time.perf_counter() - begin) >= float(seconds):
             break
-        del arrays, batch  # before the next one is asked for: its slot is free again
+        del arrays, batch  # before the next one is requested: its slot is free again
         asked = time.monotonic_ns()
     waits.sort()
     print(json.dumps({"batches": count, "windows": windows, "seconds": elapsed, "cpu_s": time.process_time() - cpu,

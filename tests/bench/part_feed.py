@@ -1,4 +1,4 @@
-"""Part `feed`: windows a second to workers, beside robomimic's loader and torch's DataLoader, in turns."""
+"""Part `feed`: windows per second to workers, compared with robomimic's loader and torch's DataLoader in turns."""
 import json
 import resource
 import shutil
@@ -18,7 +18,7 @@ HEAD = f"""    dataset: demo
     pad: {{before: 1, after: any, with: edge}}
     outputs:
 """
-FEEDS = {  # the policy's window, and what SequenceDataset (frame_stack 2, seq_length 16) makes for it: 17 rows of every key
+FEEDS = {  # the policy's window, and the same tensors as SequenceDataset (frame_stack 2, seq_length 16): 17 rows of every key
     "policy": "".join(f"      {name}: {{at: -1..0}}\n" for name in OBS) + "      actions: {at: -1..14}\n",
     "same_tensors": "".join(f"      {name}: {{at: -1..15, role: action}}\n" for name in OBS + ("rewards", "dones")) +
                     "      actions: {at: -1..15}\n",
@@ -49,7 +49,7 @@ def c_workers(daemon, feed, seconds, count):
 
 
 def one_turn(daemon, feed, workers, seconds, torch_python):
-    """Windows/s, and microseconds of CPU a batch: the daemon's and the worker's."""
+    """Returns windows/s, and microseconds of CPU per batch of the daemon and of the worker."""
     what = {"python": "views", "python_copies": "copies", "python_tensors": "tensors"}.get(workers)
     before = daemon.cpu_s()
     if what:
@@ -69,7 +69,7 @@ def robomimic(options, path, seconds, modes=("None", "low_dim", "all"), workers=
 
 
 def find_torch(options):
-    """A Python with torch and h5py, or None."""
+    """Returns a Python with torch and h5py, or None."""
     for python in (options.torch_python, options.robomimic_python, ROOT / "build/venv-torch/bin/python"):
         if python and shutil.which(python) and subprocess.run([python, "-c", "import torch, h5py"], capture_output=True).returncode == 0:
             return python
@@ -83,13 +83,13 @@ def torch_loader(python, path, seconds, modes=("gathered", "single"), workers=("
 
 
 def waits_of(turns, what):
-    """READY in the daemon to arrays in Python, of batches that were waited for."""
+    """Yields the time from READY in the daemon to arrays in Python, of batches for which the worker waited."""
     return [figure(f"policy, 1 Python worker: READY to {what}, {part}", middle([turn["waits"][part] for turn in turns]), "us")
             for part in ("p50", "p99") if turns and all(turn["waits"] for turn in turns)]
 
 
 def beside_torch(turns, theirs, best):
-    """The policy's window alone: that is what the loader makes."""
+    """Measures the policy's window only: the loader makes no other."""
     windows = [turn["windows_per_s"] for turn in turns]
     result = figure("policy, 1 Python worker, the same turns", middle(windows, 0), "windows/s", ratio_to="torch DataLoader",
                     ratio=middle([ours / peer["windows_per_s"] for ours, peer in zip(windows, theirs)]),
@@ -117,7 +117,8 @@ def figures_of(feed, workers, turns, theirs):
 
 
 def run(options):
-    """Each round: every worker on both feeds, then robomimic as it was fastest, so that what disturbs one disturbs all."""
+    """In each round every worker reads both feeds, and then robomimic runs in its fastest mode, so that a
+    disturbance affects all of them."""
     path, theirs, figures = demo_dataset(options.work), [], []
     best, python = None, find_torch(options)
     loader_tried = torch_loader(python, path, options.seconds) if python else []

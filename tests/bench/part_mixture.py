@@ -1,5 +1,5 @@
-"""Part `mixture`: a feed of two datasets against a feed of one of them, in turns; what the order of windows costs anywhere; and how
-long a worker in Python waits for its first batch anywhere in a long epoch."""
+"""Part `mixture`: a feed of two datasets against a feed of one of them, in turns; the cost of the order of windows;
+and how long a Python worker waits for its first batch at different positions of a long epoch."""
 import json
 import re
 import subprocess
@@ -42,7 +42,7 @@ LAYOUT = ROOT / "configs/layouts/demo.yaml"
 
 
 def resume(daemon, turns):
-    """{position: [ms]}: positions take turns, and each is asked by a job of its own."""
+    """Returns {position: [ms]}. The positions take turns, and each measurement is a job of its own."""
     out = subprocess.run([sys.executable, "-c", RESUME, daemon.build / "clients/python", daemon.endpoint, json.dumps(POSITIONS), str(turns)],
                          check=True, capture_output=True, text=True)
     return json.loads(out.stdout)

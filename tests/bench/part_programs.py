@@ -1,4 +1,5 @@
-"""Parts `handover`, `remote`, `read`, `index`, `cpu`: the programs in this folder, and the figures in what they print."""
+"""Parts `handover`, `remote`, `read`, `index`, `cpu`: runs the programs of this folder and reads the figures that
+they print."""
 import re
 import statistics
 import subprocess

@@ -1,7 +1,9 @@
-"""Part `resample`: trajctl resample against the same written with h5py, numpy and scipy, and against reading and writing the bytes alone.
+"""Part `resample`: trajctl resample against the same in h5py, numpy and scipy, and against reading and writing the
+bytes only.
 
-Four files, each by all three in turns: many small episodes, quaternions, wide rows, pictures. In memory (/dev/shm) where there is room, since a
-disk's speed is neither's; every file is synced by whoever wrote it."""
+There are four files: many small episodes, quaternions, wide rows, images. The three programs take turns on each.
+Files lie in memory (/dev/shm) where there is room, to leave out the disk's speed. Each program syncs the file that
+it wrote."""
 import json
 import os
 import pathlib
@@ -45,7 +47,7 @@ def pictures(random, rows):
     return {"actions": random.normal(size=(rows, 7)), "obs/agentview_image": random.integers(0, 256, (rows, 128, 128, 3), np.uint8)}
 
 
-# name, episodes, rows of one, what an episode has, budget
+# name, episodes, rows per episode, streams of an episode, budget
 CASES = [("5000 episodes of 50 rows, 6 low-dimensional streams", 5000, 50, small, 10),
          ("4 quaternions, 40 episodes of 25,000 rows", 40, 25_000, turning, 10),
          ("64 float32 features, 40 episodes of 50,000 rows", 40, 50_000, wide, None),
@@ -53,7 +55,7 @@ CASES = [("5000 episodes of 50 rows, 6 low-dimensional streams", 5000, 50, small
 
 
 def write_dataset(path, episodes, rows, content):
-    """Four different episodes, again and again."""
+    """Writes four different episodes again and again."""
     random = np.random.default_rng(0)
     made = [content(random, rows) for _ in range(4)]
     with h5py.File(path, "w") as file:
@@ -67,7 +69,7 @@ def write_dataset(path, episodes, rows, content):
 
 
 def resampled(name, values, source, target, rows_before):
-    """As one writes it: by what the stream is."""
+    """Resamples with numpy and scipy as people write it, by the kind of each stream."""
     if name.endswith("_quat"):
         return Slerp(source, Rotation.from_quat(values))(target).as_quat()
     if name.endswith("_image") or not name.startswith("obs/"):
@@ -104,7 +106,7 @@ def by_trajctl(trajctl, source_path, path):
 
 
 def by_copying(source_path, path, size):
-    """Reads all of the source and writes as many bytes as the output has: less than this no program takes."""
+    """Reads the whole source and writes as many bytes as the output has: no program can be faster."""
     block = bytearray(BLOCK_BYTES)
     with open(source_path, "rb", buffering=0) as source, open(path, "wb", buffering=0) as made:
         while source.readinto(block):
@@ -126,7 +128,7 @@ def seconds(what, *arguments):
 
 
 def check_same(ours, theirs):
-    """The same values, or it is no comparison."""
+    """Fails where the values differ: then the times cannot be compared."""
     with h5py.File(ours) as a, h5py.File(theirs) as b:
         for demo in ("demo_0", "demo_3"):
             for name in list_datasets(b["data"][demo]):

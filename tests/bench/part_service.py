@@ -1,7 +1,8 @@
-"""Part `service`: what a service manager waits for: start to READY, stop with workers attached, restart until workers have a batch again.
+"""Part `service`: the times for which a service manager waits: start to READY, stop with workers attached, restart
+until workers have a batch again.
 
-The daemon is started as systemd does it, with a notification socket; workers are Python processes that take a batch every few
-milliseconds, as training does, and stay through stop and restart."""
+The daemon is started as systemd does it, with a notification socket. Workers are Python processes that take a batch
+every few milliseconds, as training does, and stay through stop and restart."""
 import os
 import pathlib
 import queue
@@ -35,20 +36,20 @@ class Service:
         self.env = {**os.environ, "NOTIFY_SOCKET": str(path)}
 
     def listen(self):
-        """A manager reads all that it is told."""
+        """Reads all notifications, as a service manager does."""
         while True:
             if self.manager.recv(4096) == b"READY=1":
                 self.ready.put(time.perf_counter())
 
     def start(self):
-        """Seconds from exec to READY=1."""
+        """Returns the seconds from exec to READY=1."""
         begin = time.perf_counter()
         with open(self.folder / "log", "a") as log:
             self.process = subprocess.Popen([self.build / "daemon/trajd", "--config", self.folder / "trajd.yaml"], stderr=log, env=self.env)
         return self.ready.get(timeout=PATIENCE_S) - begin
 
     def stop(self):
-        """Seconds from SIGTERM to the process's end."""
+        """Returns the seconds from SIGTERM to the end of the process."""
         begin = time.perf_counter()
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(PATIENCE_S)
@@ -58,7 +59,7 @@ class Service:
 
 
 class Worker:
-    """Reads until it is killed; `times` gets the moment of every batch, on the clock of this process too."""
+    """Reads until it is killed. `times` gets the moment of every batch, on this process's clock."""
 
     def __init__(self, build, endpoint):
         self.times = queue.SimpleQueue()
@@ -78,7 +79,8 @@ class Worker:
 
 
 def restart(service, workers):
-    """Seconds of the stop, from exec to READY, and from SIGTERM until the first and until every worker had a batch of the new daemon."""
+    """Returns the seconds of the stop, from exec to READY, and from SIGTERM until the first and until every worker
+    had a batch of the new daemon."""
     begin_ns = time.monotonic_ns()
     stopped_s = service.stop()
     ready_s = service.start()

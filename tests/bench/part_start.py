@@ -1,4 +1,4 @@
-"""Part `start`: from exec to READY, and memory beyond store and rings."""
+"""Part `start`: the time from exec to READY, and the memory beyond store and rings."""
 import subprocess
 import sys
 
@@ -26,7 +26,8 @@ def rest_mib(daemon):
 
 
 def starts(options, folder, config, feed, keep_cache, count):
-    """Ready times in ms as the parent saw them and as the daemon logs them, memory in MiB at READY and after a worker's second."""
+    """Returns the times to READY in ms as the parent measures them and as the daemon logs them, and the memory in
+    MiB at READY and after a worker has read for a second."""
     seen, said, at_ready, serving = [], [], [], []
     for _ in range(count):
         with Daemon(options.build, options.work / folder, config, keep_cache) as daemon:

@@ -1,4 +1,5 @@
-"""Part `statistics`: 10^7 rows of 40 float32 features, by bench_statistics and by numpy on the same rows in memory, in one run."""
+"""Part `statistics`: 10^7 rows of 40 float32 features, by bench_statistics and by numpy on the same rows in memory,
+in one run."""
 import os
 import re
 import subprocess
@@ -27,7 +28,8 @@ def write_dataset(path):
 
 
 def by_numpy(path):
-    """Seconds and CPU seconds of what people write, and the first feature's figures in float64. float32 in, as it is kept."""
+    """Returns seconds and CPU seconds of numpy code as people write it, and the first feature's figures in float64.
+    The input is float32."""
     with h5py.File(path) as file:
         values = np.concatenate([file[f"data/demo_{episode}/actions"][:] for episode in range(EPISODES)])
     begin, cpu = time.perf_counter(), time.process_time()
@@ -51,7 +53,7 @@ def run(options):
     for name, ms, cpu_ms, *found in re.findall(line, text, re.M):
         one = figure(f"10^7 x 40, {name}, {threads} threads", float(ms), "ms", cpu_ms=float(cpu_ms), ratio=round(1e3 * seconds / float(ms), 1),
                      ratio_to="numpy", cpu_ratio=round(1e3 * cpu / float(cpu_ms), 1))
-        if name.startswith("rows"):  # the same figures, or it is no comparison
+        if name.startswith("rows"):  # other figures: then the times cannot be compared
             assert np.allclose([float(value) for value in found], figures_there, rtol=1e-12, atol=1e-12), (found, figures_there)
         figures.append(one)
     return {"figures": figures}

@@ -1,15 +1,15 @@
-"""A figure of a benchmark: how it is made, and how people are shown it."""
+"""The figures of a benchmark, as data and as text."""
 import statistics
 
 
 def middle(values, digits=1):
-    """The median and how far the values lie from each other."""
+    """Returns the median and the range of the values."""
     return {"median": round(statistics.median(values), digits), "min": round(min(values), digits),
             "max": round(max(values), digits), "count": len(values)}
 
 
 def figure(name, value, unit, **more):
-    """One line of the table and of the JSON. `value` is a number or what middle() returns."""
+    """Returns one line of the table and of the JSON. `value` is a number or a result of middle()."""
     return {"name": name, "value": value, "unit": unit, **more}
 
 
@@ -18,7 +18,7 @@ def number(value):
 
 
 def span(value):
-    """12.3 [11.0..14.2] of what middle() made, or the number."""
+    """Returns a result of middle() as text such as 12.3 [11.0..14.2], or the number."""
     if isinstance(value, dict):
         return f"{number(value['median'])} [{number(value['min'])}..{number(value['max'])}]"
     return number(value)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""`make bench`: the benchmarks that need no GPU, a table for people, and JSON.
+"""`make bench`: runs the benchmarks that need no GPU, prints a table and writes JSON.
 
     run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
-Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample. Where ours and another's are compared
-they take turns, in one run; what is printed is the median, and in brackets how far the turns lie from each other. tests/bench/README.md says more.
-"""
+Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample.
+Programs that are compared take turns in one run. The table has the median of the turns and, in brackets, their
+range. tests/bench/README.md says more."""
 import argparse
 import datetime
 import json
@@ -55,7 +55,7 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    # no host's folders in what is kept: the command is what one types
+    # the record has the command as one types it, without this machine's folders
     command = shlex.join(["tests/bench/run.py"] + [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]])
     report = {"device": cpu_name(), "cores": len(os.sched_getaffinity(0)), "commit": commit(), "command": command,
               "date": datetime.date.today().isoformat(), "load_before": [round(one, 2) for one in os.getloadavg()], "parts": {}}
@@ -66,7 +66,7 @@ def main():
         begin = time.monotonic()
         try:
             report["parts"][part] = result = PARTS[part](options)
-        except Exception as error:  # the others' figures are kept
+        except Exception as error:  # the other parts' figures are kept
             failed.append(part)
             print(f"  FAILED: {error}\n{getattr(error, 'stderr', None) or ''}", flush=True)
             continue

@@ -1,4 +1,4 @@
-"""compare.py: what is a regression and what is noise; regret; exit status."""
+"""compare.py: regressions and noise, regret, exit status."""
 import importlib.util
 import json
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`make demo`: a dataset, the daemon, a worker, one window raw and resampled, and a clean end. --data FILE takes a robomimic-style
-file of your own in place of the generated one."""
+"""`make demo`: makes a dataset, starts the daemon, reads with a worker, prints one window raw and resampled, and
+stops. --data FILE takes a robomimic-style file of yours in place of the generated one."""
 import argparse
 import os
 import pathlib
@@ -35,7 +35,8 @@ def natural(text):
 
 
 def config_for(path, folder):
-    """A feed over all low-dimensional streams of the user's first episode, at its own rows and at 1.5 times their rate."""
+    """Writes a configuration with all low-dimensional streams of the file's first episode: one feed at its own
+    rows, and one at 1.5 times their rate."""
     with h5py.File(path) as file:
         demo = file["data"][sorted((n for n in file["data"] if n.startswith("demo_")), key=natural)[0]]
         streams = [f"obs/{key}" for key, value in demo.get("obs", {}).items() if value.ndim <= 2]
@@ -77,7 +78,7 @@ def demo_keys(path):
 
 
 def raw_rows(path, episode, output, own_data):
-    """Stamps (ns) and rows of the stream behind an output of the many-clocks feed."""
+    """Returns stamps (ns) and rows of the stream behind an output of the feed many_clocks."""
     with h5py.File(path) as file:
         demo = file["data"][sorted((n for n in file["data"] if n.startswith("demo_")), key=natural)[episode]]
         if own_data:
@@ -87,7 +88,7 @@ def raw_rows(path, episode, output, own_data):
 
 
 def show_window(client, path, output, rate_hz, steps, own_data):
-    """One window: the rows that the recorder wrote, and the steps that the worker got."""
+    """Prints one window: the recorded rows, and the steps that the worker received."""
     batch = client.next()
     arrays = batch.copy()
     batch.release()

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""What batches in a GPU's memory take, against the budgets and against what people would do instead.
+"""Measures batches in GPU memory against the budgets and against other ways to load data.
 
     BUNDLE/gpu_run.sh feed | workers | rivals | train | fill [--rounds 3] [--seconds 2] [--out FILE.json]
-    bench_device_feed.py PART... --without-gpu      # the same through host memory, to see that a script is whole
+    bench_device_feed.py PART... --without-gpu      # the same through host memory, to test the script
 
-    feed    batches/s of 256 low-dimensional windows to one Python worker that does nothing, asks, sums on its stream or on another; READY to
-            tensor; two productions for one worker; rows that come along instead of being resident; and workers
-    workers 2 and 4 workers, each a job or ranks of one, on one GPU and on two where there are two
-    rivals  torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; all rows on the GPU and the same; robomimic
-    train   a step of a policy of some 50 M parameters on one constant batch and on the feed's, in time slices and beside an MPS server
-    fill    rows to the GPU, once, against what a pinned copy reaches
+    feed    batches/s of 256 low-dimensional windows to one Python worker that does nothing with them, reads them, or
+            sums them on its stream or on another; READY to tensor; two productions for one worker; streamed rows;
+            and `workers`
+    workers 2 and 4 workers, each a job or ranks of one, on one GPU, and on two where there are two
+    rivals  torch: a DataLoader over the arrays, a copy, searchsorted and lerp on the GPU; the same with all rows on
+            the GPU; robomimic
+    train   a step of a policy of some 50 M parameters on one constant batch and on the feed's, in time slices and
+            beside an MPS server
+    fill    rows to the GPU, once, against a pinned copy
 
-A short table for people, and JSON as tests/bench/run.py writes it. What is compared takes turns in one run; the median counts, and in brackets stand
-the least and the greatest."""
+Prints a short table and writes JSON as tests/bench/run.py does. Things that are compared take turns in one run. The
+table has the median and, in brackets, the least and the greatest value."""
 import argparse
 import contextlib
 import datetime
@@ -37,7 +40,7 @@ BATCH = 256
 
 
 class Place:
-    """Where batches come: a GPU's memory, or (to try a script) the host's."""
+    """The memory in which batches come: a GPU's, or the host's to test a script."""
 
     def __init__(self, has_gpu):
         self.has_gpu = has_gpu
@@ -66,7 +69,7 @@ def dataset(folder, episodes=200):
 
 @contextlib.contextmanager
 def feeds(options, count=1, **how):
-    """A daemon of its own, and as many feeds of it, each a job of one worker with a production of its own."""
+    """Starts a daemon and opens feeds. Each is a job of one worker with a production of its own."""
     with gpu_feed.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=options.place.fall_back, **how) as one, contextlib.ExitStack() as stack:
         yield [stack.enter_context(one.connect(mode="shard", rank=0, world_size=1, credit=12, job=f"job {n}", **options.place.options))
                for n in range(count)]
@@ -92,7 +95,8 @@ def consume(batch):
 
 
 def turn(place, feed, batches, seconds, use, count=None):
-    """Batches/s, READY to tensor in us, share of the time that next() waited; `count` batches, or those of some seconds."""
+    """Returns batches/s, READY to tensor in us, and the share of the time that next() waited, over `count` batches
+    or some seconds."""
     for _ in range(100):
         use(next(batches))
     place.wait()
@@ -114,7 +118,7 @@ def tell(name, turns, **more):
 
 
 def in_turns(options, kinds):
-    """{name: [turn...]} of {name: call that takes a turn}."""
+    """Returns {name: [turn...]} for {name: call that takes a turn}."""
     found = {name: [] for name in kinds}
     for _ in range(options.rounds):
         for name, call in kinds.items():
@@ -160,7 +164,7 @@ def one_worker(options):
 
 
 def host_copy(options):
-    """The same windows made on the CPU, and copied by the worker."""
+    """Measures the same windows made on the CPU and copied by the worker."""
     place = options.place
     kind = {"device": place.device, "zero_copy": False}
     with gpu_feed.daemon(batch=BATCH, slots=16, path=options.dataset, fall_back=place.fall_back) as one:
@@ -198,7 +202,7 @@ feed.close()
 
 
 def several(options, workers, apart, gpu_count=1):
-    """Workers in processes of their own, in turn on so many GPUs: each a job, or ranks of one."""
+    """Runs workers in processes of their own on the GPUs in turn: each a job, or ranks of one job."""
     place = options.place
     with gpu_feed.daemon(batch=BATCH, slots=32, path=options.dataset, fall_back=place.fall_back) as one:
         children = []
@@ -206,7 +210,7 @@ def several(options, workers, apart, gpu_count=1):
             rank, world, job = (0, 1, f"job {n}") if apart else (n, workers, "all")
             beside = [0] if apart else [other for other in range(world) if other % gpu_count == n % gpu_count]
             terms = {"mode": "shard", "rank": rank, "world_size": world, "job": job, "gpu_ranks": beside}
-            # ranks end together: whoever stopped before the others would keep them waiting
+            # ranks end together: a rank that stopped earlier would keep the others waiting
             count = None if apart else int(options.seconds * (4000 if place.has_gpu else 300))
             text = WORKER.format(folder=str(FOLDER), has_gpu=place.has_gpu, endpoint=str(one.endpoint), terms=terms, seconds=options.seconds,
                                  count=count)
@@ -246,7 +250,7 @@ def feed(options):
         yield from part(options)
 
 
-# ---- the rest ----
+# ---- the other parts ----
 
 def rivals(options):
     import rivals as them
@@ -278,7 +282,7 @@ feeds:
 
 
 def ceiling(place, mib):
-    """GB/s of a pinned copy."""
+    """Returns the GB/s of a pinned copy."""
     size = min(mib, 1024) << 20
     there = torch.empty(size, dtype=torch.uint8, device=place.device)
     here = torch.empty(size, dtype=torch.uint8, pin_memory=place.has_gpu)
@@ -369,7 +373,7 @@ def main():
             begin, figures = time.monotonic(), []
             print(f"\n{part}", flush=True)
             try:
-                for one in PARTS[part](options):  # those before a failure are kept
+                for one in PARTS[part](options):  # the figures before a failure are kept
                     figures.append(one)
                     print_figure(one)
                     sys.stdout.flush()

@@ -1,8 +1,9 @@
-"""What a training step pays for a second process on its GPU, and what torch takes for a tensor by DLPack. Beside probe_ipc.
+"""Measures how much slower a training step is with a second process on its GPU, and how long torch takes for a
+tensor by DLPack. Runs beside probe_ipc.
 
     python probe_torch.py PATH_OF_probe_ipc [mps]
 
-With `mps` only the steps, in a process that the MPS server serves."""
+With `mps` it measures the steps only, in a process that the MPS server serves."""
 import statistics
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def make_step():
         for _ in range(3):
             step()
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()  # so that the GPU decides, not Python
+    graph = torch.cuda.CUDAGraph()  # as a graph, so that the GPU limits the speed and not Python
     with torch.cuda.graph(graph):
         step()
     return graph.replay, count

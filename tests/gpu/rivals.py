@@ -1,10 +1,13 @@
-"""What people would do instead of a feed, on the same dataset and for the same windows: the demonstration's, of bench_device_feed's feed.
+"""Other ways to load the same dataset and windows as the feed of bench_device_feed.
 
-Loader: torch's DataLoader over the arrays in memory gathers of 256 windows the rows around their anchors (one index a key, in worker processes),
-they are copied to the GPU from pinned memory, and searchsorted and lerp (slerp for the pose) make the steps there. Resident: all rows are
-tensors on the GPU, and the same is done to them with nothing copied but 256 numbers; which is what a process can have that needs no other.
-Neither masks, nor holds what is too old, nor keeps an order that can be resumed: all of that is left out in their favour. The values are the feed's,
-to rounding; but a joint's steps across the end of the circle are blended as plain numbers."""
+Loader: torch's DataLoader over arrays in memory gathers the rows around the anchors of 256 windows (one index per
+key, in worker processes), they are copied to the GPU from pinned memory, and searchsorted and lerp (slerp for the
+pose) make the steps there. Resident: all rows are tensors on the GPU, and the same is done without copying anything
+but 256 numbers. A process that needs no other process cannot do better.
+
+To their advantage they make no masks, do not limit the age of held values, and keep no order that can be resumed.
+The values are the feed's up to rounding. However, a joint's steps across the end of the circle are blended as plain
+numbers."""
 import json
 import os
 import pathlib
@@ -21,7 +24,7 @@ from report import figure, middle
 FOLDER = pathlib.Path(__file__).resolve().parent
 BATCH, STEP_NS = 256, 100_000_000
 PAST, AHEAD = (-1, 0), tuple(range(16))
-KEYS = {  # name: stamps, rows, steps, rows around the anchor (before, behind) that hold them
+KEYS = {  # name: stamps, rows, steps, rows around the anchor (before, after) that contain them
     "joints": ("joint_t", "joint_pos", PAST, (64, 4)),
     "pose": ("pose_t", "pose_quat", PAST, (6, 2)),
     "place": ("pose_t", "pose_pos", PAST, (6, 2)),
@@ -32,7 +35,7 @@ KEYS = {  # name: stamps, rows, steps, rows around the anchor (before, behind) t
 
 
 class Arrays:
-    """All episodes end to end, stamps of different ones farther apart than any window."""
+    """All episodes end to end. The stamps of different episodes are farther apart than any window."""
 
     def __init__(self, path):
         names = {name for stamps, rows, _, _ in KEYS.values() for name in (stamps, rows)}
@@ -51,7 +54,7 @@ class Arrays:
 
 
 class Windows(torch.utils.data.Dataset):
-    """An item is a whole batch, given its numbers."""
+    """An item is a whole batch: the index is the list of its window numbers."""
 
     def __init__(self, arrays):
         self.arrays = arrays
@@ -93,7 +96,8 @@ def slerp(left, right, share):
 
 
 def at_times(times, rows, index, targets, how):
-    """times [B, N] or [N], rows likewise with D behind; index [B, T]: the last row at or before each target."""
+    """Takes times [B, N] or [N], rows of the same shape with D values each, and index [B, T]: the last row at or
+    before each target."""
     if times.dim() == 2:
         pick = lambda x, i: torch.gather(x, 1, i)  # noqa: E731
         row = lambda i: torch.gather(rows, 1, i[..., None].expand(-1, -1, rows.shape[-1]))  # noqa: E731
@@ -162,7 +166,8 @@ def rate(place, batches, seconds):
 
 
 def robomimic(options):
-    """Its own loader, on the CPU; nothing is copied to the GPU. None and why, where it does not run."""
+    """Measures robomimic's own loader on the CPU, without a copy to the GPU. Returns None and the reason where it
+    does not run."""
     cores = len(os.sched_getaffinity(0))
     counts = sorted({0, 2, min(4, cores), min(8, cores), max(1, cores - 4)})
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(FOLDER / "robomimic_site")]).lstrip(os.pathsep)

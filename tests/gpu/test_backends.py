@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""trajctl resample on a GPU of its own and on a daemon's: the values that the CPU makes, and the time that each takes.
+"""trajctl resample on its own GPU and on a daemon's: the same values as on the CPU, and the times.
 
     BUNDLE/gpu_run.sh test_backends.py
     BUNDLE/gpu_run.sh test_backends.py test_the_same_values      # without the large files
 
-Needs h5py and numpy beside torch. A line of JSON a file, of several hundred MB each but the first: seconds of each backend (the median of turns), MB/s
-of what is read and written, what of the seconds is processors' time, and what `--backend auto` chooses there, without a daemon and with one."""
+Needs h5py and numpy beside torch. Prints a line of JSON per file; all but the first have several hundred MB. It has
+the seconds of each backend (the median of turns), MB/s read and written, the CPU seconds, and the choice of
+`--backend auto` without a daemon and with one."""
 import contextlib
 import json
 import os
@@ -31,7 +32,7 @@ RATE_FROM, RATE = 20, 30
 
 
 def resample(one, backend, source, output, *arguments, named=True):
-    """The run's events, and its seconds on the wall and of processors."""
+    """Returns the run's events, its wall time and its CPU time in seconds."""
     endpoint = ["--endpoint", one.endpoint] if named else []
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run([TRAJCTL, "resample", source, "-o", output, "--force", "--json", "--backend", backend, *endpoint, *map(str, arguments)],
@@ -49,7 +50,8 @@ def datasets(file):
 
 
 def compare(path, other, plan):
-    """Held values and whole numbers are equal, blended ones to rounding. How many datasets of each there were."""
+    """Held values and integers must be equal, blended values up to rounding. Returns the number of datasets of each
+    kind."""
     kinds = {stream["name"]: stream["kind"] for stream in plan["streams"]}
     held = blended = 0
     with h5py.File(path) as a, h5py.File(other) as b:
@@ -58,7 +60,7 @@ def compare(path, other, plan):
             x, y = a[name][...], b[name][...]
             assert x.dtype == y.dtype and x.shape == y.shape, name
             kind = kinds.get(name.split("/", 2)[-1], "previous")
-            if x.dtype.kind != "f" or (kind in HELD and not name.endswith("obs/object")):  # of which parts are blended
+            if x.dtype.kind != "f" or (kind in HELD and not name.endswith("obs/object")):  # of obs/object, parts are blended
                 assert np.array_equal(x, y, equal_nan=x.dtype.kind == "f"), (name, kind)
                 held += 1
                 continue
@@ -73,7 +75,7 @@ def compare(path, other, plan):
 
 @contextlib.contextmanager
 def folder(need_bytes=0):
-    """In memory, if there is room: a disk's speed is no backend's."""
+    """Returns a folder in memory where there is room: then the disk does not limit the speed."""
     memory = os.statvfs("/dev/shm")
     roomy = memory.f_bavail * memory.f_frsize > 2 * need_bytes
     with tempfile.TemporaryDirectory(prefix="trajd", dir="/dev/shm" if roomy else None) as place:
@@ -81,7 +83,7 @@ def folder(need_bytes=0):
 
 
 def test_the_same_values():
-    """Every kind and storage form of the demonstration dataset; whoever does it says so."""
+    """Every kind and storage form of the demonstration dataset. The output names its backend."""
     ways = [["--rate", 50], ["--rate", 70, "--window", "40ms", "--kind", "joint_pos=mean", "--kind", "pose_pos=nearest", "--compress", "gzip:1"],
             ["--rate", "30000/1001", "--dtype", "float32", "--max-gap", "200ms"]]
     with folder() as place, gpu_feed.daemon() as one:
@@ -112,13 +114,13 @@ def wide(random, rows):
     return {"actions": random.normal(size=(rows, 7)), "obs/state": random.normal(size=(rows, 64)).astype(np.float32)}
 
 
-# name: episodes, rows of one, what an episode has
+# name: episodes, rows per episode, streams of an episode
 CASES = {"4 quaternions, 40 episodes of 25,000 rows": (40, 25_000, turning), "64 float32 features, 40 episodes of 25,000 rows": (40, 25_000, wide),
          "4 quaternions, 4000 episodes of 250 rows": (4000, 250, turning)}
 
 
 def write(path, episodes, rows, content):
-    """Four different episodes, again and again."""
+    """Writes four different episodes again and again."""
     random = np.random.default_rng(0)
     made = [content(random, rows) for _ in range(4)]
     with h5py.File(path, "w") as file:
@@ -137,7 +139,7 @@ def chosen(one, source, arguments, named):
 
 
 def measure(one, source, place, threads):
-    """In turns; the outputs of the last one stay."""
+    """Measures the backends in turns. Keeps the outputs of the last turn."""
     arguments = ["--threads", threads] if threads else []
     seconds, busy, done = ({backend: [] for backend in BACKENDS} for _ in range(3))
     for _ in range(TURNS):
@@ -157,7 +159,7 @@ def measure(one, source, place, threads):
 
 
 def test_large_files():
-    """The same values there, and how long each takes."""
+    """The values are the same in large files. Prints the times."""
     need_bytes = 3 << 30
     with folder(need_bytes) as place, gpu_feed.daemon() as one:
         print("   demo.hdf5, of which a run is mostly its start:", flush=True)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Batches that are born in a GPU's memory and read there: a real daemon, real workers, a real GPU, kills of both.
+"""Batches that are made and read in GPU memory, with a real daemon, real workers, a real GPU, and kills of both.
 
     BUNDLE/gpu_run.sh test_device_feed.py            # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
     BUNDLE/gpu_run.sh test_device_feed.py test_values test_fallback     # only these
 
-Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_feed.py and tests/python/test_python_gpu.py test the same
-without a GPU; here are the streams, the driver and the kernels."""
+Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_feed.py and
+tests/python/test_python_gpu.py test the same without a GPU. Here the streams, the driver and the kernels are real."""
 import json
 import signal
 import subprocess
@@ -17,7 +17,7 @@ from gpu_feed import BUNDLE, LIMIT_S, WORKER, daemon, is_direct, read_slowly, sa
 
 
 def test_values():
-    """What the CPU makes and what the GPU makes of the same windows: ids, masks and held values are equal, blended ones to rounding."""
+    """CPU and GPU make the same windows: ids, masks and held values are equal, blended values up to rounding."""
     with daemon() as one:
         with one.connect(device="cpu", zero_copy=False, job="host") as host:
             wanted = {batch.position: snapshot(batch) for batch in host.epoch(2)}
@@ -56,7 +56,7 @@ def test_tensors_dropped_by_another_thread():
 
 
 def test_dropped_by_autograd():
-    """The graph holds the batch; backward, which frees it in autograd's thread, is queued behind a long wait."""
+    """The graph holds the batch. backward, which frees it in autograd's thread, is queued behind a long wait."""
     with daemon(slots=4) as one, one.connect(job="gpu", credit=4) as feed, one.connect(device="cpu", zero_copy=False, job="host") as host:
         weight = torch.ones(4, device="cuda", dtype=torch.double, requires_grad=True)
         grads, wanted = [], []
@@ -78,7 +78,8 @@ def test_dropped_by_autograd():
 
 
 def test_a_killed_worker():
-    """It holds one batch and has another under a kernel that runs for seconds: both are dealt with, and the rest is right."""
+    """The worker holds one batch, and a kernel that runs for seconds reads another. Both come again, and all others
+    are right."""
     with daemon(slots=4) as one:
         worker = subprocess.Popen([sys.executable, "-c", WORKER.format(python=str(BUNDLE / "python"), endpoint=str(one.endpoint))],
                                   stdout=subprocess.PIPE, text=True)
@@ -92,7 +93,7 @@ def test_a_killed_worker():
 
 
 def test_a_killed_daemon():
-    """A held batch stays as it is; the feed goes on in the next daemon's ring, and nothing repeats."""
+    """A held batch stays as it is. The feed goes on in the next daemon's ring, and nothing repeats."""
     with daemon(slots=4) as one:
         with one.connect(mode="shard", rank=0, world_size=1) as feed:
             epoch = feed.epoch(0)
@@ -107,7 +108,7 @@ def test_a_killed_daemon():
 
 
 def test_fallback():
-    """A ring that does not fit lies in host memory: batches come by copies, and it is said why."""
+    """A ring that does not fit is made in host memory: batches are copied, and the client has the reason."""
     with daemon(rings="1MiB") as one:
         with one.connect() as feed:
             positions = [batch.position for batch in feed.epoch(0) if batch["actions"].is_cuda]
@@ -116,7 +117,8 @@ def test_fallback():
 
 
 def test_rows_that_do_not_fit():
-    """They come from host memory, batch by batch; what is made of them is what resident rows give, bit for bit."""
+    """Rows that do not fit are streamed from host memory. The batches are the same as with resident rows, bit for
+    bit."""
     with daemon() as one, one.connect(job="resident") as feed:
         wanted = {batch.position: {k: v.cpu() for k, v in snapshot(batch).items()} for batch in feed.epoch(1)}
     with daemon(rows="64KiB") as one, one.connect(job="guests") as feed:
@@ -156,7 +158,8 @@ feeds:
 
 
 def test_a_mixture():
-    """Windows of two datasets in one batch, each made by a launch of its own into rows of their own: what the CPU makes of them."""
+    """Windows of two datasets in one batch. A launch per dataset writes the rows of that dataset. The values are
+    the CPU's."""
     with daemon(text=MIXTURE.format(path=BUNDLE / "demo.hdf5")) as one:
         with one.connect(device="cpu", zero_copy=False, job="host") as host:
             wanted = {batch.position: snapshot(batch) for batch in host.epoch(0)}

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A GPU that goes, and one that is full: what the daemon and its workers do then, on a real one, whose settings nobody touches.
+"""A GPU that is lost, and a GPU that is full: the daemon and its workers on a real GPU, whose settings stay as they
+are.
 
     BUNDLE/gpu_run.sh test_gpu_failures.py
     BUNDLE/gpu_run.sh test_gpu_failures.py test_no_memory_for_the_ring      # only this
 
-What is lost is the GPU of a client of an MPS server that is the test's own: the server is told to end the client's context (terminate_client), or is
-killed. Workers are processes of their own: a CUDA context that is lost stays lost in its process."""
+The test starts an MPS server of its own. To lose a GPU it ends the context of one client of the server
+(terminate_client), or kills the server. Workers are processes of their own: a lost CUDA context stays lost in its
+process."""
 import contextlib
 import ctypes
 import json
@@ -61,12 +63,12 @@ while True:
 
 
 class Worker:
-    """Takes batch after batch, epoch after epoch, and tells what it saw of each."""
+    """Takes batch after batch, epoch after epoch, and reports what it read of each."""
 
     def __init__(self, daemon, environment=None, state=None):
         self.text = WORKER.format(python=str(gpu_feed.BUNDLE / "python"), endpoint=str(daemon.endpoint), device=DEVICE, zero_copy=DEVICE == "cuda",
                                   state=json.dumps(state))
-        self.seen = []  # what it told, in order
+        self.seen = []  # its reports, in order
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([sys.executable, "-c", self.text], env=environment, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -81,7 +83,7 @@ class Worker:
         return self.errors.read()[-2000:]
 
     def wait_for(self, condition, limit_s=60, what=""):
-        """The first that it told for which condition(it) is true."""
+        """Returns the first report for which condition(it) is true."""
         end, looked = time.monotonic() + limit_s, 0
         while True:
             while looked < len(self.seen):
@@ -93,7 +95,7 @@ class Worker:
             time.sleep(0.02)
 
     def wait_for_more(self, count, limit_s=60, what=""):
-        """So many batches more than there are now."""
+        """Waits for `count` further batches."""
         wanted = len(self.seen) + count
         self.wait_for(lambda _: len(self.seen) >= wanted, limit_s, what)
 
@@ -114,7 +116,7 @@ def worker(*arguments, **options):
 
 
 def host_sums(one, epoch_count):
-    """{(epoch, position): sums} as the CPU makes them."""
+    """Returns {(epoch, position): sums} as the CPU makes them."""
     found = {}
     with one.connect(device="cpu", zero_copy=False, job="host", mode="queue") as host:
         for epoch in range(epoch_count):
@@ -125,7 +127,7 @@ def host_sums(one, epoch_count):
 
 
 def check_batches(seen, one):
-    """Every batch once and in order, whoever made it, but those of which an error was told; all values as the CPU makes them."""
+    """Checks that every batch came once and in order, except those with an error, and that all values are the CPU's."""
     wanted = host_sums(one, 1 + max(batch["epoch"] for batch in seen if "epoch" in batch))
     places = list(wanted)
     for number, batch in enumerate(seen):
@@ -140,7 +142,7 @@ def check_batches(seen, one):
 # ---- an MPS server ----
 
 class Server:
-    """Of the test's own; `environment` names it."""
+    """An MPS server of the test. `environment` is that of its clients."""
 
     def __init__(self, environment):
         self.environment = environment
@@ -163,7 +165,7 @@ class Server:
                 for path in pathlib.Path(self.environment["CUDA_MPS_LOG_DIRECTORY"]).glob("*.log")}
 
     def end_client(self, pid, clients):
-        """Only its contexts: it lives, and so do the others."""
+        """Ends the contexts of one client. The client and all others live on."""
         assert pid in clients, (pid, clients)
         print(f"   terminate_client {self.pid()} {pid}: {self.ask(f'terminate_client {self.pid()} {pid}')!r}", flush=True)
 
@@ -177,7 +179,7 @@ def server():
 
 
 def client_of(one, own):
-    """The daemon's number among the server's clients."""
+    """Returns the daemon's number among the server's clients."""
     clients = own.numbers(f"get_client_list {own.pid()}")
     if one.process.pid not in clients:
         raise gpu_checks.Skipped(f"the daemon ({one.process.pid}) is none of the MPS server's clients ({clients}): {own.log()}")
@@ -185,14 +187,14 @@ def client_of(one, own):
 
 
 def told_of_the_loss(one):
-    """The error with GPU, feed, plan and shape, as an operator reads it."""
+    """Checks that the log has the error with GPU, feed, plan and shape."""
     lines = [line for line in one.text().splitlines() if "GPU GPU-" in line and "feed train" in line and "cuda" in line]
     assert lines, one.text()[-2000:]
     print(f"   {lines[0]}", flush=True)
 
 
 def await_end(one, own):
-    """Of the daemon; what it hangs in, if it does."""
+    """Waits for the daemon's end. Where it hangs, shows in which call."""
     try:
         return one.process.wait(60)
     except subprocess.TimeoutExpired:
@@ -214,7 +216,8 @@ def in_host_memory(batch):
 # ---- lost ----
 
 def test_a_lost_gpu():
-    """The daemon ends with 69 and says what it was at; its worker goes on where it stood when another is there, on the GPU again."""
+    """The daemon ends with 69 and logs what it was doing. When the next daemon is there, its worker goes on at its
+    position, on the GPU again."""
     with server() as own, gpu_feed.daemon(slots=4, environment=own.environment) as one, worker(one, own.environment) as reader:
         reader.wait_for(lambda batch: on_gpu(batch) and batch["epoch"] > 0, what="a batch on the GPU")
         own.end_client(one.process.pid, client_of(one, own))
@@ -229,7 +232,7 @@ def test_a_lost_gpu():
 
 
 def test_a_lost_gpu_and_leave_to_go_without():
-    """The daemon stays, and the same worker goes on in host memory."""
+    """With fall_back the daemon stays, and the same worker goes on in host memory."""
     with server() as own, gpu_feed.daemon(slots=4, fall_back="true", environment=own.environment) as one, worker(one, own.environment) as reader:
         reader.wait_for(on_gpu, what="a batch on the GPU")
         own.end_client(one.process.pid, client_of(one, own))
@@ -243,7 +246,8 @@ def test_a_lost_gpu_and_leave_to_go_without():
 
 
 def test_a_killed_mps_server():
-    """What was its client has no GPU any more: the daemon ends with 69; the worker, which was a client, too, begins again from its state."""
+    """The server's clients lose their GPU: the daemon ends with 69. The worker, which was a client, too, starts
+    again from its state."""
     with server() as own, gpu_feed.daemon(slots=4, environment=own.environment) as one:
         with worker(one, own.environment) as reader:
             reader.wait_for(lambda batch: on_gpu(batch) and batch["epoch"] > 0, what="a batch on the GPU")
@@ -252,7 +256,7 @@ def test_a_killed_mps_server():
             status = await_end(one, own)
             assert status == 69, (status, one.text()[-2000:])
             told_of_the_loss(one)
-        first = [batch for batch in reader.seen if "state" in batch]  # an error is the last that it may have been told
+        first = [batch for batch in reader.seen if "state" in batch]  # an error may be its last report
         one.start()
         with worker(one, own.environment, state=first[-1]["state"]) as follower:
             follower.wait_for_more(100, what="batches of the next server's client")
@@ -261,7 +265,8 @@ def test_a_killed_mps_server():
 
 
 def test_a_killed_mps_server_beside_a_worker_of_none():
-    """A worker in time slices keeps its own context, and goes on by itself. Skipped where it cannot open an MPS client's memory."""
+    """A worker that is no client of the server keeps its own context and goes on. Skipped where it cannot open the
+    memory of a client of the server."""
     with server() as own, gpu_feed.daemon(slots=4, environment=own.environment) as one, worker(one) as reader:
         batch = reader.wait_for(lambda batch: "on_gpu" in batch, what="a batch")
         if not on_gpu(batch):
@@ -280,13 +285,13 @@ def test_a_killed_mps_server_beside_a_worker_of_none():
 # ---- full ----
 
 @contextlib.contextmanager
-def full_but_for(left_bytes):
-    """All of the GPU's memory is taken but so much, to 2 MiB."""
+def full_but_for(room_bytes):
+    """Takes all of the GPU's memory except `room_bytes`, rounded down to 2 MiB."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     driver, taken, step = ctypes.CDLL("libcuda.so.1"), [], 1 << 40
     while True:
-        step = min(step, (torch.cuda.mem_get_info()[0] - left_bytes) // (2 * MIB) * 2 * MIB)
+        step = min(step, (torch.cuda.mem_get_info()[0] - room_bytes) // (2 * MIB) * 2 * MIB)
         if step < 2 * MIB:
             break
         memory = ctypes.c_uint64()
@@ -301,7 +306,7 @@ def full_but_for(left_bytes):
 
 
 def check_refused_and_then_not(one):
-    """An epoch in host memory, for the reason told, and one on the GPU by who comes when there is room."""
+    """Reads one epoch in host memory, with the reason, and one on the GPU when there is room."""
     with one.connect(device="cpu", zero_copy=False, job="host") as host:
         wanted = {batch.position: gpu_feed.snapshot(batch) for batch in host.epoch(0)}
     for job, refused in (("early", True), ("late", False)):
@@ -328,7 +333,7 @@ def test_no_memory_for_the_ring():
 
 
 def test_no_memory_for_the_rows():
-    """gpu.rows has room, the GPU has not: what of them was there already is given back."""
+    """gpu.rows has room, the GPU has not: rows that are already there are freed."""
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:
         path = pathlib.Path(folder) / "large.hdf5"
         subprocess.run([sys.executable, gpu_feed.BUNDLE / "make_demo_dataset.py", path, "--episodes", "400"], check=True, stdout=subprocess.DEVNULL)
@@ -337,7 +342,8 @@ def test_no_memory_for_the_rows():
 
 
 def test_no_memory_at_the_start():
-    """Budgets that are not there: no daemon, or one in host memory where that is allowed; the others' memory is not waited for."""
+    """The GPU lacks the memory of the budgets: no daemon starts or, with fall_back, one in host memory. It does not
+    wait for the memory."""
     with full_but_for(1536 * MIB):
         with tempfile.TemporaryDirectory(prefix="trajd") as folder:
             try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""CUDA graphs that a worker captures while batches are taken and given back: in global mode, which refuses what any thread of the process does that
-could belong to the graph. Neither spoils the other.
+"""CUDA graphs that a worker captures while batches are taken and released. In global mode a capture forbids unsafe
+calls of every thread of the process. Neither the capture nor the feed breaks the other.
 
     BUNDLE/gpu_run.sh test_graphs.py"""
 import collections
@@ -27,7 +27,8 @@ def wait_for(condition, what, limit_s=30):
 
 
 class Reader(threading.Thread):
-    """Takes batches and drops them, on a late stream; copies into what was there before: where torch allocates it spoils another thread's capture."""
+    """Takes and drops batches on a late stream. Copies into existing tensors, because an allocation by torch breaks
+    another thread's capture."""
 
     def __init__(self, feed):
         super().__init__(daemon=True)
@@ -50,7 +51,7 @@ class Reader(threading.Thread):
                 self._keep(batch)
                 del batch
                 if len(self.places) % 4 == 0:
-                    torch.cuda._sleep(2_000_000)  # about 1 ms: events are still to come when they are first asked for
+                    torch.cuda._sleep(2_000_000)  # about 1 ms: events are not complete at the first query
                 if self.stop:
                     return
 
@@ -62,7 +63,7 @@ class Reader(threading.Thread):
             self.failure = failure
 
     def go_on(self, count):
-        """Until so many more have come, and the streams have passed those before."""
+        """Waits for `count` further batches, until the streams have passed the earlier ones."""
         wanted = len(self.places) + count
         wait_for(lambda: len(self.places) >= wanted or self.failure, f"{count} batches more than {wanted - count}")
         if self.failure:
@@ -86,7 +87,7 @@ def check_values(reader, one):
 
 
 def warm_up():
-    """Modules are loaded, and pools are there, before anything is captured."""
+    """Loads modules and fills memory pools before any capture."""
     scratch = torch.zeros(1024, device="cuda")
     with torch.cuda.stream(torch.cuda.Stream()):
         scratch.add_(1).mul_(1)
@@ -95,7 +96,8 @@ def warm_up():
 
 
 def test_captures_beside_releases():
-    """Each capture stands open until the other thread has had more batches than there are slots: parts come back meanwhile, found by events."""
+    """Each capture lasts until the other thread has had more batches than there are slots: slots are released
+    meanwhile."""
     warm_up()
     with gpu_feed.daemon(slots=4) as one, one.connect(job="gpu", credit=3, mode="shard", rank=0, world_size=1) as feed:
         reader = Reader(feed)
@@ -123,7 +125,7 @@ def test_captures_beside_releases():
 
 
 def test_releases_on_the_stream_that_captures():
-    """They wait for the capture's end, which they do not spoil; nothing else does."""
+    """Releases on the capturing stream wait for the end of the capture and do not break it. Nothing else waits."""
     warm_up()
     with gpu_feed.daemon(slots=4) as one, one.connect(job="gpu", credit=4, mode="shard", rank=0, world_size=1) as feed:
         counter, copied = torch.zeros(1024, device="cuda"), torch.zeros(BATCH, 16, 4, device="cuda")
@@ -152,7 +154,7 @@ def test_releases_on_the_stream_that_captures():
 
 
 def test_a_batch_that_is_held_over_a_capture():
-    """Taken before it, read by it, dropped after it: as it was."""
+    """A batch that is taken before the capture, read by it and dropped after it does not change."""
     warm_up()
     with gpu_feed.daemon(slots=4) as one, one.connect(job="gpu", credit=4, mode="shard", rank=0, world_size=1) as feed:
         epoch = feed.epoch(0)
@@ -169,7 +171,7 @@ def test_a_batch_that_is_held_over_a_capture():
 
 
 def test_training_in_a_graph():
-    """A step that is captured once and replayed on every batch, copied into its inputs: the losses that there are without a graph."""
+    """A training step is captured once and replayed on every batch. The losses are those without a graph."""
     def losses(has_graph):
         torch.manual_seed(0)
         inputs, outputs = torch.zeros(BATCH, 8, device="cuda"), torch.zeros(BATCH, 64, device="cuda")

@@ -47,7 +47,7 @@ feeds:
 
 
 class Producer:
-    """Batches whose values are functions of their position; "obs/payload" is not written."""
+    """A fake producer: batches whose values are functions of their position. It does not write "obs/payload"."""
 
     def __init__(self, folder, **options):
         self.endpoint = folder
@@ -80,7 +80,7 @@ def producer(**options):
 
 @contextlib.contextmanager
 def configuration():
-    """A configuration over the bundle's dataset, and a place for its private daemon, which ends with it."""
+    """Yields a configuration over the bundle's dataset, and the folder of its private daemon, which ends with it."""
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:
         path = pathlib.Path(folder) / "demo.yaml"
         path.write_text(CONFIG.format(path=BUNDLE / "demo.hdf5"))
@@ -109,7 +109,8 @@ def check_values(batch):
 
 
 def test_values_and_ownership():
-    """Every batch is right on the device, all may be kept past feed and daemon, from a ring that is told to CUDA once."""
+    """Every batch is right on the device. All may be kept after feed and daemon have ended. The ring is registered
+    with CUDA once."""
     with producer(length=4001, batch=32, payload=1000) as one:
         feed = one.connect()
         kept = []
@@ -128,7 +129,7 @@ def test_values_and_ownership():
 
 
 def test_order_with_streams():
-    """Work that is queued on a slow stream sees the batch it was given, however far the ring has gone on since."""
+    """Work that is queued on a slow stream reads its own batch, although the slot has been filled again since."""
     on_side = torch.cuda.stream(torch.cuda.Stream()) if DEVICE != "cpu" else contextlib.nullcontext()
     with producer(length=2000, batch=8, slots=4) as one:
         feed, sums = one.connect(), []
@@ -146,7 +147,7 @@ def test_order_with_streams():
 
 
 def test_daemon_comes_back():
-    """Another daemon's ring is registered in place of the dead one's, and nothing repeats or is lost."""
+    """The next daemon's ring is registered in place of the old one, and no batch repeats or is lost."""
     with producer(length=2000, batch=8) as one:
         feed = one.connect(mode="shard", rank=0, world_size=1)
         epoch = feed.epoch(0)
@@ -161,7 +162,8 @@ def test_daemon_comes_back():
 
 
 def test_data_loader():
-    """A state taken in the middle goes on exactly, and DataLoader gives device tensors in this process."""
+    """A state taken in the middle of an epoch resumes exactly there. DataLoader gives device tensors in this
+    process."""
     with producer(length=800, batch=8) as one:
         data = trajd.torch.FeedDataset(one.endpoint, spec={"any": 1}, timeout=30, device=DEVICE)
         loader = torch.utils.data.DataLoader(data, batch_size=None)
@@ -183,7 +185,7 @@ def tensors_of(batch):
 
 
 def test_real_daemon_same_as_on_the_host():
-    """README's lines, with a daemon that is started for them: bit for bit what the host gets."""
+    """The lines of README, with a private daemon: bit for bit the host's batches."""
     with configuration() as path:
         with trajd.open(path, feed="train", device="cpu", timeout=30) as host:
             wanted = [{key: value.clone() for key, value in tensors_of(batch).items()} for batch in host.epoch(3)]
@@ -197,7 +199,7 @@ def test_real_daemon_same_as_on_the_host():
 
 
 def train(path, steps, checkpoint=None):
-    """Losses of `steps` steps of behaviour cloning, and a checkpoint."""
+    """Returns the losses of `steps` steps of behaviour cloning, and a checkpoint."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(14, 128), torch.nn.Tanh(), torch.nn.Linear(128, 16 * 7)).to(DEVICE)
     optimizer, losses = torch.optim.Adam(network.parameters(), 1e-3), []
@@ -221,7 +223,7 @@ def train(path, steps, checkpoint=None):
 
 
 def test_training_resumes_after_the_daemon_was_killed():
-    """The losses of a run that was cut in the middle of an epoch are those of one that was not, bit for bit."""
+    """A run that was killed in the middle of an epoch has the same losses as one that was not, bit for bit."""
     with configuration() as path:
         whole, _ = train(path, 120)
         assert sum(whole[-10:]) < 0.9 * sum(whole[:10]), "it does not learn"
@@ -233,7 +235,7 @@ def test_training_resumes_after_the_daemon_was_killed():
 
 
 def measure(payload, device, seconds=2.0):
-    """Batches of 256 from a producer that does nothing, one by one, each used before the next is asked for."""
+    """Measures batches of 256 from a fake producer. Each is used before the next one is requested."""
     with producer(length=1 << 40, batch=256, payload=payload, slots=8) as one:
         feed = one.connect(device=device, credit=6)
         waits, count = [], 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Several GPUs of one machine, served by one daemon: each worker from its own. Skipped, and counted so, where there are fewer than two.
+"""Several GPUs of one machine with one daemon: each worker reads from its own GPU. Skipped, and counted, where
+there are fewer than two.
 
     BUNDLE/gpu_run.sh test_two_gpus.py"""
 import subprocess
@@ -15,7 +16,7 @@ def read(feed, epoch):
 
 
 def test_each_from_its_own():
-    """The same batches on each, bit for bit; rows are resident on each."""
+    """The same batches on each GPU, bit for bit. Rows are resident on each."""
     with gpu_feed.daemon() as one:
         found = []
         for index in range(torch.cuda.device_count()):
@@ -34,7 +35,8 @@ def test_each_from_its_own():
 
 
 def test_beside_each_other():
-    """Two feeds on two GPUs in one process, in turns, each read on a stream of its own GPU while the other one is current."""
+    """Two feeds on two GPUs in one process, in turns. Each is read on a stream of its own GPU while the other GPU
+    is current."""
     with gpu_feed.daemon(slots=4) as one, one.connect(device="cuda:0", job="left", credit=4) as left, \
             one.connect(device="cuda:1", job="right", credit=4) as right:
         with one.connect(device="cpu", zero_copy=False, job="host") as host:
@@ -53,7 +55,7 @@ def test_beside_each_other():
 
 
 def test_late_streams_of_both():
-    """A stream of each GPU is far behind: no part is filled again before its own GPU has read it."""
+    """A stream of each GPU is far behind: no slot is filled again before its own GPU has read it."""
     for index in (0, 1):
         with torch.cuda.device(index):
             stream = torch.cuda.Stream(index)
@@ -68,7 +70,7 @@ def test_late_streams_of_both():
 
 
 def test_a_killed_worker_of_one():
-    """The other GPU's feed goes on; the killed one's batches go to who comes next."""
+    """The other GPU's feed goes on. The next worker gets the killed worker's batches."""
     text = gpu_feed.WORKER.replace('device="cuda"', 'device="cuda:1"').replace("torch.cuda._sleep", "torch.cuda.set_device(1); torch.cuda._sleep")
     with gpu_feed.daemon(slots=4) as one, one.connect(device="cuda:0", job="steady") as steady:
         epoch = steady.epoch(0)

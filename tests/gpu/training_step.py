@@ -1,8 +1,9 @@
-"""A training step on the feed's batches against the same step on one constant batch: born on the same GPU in time slices and beside an MPS server,
-born on another GPU, where there is one, and copied over, born on the CPU and copied.
+"""A training step on the feed's batches against the same step on one constant batch. Batches are made on the same
+GPU (in time slices, and with an MPS server), on a second GPU and copied, or on the CPU and copied.
 
-The step is a CUDA graph, so that the GPU decides and not Python: static inputs that batches are copied into, forward, backward, AdamW. `the copy` is
-the step with the same copies from a tensor that never changes: what is left between it and the feed is the feed's."""
+The step is a CUDA graph, so that the GPU limits the speed and not Python: copies into static inputs, forward,
+backward, AdamW. `the copy` is the step with the same copies from a constant tensor: the difference between it and
+the feed is the cost of the feed."""
 import json
 import os
 import pathlib
@@ -20,12 +21,12 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 BATCH, OBSERVED, ACTED = 256, 2 * (7 + 4 + 3 + 1), 4
 NAMES = ("joints", "pose", "place", "gripper", "actions")
 
-# where batches are born: the GPUs that the daemon sees (None: all), and the worker's device= and zero_copy=
+# where batches are made: the GPUs that the daemon sees (None: all), and the worker's device= and zero_copy=
 SOURCES = {"same": (None, "cuda", True), "second": ("1", "cuda:1", True), "host": ("", "cuda", False)}
 
 
 class Policy(torch.nn.Module):
-    """A transformer over an observation and 16 actions; of about 50 M parameters as it is."""
+    """A transformer over an observation and 16 actions, with about 50 M parameters by default."""
 
     def __init__(self, width=640, depth=10):
         super().__init__()
@@ -79,7 +80,7 @@ class Step:
         self.acted.copy_(tensors["actions"])
 
     def time(self, source, count):
-        """ms a step, over `count` of them."""
+        """Returns ms per step over `count` steps."""
         for _ in range(5):
             if source is not None:
                 self.take(source())
@@ -95,7 +96,8 @@ class Step:
 
 
 def measure(has_gpu, path, rounds, count, source):
-    """In a process of its own, whose daemon is its child: an MPS server serves both, or neither. `source` is of SOURCES."""
+    """Runs in a process of its own with the daemon as its child: an MPS server serves both or neither. `source` is
+    a key of SOURCES."""
     import bench_device_feed as b
     place = b.Place(has_gpu)
     visible, device, zero_copy = SOURCES[source]
@@ -117,7 +119,7 @@ def measure(has_gpu, path, rounds, count, source):
         del first
         step.take(kept)
         for _ in range(rounds):
-            found["beside"].append(step.time(None, count))  # the daemon is there, and idle
+            found["beside"].append(step.time(None, count))  # the daemon runs and is idle
             found["copy"].append(step.time(lambda: kept, count))
             found["feed"].append(step.time(lambda: next(batches), count))
             found["few"].append(step.time(lambda: next(of_few), count))

@@ -1,4 +1,4 @@
-"""The checks of a script for a GPU machine, which has no pytest: one after the other, each under a time limit."""
+"""Runs the checks of a script for a GPU machine, which has no pytest: one after the other, each under a time limit."""
 import faulthandler
 import sys
 import time
@@ -6,11 +6,12 @@ import traceback
 
 
 class Skipped(Exception):
-    """What this machine lacks for a check."""
+    """The machine lacks something that a check needs."""
 
 
 def run(tests, limit_s):
-    """The numbers of those that failed and were skipped. One that takes longer ends the process, with the stack: a hang is a failure."""
+    """Returns the numbers of failed and of skipped checks. A check that takes longer than the limit ends the
+    process with a traceback."""
     failed = skipped = 0
     for test in tests:
         begin = time.perf_counter()
@@ -29,7 +30,8 @@ def run(tests, limit_s):
 
 
 def main(names, limit_s, gpu_count=1):
-    """Runs the checks of a script's globals(), or those that the command line names: its exit status. With fewer GPUs all are skipped."""
+    """Runs the checks in a script's globals(), or those that the command line names, and returns the exit status.
+    With fewer GPUs than `gpu_count` all checks are skipped."""
     import torch
 
     import trajd

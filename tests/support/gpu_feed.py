@@ -1,6 +1,6 @@
 """A feed on a real GPU: starts the daemon of the bundle that tests/tools/gpu_bundle.sh makes, and compares batches.
 
-GPU_DAEMON_TOOL is a command that stands before the daemon: a sanitizer."""
+GPU_DAEMON_TOOL is a command that runs the daemon: a sanitizer."""
 import contextlib
 import os
 import pathlib
@@ -76,7 +76,7 @@ class Daemon:
         return trajd.connect(str(self.endpoint), feed="train", timeout=60, **{"device": "cuda", "zero_copy": True, "mode": "queue", **options})
 
     def _send(self, number):
-        """To the daemon itself, whatever stands before it."""
+        """Sends a signal to the daemon itself, not to the tool that runs it."""
         config = os.fsencode(self.folder / "trajd.yaml")
         for folder in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -128,7 +128,8 @@ def same(a, b, where):
 
 
 def read_slowly(feed, stream, side=None, drop=None):
-    """Every batch is read on a stream that is far behind; what is read must be the batch, not what the ring has been filled with since."""
+    """Reads every batch on a stream that is far behind. The values must be those of the batch, and not of the batch
+    that fills the slot next."""
     sums = []
     delay = 30_000_000  # about 15 ms of the GPU's clock
     for batch in feed.epoch(0):

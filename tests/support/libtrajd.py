@@ -1,4 +1,5 @@
-"""libtrajd through ctypes: just enough for tests to be workers. Shapes as in clients/c/trajd.h; arrays are views of shared memory."""
+"""libtrajd through ctypes, as far as tests need it to be workers. The structures are those of clients/c/trajd.h.
+Arrays are views of shared memory."""
 import ctypes as c
 import json
 import pathlib
@@ -72,7 +73,7 @@ def load(build):
 
 
 class Batch:
-    """A batch that is held until release(); arrays() are views that must not be used afterwards."""
+    """A batch that is held until release(). The views that arrays() returns are invalid after release()."""
 
     def __init__(self, library, handle):
         self.library, self.handle = library, handle
@@ -122,7 +123,7 @@ class Client:
         return FeedInfo.from_buffer_copy(self.library.trajd_client_feed_info(self.handle).contents)
 
     def next(self, timeout_ms=20000):
-        """The next batch; None at the end of the epoch."""
+        """Returns the next batch, or None at the end of the epoch."""
         handle = c.c_void_p()
         status = self.library.trajd_client_next(self.handle, timeout_ms, c.byref(handle), c.byref(self.error))
         if status == END_OF_EPOCH:
@@ -131,7 +132,7 @@ class Client:
         return Batch(self.library, handle)
 
     def epoch(self):
-        """Copies of all batches of the epoch: (position, arrays)."""
+        """Yields copies of all batches of the epoch: (position, arrays)."""
         while (batch := self.next()) is not None:
             yield batch.position, batch.copy()
             batch.release()
@@ -152,7 +153,7 @@ class Client:
         return document
 
     def checkpoint(self):
-        """The token of what is DONE, as bytes."""
+        """Returns the checkpoint token, which says which batches are DONE, as bytes."""
         token, size = c.c_void_p(), c.c_size_t()
         self.check(self.library.trajd_client_checkpoint(self.handle, 5000, c.byref(token), c.byref(size),
                                                         c.byref(self.error)))

@@ -23,7 +23,7 @@ def align(bytes_):
 
 
 def block(rows=8, steps=5, answer=None):
-    """One f32 stream of one feature, linear, as kernels/block.h has it."""
+    """Returns a request: one f32 stream of one feature, linear, in the format of kernels/block.h."""
     stamps = range(0, 10 * rows, 10)
     stream = struct.pack("<8I5Q3q2d", 0, 0, 3, 3, 1, 0, 0, 0, 4, 0, 4, 0, 0, -1, -1, 0, 1.0, float("nan"))
     parts = [struct.pack("<5Q4I", int.from_bytes(b"TRBLOCK1", "little"), rows, 4 * rows, 4 * steps, steps, steps, 1, 1, 0), stream,
@@ -58,7 +58,7 @@ class Client:
         self.socket.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
 
     def hear(self):
-        """Op and body; None at the end of the connection."""
+        """Returns op and body of the next message, or None at the end of the connection."""
         frame = self.socket.recv(4096)
         return (frame[5], msgpack.unpackb(frame[8:])) if frame else None
 
@@ -74,7 +74,7 @@ class Client:
         op, body = self.ask(fd, len(block()))
         assert op == RESAMPLED and "device" not in body
         assert np.allclose(np.frombuffer(os.pread(fd, 20, len(ASKED)), np.float32), EXPECTED)
-        assert os.pread(fd, 44, len(ASKED) + 20) == bytes(44)  # what lies between answers is nobody's
+        assert os.pread(fd, 44, len(ASKED) + 20) == bytes(44)  # padding between outputs stays zero
         os.close(fd)
 
     def refused(self, fd, size, word, status="argument"):

@@ -1,5 +1,7 @@
-"""A stand-in for Slurm's srun on one node: runs COMMAND once a task with the step's environment, kills all when it is told to end or one
-fails. `srun.py --scancel --signal=TERM JOB.STEP` is scancel: that step's tasks get the signal."""
+"""Replaces Slurm's srun on one node. Runs COMMAND once per task with the step's environment. Kills all tasks on
+SIGTERM, or when one fails.
+
+`srun.py --scancel --signal=TERM JOB.STEP` replaces scancel: the tasks of that step get the signal."""
 import argparse
 import os
 import pathlib

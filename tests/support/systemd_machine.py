@@ -1,6 +1,7 @@
-"""A machine of its own for tests of units: systemd booted over an overlay of this one's root.
+"""Boots systemd in a container over an overlay of this machine's root, for tests of units. This machine does not
+change.
 
-Nothing that it does is seen outside. What it ran is a script of steps; a step's line in the results is "NAME ok" or "NAME FAILED what"."""
+The container runs a script of steps. A step's line in the results is "NAME ok" or "NAME FAILED message"."""
 import fcntl
 import os
 import pathlib
@@ -23,7 +24,7 @@ StandardError=file:/results/driver.log
 
 
 def why_not():
-    """Why no machine can be booted here, or None."""
+    """Returns the reason why no container can be booted here, or None."""
     if os.geteuid() != 0:
         return "needs root"
     if os.environ.get("LD_PRELOAD"):
@@ -34,9 +35,10 @@ def why_not():
 
 
 def boot(folder, script, files, timeout=300):
-    """Boots, runs the bash `script`, powers off. `files`: path in the machine -> text or bytes. Returns {step: rest of its line}."""
+    """Boots, runs the bash `script` and powers off. `files` maps a path in the container to text or bytes. Returns
+    {step: rest of its line} and the script's log."""
     with open(pathlib.Path(tempfile.gettempdir()) / "trajd-machine.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two at once share a control group, and each kills the other's processes
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two containers at once share a control group, and each kills the other's processes
         return boot_alone(pathlib.Path(folder), script, files, timeout)
 
 

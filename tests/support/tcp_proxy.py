@@ -1,4 +1,5 @@
-"""A TCP proxy to be stopped, continued and killed: tcp_proxy.py TARGET_PORT [PORT]. Prints the port that it listens on."""
+"""A TCP proxy that tests stop, continue and kill: tcp_proxy.py TARGET_PORT [PORT]. Prints the port on which it
+listens."""
 import selectors
 import socket
 import sys
@@ -28,4 +29,4 @@ while True:
             for side in (key.fileobj, key.data):
                 selector.unregister(side)
                 side.close()
-            break  # what else was selected may be the other side
+            break  # the remaining events may be of the other side

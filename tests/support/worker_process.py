@@ -1,5 +1,7 @@
-"""A worker process for tests to kill, stop and continue. Prints one JSON line per batch *after* it is done with it, so that what is
-printed is what it worked on; `--hold N` keeps N batches and then waits to be told on standard input."""
+"""A worker process for tests to kill, stop and continue.
+
+Prints one JSON line per batch after it has read the batch, so that the lines are the batches that it worked on.
+`--hold N` keeps N batches and then waits for a line on standard input."""
 import argparse
 import json
 import os

@@ -50,7 +50,7 @@ def describe(label, path, dataset, truth):
 
 
 def smooth(rng, shape, dtype):
-    """Data that compresses somewhat, as recordings do."""
+    """Returns data that compress somewhat, as recordings do."""
     noise = rng.integers(0, 7, size=shape)
     values = np.cumsum(noise - 3, axis=0) + 100
     return values.astype(dtype) if np.dtype(dtype).kind != "f" else (values / 8).astype(dtype)
@@ -68,7 +68,7 @@ def test_arrays(file, rng):
             name = f"r{rank}_{dtype[1:]}"
             yield file.create_dataset(f"{name}_contiguous", data=data)
             for label, options in filters.items():
-                chunks = tuple(max(1, (s * 2) // 5) for s in shape)  # never divides: edge chunks in every dimension
+                chunks = tuple(max(1, (s * 2) // 5) for s in shape)  # does not divide the shape: edge chunks in every dimension
                 yield file.create_dataset(f"{name}_{label}", data=data, chunks=chunks, **options)
                 yield file.create_dataset(f"{name}_{label}_auto", data=data, chunks=True, **options)
     steps = file.create_dataset("step_by_step", (1, 7), "<f8", maxshape=(None, 7))  # as DROID's writer grows its arrays
@@ -83,7 +83,7 @@ def test_arrays(file, rng):
     yield file.create_dataset("never_written", (40, 3), "<f8", fillvalue=1.25)
     yield file.create_dataset("zero_width", (12, 0), "<f8")
     yield file.create_dataset("zero_rows", (0, 4), "<f4", chunks=(8, 4), maxshape=(None, 4))
-    random = rng.integers(0, 256, (64, 1000), dtype=np.uint8)  # lzf cannot shrink these: stored raw, the filter mask set
+    random = rng.integers(0, 256, (64, 1000), dtype=np.uint8)  # lzf cannot shrink these: they are stored raw, and the filter mask is set
     random[::16] = 5
     yield file.create_dataset("lzf_masked", data=random, chunks=(1, 1000), compression="lzf")
     yield file.create_dataset("frames", data=rng.integers(0, 256, (9, 160, 160, 3), dtype=np.uint8),
@@ -97,7 +97,7 @@ def test_arrays(file, rng):
 def bench_arrays(file, rng):
     base = rng.integers(0, 256, (12, 12, 3)).repeat(7, 0).repeat(7, 1)
     for i in range(6):
-        noise = rng.integers(0, 6, (150, 84, 84, 3))  # camera noise on a still scene: deflates to about a third
+        noise = rng.integers(0, 6, (150, 84, 84, 3))  # camera noise on a still scene: gzip makes a third of it
         frames = (np.roll(base, i, 0)[None] * 0.95 + noise).astype(np.uint8)
         yield file.create_dataset(f"demo_{i}/image_gzip", data=frames, chunks=True, compression="gzip")
         yield file.create_dataset(f"demo_{i}/image_gzip_shuffle", data=frames, chunks=True, compression="gzip",

@@ -64,7 +64,7 @@ def velocity(u, p):
 
 
 def quat(u, p):
-    """Unit quaternion xyzw with w >= 0."""
+    """Returns unit quaternions xyzw with w >= 0."""
     yaw, pitch = 2.6 + 0.9 * wave(u, 0.13, p[10]), 0.5 * wave(u, 0.19, p[11])
     cy, sy, cp, sp = np.cos(yaw / 2), np.sin(yaw / 2), np.cos(pitch / 2), np.sin(pitch / 2)
     q = np.stack([-sy * sp, cy * sp, sy * cp, cy * cp], axis=-1)
@@ -90,7 +90,7 @@ def object_state(u, p):
 
 
 def agentview_image(u):
-    """(T,84,84,3) uint8, one row a step."""
+    """Returns (T,84,84,3) uint8, one row per step."""
     t = np.floor(np.asarray(u) * 40).astype(np.int64)[:, None, None]
     y, x = np.arange(IMAGE)[None, :, None], np.arange(IMAGE)[None, None, :]
     planes = np.broadcast_arrays((3 * x + t) % 256, (3 * y - t) % 256, (x + y + 2 * t) % 256)
@@ -98,12 +98,12 @@ def agentview_image(u):
 
 
 def regular_ns(count, num, den=1):
-    """Row i at floor(i * 1e9 * den / num), in integers."""
+    """Returns row i at floor(i * 1e9 * den / num), in integers."""
     return np.array([i * 1_000_000_000 * den // num for i in range(count)], np.int64)
 
 
 def stamps(rng, span_ns, rate, first_ns, jitter_ns):
-    """Ascending stamps relative to step_t0 that cover [0, span_ns) at `rate`, at least one."""
+    """Returns ascending stamps relative to step_t0 that cover [0, span_ns) at `rate`, at least one."""
     count = max(1, -(-(span_ns - first_ns) * rate // 1_000_000_000))
     moved = regular_ns(count, rate) + first_ns
     if jitter_ns:
@@ -156,7 +156,7 @@ def write_dataset(path, episodes=200, seed=0, gzip=False, images=False):
     rng = np.random.default_rng(seed)
     lengths = episode_lengths(rng, episodes)
     names = [f"demo_{i + i // 9}" for i in range(episodes)]
-    # what robomimic's own compression step uses
+    # robomimic's own compression step uses the same
     options = {"compression": "gzip", "compression_opts": 4} if gzip else {}
     env_args = {"env_name": "DemoReach", "type": 1, "env_version": "1.4.1",
                 "env_kwargs": {"robots": ["Panda"], "control_freq": CONTROL_HZ}}

@@ -1,9 +1,8 @@
-"""Writes one small HDF5 file per thing that an index must keep, quarantine or refuse.
+"""Writes one small HDF5 file for each property that an index must keep, quarantine or reject.
 
 usage: make_index_files.py FOLDER [bench]
 
-With `bench` it writes instead FOLDER/large.hdf5 (200 episodes) and FOLDER/small/ (10,000 files of 50 datasets).
-"""
+With `bench` it writes FOLDER/large.hdf5 (200 episodes) and FOLDER/small/ (10,000 files of 50 datasets) instead."""
 
 import json
 import os
@@ -22,7 +21,7 @@ def new(name, **kwargs):
 
 
 def demo(file, number, rows=T, **kwargs):
-    """One robomimic episode."""
+    """Writes one robomimic episode."""
     group = file.create_group(f"data/demo_{number}")
     group.attrs["num_samples"] = rows
     group.create_dataset("actions", data=RNG.uniform(-1, 1, (rows, 7)), **kwargs)
@@ -134,7 +133,7 @@ def refused_types():
     one("virtual", virtual)
     one("external_link", link)
     one("dangling_link", dangling)
-    one("huge_row", lambda g: g.create_dataset("actions", (2, 200_000_000), dtype="f4"))  # never written: it takes no room
+    one("huge_row", lambda g: g.create_dataset("actions", (2, 200_000_000), dtype="f4"))  # not written: it takes no space
     with new("linked_groups") as f:
         demo(f, 0)
         f["data/demo_1"] = h5py.ExternalLink("good.hdf5", "/data/demo_0")
@@ -154,7 +153,7 @@ def damaged():
     open(os.path.join(FOLDER, "empty.hdf5"), "w").close()
     with open(os.path.join(FOLDER, "text.hdf5"), "w") as f:
         f.write("this is no HDF5 file\n" * 100)
-    # The data's offset far beyond the end: its 8 bytes are found by what h5py says they are.
+    # Writes an offset far beyond the end of the file in place of the data's: the 8 bytes of the offset h5py reports.
     with new("offset_beyond") as f:
         offset = demo(f, 0)["actions"].id.get_offset()
         demo(f, 1)
@@ -175,7 +174,8 @@ def damaged():
 
 
 def stamped():
-    """robosuite_raw: the clock is column 0 of `states`; and a layout of its own for what that one lacks."""
+    """Writes robosuite_raw files, whose clock is column 0 of `states`, and a layout of its own for the properties
+    that robosuite_raw lacks."""
     def one(name, stamps, **extra):
         with new("raw_" + name) as f:
             g = f.create_group("data/demo_1")
@@ -216,7 +216,7 @@ def stamped():
 
 
 def texts():
-    """What `meta:` finds, and what it cannot take."""
+    """Writes texts that `meta:` finds, and texts that it cannot read."""
     with new("texts") as f:
         f["data/title"] = "kitchen"
         f["data"].attrs["problem_info"] = json.dumps({
@@ -248,7 +248,7 @@ def aloha():
 
 
 def slow():
-    """libhdf5 1.10 needs seconds to list these chunks, or a part of one: files to interrupt."""
+    """Writes files to interrupt: libhdf5 1.10 needs seconds to list their chunks."""
     for name, rows in (("slow", 30000), ("less_slow", 6000)):
         with new(name) as f:
             g = f.create_group("data/demo_0")

@@ -21,7 +21,8 @@ UNITS = np.array([sign * np.eye(4)[i] for i in range(4) for sign in (1, -1)] +
 
 
 def values(episode, rows, columns):
-    """(rows, columns): episode and row in the whole part, the column in sixteenths, and bits that float32 cannot hold."""
+    """Returns (rows, columns): episode and row in the integer part, the column in sixteenths, and bits that float32
+    cannot hold."""
     row = np.arange(rows, dtype=np.float64)[:, None]
     column = np.arange(columns, dtype=np.float64)[None, :]
     return 64.0 * episode + row + column / 16 + (row + 1) * 2.0 ** -40

@@ -30,7 +30,7 @@ def open_dataset(path, filter_key, cache_mode):
 
 
 def flatten(window):
-    """{"obs/KEY": (T, D), KEY: (T, ...), "pad_mask": (T, 1)}; both of robomimic's masks are the same."""
+    """Returns {"obs/KEY": (T, D), KEY: (T, ...), "pad_mask": (T, 1)}. Both of robomimic's masks are the same."""
     assert np.array_equal(window["pad_mask"], window["obs"]["pad_mask"])
     flat = {f"obs/{key}": window["obs"][key] for key in OBS_KEYS}
     flat.update({key: window[key] for key in DATASET_KEYS + ("pad_mask",)})
@@ -52,7 +52,7 @@ def record(dataset):
 
 
 def compare_caches(path, arrays):
-    """The cache modes differ in element types and in nothing else; returns the types by mode and key."""
+    """Checks that the cache modes differ in element types only. Returns the types by mode and key."""
     types = {"None": {key: str(a.dtype) for key, a in arrays.items()}}
     for mode in ("low_dim", "all"):
         cached = record(open_dataset(path, None, mode))

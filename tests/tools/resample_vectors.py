@@ -30,7 +30,8 @@ def linear(stamps, rows, targets, **_):
 
 
 def slopes(stamps, targets, differences):
-    """The differences of the bracket of each target over its length; 0 outside the rows."""
+    """Returns the difference of the two rows around each target, divided by their distance. It is 0 outside the
+    rows."""
     result = np.zeros((len(targets), differences.shape[1]))
     for t, x in enumerate(targets):
         if stamps[0] <= x <= stamps[-1]:
@@ -48,7 +49,7 @@ def previous(stamps, rows, targets, **_):
 
 
 def nearest(stamps, rows, targets, **_):
-    # the later one of two equally near
+    # the later one of two equally near rows
     return np.stack([rows[min(range(len(stamps)), key=lambda i: (abs(x - stamps[i]), -i))] for x in targets]), None
 
 
@@ -117,7 +118,7 @@ def jittered(random, count, period_ns):
 
 
 def targets_for(random, stamps, count):
-    """Inside, outside and exactly on rows, not in order."""
+    """Returns targets inside, outside and exactly on rows, not sorted."""
     span = stamps[-1] - stamps[0]
     anywhere = random.integers(stamps[0] - span // 10, stamps[-1] + span // 10, count)
     return np.concatenate([anywhere, random.choice(stamps, 4), [stamps[0], stamps[-1]]])
@@ -172,7 +173,7 @@ def write_kinds(directory):
 
 
 def bf16_bits(value):
-    """By exact fractions: the nearest of the two neighbours, the even one of two equally near."""
+    """Rounds with exact fractions to the nearest of the two neighbours, and to the even one of two equally near."""
     lower = np.float32(0)
     low, high = 0, 0x7F80
     while high - low > 1:  # bits of positive bf16 are ordered as the values are
@@ -188,11 +189,11 @@ def bf16_bits(value):
 
 
 def write_halves(directory):
-    """VALUE F16_BITS BF16_BITS a line."""
+    """Writes one line VALUE F16_BITS BF16_BITS per value."""
     random = np.random.default_rng(21)
     values = list(random.normal(size=200) * 10.0 ** random.integers(-9, 6, 200))
     values += [65504.0, 65519.999, 65520.0, 2.0**-14, 2.0**-24, 2.0**-25, 2.0**-25 * 1.0000001, 3.3e38, 3.4e38, 1e39, 1e-40]
-    for half in (1, 3, 1025, 2047, 4095):  # ties, and just beside them, where rounding by way of float goes wrong
+    for half in (1, 3, 1025, 2047, 4095):  # ties and their neighbours, where rounding through float gives wrong results
         for nudge in (0, 2.0**-40, -(2.0**-40)):
             values += [1 + half * 2.0**-11 + nudge, -(1 + half * 2.0**-8) - nudge]
     with open(directory / "halves.txt", "w") as out, np.errstate(over="ignore"):

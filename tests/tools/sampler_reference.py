@@ -1,10 +1,11 @@
-"""The sampler's order and the rational clocks once more, by Python's big integers, and the golden vectors made from them.
+"""Computes the sampler's order and the rational clocks with Python's big integers, and makes the golden vectors
+from them.
 
-usage: sampler_reference.py write FOLDER     writes vectors.json, vectors.txt (the same for C), mixture.txt and timebase.txt
-       sampler_reference.py check FOLDER     compares the files there with what this program yields
+usage: sampler_reference.py write FOLDER     writes vectors.json, vectors.txt (the same for C), mixture.txt and
+timebase.txt
+       sampler_reference.py check FOLDER     compares the files there with the results of this program
 
-Version 1 is for ever: if `check` fails after a change of the sampler, that change needs a new version.
-"""
+Version 1 never changes: if `check` fails after a change of the sampler, that change needs a new version."""
 
 import json
 import math
@@ -98,7 +99,7 @@ class Sampler:
 
 
 class Mixture:
-    """The construction of mixture.h; a dataset's own order is its sampler's."""
+    """The order of mixture.h. Each dataset's own order is its sampler's."""
 
     def __init__(self, options):
         self.__dict__.update(options)
@@ -213,7 +214,8 @@ def sampler_text(case):
 
 
 def timebase_lines():
-    """rate, row -> its time; rate, time -> the last row at or before it. Only what fits int64."""
+    """Writes rate and row with its time, and rate and time with the last row at or before it. Leaves out values
+    that do not fit int64."""
     rows = [0, 1, 2, 3, 14, 15, 29, 30, 59, 1000, 10**6 + 1, 10**9, 10**10, 3 * 10**12 + 7]
     for num, den in ((15, 1), (30, 1), (30000, 1001), (60, 1), (500, 1), (1, 1), (1, 3), (2**31 - 1, 1), (2**31 - 1, 2**31 - 2)):
         for row in sorted({sign * r for r in rows for sign in (1, -1)}):
@@ -230,7 +232,7 @@ def timebase_lines():
 
 
 def check_inverse(lines):
-    """row_at above is itself a formula: the definition is row_ns(i) <= x < row_ns(i + 1)."""
+    """Checks row_at above, which is itself a formula, against the definition row_ns(i) <= x < row_ns(i + 1)."""
     for word, num, den, x, row in lines:
         if word == "row_at":
             assert row * 10**9 * den // num <= x < (row + 1) * 10**9 * den // num, (num, den, x)

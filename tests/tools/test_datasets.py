@@ -1,4 +1,4 @@
-"""The generators say what they write, and robomimic's recorded windows are what their README says."""
+"""The generators write what their descriptions say, and robomimic's recorded windows are as their README says."""
 import json
 import pathlib
 
