@@ -1,5 +1,5 @@
-/* To be preloaded: a disk with one bad byte. Reads that cover TRAJD_TEST_BAD_BYTE, an offset, fail
- * with EIO, of whatever file; the first of a process is spared. */
+/* A library to preload: a disk with one bad byte. Reads of any file that cover the offset
+ * TRAJD_TEST_BAD_BYTE fail with EIO, except the first one of a process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdatomic.h>

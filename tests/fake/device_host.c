@@ -1,13 +1,14 @@
-/* kernels/device.h and the launches of kernels/cuda/run.h without a GPU: memory is memfds that a
- * worker's stand-in (libcuda.c) opens, a stream is a thread that does one thing after the other,
- * later than it was asked to. Linked before the kernels' library, whose own are then not taken. A
- * launch checks that all it names is "device memory", as a GPU would.
+/* Implements kernels/device.h and the launches of kernels/cuda/run.h without a GPU. Memory is
+ * memfds, which the workers' libcuda.c opens. A stream is a thread that runs one operation after
+ * the other, with a delay. This file is linked before the kernels' library, so that its functions
+ * are taken. A launch checks that all its arrays are "device memory", as on a GPU.
  *
- * $FAKE_GPU: `none` no GPU; `oom` no memory; `lost=N` every stream fails from its Nth launch on;
- * `gone=N` at the Nth allocation, `copy=N` at a stream's Nth copy, and then all else, too;
- * `event=N` a stream at its Nth event; `unshared` no handles; `gpus=N` so many; `bad=N` GPU N does
- * not open; `slow=US` a launch takes so long, `hang=N` the Nth and those behind it for ever,
- * `halt=N` an event likewise; `deaf` a stream that has failed is not destroyed in finite time. */
+ * $FAKE_GPU: `none`: no GPU. `oom`: no memory. `lost=N`: every stream fails from its Nth launch on.
+ * `gone=N`: the Nth allocation and all later calls fail; `copy=N`: the same from a stream's Nth
+ * copy on; `event=N`: the same from a stream's Nth event on. `unshared`: memory has no handles.
+ * `gpus=N`: N GPUs. `bad=N`: GPU N cannot be opened. `slow=US`: the duration of a launch. `hang=N`:
+ * the Nth launch and all later ones never end; `halt=N`: the same for events. `deaf`: destroying a
+ * stream that has failed does not return. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@
 struct trajd_device {
     uint32_t index;
     struct trajd_device_info info;
-    /* as the driver has some, which take signals where whoever opened the GPU does */
+    /* the driver has such threads, too: they take signals that the thread which opened the GPU
+     * takes */
     pthread_t helper;
     bool has_helper;
 };
@@ -41,14 +43,14 @@ struct task {
     uint64_t size_bytes;
     uint8_t byte;
     struct trajd_device_event *event;
-    uint64_t serial, number;               /* of a launch, an event */
-    struct trajd_resample_request request; /* its arrays stand behind */
+    uint64_t serial, number;               /* of a launch or an event */
+    struct trajd_resample_request request; /* its arrays follow */
 };
 
 struct trajd_device_stream {
     uint32_t gpu;
     pthread_t thread;
-    pthread_mutex_t mutex; /* of the rest */
+    pthread_mutex_t mutex; /* protects the members below */
     pthread_cond_t changed;
     struct task *first, **end;
     bool busy, stop, lost;
@@ -57,7 +59,7 @@ struct trajd_device_stream {
 
 struct trajd_device_event {
     struct trajd_device_stream *stream;
-    uint64_t recorded, passed; /* under the stream's mutex */
+    uint64_t recorded, passed; /* protected by the stream's mutex */
 };
 
 struct trajd_device_graph {
@@ -82,13 +84,13 @@ static long option(const char *name, long otherwise)
     return *at == '=' ? strtol(at + 1, NULL, 10) : 1;
 }
 
-static int allocations;      /* asked for */
-static uint64_t most_copies; /* of a stream */
+static int allocations;      /* number of allocations so far */
+static uint64_t most_copies; /* the most copies of one stream */
 
 static bool is_gone(void)
 {
     return __atomic_load_n(&allocations, __ATOMIC_RELAXED) >=
-               option("gone", 1 << 30) || /* numbers on their own */
+               option("gone", 1 << 30) || /* a counter of its own */
            __atomic_load_n(&most_copies, __ATOMIC_RELAXED) >= (uint64_t)option("copy", 1L << 60);
 }
 
@@ -277,7 +279,7 @@ void trajd_device_host_free(struct trajd_device *device, void *memory)
 
 /* ---- streams ---- */
 
-/* Until the other stream has passed what its event stood for. */
+/* Waits until the other stream has passed the operation that the event marks. */
 static void await_event(const struct task *task)
 {
     struct trajd_device_stream *stream = task->event->stream;
@@ -339,7 +341,7 @@ static void *run_stream(void *context)
     return NULL;
 }
 
-/* Takes over what malloc gave. */
+/* Takes ownership of memory from malloc. */
 static enum trajd_status queue(struct trajd_device_stream *stream, struct task *made,
                                struct trajd_error *error)
 {
@@ -361,7 +363,7 @@ static enum trajd_status queue(struct trajd_device_stream *stream, struct task *
     }
     *stream->end = made;
     stream->end = &made->next;
-    const bool is_lost = stream->lost && !is_run; /* a launch that fails is found later */
+    const bool is_lost = stream->lost && !is_run; /* a launch that fails is noticed later */
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->mutex);
     return is_lost ? lost(error) : TRAJD_OK;
@@ -466,7 +468,7 @@ enum trajd_status trajd_device_event_record(struct trajd_device_event *event,
                                             struct trajd_device_stream *stream,
                                             struct trajd_error *error)
 {
-    if (event->stream != stream) /* recorded again: another stream may be following it */
+    if (event->stream != stream) /* recorded again: another stream may be waiting for it */
         event->stream = stream;
     return give(stream, (struct task){.op = OP_EVENT, .event = event}, error);
 }
@@ -559,7 +561,7 @@ enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, fl
 
 /* ---- launches ---- */
 
-/* All that a launch names is memory of its stream's GPU. */
+/* Checks that all arrays of a launch are memory of its stream's GPU. */
 static void need_device(uint32_t gpu, const void *memory, const char *what)
 {
     pthread_mutex_lock(&table_mutex);

@@ -1,6 +1,6 @@
-/* A GPU that is not there: what the daemon's stand-in (device_host.c) and the workers' (libcuda.c)
- * agree on, so that the whole way of a batch through a GPU's memory runs on a machine without one.
- * "Device memory" is a memfd of the daemon's; a handle names it as /proc/PID/fd/FD, which a process
+/* A fake GPU: the definitions that the daemon's part (device_host.c) and the workers' part
+ * (libcuda.c) share. With them a batch passes through "GPU memory" on a machine without a GPU.
+ * "Device memory" is a memfd of the daemon. A handle names it as /proc/PID/fd/FD, which a process
  * of the same user can open. */
 #ifndef TRAJD_TESTS_FAKE_GPU_DRIVER_H
 #define TRAJD_TESTS_FAKE_GPU_DRIVER_H
@@ -9,7 +9,7 @@
 
 #define FAKE_GPUS_MAX 4
 #define FAKE_GPU_MAGIC UINT64_C(0x5550474b4146)
-/* Of GPU 0; each further one has one less in its last byte. */
+/* of GPU 0; each further GPU has one less in the last byte */
 #define FAKE_GPU_UUID_BEGIN "GPU-00112233-4455-6677-8899-aabbccddee"
 #define FAKE_GPU_UUID_BYTES                                                                        \
     {                                                                                              \

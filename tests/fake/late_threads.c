@@ -1,5 +1,5 @@
-/* To be preloaded: a busy machine. A thread that begins with SIGHUP not blocked, and blocks it
- * itself, comes to that ten seconds late. */
+/* A library to preload: a busy machine. A thread that starts with SIGHUP unblocked, and blocks it
+ * itself, does so ten seconds late. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

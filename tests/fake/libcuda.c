@@ -1,8 +1,7 @@
-/* libcuda.so.1 of a machine without GPU: the entries that libtrajd uses, over the memory of
- * device_host.c, and streams that the test holds back. $FAKE_CUDA says what goes wrong: `init`,
- * `open`, `short` (memory is shorter than told), `unranged` (and nobody tells how long it is); and
- * what there is: `two` GPUs, `turned` (counted the other way round), `other` (only GPU 1 is
- * visible). */
+/* libcuda.so.1 for a machine without a GPU: the functions that libtrajd calls, over the memory of
+ * device_host.c, and streams that the test can hold. $FAKE_CUDA: `init`, `open`: these calls fail.
+ * `short`: memory is shorter than reported. `unranged`: and its size is not reported. `two`: there
+ * are two GPUs. `turned`: they are counted in the other order. `other`: only GPU 1 is visible. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -35,8 +34,8 @@ enum {
 };
 #define PAUSE_NS 1000000
 
-/* A stream is a number of the test's, above 2, or one of the two defaults: a queue of nothing but
- * events. */
+/* A stream is a number above 2 that the test chooses, or one of the two default streams. It is a
+ * queue of events only. */
 struct fake_stream {
     uint64_t issued, passed;
     bool held, captured, deaf;
@@ -53,7 +52,7 @@ struct handle {
     char bytes[64];
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* protects all variables below */
 static struct fake_stream streams[64];
 static struct {
     void *memory;
@@ -64,9 +63,9 @@ static int events_alive;
 static int queries;
 static bool captures;               /* a thread captures a graph */
 static int spoilt;                  /* captures that a call has invalidated */
-static int contexts[FAKE_GPUS_MAX]; /* only their addresses mean something */
-static __thread int depth;          /* of contexts that are current */
-static __thread uint32_t stack[8];  /* the GPUs that they are of */
+static int contexts[FAKE_GPUS_MAX]; /* only their addresses are used */
+static __thread int depth;          /* number of current contexts */
+static __thread uint32_t stack[8];  /* and their GPUs */
 static __thread int capture_mode;
 
 static bool goes_wrong(const char *what)
@@ -111,7 +110,7 @@ EXPORT void fake_cuda_capture(int begins)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The stream's work goes into a graph from now on, or no more. */
+/* Starts or ends the capture of the stream's work in a graph. */
 EXPORT void fake_cuda_capture_stream(uintptr_t stream, int begins)
 {
     pthread_mutex_lock(&mutex);
@@ -119,7 +118,7 @@ EXPORT void fake_cuda_capture_stream(uintptr_t stream, int begins)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The stream takes no event, as one that has been destroyed. */
+/* The stream rejects events, as a destroyed stream does. */
 EXPORT void fake_cuda_deafen(uintptr_t stream, int begins)
 {
     pthread_mutex_lock(&mutex);
@@ -198,7 +197,7 @@ EXPORT int cuDeviceGetUuid_v2(void *uuid, int device)
     return SUCCESS;
 }
 
-/* This device is a MIG instance, and what it is a part of has another name. */
+/* This device is a MIG instance, whose parent has another name. */
 EXPORT int cuDeviceGetUuid(void *uuid, int device)
 {
     (void)device;
@@ -288,7 +287,7 @@ EXPORT int cuIpcCloseMemHandle(uint64_t pointer)
     return depth > 0 ? code : ERROR_INVALID_CONTEXT;
 }
 
-/* Of the mapping that all of it lies in. */
+/* Returns the mapping that contains the whole range. */
 static bool find(uint64_t pointer, size_t size_bytes, uint64_t *base, size_t *length)
 {
     bool found = false;

@@ -1,5 +1,5 @@
-/* To be preloaded: /proc/meminfo is the file that TRAJD_TEST_MEMINFO names, as it is at that
- * moment. */
+/* A library to preload: /proc/meminfo is the current content of the file that TRAJD_TEST_MEMINFO
+ * names. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

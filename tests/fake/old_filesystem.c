@@ -1,6 +1,6 @@
-/* To be preloaded: filesystems as some are, that cannot rename without replacing (as NFS), and
- * cannot link either where TRAJD_TEST_NO_LINKS is set (as some of FUSE). With TRAJD_TEST_APPEARS a
- * file of that name appears at the moment of the rename. */
+/* A library to preload: filesystems that cannot rename without replacing (such as NFS) and, with
+ * TRAJD_TEST_NO_LINKS, cannot link either (such as some of FUSE). With TRAJD_TEST_APPEARS a file of
+ * that name appears at the moment of the rename. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* Runs a fuzz target over a corpus, and then over mutations of it: a smoke test that needs no
- * fuzzer. libFuzzer goes further (.ci/fuzz). Mutation n follows from n alone, so that a finding
- * comes again.
+/* Runs a fuzz target over a corpus and then over mutations of it: a short test that needs no
+ * fuzzer. libFuzzer goes further (.ci/fuzz). Mutation n depends on n only, so that findings can be
+ * reproduced.
  *
  *     corpus_driver FOLDER [MUTATIONS] */
 #include <dirent.h>
@@ -12,7 +12,7 @@
 
 #define MAX_INPUTS 4096
 #define MAX_SIZE (1u << 20)
-/* larger inputs are mutated in their first part alone, so that a run takes seconds */
+/* only the first bytes of larger inputs are mutated, so that a run takes seconds */
 #define MAX_MUTATED 8192u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -70,26 +70,26 @@ static size_t mutate(const struct corpus *corpus, uint8_t *data, size_t size, ui
     size_t length;
 
     switch (next_random(random) % 6) {
-    case 0: /* a bit */
+    case 0: /* flips a bit */
         if (size)
             data[at] ^= (uint8_t)(1u << next_random(random) % 8);
         return size;
-    case 1: /* a byte that parsers stumble over */
+    case 1: /* sets a byte that breaks parsers */
         if (size)
             data[at] = "\x00\xff\x7f\x80\"{[:\n\xdf"[next_random(random) % 10];
         return size;
-    case 2: /* shorter */
+    case 2: /* cuts the end off */
         return at;
-    case 3: /* a hole */
+    case 3: /* removes a stretch */
         length = next_random(random) % (size - at + 1);
         memmove(data + at, data + at + length, size - at - length);
         return size - length;
-    case 4: /* a stretch again */
+    case 4: /* repeats a stretch */
         length = next_random(random) % (size - at + 1);
         length = length < MAX_MUTATED - size ? length : MAX_MUTATED - size;
         memmove(data + at + length, data + at, size - at);
         return size + length;
-    default: /* the tail of another input */
+    default: /* appends the end of another input */
         length = other->size < MAX_MUTATED - at ? other->size : MAX_MUTATED - at;
         memcpy(data + at, other->data, length);
         return at + length;
@@ -107,7 +107,7 @@ static void run_mutated(const struct corpus *corpus, uint64_t seed)
     memcpy(buffer, from->data, size);
     for (uint64_t steps = 1 + next_random(&random) % 4; steps; steps--)
         size = mutate(corpus, buffer, size, &random);
-    exact = malloc(size ? size : 1); /* its end is the allocation's end: an overrun is seen */
+    exact = malloc(size ? size : 1); /* the allocation ends with it: overruns are found */
     if (exact) {
         memcpy(exact, buffer, size);
         LLVMFuzzerTestOneInput(exact, size);

@@ -1,9 +1,9 @@
 // libs: trajd_index
-/* Array records and chunk bytes as a hostile file and a broken helper program might give them: what
- * trajd_array_check lets through must be readable without touching memory that is not its own.
+/* Array records and chunk bytes from a hostile file or a broken helper program: arrays that pass
+ * trajd_array_check can be read without touching memory that is not theirs.
  *
- * Input: a head of HEAD_BYTES (see below), 5 bytes a chunk (u16 offset, u16 stored size, u8 filter
- * mask), then the file. */
+ * Input: a head of HEAD_BYTES (see below), 5 bytes per chunk (u16 offset, u16 stored size, u8
+ * filter mask), then the file. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,8 +25,8 @@ static uint64_t u16_at(const uint8_t *at)
 }
 
 /* The head: storage, dtype, rank, number of filters, 4 filters, 6 u16 of shape, 6 u16 of chunk
- * shape, first row, rows (u16 each), a shift for the first dimension, a lie about size_bytes, one
- * about chunk_count, spare. */
+ * shape, first row, rows (u16 each), a shift for the first dimension, a wrong size_bytes, a wrong
+ * chunk_count, spare. */
 static struct trajd_array array_of_head(const uint8_t *head)
 {
     static const uint16_t filters[] = {TRAJD_FILTER_DEFLATE, TRAJD_FILTER_SHUFFLE,

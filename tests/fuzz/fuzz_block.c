@@ -1,5 +1,5 @@
 // libs: trajd_kernels
-/* Blocks of any kind: what opens runs, and stays inside. */
+/* Blocks of any bytes: a block that can be opened can be run, and touches only its own memory. */
 #include <string.h>
 
 #include "kernels/dispatch/runner.h"

@@ -1,5 +1,6 @@
 // libs: trajd_convert
-/* Any bytes as the journal of a small plan: what is believed lies inside the file and the spool. */
+/* Any bytes as the journal of a small plan: all accepted records lie inside the file and the spool.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

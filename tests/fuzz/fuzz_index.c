@@ -1,7 +1,7 @@
 // libs: trajd_index
-/* The decoder of records, of children and cache alike, on any bytes: no crash, and what it accepts
- * encodes to the same bytes. The first byte is the number of clocks, the next two the file's size
- * in 256 bytes. */
+/* The decoder of records from helper programs and from the cache, on any bytes: no crash, and
+ * accepted records encode to the same bytes. The first byte is the number of clocks, the next two
+ * are the file's size in units of 256 bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     file_size = ((uint64_t)data[1] << 8 | data[2]) * 256;
     if (!trajd_record_decode(data + 3, size - 3, file_size, data[0] % 8, &arena, &record, &error)) {
-        bool same = true; /* a refusal that the decoder adds is no part of the bytes */
+        bool same = true; /* the decoder may add a rejection, which is not in the bytes */
         for (uint32_t i = 0; i < record.episode_count; i++) {
             check_episode(&record.episodes[i], file_size);
             for (uint32_t k = 0; k < record.episodes[i].array_count; k++)

@@ -1,5 +1,5 @@
 // libs: trajd_proto
-/* Any bytes: what is taken for keys are keys. */
+/* Any bytes as a key file: accepted keys have the format of keys. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

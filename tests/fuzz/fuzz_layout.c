@@ -1,5 +1,5 @@
 // libs: trajd_layout
-/* The layout reader on any bytes: no crash, and what is accepted keeps its promises. */
+/* The layout reader on any bytes: no crash, and accepted layouts are consistent. */
 #include <stdlib.h>
 #include <string.h>
 

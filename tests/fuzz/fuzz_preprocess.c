@@ -1,5 +1,5 @@
 // libs: trajd_preprocess
-/* A configuration of a preprocessing, and a record of a file: any bytes. */
+/* Any bytes as the configuration of a preprocessing, and as the record of a file. */
 #include <stddef.h>
 #include <stdint.h>
 

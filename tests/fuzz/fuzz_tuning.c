@@ -1,6 +1,6 @@
 // libs: trajd_kernels
-/* The reader of measured launch shapes on any bytes: no crash, an error that names the line, and
- * rows that make shapes that fit. */
+/* The reader of measured launch shapes on any bytes: no crash, errors name the line, and accepted
+ * rows make launch shapes that fit. */
 #include <stdlib.h>
 #include <string.h>
 

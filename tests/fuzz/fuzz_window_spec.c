@@ -1,5 +1,5 @@
 // libs: trajd_window
-/* A feed as a job sends it in OPEN: any bytes. */
+/* Any bytes as the specification of a feed in OPEN. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 // libs: trajd_wire
-/* Frames of any kind: what decodes must encode again, and decode to the same bytes. */
+/* Frames of any bytes: a decoded message encodes again, and decodes to the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // libs: trajd_base
-/* Any bytes: parsed, then every value read as everything, as the readers of configs and jobs' feeds
- * do. */
+/* Any bytes: parses them, then reads every value as every type, as the readers of configurations
+ * and feeds do. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

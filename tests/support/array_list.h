@@ -1,5 +1,5 @@
 /* Reads the arrays.txt that make_array_files.py writes into struct trajd_array. For tests and
- * benchmarks; trusts its input. */
+ * benchmarks: it does not check its input. */
 #ifndef TRAJD_TESTS_ARRAY_LIST_H
 #define TRAJD_TESTS_ARRAY_LIST_H
 
@@ -12,7 +12,7 @@
 #include "daemon/index/array.h"
 
 #ifndef TRAJD_SOURCE_DIR
-#define TRAJD_SOURCE_DIR "." /* benchmarks are run from there */
+#define TRAJD_SOURCE_DIR "." /* benchmarks run in the source folder */
 #endif
 
 struct listed_array {
@@ -54,7 +54,7 @@ static inline void listed_chunks(FILE *file, struct listed_array *listed)
     listed->array.chunks = listed->chunks;
 }
 
-/* False at the end of the list. The caller frees listed->chunks. */
+/* Returns false at the end of the list. The caller frees listed->chunks. */
 static inline bool listed_next(FILE *file, struct listed_array *listed)
 {
     struct trajd_array *array = &listed->array;
@@ -87,7 +87,7 @@ static inline bool listed_next(FILE *file, struct listed_array *listed)
     return true;
 }
 
-/* The project's test environment where there is one, else what the machine has. */
+/* Runs Python: the one of build/venv where it exists, otherwise the system's. */
 static inline int run_python(const char *arguments)
 {
     char command[4096];

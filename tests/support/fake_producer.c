@@ -1,6 +1,6 @@
 /* fake_producer DIRECTORY [NAME=NUMBER...] [tcp=ADDRESS:PORT [keys=DIRECTORY]]: a daemon without
- * datasets, for tests that kill it. Says READY on its standard output, and ends with its standard
- * input, or at SIGTERM after a drain of a second. */
+ * datasets, for tests that kill it. Writes READY to standard output. Ends at the end of its
+ * standard input, or at SIGTERM after a drain of one second. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* fake_worker DIRECTORY [NAME=VALUE...]: reads epochs of "train", checks every value, and says what
- * it got, a line each:
+/* fake_worker DIRECTORY [NAME=VALUE...]: reads epochs of "train", checks every value and reports
+ * each event in one line:
  *   B EPOCH POSITION ROW_BEGIN ROW_COUNT   a batch, before it is DONE
  *   F EPOCH MESSAGE                        a batch that failed
- *   E EPOCH                                the epoch's end
- *   X STATUS MESSAGE                       and exit status 1 */
+ *   E EPOCH                                the end of the epoch
+ *   X STATUS MESSAGE                       an error; the exit status is 1 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 struct worker {
     struct trajd_open_options open;
     uint64_t epochs;
-    /* batches, then it holds what it has and waits to be killed; 0: never */
+    /* after this number of batches it keeps its batches and waits to be killed; 0: never */
     uint64_t hang_after;
-    uint32_t delay_us, timeout_ms; /* timeout_ms: to wait for a daemon; 0: the library's default */
+    uint32_t delay_us, timeout_ms; /* timeout_ms: the wait for a daemon; 0: the library's default */
     bool reconnect;
 };
 
@@ -95,7 +95,7 @@ static void tell(const struct trajd_batch *batch)
     fflush(stdout);
 }
 
-/* A loop that holds each batch until it has the next, as a `for` over batches does. */
+/* Holds each batch until it has the next one, as a `for` loop over batches does. */
 static int read_epoch(const struct worker *worker, struct trajd_client *client, uint64_t *count)
 {
     struct trajd_batch *batch, *before = NULL;

@@ -46,7 +46,7 @@ struct process process_start(const char *program, const char *directory, const c
 bool process_read(struct process *process, char *line, size_t room)
 {
     size_t length = 0;
-    while (length < room - 1) { /* byte by byte: poll knows nothing of a FILE's buffer */
+    while (length < room - 1) { /* byte by byte: poll does not see a FILE's buffer */
         struct pollfd item = {.fd = fileno(process->output), .events = POLLIN};
         if (poll(&item, 1, PATIENCE_MS) <= 0 || read(item.fd, line + length, 1) <= 0)
             return false;

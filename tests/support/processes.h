@@ -1,5 +1,5 @@
-/* Child processes of a test: started with arguments, read line by line, killed. Everything waits
- * for conditions, with a limit. */
+/* Child processes of a test: started with arguments, read line by line, killed. All functions wait
+ * for conditions, with a time limit. */
 #ifndef TRAJD_TESTS_PROCESSES_H
 #define TRAJD_TESTS_PROCESSES_H
 
@@ -10,17 +10,19 @@
 
 struct process {
     pid_t pid;
-    int input; /* its standard input: it sees the end when the test dies */
+    int input; /* standard input, which ends when the test dies */
     FILE *output;
 };
 
-/* `arguments` in one text, separated by blanks; argv[1] is `directory`. The program is in the build
- * folder. */
+/* Starts a program of the build folder. argv[1] is `directory`. `arguments` are further arguments,
+ * separated by blanks. */
 struct process process_start(const char *program, const char *directory, const char *arguments);
-/* The next line without its end; false at the end of the output, or after a minute. */
+/* Reads the next line, without its end. Returns false at the end of the output or after one minute.
+ */
 bool process_read(struct process *process, char *line, size_t room);
 void process_signal(struct process *process, int number);
-/* Waits for its end (killing it after a minute); the exit status, or -signal. */
+/* Waits for the end of the child and kills it after one minute. Returns the exit status, or
+ * -signal. */
 int process_wait(struct process *process);
 
 #endif

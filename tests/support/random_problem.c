@@ -48,8 +48,8 @@ static void store_any(enum trajd_dtype type, void *address, double value)
         memcpy(address, &integer, trajd_dtype_size(type)); /* little endian: the lower bytes */
 }
 
-/* A random walk on the sphere: near neighbours mostly, and now and then a sign flip, a far one, a
- * long one, a zero. */
+/* Fills in a random walk on the sphere: mostly near neighbours, and sometimes a sign flip, a
+ * distant one, a long one or a zero. */
 static void draw_quaternion(struct problem *problem, double q[4])
 {
     uint64_t event = problem_draw(problem, 24);
@@ -104,7 +104,7 @@ static int64_t stamp(struct problem *problem, uint32_t row)
     }
 }
 
-/* Episodes lie behind each other in the clock; window w sees episode w, all of it or less. */
+/* Episodes lie one after the other on the clock. Window w sees episode w, all of it or a part. */
 static void make_bracket(struct problem *problem)
 {
     const struct problem_spec *spec = &problem->spec;
@@ -124,7 +124,7 @@ static void make_bracket(struct problem *problem)
         if (problem_draw(problem, 3) == 0 && spec->unit == TRAJD_GRID_NS && spec->rows &&
             spec->stamps == STAMPS_JITTER)
             anchor[w] = stamps[begin[w] +
-                               (int64_t)problem_draw(problem, spec->rows)]; /* hits a row exactly */
+                               (int64_t)problem_draw(problem, spec->rows)]; /* exactly on a row */
     }
     problem->bracket =
         (struct trajd_bracket){.row_begin = begin, .row_count = count, .anchor = anchor};

@@ -1,5 +1,5 @@
-/* Random requests of one stream, with everything they point to: canaries around outputs, poison in
- * them. */
+/* Random requests of one stream, with all memory that they refer to. Outputs are poisoned and have
+ * canaries around them. */
 #ifndef TRAJD_TESTS_PROBLEM_H
 #define TRAJD_TESTS_PROBLEM_H
 
@@ -18,7 +18,7 @@ enum stamps_flavour {
 };
 
 struct problem_spec {
-    uint64_t seed; /* everything that is not below is drawn from it */
+    uint64_t seed; /* all members that are not set below are drawn from it */
     uint32_t windows, rows, steps, features;
     enum trajd_kind kind;
     enum trajd_dtype source, output;
@@ -34,31 +34,31 @@ struct problem {
     struct trajd_bracket bracket;
     struct trajd_stream stream;
     uint64_t output_bytes, mask_bytes, derivative_bytes;
-    void *blocks[16]; /* everything allocated */
+    void *blocks[16]; /* all allocations */
     uint32_t block_count;
     uint64_t random;
 };
 
-/* A number in [0, limit), of the problem's own sequence. */
+/* Returns a number in [0, limit) from the problem's own sequence. */
 uint64_t problem_draw(struct problem *problem, uint64_t limit);
 
 void problem_create(struct problem *problem, const struct problem_spec *spec);
 void problem_destroy(struct problem *problem);
 
-/* Fresh poisoned outputs with canaries. What was there before stays until problem_destroy, and is
- * not written again. */
+/* Allocates new poisoned outputs with canaries. The previous ones stay until problem_destroy and
+ * are not written again. */
 void problem_new_outputs(struct problem *problem);
 
-/* Gives the request window_rows, and outputs of as many rows as they need, fresh and poisoned. */
+/* Adds window_rows to the request, and allocates poisoned outputs with as many rows as it needs. */
 void problem_scatter(struct problem *problem);
 
-/* False if a byte of a row that no window goes to was written. */
+/* Returns false if a byte was written in a row that belongs to no window. */
 bool problem_other_rows_live(const struct problem *problem);
 
-/* False if a byte before or after an output was written. */
+/* Returns false if a byte before or after an output was written. */
 bool problem_canaries_live(const struct problem *problem);
 
-/* One line for failures. */
+/* Describes the problem in one line, for failures. */
 const char *problem_name(const struct problem *problem, char *text, uint32_t size);
 
 #endif

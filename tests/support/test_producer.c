@@ -24,7 +24,7 @@ struct producer {
     struct trajd_feed_tensor tensors[TENSOR_COUNT];
     struct trajd_feed_schema schema;
     pthread_t thread;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* protects the members below */
     bool has_feed;
     struct asked early[EARLY_MAX];
     uint32_t early_count;
@@ -94,7 +94,7 @@ static void answer_open(struct producer *producer, const struct asked *asked)
                         &error);
 }
 
-/* A worker that waited for the daemon may ask before the feed is there. */
+/* A worker that waited for the daemon may open before the feed exists. */
 static void open_feed(void *context, uint64_t request, const char *name, const char *spec,
                       size_t spec_length)
 {
