@@ -1,7 +1,7 @@
 // libs: trajd_window
-/* How many rows of a stamped clock stand at or before a time, which is asked once a window and
- * clock: trajd_clock_rows_until against a search through all rows, of few episodes (in the cache)
- * and of many; and on a regular clock. One run, to be compared within it. */
+/* Measures trajd_clock_rows_until, which finds the number of rows of a stamped clock at or before a
+ * time, once per window and clock. Compares it with a search through all rows, for few episodes (in
+ * the CPU cache), for many, and on a regular clock. Compare figures of one run only. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static double mean_ns(int64_t (*rows_until)(const struct trajd_episode_clock *, 
     return (double)(now_ns() - begin_ns) / QUESTIONS;
 }
 
-/* 200 Hz and up to 1 ms of jitter, 2 to 12 s. */
+/* 200 Hz with up to 1 ms of jitter, 2 to 12 s long */
 static struct trajd_episode_clock make_clock(void)
 {
     struct trajd_episode_clock clock = {.row_count = 400 + (int64_t)next_number(2000)};

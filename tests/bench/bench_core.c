@@ -1,6 +1,6 @@
 // libs: trajd_feed
-/* What a batch costs in the core and the codec alone: take, publish, BATCH encoded and decoded, ACK
- * encoded and decoded. */
+/* Measures what a batch costs in the state machine and the codec only: take, publish, BATCH encoded
+ * and decoded, ACK encoded and decoded. */
 #include <stdio.h>
 #include <time.h>
 
@@ -46,7 +46,7 @@ static uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* The worker's release, by way of the wire. */
+/* Releases a batch through the wire format, as a worker does. */
 static void acknowledge(struct trajd_core *core, struct world *world, uint64_t session)
 {
     static struct trajd_wire_message message, received;

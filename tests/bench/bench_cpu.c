@@ -1,7 +1,7 @@
 // libs: trajd_kernels
-/* Resampling on the CPU: a policy's batch, images passed through, and throughput shapes, each
- * beside memcpy of its output in the same run. Usage: bench_cpu [THREADS [NAME]]. Prints the best
- * of many runs, which is what the machine can do when it is left alone. */
+/* Measures resampling on the CPU: a policy's batch, images that pass through, and large shapes,
+ * each beside a memcpy of its output in the same run. Usage: bench_cpu [THREADS [NAME]]. Prints the
+ * best of many runs: the speed of the machine without other load. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct bench_stream {
     enum trajd_dtype source, output;
     uint32_t features;
     uint32_t steps;
-    uint64_t source_hz; /* of the clock; 0: a grid in rows */
+    uint64_t source_hz; /* of the clock; 0: a grid of rows */
     uint8_t normalised;
 };
 
@@ -82,7 +82,7 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* As many episodes as memory allows: all streams of a batch have as many. */
+/* Returns as many episodes as memory allows. All streams of a batch have the same number. */
 static uint32_t episode_count(const struct bench *bench)
 {
     uint64_t row_bytes = 1;
@@ -115,7 +115,7 @@ struct setup {
     uint32_t episodes;
 };
 
-/* Stamps with jitter, anchors all over the episodes. */
+/* Makes stamps with jitter, and anchors all over the episodes. */
 static void set_up_bracket(struct setup *setup, uint32_t index, const struct bench_stream *stream,
                            uint32_t windows)
 {
@@ -258,8 +258,8 @@ static double best_plan_ns(const struct setup *setup, const char *variant, uint3
     return best;
 }
 
-/* memcpy of as many bytes as the output has, window by window from all over the source, as a copy
- * would have to. */
+/* Copies as many bytes as the output has, window by window from all over the source, as a program
+ * that only copies would. */
 static double best_memcpy_ns(const struct setup *setup)
 {
     double best = INFINITY, start = now_ns();

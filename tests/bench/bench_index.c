@@ -1,9 +1,10 @@
 // libs: trajd_index
-/* Time to an index: a first opening (children, stamps, digests), and a second one from the cache.
+/* Measures the time to an index: at the first opening (helper programs, stamps, digests), and at a
+ * second one from the cache.
  *
  * usage: bench_index [FOLDER], with the files of `tests/tools/make_index_files.py FOLDER bench`:
- * large.hdf5 of 200 episodes with 19 datasets each, and small/, 10,000 files of 50 datasets. The
- * page cache is warm in both: what is measured is our own work. */
+ * large.hdf5 with 200 episodes of 19 datasets each, and small/ with 10,000 files of 50 datasets.
+ * The page cache is warm in both cases: the figures are trajd's own work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Of us and the children that ended: on a shared machine the figure to compare. */
+/* Of this process and its finished children: on a shared machine, compare this figure. */
 static double cpu_s(void)
 {
     struct rusage own, children;

@@ -1,8 +1,9 @@
 // libs: trajd_index
-/* Reading rows against what the same bytes cost without us, in one run: gzip against libdeflate
- * alone on as many threads and against h5py, contiguous against plain pread. Run from the source
- * folder: build/release/tests/bench/bench_read [FOLDER] FOLDER is for the test file (about 60 MB);
- * /tmp by default. Ratios are of the best of ROUNDS, taken in turns. */
+/* Measures reading rows against the same bytes without trajd, in one run: gzip against libdeflate
+ * alone with as many threads and against h5py, contiguous rows against plain pread.
+ *
+ * Run it in the source folder: build/release/tests/bench/bench_read [FOLDER]. The test file (about
+ * 60 MB) goes into FOLDER, by default /tmp. Ratios are of the best of ROUNDS, which take turns. */
 #include <fcntl.h>
 #include <libdeflate.h>
 #include <pthread.h>
@@ -24,8 +25,8 @@ struct bench {
     struct listed_array arrays[MAX_ARRAYS];
     uint8_t *rows[MAX_ARRAYS];
     uint32_t array_count;
-    const char *suffix; /* which arrays: labels that end so */
-    uint32_t next;      /* array to take, by whichever thread is free */
+    const char *suffix; /* the arrays whose labels end with this */
+    uint32_t next;      /* the next array, which any free thread takes */
     struct trajd_array_reader *readers[THREADS];
 };
 
@@ -99,7 +100,7 @@ static void *run_thread(void *context)
     return NULL;
 }
 
-/* CPU time as well: on a machine that is shared, wall time measures the neighbours too. */
+/* CPU time as well: on a shared machine the wall time includes the load of others. */
 struct spent {
     double wall_s, cpu_s;
 };
@@ -143,7 +144,7 @@ static double h5py_seconds(const char *folder, const char *suffix)
     snprintf(command, sizeof command,
              "%s -c 'import h5py, time\n"
              "times = []\n"
-             "for _ in range(3):\n" /* opened anew, else the library answers from its chunk cache */
+             "for _ in range(3):\n" /* opened anew, or the library answers from its chunk cache */
              "    with h5py.File(\"%s/arrays.h5\") as file:\n"
              "        begin = time.perf_counter()\n"
              "        for group in file.values(): group[\"%s\"][()]\n"
@@ -202,7 +203,7 @@ static void load_list(struct bench *bench, const char *folder)
         uint8_t *rows = malloc(bytes);
         if (!rows)
             die("no memory");
-        memset(rows, 0, bytes); /* pages are there before anything is timed */
+        memset(rows, 0, bytes); /* allocates the pages before any measurement */
         bench->rows[bench->array_count++] = rows;
     }
     if (list)

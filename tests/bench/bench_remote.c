@@ -1,8 +1,8 @@
 // libs: trajd_test_producer trajd_client PkgConfig::ZMQ
-/* What a worker elsewhere costs, without a network: batches of 4 KiB and 4 MiB back to back from
- * one daemon to one worker that reads every byte, by descriptor (ipc and shared memory), over tcp
- * on the loopback without CURVE, and with it. The three take turns; medians of the rounds. CPU time
- * is that of both processes together: on few cores it is what bounds all. */
+/* Measures a remote worker without a network: batches of 4 KiB and 4 MiB back to back from one
+ * daemon to one worker that reads every byte, by descriptor (ipc and shared memory), over tcp on
+ * the loopback without CURVE, and with it. The three take turns; the figures are medians. CPU time
+ * is that of both processes together, which is the limit on few cores. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ static uint64_t sum_of(const struct trajd_batch *batch)
     return sum;
 }
 
-/* The worker: seconds of the clock for `count` batches, on its standard output to the parent. */
+/* The worker process: writes the seconds for `count` batches to its standard output. */
 static void work(int from, int to, const char *key, uint32_t count)
 {
     char endpoint[128] = "";
@@ -113,7 +113,7 @@ static void work(int from, int to, const char *key, uint32_t count)
 }
 
 struct figures {
-    double us, cpu_us; /* a batch */
+    double us, cpu_us; /* per batch */
 };
 
 static struct figures run(uint32_t way, uint64_t part_bytes, uint32_t count)
@@ -128,7 +128,7 @@ static struct figures run(uint32_t way, uint64_t part_bytes, uint32_t count)
                                              .batch = ROWS,
                                              .credit = CREDIT,
                                              .length = UINT64_C(1) << 40,
-                                             /* what the other tensors have */
+                                             /* the bytes of the other tensors */
                                              .payload_bytes = part_bytes / ROWS - 32,
                                              .tcp = way > 0 ? "127.0.0.1:0" : NULL,
                                              .keys = way == 2 ? keys : NULL};
@@ -136,7 +136,7 @@ static struct figures run(uint32_t way, uint64_t part_bytes, uint32_t count)
         die("pipe");
     getrusage(RUSAGE_CHILDREN, &before);
     fflush(stdout);
-    pid_t child = fork(); /* before there is any thread */
+    pid_t child = fork(); /* before the first thread */
     if (child == 0) {
         work(down[0], up[1], way == 2 ? key_file : NULL, count);
         _exit(0);
@@ -159,7 +159,7 @@ static struct figures run(uint32_t way, uint64_t part_bytes, uint32_t count)
                                    after.ru_stime.tv_sec - before.ru_stime.tv_sec) +
                           1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec +
                                           after.ru_stime.tv_usec - before.ru_stime.tv_usec);
-    const double all = count + count / 10 + 2 * CREDIT; /* warm-up included */
+    const double all = count + count / 10 + 2 * CREDIT; /* with the warm-up */
     return (struct figures){.us = took * 1e6 / count,
                             .cpu_us =
                                 (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu + worker) * 1e6 / all};

@@ -1,13 +1,15 @@
 // libs: trajd_kernels
 // sources: resample_bench_sets.c resample_bench_times.c
-/* bench_resample budget|grid|tune: the CUDA kernels over shapes and launch shapes, against floors
- * and ceilings of the same run. tune writes a table of the best, too (kernels/cuda/tuning.h); grid
- * with a table chooses by it, so that a table of one run is judged by another.
+/* bench_resample budget|grid|tune: measures the CUDA kernels over shapes and launch shapes, against
+ * floors and ceilings of the same run. `tune` also writes a table of the best launch shapes
+ * (kernels/cuda/tuning.h). `grid` with a table chooses by it, so that a table of one run is judged
+ * by another run.
  *
- * Cold: every launch works on another set of buffers, stamps and rows and outputs, so many that
- * they are several times the L2. Hot: the same set each time. Both as one graph of many launches,
- * replayed; the time is that of a replay over its launches. Single: launches given one by one.
- * Stamps are int64 with jitter on every row, targets int64 per window, a mask is written. */
+ * Cold: every launch works on another set of buffers (stamps, rows and outputs). The sets together
+ * are several times the L2. Hot: the same set each time. Both run as one graph of many launches,
+ * which is replayed; the time is that of a replay divided by its launches. Single: launches without
+ * a graph. Stamps are int64 with jitter on every row, targets int64 per window, and a mask is
+ * written. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -44,7 +46,7 @@ static int by_us(const void *a, const void *b)
                           &((const struct trajd_tuning_trial *)b)->us);
 }
 
-/* All candidates once, the best of them at length. Returns the number of those. */
+/* Measures all candidates once, and then the best of them at length. Returns their number. */
 static uint32_t time_candidates(struct bench *b, const struct bench_shape *shape, uint32_t keep,
                                 struct trajd_tuning_trial *trials, struct bench_sample *samples)
 {
@@ -98,7 +100,7 @@ static void print_trials(struct bench *b, const struct trajd_tuning_trial *trial
     fprintf(b->out, "]");
 }
 
-/* Every candidate, measured once. */
+/* Measures every candidate once. */
 static void print_quick(struct bench *b, const struct trajd_tuning_trial *trials, uint32_t count)
 {
     fprintf(b->out, ",\"quick\":[");
@@ -110,7 +112,7 @@ static void print_quick(struct bench *b, const struct trajd_tuning_trial *trials
     fprintf(b->out, "]");
 }
 
-/* The best time of each style, quickly measured: what pictures of crossovers are made of. */
+/* Measures the best time of each style quickly, for pictures of crossovers. */
 static void print_styles(struct bench *b, const struct trajd_tuning_trial *trials, uint32_t count)
 {
     double best[TRAJD_CUDA_STYLE_COUNT] = {0};
@@ -169,7 +171,7 @@ static void tell_shape(const struct bench *b, const struct bench_shape *shape,
     printf("| %.2f TB/s\n", (double)b->moved_bytes / samples[0].median_us / 1e6);
 }
 
-/* The three fastest of each style, quickly measured. */
+/* Measures the three fastest of each style quickly. */
 static void tell_quick(const struct trajd_tuning_trial *trials, uint32_t count)
 {
     for (uint32_t style = 0; style < TRAJD_CUDA_STYLE_COUNT; style++)
@@ -222,7 +224,7 @@ static void bench_shape(struct bench *b, const struct bench_shape *shape)
     fflush(stdout);
 }
 
-/* One launch after another by the chosen shape, for profilers. */
+/* Launches the chosen shape again and again, for profilers. */
 static void launch_thrice(struct bench *b, const struct bench_shape *shape)
 {
     struct trajd_cuda_shape chosen;
@@ -282,7 +284,7 @@ static void bench_dense_grid(struct bench *b)
                                                 0};
                     uint64_t bytes = (uint64_t)shape.B * (shape.S + shape.T) * shape.D * 4;
                     if (t == (w + l) % 3 || bytes > (300ull << 20))
-                        continue; /* two of the three pairs of types each */
+                        continue; /* two of the three pairs of types for each */
                     bench_shape(b, &shape);
                 }
 }
@@ -306,7 +308,7 @@ static void bench_kinds(struct bench *b)
                 }
 }
 
-/* The commit that the bundle was built from; beside the program. */
+/* Returns the commit of the bundle, from the file beside the program. */
 static void read_commit(const char *program, char *commit, size_t size)
 {
     char path[512];
@@ -323,7 +325,7 @@ static void read_commit(const char *program, char *commit, size_t size)
         fclose(file);
 }
 
-/* Floors and ceilings of this run. */
+/* Measures floors and ceilings of this run. */
 static void print_head(struct bench *b, const char *program, const char *what)
 {
     const struct trajd_device_info *info = trajd_device_info(b->device);

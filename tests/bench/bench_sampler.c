@@ -1,7 +1,7 @@
 // libs: trajd_window
-/* What the order of windows costs, near the beginning and far out: time of a batch's look-up at one
- * go and of the first window after a resume, one dataset and a mixture of three; memory, at few
- * windows and at 10^10 in as many episodes. */
+/* Measures the order of windows near its beginning and far out: the time to look up a batch and to
+ * find the first window after a resume, for one dataset and for a mixture of three; and the memory,
+ * for few windows and for 10^10 windows in as many episodes. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>

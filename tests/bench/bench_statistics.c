@@ -1,10 +1,10 @@
 // libs: trajd_stats
-/* Statistics over the cache: of a stream's rows, and of an action chunk of 16 over the windows
- * (every row 16 times, without counting it 16 times) and of one that is resampled.
+/* Measures statistics over the cache: of a stream's rows, of an action chunk of 16 over the windows
+ * (each row is in 16 windows, but is counted once), and of a chunk that is resampled.
  *
- * usage: bench_statistics FILE [THREADS]; FILE is of robomimic's layout with actions [rows,
- * features]. Rows are in memory before the clock starts. part_statistics.py writes such a file, and
- * has numpy do the same. */
+ * usage: bench_statistics FILE [THREADS]. FILE has robomimic's layout with actions [rows,
+ * features]. Rows are in memory before the measurement. part_statistics.py writes such a file and
+ * compares with numpy. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static struct trajd_window_plan *make_plan(struct trajd_dataset *dataset, const 
     return plan;
 }
 
-/* Of rows (stream 0 of the plan's output) or of windows; one line. */
+/* Measures rows (stream 0 of the plan's output) or windows, and prints one line. */
 static int measure(const char *label, struct trajd_dataset *dataset, struct trajd_pool *pool,
                    const char *output, bool rows)
 {

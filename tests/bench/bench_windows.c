@@ -1,7 +1,7 @@
 // libs: trajd_window
-/* What a batch's windows cost before anything is resampled: looking them up, and binding the
- * request's arrays to them. The daemon's thread does both once a batch. bench_windows INDEXER
- * DATASET LAYOUT.yaml. */
+/* Measures what a batch's windows cost before any resampling: looking them up, and binding the
+ * request's arrays to them. The daemon's thread does both once per batch. Usage: bench_windows
+ * INDEXER DATASET LAYOUT.yaml */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static const void *const *rows_of(void *context, uint32_t episode)
 int main(int argc, char **argv)
 {
     static const void *rows[64];
-    static uint8_t slot[1]; /* outputs are placed, and not written */
+    static uint8_t slot[1]; /* outputs are placed, but not written */
     struct trajd_dataset_options options = {.name = "bench",
                                             .index = {.child_count = 1, .file_timeout_ms = 60000},
                                             .cache_budget_bytes = UINT64_C(1) << 30,

@@ -1,5 +1,5 @@
-/* What the files of bench_resample share: buffers to rotate through, and how long launches on them
- * take. */
+/* The interface between the files of bench_resample: sets of buffers to rotate through, and times
+ * of launches on them. */
 #ifndef TRAJD_TESTS_BENCH_RESAMPLE_H
 #define TRAJD_TESTS_BENCH_RESAMPLE_H
 
@@ -11,7 +11,7 @@
 #include "kernels/cuda/trials.h"
 #include "kernels/device.h"
 
-#define BENCH_POOL_BYTES (256ull << 20) /* of source values that are no NaN */
+#define BENCH_POOL_BYTES (256ull << 20) /* of source values without NaN */
 #define BENCH_SETS_BYTES (1200ull << 20)
 #define BENCH_SETS_MAX 400u
 #define BENCH_SAMPLES 9
@@ -22,7 +22,7 @@ enum bench_layout {
     BENCH_LAYOUT_OFFSETS, /* a request: windows of episodes, offsets around anchors, stamps */
     BENCH_LAYOUT_REGULAR, /* the same on a regular clock */
     BENCH_LAYOUT_ROWS,    /* row steps */
-    BENCH_LAYOUT_POLICY,  /* the batch of a policy: five streams, three clocks */
+    BENCH_LAYOUT_POLICY,  /* a policy's batch: five streams, three clocks */
 };
 
 struct bench_shape {
@@ -33,7 +33,7 @@ struct bench_shape {
     double budget_us; /* 0: none */
 };
 
-/* One set of a rotation: a dense problem or a batch of a policy, ready to launch. */
+/* One set of a rotation: a dense problem or a policy's batch, ready to launch. */
 struct bench_set {
     bool is_batch;
     struct trajd_dense_problem dense;
@@ -68,16 +68,16 @@ enum bench_temperature { BENCH_COLD, BENCH_HOT };
 
 extern struct trajd_error bench_error;
 
-/* Ends the program where something fails. */
+/* Ends the program with a message after an error. */
 void bench_must(enum trajd_status status);
 
-/* resample_bench_sets.c. The device, source values that are no NaN, room for sets. */
+/* resample_bench_sets.c: opens the device, makes source values without NaN, and makes sets. */
 void bench_open(struct bench *b);
-/* As many sets of the shape as a rotation past the L2 takes. */
+/* Makes as many sets of the shape as a rotation beyond the L2 takes. */
 void bench_make_sets(struct bench *b, const struct bench_shape *shape);
 void bench_pack_set(const struct bench_set *set, struct trajd_cuda_problem *problem);
 
-/* resample_bench_times.c: Times are us a launch. */
+/* resample_bench_times.c: times are in us per launch. */
 void bench_launch(struct bench *b, const struct bench_set *set,
                   const struct trajd_cuda_shape *shape);
 void bench_time_shape(struct bench *b, const struct trajd_cuda_shape *shape,

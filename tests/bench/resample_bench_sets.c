@@ -1,4 +1,4 @@
-/* Buffers for a shape, stamps and rows and outputs, so many that they are several times the L2. */
+/* Buffers of stamps, rows and outputs for a shape: so many that they are several times the L2. */
 #include "tests/bench/resample_bench.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
-#define COLD_BYTES (400ull << 20) /* what a rotation covers: more than six times an L2 of 60 MiB */
+#define COLD_BYTES (400ull << 20) /* size of a rotation: more than six times an L2 of 60 MiB */
 
 struct trajd_error bench_error;
 
@@ -57,7 +57,7 @@ static void *take_rows(struct bench *b, uint64_t bytes)
     return memory;
 }
 
-/* Row s at s steps and some jitter; B episodes. */
+/* Row s is at s steps plus some jitter, for B episodes. */
 static int64_t *draw_stamps(struct bench *b, uint64_t episodes, uint32_t rows)
 {
     int64_t *stamps = (int64_t *)b->host;
@@ -97,7 +97,7 @@ static void make_dense(struct bench *b, const struct bench_shape *shape, struct 
                                         take(b, targets)}};
 }
 
-/* What a policy asks of 256 windows: position, quaternion, gripper and joints of now and before,
+/* A policy's request for 256 windows: position, quaternion, gripper and joints of now and before,
  * and a chunk of actions. */
 static void make_batch(struct bench *b, struct bench_set *set)
 {
@@ -159,7 +159,7 @@ static void make_batch(struct bench *b, struct bench_set *set)
         B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams, NULL, 0};
 }
 
-/* One stream: B windows, each an episode of S rows seen from its middle. */
+/* One stream: B windows, each in the middle of an episode of S rows. */
 static void make_single(struct bench *b, const struct bench_shape *shape, struct bench_set *set)
 {
     uint64_t rows = (uint64_t)shape->B * shape->S, targets = (uint64_t)shape->B * shape->T;
@@ -227,7 +227,7 @@ void bench_make_sets(struct bench *b, const struct bench_shape *shape)
             make_batch(b, set);
         else
             make_single(b, shape, set);
-        if (set->is_batch) { /* the lists lie in the set */
+        if (set->is_batch) { /* the lists are in the set */
             set->request.clocks = set->clocks;
             set->request.grids = set->grids;
             set->request.brackets = set->brackets;

@@ -1,10 +1,10 @@
-/* Launches timed as graphs that are replayed, and one by one. */
+/* Measures launches as graphs that are replayed, and one by one. */
 #include "tests/bench/resample_bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE_US 700.0 /* of device time at least */
+#define SAMPLE_US 700.0 /* least device time of a sample */
 
 void bench_launch(struct bench *b, const struct bench_set *set,
                   const struct trajd_cuda_shape *shape)
@@ -82,7 +82,7 @@ void bench_time_single(struct bench *b, const struct trajd_cuda_shape *shape,
     set_median(sample);
 }
 
-/* A pure write of the same outputs, in turn. */
+/* A pure write of the same outputs, in turns. */
 void bench_time_write(struct bench *b, struct bench_sample *sample)
 {
     struct trajd_device_graph *graph;

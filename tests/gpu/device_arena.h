@@ -1,6 +1,6 @@
-/* Random requests of several streams whose every byte lies in one block of memory, so that a GPU
- * run is: upload the block, run, download it, and compare all of it with the block that the
- * reference worked on. What lies between outputs is the canary. */
+/* Random requests of several streams whose bytes all lie in one block of memory. A GPU run uploads
+ * the block, runs, downloads it and compares all of it with the block on which the reference
+ * worked. The bytes between outputs are the canaries. */
 #ifndef TRAJD_TESTS_ARENA_H
 #define TRAJD_TESTS_ARENA_H
 
@@ -16,13 +16,13 @@ enum arena_stamps {
     ARENA_JITTER,
     ARENA_REGULAR,
     ARENA_EQUAL,
-    ARENA_DRIFT,    /* the rate changes by and by, and there are holes */
-    ARENA_REVERSED, /* not ascending: any row may be found, nothing may break */
+    ARENA_DRIFT,    /* the rate changes slowly, and there are gaps */
+    ARENA_REVERSED, /* not ascending: any row may be found, but no access may be outside */
     ARENA_WILD,
     ARENA_STAMPS_COUNT,
 };
 
-/* Numbers that are 0 are drawn from the seed. */
+/* Members that are 0 are drawn from the seed. */
 struct arena_spec {
     uint64_t seed;
     uint32_t windows, rows, steps, features;
@@ -31,7 +31,7 @@ struct arena_spec {
     enum trajd_dtype source, output; /* NONE: drawn */
     int stamps;                      /* -1: drawn */
     int unit;                        /* -1: drawn */
-    /* rows and steps follow each other, at addresses of 16 bytes */
+    /* rows and steps are contiguous, at addresses that are multiples of 16 */
     bool packed;
     bool window_rows; /* outputs have more rows than there are windows */
 };
@@ -41,20 +41,20 @@ struct arena {
     char *memory;
     uint64_t size_bytes, used_bytes;
     uint64_t random;
-    bool ascending; /* every clock that is searched */
+    bool ascending; /* whether every clock that is searched is ascending */
     struct trajd_clock clocks[ARENA_BRACKETS_MAX];
     struct trajd_grid grids[ARENA_BRACKETS_MAX];
     struct trajd_bracket brackets[ARENA_BRACKETS_MAX];
     struct trajd_stream streams[ARENA_STREAMS_MAX];
-    /* offset of the array that holds device addresses; 0: none */
+    /* offset of the array of device addresses; 0: none */
     uint64_t device_bases[ARENA_STREAMS_MAX];
     double largest[ARENA_STREAMS_MAX]; /* of a stream's source, times its largest scale */
     uint64_t output_rows;
     uint32_t *window_rows;                 /* NULL: none */
-    struct trajd_resample_request request; /* in host addresses */
+    struct trajd_resample_request request; /* with host addresses */
 };
 
-/* What moves a request's pointers by `delta` bytes: from the host's block to the device's. */
+/* Moves a request's pointers by `delta` bytes: from the host's block to the device's. */
 struct arena_view {
     struct trajd_clock clocks[ARENA_BRACKETS_MAX];
     struct trajd_grid grids[ARENA_BRACKETS_MAX];
@@ -63,15 +63,15 @@ struct arena_view {
     struct trajd_resample_request request;
 };
 
-/* memory: of size_bytes, filled by this. Aborts where it is too small. device: where the block will
- * lie. */
+/* Fills `memory` of size_bytes. Aborts where it is too small. `device` is the address of the block
+ * on the device. */
 void arena_create(struct arena *arena, const struct arena_spec *spec, char *memory,
                   uint64_t size_bytes, char *device);
 
 void arena_view(const struct arena *arena, char *device, struct arena_view *view);
 
-/* Compares the block after a run with the arena's own, on which the reference ran. Returns false
- * and one line in `text`. */
+/* Compares the block after a run with the arena's own, on which the reference ran. Returns false,
+ * and one line in `text`, where they differ. */
 bool arena_matches(const struct arena *arena, char *result, char *text, uint32_t text_size);
 
 const char *arena_name(const struct arena *arena, char *text, uint32_t text_size);

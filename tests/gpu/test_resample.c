@@ -1,5 +1,5 @@
-/* The CUDA variants against the double reference. `test_gpu_resample [PROBLEMS]`: how many random
- * problems; fewer under a sanitizer. Skipped (77) where there is no GPU. */
+/* Tests the CUDA variants against the double reference. `test_gpu_resample [PROBLEMS]`: the number
+ * of random problems; fewer under a sanitizer. Skipped (77) without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void download(struct fixture *f, const struct arena *arena)
     must(trajd_device_stream_wait(f->stream, &error), &error);
 }
 
-/* One problem, one shape (NULL: the chosen one), everything compared. */
+/* Runs one problem with one launch shape (NULL: the chosen one) and compares everything. */
 static void check_problem(struct fixture *f, const struct arena_spec *spec,
                           const struct trajd_cuda_shape *shape)
 {
@@ -151,7 +151,7 @@ static void test_stamps_that_are_not_ascending(void **state)
     }
 }
 
-/* More streams and brackets than a launch takes, masks joined across launches. */
+/* More streams and brackets than a launch takes: masks are joined across launches. */
 static void test_many_streams(void **state)
 {
     struct fixture *f = *state;
@@ -168,7 +168,7 @@ static void test_many_streams(void **state)
     }
 }
 
-/* A shape is about speed: every one that fits gives the same. */
+/* A launch shape changes the speed only: each one that fits gives the same values. */
 static void check_shape(struct fixture *f, const struct arena_spec *spec,
                         const struct trajd_cuda_shape *shape)
 {
@@ -225,8 +225,8 @@ static void test_every_shape(void **state)
         assert_true(style == TRAJD_CUDA_STREAM || f->shape_count[style] > 20);
 }
 
-/* Every split of warps and number of stages, at sizes that divide nothing: values, masks, canaries,
- * and that it ends. */
+/* Every split of warps and number of stages, at sizes that they do not divide: values, masks,
+ * canaries, and that the kernel ends. */
 static void test_streaming(void **state)
 {
     static const uint32_t features[] = {8, 16, 24, 128, 136, 1000}, steps[] = {1, 31, 130, 700};
@@ -263,7 +263,7 @@ static void test_streaming(void **state)
                 check_shape(f, &spec, &shape);
             }
     assert_true(f->shape_count[TRAJD_CUDA_STREAM] > 200);
-    /* blocks that go round their stages many times */
+    /* blocks that use their stages many times */
     for (uint8_t producers = 1; producers <= 4; producers++)
         for (uint8_t stages = 2; stages <= 4; stages++) {
             struct arena_spec spec = {.seed = ++seed,
@@ -339,7 +339,7 @@ static void test_repeats_bit_for_bit(void **state)
     }
 }
 
-/* Same times: the same values, whatever lies between them. */
+/* Equal times: the same values, whatever lies between them. */
 static void test_same_times_are_the_identity(void **state)
 {
     enum { B = 3, S = 200, D = 12 };
@@ -366,7 +366,7 @@ static void test_same_times_are_the_identity(void **state)
     for (uint32_t i = 0; i < B * S; i++)
         stamps[i] = (int64_t)i * 20000001 + i * i % 977;
     for (uint32_t i = 0; i < B * S * D; i++)
-        source[i] = (uint16_t)(i * 40503u); /* NaN among them */
+        source[i] = (uint16_t)(i * 40503u); /* with NaN among them */
     must(trajd_device_copy_async(f->on_device, f->memory, output_at, f->stream, &error), &error);
     must(trajd_device_fill_async(f->on_device + output_at, 0x11, rows_bytes, f->stream, &error),
          &error);
@@ -380,7 +380,7 @@ static void test_same_times_are_the_identity(void **state)
     assert_memory_equal(f->result, source, rows_bytes);
 }
 
-/* The dense entry against the same problem as a request of windows. */
+/* Compares the dense entry with the same problem as a request of windows. */
 static void test_dense_equals_windows(void **state)
 {
     static const uint32_t sizes[][3] = {{1, 1, 1},     {100, 256, 128}, {500, 250, 16},
@@ -477,7 +477,7 @@ static void test_dense_equals_windows(void **state)
 static void test_beyond_32_bits(void **state)
 {
     enum { ROWS = 2, STEPS = 2, B = 2 };
-    const uint64_t apart = UINT64_C(2400000000); /* elements */
+    const uint64_t apart = UINT64_C(2400000000); /* in elements */
     struct fixture *f = *state;
     int64_t small[] = {
         0, 1000, /* stamps */ 500, 1000, /* offsets */ 0, 0, /* row_begin */ 2, 2, /* counts */ 0,
@@ -531,7 +531,7 @@ static void test_beyond_32_bits(void **state)
     trajd_device_free(f->device, output);
 }
 
-/* Through the plan, as the daemon runs it: by itself, and every style by name. */
+/* Runs through the plan, as the daemon does: with its choice, and with every style by name. */
 static void test_plans_run_on_streams(void **state)
 {
     static const char *const names[] = {"auto",        "cuda",        "cuda_steps", "cuda_walk",

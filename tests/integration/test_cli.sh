@@ -1,5 +1,5 @@
 #!/bin/sh
-# trajctl as a user types it: test_cli.sh TRAJCTL FAKE_PRODUCER [PYTHON]. PYTHON, with h5py, writes a file to inspect.
+# Runs trajctl as a user types it: test_cli.sh TRAJCTL FAKE_PRODUCER [PYTHON]. PYTHON, with h5py, writes a file to inspect.
 set -u
 trajctl=$1 producer=$2 python=${3:-}
 folder=$(mktemp -d /tmp/trajd-cli-XXXXXX)
@@ -11,7 +11,7 @@ end() {
 }
 trap end EXIT
 
-# expect STATUS PATTERN ARGUMENTS...: the exit status, and an extended pattern somewhere in what is said.
+# expect STATUS PATTERN ARGUMENTS...: checks the exit status, and that the output matches an extended pattern.
 expect() {
     status=$1 pattern=$2
     shift 2
@@ -46,14 +46,14 @@ echo nothing >"$folder/text.hdf5"
 expect 1 '"error": ' inspect "$folder/text.hdf5" --json
 
 mkfifo "$folder/ready" "$folder/input"
-exec 3<>"$folder/input" # open, and silent: it ends with its input
+exec 3<>"$folder/input" # stays open: the producer ends with its input
 "$producer" "$folder" length=80 batch=8 <"$folder/input" >"$folder/ready" &
 daemon=$!
 read -r ready <"$folder/ready"
 [ "$ready" = READY ] || failed=1
 expect 0 '^\{.*"feeds":' status --json --endpoint "$folder"
 expect 0 '^feed +job' status --endpoint "$folder"
-# Half a document is none.
+# A document that cannot be written completely is an error.
 if "$trajctl" status --json --endpoint "$folder" >/dev/full 2>"$folder/said" || ! grep -q 'standard output: No space' "$folder/said"; then
     echo "trajctl status onto a full disk:" && cat "$folder/said"
     failed=1

@@ -1,8 +1,8 @@
-# What an operator does with the service, step by step, inside the machine. A step is a function that succeeds or says why not.
+# The steps that an operator takes with the service, run inside the container. A step is a function. Its output says why it fails.
 exec 2>&1
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
-run() { # NAME: its last line of output is told where it fails
-    (set -e; "$1") >/tmp/said 2>&1 # no condition around it: `set -e` would not hold in one
+run() { # NAME: on failure, the result has the last line of its output
+    (set -e; "$1") >/tmp/said 2>&1 # not in a condition: there `set -e` has no effect
     if [ $? -eq 0 ]; then echo "$1 ok" >>/results/steps
     else echo "$1 FAILED $(tail -n 1 /tmp/said)" >>/results/steps; echo "== $1"; cat /tmp/said; journalctl -q -n 20 -u 'trajd*' --no-pager; fi
 }
@@ -10,7 +10,7 @@ until_true() { # SECONDS COMMAND...
     local end=$((SECONDS + $1)); shift
     until "$@"; do [ $SECONDS -lt $end ] || { echo "waited in vain for: $*"; return 1; }; sleep 0.1; done
 }
-logged() { until_true 10 eval "journalctl -q -u $1 --no-pager | grep -i '$2' >/dev/null"; } # what was said is in the journal a moment later
+logged() { until_true 10 eval "journalctl -q -u $1 --no-pager | grep -i '$2' >/dev/null"; } # messages reach the journal after a moment
 property() { systemctl show -P "$2" "$1"; }
 is() { [ "$(property "$1" "$2")" = "$3" ] || { echo "$1: $2 is $(property "$1" "$2"), not $3"; return 1; }; }
 as() { runuser -u "$1" -- "${@:2}"; }
@@ -31,7 +31,7 @@ stranger_does_not() {
     cat /tmp/refusal; grep -i "permission denied" /tmp/refusal
 }
 second_config() { systemctl start trajd@lab; is trajd@lab ActiveState active; receives root /run/trajd/lab; systemctl stop trajd@lab; [ ! -e /run/trajd/lab ]; }
-reload() { # a worker reads on while a feed comes and goes; what is wrong is refused, and the service goes on as it was
+reload() { # a worker reads on while a feed is added and removed; a bad configuration is rejected, and the service goes on
     local pid; pid=$(property trajd MainPID)
     as member trajctl bench train --seconds 60 --endpoint /run/trajd/main >/dev/null & local worker=$!
     until_true 10 eval '[[ $(property trajd StatusText) == *"1 workers"* ]]'
@@ -47,7 +47,7 @@ reload() { # a worker reads on while a feed comes and goes; what is wrong is ref
     until_true 10 systemctl reload trajd
     is trajd ActiveState active
     [ "$(property trajd MainPID)" = "$pid" ]
-    kill $worker # which fails if it has ended
+    kill $worker # fails if the worker has ended
 }
 killed_comes_back() {
     local before; before=$(property trajd MainPID)
@@ -79,10 +79,10 @@ wrong_config_is_not_retried() {
     is trajd@lab NRestarts 0
     logged trajd@lab "lab.yaml:.*did you mean global_batch"
 }
-preprocess() { # a member of the group drops a file: it is published; what is no good is put aside
+preprocess() { # a member of the group drops a file, which is published; a bad file goes to quarantine
     [ "$(stat -c '%U %G %a' /srv/trajd)" = "trajd trajd 750" ]
     systemctl enable --now trajd-preprocess@lab.path trajd-preprocess@lab.timer
-    systemctl start trajd-preprocess@lab # the timer's first run, now
+    systemctl start trajd-preprocess@lab # as the timer does
     [ "$(stat -c '%U %G %a' /srv/trajd/lab/inbox)" = "trajd trajd 2770" ] || { stat /srv/trajd/lab/inbox; return 1; }
     ! as stranger ls /srv/trajd/lab || return 1
     as member cp /srv/demo.hdf5 /srv/trajd/lab/inbox/one.hdf5.partial
@@ -95,7 +95,7 @@ preprocess() { # a member of the group drops a file: it is published; what is no
     until_true 20 is trajd-preprocess@lab ActiveState inactive
     is trajd-preprocess@lab Result success
 }
-preprocess_killed() { # in the middle of its work; the next run does the rest
+preprocess_killed() { # killed during its work; the next run does the rest
     local n count=24
     mkdir /srv/many; for n in $(seq $count); do cp /srv/demo.hdf5 "/srv/many/many$n.hdf5"; done
     as member cp /srv/many/* /srv/trajd/lab/inbox/
@@ -103,7 +103,7 @@ preprocess_killed() { # in the middle of its work; the next run does the rest
     systemctl kill -s KILL trajd-preprocess@lab
     until_true 10 is trajd-preprocess@lab ActiveState failed
     [ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" -lt $count ]
-    as member touch "/srv/trajd/lab/inbox/many$count.hdf5" # as any new file would
+    as member touch "/srv/trajd/lab/inbox/many$count.hdf5" # as for any new file
     until_true 60 eval '[ "$(ls /srv/trajd/lab/outbox/many*.manifest.json | wc -l)" = '$count' ]'
     until_true 20 is trajd-preprocess@lab ActiveState inactive
     is trajd-preprocess@lab Result success
@@ -118,7 +118,7 @@ user_unit() {
     receives member "/run/user/$(id -u member)/trajd/main"
     systemctl --user -M member@ stop trajd
 }
-upgrade() { # a running service is the new program afterwards
+upgrade() { # after the upgrade the service runs the new program
     local before; systemctl start trajd; before=$(property trajd MainPID)
     dpkg -i /srv/trajd.deb
     is trajd ActiveState active
@@ -130,7 +130,7 @@ remove() {
     dpkg -r trajd
     [ "$(property trajd ActiveState)" = inactive ]
     ! command -v trajd trajctl || return 1
-    [ -f /etc/trajd/trajd.yaml ] && [ -f /srv/trajd/lab/outbox/one.hdf5 ] # an operator's
+    [ -f /etc/trajd/trajd.yaml ] && [ -f /srv/trajd/lab/outbox/one.hdf5 ] # files of the operator
     dpkg -P trajd
     [ ! -e /var/lib/trajd ] && [ ! -e /var/cache/trajd ]
     [ -z "$(find /usr /etc/systemd -name '*trajd*' -newer /srv/trajd.deb -not -path '*/driver*' | grep -v '/trajd.service.d')" ]

@@ -1,8 +1,8 @@
 #!/bin/sh
-# gpu_bundle.sh [BUILD]: builds what a GPU machine runs and gathers it, with the libraries that such a machine lacks, in
-# BUILD/gpu_bundle, which can be copied anywhere, and as one file in BUILD/gpu_bundle.tar.gz. There `gpu_run.sh --help` tells what it runs:
-# gpu_run.sh suite, feed, rivals, train, fill, sanitizer, or one of its programs (test_gpu_resample, bench_resample [ARGUMENT...],
-# test_python_cuda.py [cpu]). Where build/venv-robomimic has robomimic (tests/bench/README.md) it goes along.
+# gpu_bundle.sh [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
+# which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
+# suite, feed, rivals, train, fill, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
+# test_python_cuda.py [cpu]). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
@@ -16,18 +16,18 @@ mkdir -p "$bundle"
 for program in $programs; do
     file=$(find "$build/tests" -type f -name "$program" -perm -u+x)
     strip -o "$bundle/$program" "$file"
-    # the C library is the other machine's own
+    # without the C library: the other machine has its own
     ldd "$file" | awk '$3 ~ /^\// {print $3}' | grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv)\.so' |
         xargs -r -I{} cp -Lu {} "$bundle/"
 done
-# the Python package with the daemon, as the wheel has them
+# the Python package with the daemon, as in the wheel
 build/venv/bin/python clients/python/packaging/trajd_wheel.py --build "$build" --out "$bundle"
 build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$bundle/python" "$bundle"/trajd-*.whl
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
 cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py "$bundle/"
 cp tests/bench/report.py tests/bench/bench_robomimic.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
-for site in build/venv-robomimic/lib/python3*/site-packages; do # those of its packages that are Python alone, and that torch's machines lack
+for site in build/venv-robomimic/lib/python3*/site-packages; do # packages in pure Python that machines with torch lack
     [ -d "$site/robomimic" ] || continue
     mkdir "$bundle/robomimic_site"
     for package in robomimic termcolor tensorboardX tqdm; do

@@ -1,21 +1,23 @@
 #!/bin/sh
-# gpu_run.sh PART... | PROGRAM [ARGUMENT...]: runs parts of what is to be run on a GPU machine, or one program of the bundle that this script lies in.
-#   suite       all tests: the kernels, the feed in the GPU's memory beside graphs, the Python package, trajctl resample; those for two GPUs where there
-#               are two; a GPU that is lost or full (last: they kill an MPS server of their own)
-#   sanitizer   compute-sanitizer's memcheck over the kernels' tests and over the daemon beneath the feed's tests
-#   feed        batches/s and latency to 1, 2 and 4 workers                              (minutes, with 3 turns of 2 s)
-#   workers     of these the several workers alone; on two GPUs, where there are two
+# gpu_run.sh PART... | PROGRAM [ARGUMENT...]: runs parts, or one program of the bundle in this script's folder.
+#   suite       all tests: the kernels, the feed in GPU memory, CUDA graphs, the Python package, trajctl resample;
+#               two GPUs, where there are two; a GPU that is lost or full (last: it kills an MPS server of its own)
+#   sanitizer   compute-sanitizer's memcheck of the kernels' tests, and of the daemon during the feed's tests
+#   feed        batches/s and latency to 1, 2 and 4 workers            (minutes, with 3 turns of 2 s)
+#   workers     the part of `feed` with several workers; on two GPUs, where there are two
 #   rivals      torch's DataLoader, torch on the GPU, robomimic, beside the feed
 #   train       a training step on the feed and on a constant batch; time slices, MPS
 #   fill        rows to the GPU against a pinned copy
-# Each measurement has a time limit (GPU_LIMIT_S, 540 seconds; each program of suite and sanitizer 300): a hang is a failure. What it prints goes to OUT/PART.log as well, a
-# measurement's JSON to OUT/PART.json; OUT is the folder in $OUT, or this one. The exit status is the number of parts that failed.
-# GPU_PYTHON: a Python with torch (python3). GPU_TOOL: stands before a program. GPU_ARGUMENTS: behind a measurement (--rounds 5).
+# Each measurement has a time limit (GPU_LIMIT_S, 540 seconds; each program of suite and sanitizer 300): a hang is a
+# failure. The output also goes to OUT/PART.log, and the JSON of a measurement to OUT/PART.json. OUT is the folder in
+# $OUT, or this one. The exit status is the number of parts that failed.
+# GPU_PYTHON: a Python with torch (python3). GPU_TOOL: a command that runs the program. GPU_ARGUMENTS: further arguments
+# of a measurement (--rounds 5).
 set -eu
 bundle=$(cd "$(dirname "$0")" && pwd)
 python=${GPU_PYTHON:-python3}
 
-run_program() { # it finds its own libraries; torch has others of the same names
+run_program() { # only C programs get the bundle's libraries; torch has others of the same names
     program=$1
     shift
     case $program in
@@ -39,14 +41,14 @@ sanitizer() {
     memcheck="$tool --tool memcheck --error-exitcode 9 --print-limit 20"
     bad=0
     echo "== the daemon"
-    # what it finds is in the daemon's log; the daemon's exit status is checked by the tests
+    # findings are in the daemon's log; the tests check the daemon's exit status
     GPU_DAEMON_TOOL="$memcheck --target-processes application-only" run_program test_device_feed.py test_values test_rows_that_do_not_fit || bad=1
     echo "== the kernels"
     GPU_TOOL=$memcheck run_program test_gpu_resample || bad=1
     return $bad
 }
 
-run_part() { # a shell of its own, so that the limit is the part's
+run_part() { # in a subshell, so that the limit is the part's
     case $1 in
     suite | sanitizer) "$1" ;;
     *) GPU_LIMIT_S=${GPU_LIMIT_S:-540} run_program bench_device_feed.py "$1" --out "$out/$1.json" ${GPU_ARGUMENTS:-} ;;
