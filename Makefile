@@ -42,8 +42,8 @@ wheel: build
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)
 
-# A run with robomimic and small files, and the table of tests/bench/README.md from it. ROBOMIMIC is a Python with
-# robomimic and torch.
+# Records the run behind the table in tests/bench/README.md, with robomimic and small files, and writes that table. ROBOMIMIC is a Python with
+# robomimic and torch (tests/bench/README.md).
 ROBOMIMIC ?= build/venv-robomimic/bin/python
 RESULTS   ?= tests/bench/results/cpu-2cores.json
 bench-record: build
