@@ -50,4 +50,4 @@ class Station:
 
 def counts(said):
     """Returns the numbers of the last line: published, quarantined, failed, at another run, still being written, in all."""
-    return tuple(map(int, re.findall(r"(\d+) (?:published|quarantined|failed|at another|still|in all)", said.splitlines()[-1])))
+    return tuple(map(int, re.findall(r"(\d+) (?:published|quarantined|failed|[ai][tn] another|still|in (?:all|total))", said.splitlines()[-1])))
