@@ -33,7 +33,7 @@ test: setup-test
 # The ordinary build's tests without the slow ones.
 test-quick: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@build/venv/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m "not slow" tests
+	@build/venv/bin/python -m pytest -q -n $$(($(JOBS) * 3 / 2)) --dist loadfile -m "not slow" tests
 
 # The package for `pip install`, for this machine's architecture and C library: build/wheel/trajd-*.whl.
 wheel: build
