@@ -1,4 +1,4 @@
-"""Reads the golden frames of the protocol with Python's msgpack: bytes, words and table must agree."""
+"""The golden frames of the protocol, read by another msgpack than the daemon's: bytes, words and table must agree."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ VECTORS = json.loads((FOLDER / "vectors.json").read_text(encoding="utf-8"))
 
 
 def plain(value):
-    """Returns the words with bytes in place of {"bin": hex}."""
+    """The words' {"bin": hex} as bytes."""
     if isinstance(value, dict):
         return bytes.fromhex(value["bin"]) if set(value) == {"bin"} else {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list) else value
@@ -27,4 +27,4 @@ def test_frame(name):
     op, body = VECTORS[name]["op"], plain(VECTORS[name]["body"])
     assert frame[:8] == b"TRJD" + bytes([1, op, 0, 0])
     assert msgpack.unpackb(frame[8:]) == body
-    assert msgpack.packb(body) == frame[8:]  # both sides write every number and length in its shortest form
+    assert msgpack.packb(body) == frame[8:]  # the shortest form of every number and length, on both sides
