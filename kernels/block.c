@@ -4,8 +4,9 @@
 #include <string.h>
 
 static const uint64_t block_magic = UINT64_C(0x314B434F4C425254); /* "TRBLOCK1" */
-static const uint64_t searches_max = UINT64_C(1) << 24;           /* steps of all brackets */
-/* differences and windows of such times do not overflow */
+/* limit of the steps of all brackets */
+static const uint64_t searches_max = UINT64_C(1) << 24;
+/* differences of such times and windows do not overflow */
 static const int64_t time_max = INT64_C(1) << 61;
 
 enum { ALIGNMENT = 64 };
@@ -18,17 +19,17 @@ struct head {
 
 struct stream_record {
     uint32_t bracket, kind, source_type, output_type, feature_count, first_column, edge, zero;
-    uint64_t row_stride_bytes, rows_at; /* within rows; so the outputs */
+    uint64_t row_stride_bytes, rows_at; /* rows_at: offset within rows; likewise for the outputs */
     uint64_t step_stride_bytes, output_at, mask_at;
     int64_t max_gap_ns, max_age_ns, mean_width;
     double angle_period, angle_low;
 };
 
-struct bracket_record { /* its arrays of one window */
+struct bracket_record { /* the arrays of a bracket, for one window */
     int64_t row_begin, row_count, anchor;
 };
 
-/* Where the parts are. */
+/* Offsets of the sections in the block. */
 struct places {
     uint64_t streams, brackets, targets, stamps, rows, output, mask, end;
 };
@@ -38,7 +39,7 @@ static uint64_t align(uint64_t at)
     return (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* False: beyond the limits. */
+/* Computes the offsets of the sections. Returns false if a limit is exceeded. */
 static bool place(const struct head *head, struct places *places)
 {
     if (!head->step_count || head->step_count > TRAJD_BLOCK_MAX_STEPS || !head->stream_count ||
@@ -60,7 +61,7 @@ static bool place(const struct head *head, struct places *places)
     return places->end <= TRAJD_BLOCK_MAX_BYTES;
 }
 
-/* ---- what means read ---- */
+/* ---- the work of means ---- */
 
 static uint64_t rows_until(const int64_t *stamps, uint64_t count, int64_t x)
 {
@@ -76,7 +77,8 @@ static uint64_t rows_until(const int64_t *stamps, uint64_t count, int64_t x)
     return low;
 }
 
-/* Whether so much may be averaged: exact where a simple bound does not tell. */
+/* Returns whether the elements that means average are within the limit. Uses a simple bound first,
+ * and counts exactly only if the bound is too high. */
 static bool means_end(const struct trajd_stream *streams, uint32_t count,
                       const int64_t *const row_counts[], const int64_t *targets, uint32_t steps,
                       const int64_t *stamps)
@@ -105,8 +107,8 @@ static bool means_end(const struct trajd_stream *streams, uint32_t count,
     return true;
 }
 
-/* Outputs that lie beside each other are no more than there is room for: else the same bytes could
- * be written as often as there are streams. */
+/* Returns whether the outputs fit beside each other into the output section. Otherwise the same
+ * bytes could be written once per stream, which is work without a bound. */
 static bool outputs_end(const struct trajd_stream *streams, uint32_t count, uint64_t steps,
                         uint64_t output_bytes)
 {
@@ -140,7 +142,7 @@ static bool lies_in(const void *pointer, const void *memory, uint64_t bytes)
            (uintptr_t)pointer - (uintptr_t)memory <= bytes;
 }
 
-/* What a head says of the request. */
+/* Makes the head of the request's block. */
 static struct head head_of(const struct trajd_resample_request *request,
                            const struct trajd_block_memory *memory)
 {
@@ -291,7 +293,8 @@ static bool fits(uint64_t at, uint64_t count, uint64_t stride, uint64_t last, ui
            end <= bytes;
 }
 
-/* What trajd_resample_check cannot see: that the stream stays inside of the block. */
+/* Reads a stream's record. Checks what trajd_resample_check cannot see: that the stream stays
+ * inside the block. */
 static enum trajd_status take_stream(const struct head *head, const struct places *places,
                                      const struct stream_record *record,
                                      const int64_t *const row_counts[], uint8_t *base,
@@ -303,7 +306,7 @@ static enum trajd_status take_stream(const struct head *head, const struct place
     const uint64_t output_size =
         record->output_type < TRAJD_DTYPE_COUNT ? trajd_dtype_size(record->output_type) : 0;
     const uint64_t columns = (uint64_t)record->first_column + record->feature_count;
-    uint64_t step_stride_bytes, row_stride_bytes; /* a single step or row may tell any */
+    uint64_t step_stride_bytes, row_stride_bytes; /* a single step or row may have any stride */
 
     if (record->bracket >= head->bracket_count || record->kind >= TRAJD_KIND_COUNT ||
         record->edge >= TRAJD_EDGE_COUNT || !source_size || !output_size || record->zero ||

@@ -1,10 +1,10 @@
-/* The little that store, rings, tests and benchmarks need of a GPU: memory, copies, streams,
- * graphs, timing.
+/* GPU memory, copies, streams, events, graphs and timing in plain C: the small part of CUDA that
+ * the daemon, tests and benchmarks need.
  *
- * Everything here fails with TRAJD_ERR_UNSUPPORTED in a build without CUDA, and trajd_device_count
- * says 0, so that callers need no #ifdef. A struct trajd_device may be used from several threads,
- * and so may a stream: its work is done in the order in which it was given. Functions named _async
- * return before the work is done; memory they name must live until the stream was synchronised. */
+ * In a build without CUDA all functions fail with TRAJD_ERR_UNSUPPORTED and trajd_device_count
+ * returns 0, so callers need no #ifdef. A struct trajd_device is thread-safe, and so is a stream:
+ * it runs its work in the order of the calls. Functions named _async return before the work is
+ * done. The memory that they use must stay valid until the stream has been synchronised. */
 #ifndef TRAJD_KERNELS_DEVICE_H
 #define TRAJD_KERNELS_DEVICE_H
 
@@ -30,7 +30,7 @@ struct trajd_device_graph;
 
 struct trajd_device_info {
     char name[TRAJD_DEVICE_NAME_SIZE]; /* "NVIDIA H200" */
-    /* "GPU-xxxxxxxx-...", what a worker on the same GPU sees too */
+    /* "GPU-xxxxxxxx-...", the same for a worker on that GPU */
     char uuid[TRAJD_DEVICE_UUID_SIZE];
     uint64_t memory_size_bytes;
     uint32_t sm_count;
@@ -39,53 +39,56 @@ struct trajd_device_info {
     uint32_t driver_version; /* 13000: CUDA 13.0 */
 };
 
-/* What a plan runs on. Filled by the caller from what is there; plain numbers, so that a choice can
- * be tested anywhere. */
+/* The machine that a plan is for. The caller fills it. The fields are plain numbers, so that the
+ * choice of a variant can be tested without a GPU. */
 struct trajd_device_facts {
-    uint32_t cpu_threads;        /* workers of the pool, the caller's thread counted; >= 1 */
-    uint32_t sm_count;           /* multiprocessors; 0: no GPU is to be used */
+    uint32_t cpu_threads;        /* threads of the pool, including the caller's; >= 1 */
+    uint32_t sm_count;           /* multiprocessors; 0: no GPU may be used */
     uint32_t compute_capability; /* 80, 90, ... */
     uint64_t l2_size_bytes;
-    const struct trajd_tuning *tuning; /* tuning.h: measured launch shapes; NULL: by rule */
+    const struct trajd_tuning *tuning; /* measured launch shapes; NULL: chosen by rule */
 };
 
-/* GPUs that this process can use. 0 without a driver or in a build without CUDA. */
+/* Returns the number of GPUs that this process can use: 0 without a driver or in a build without
+ * CUDA. */
 uint32_t trajd_device_count(void);
 
-/* Opens GPU `index` with its primary context. Blocks for the context's creation (hundreds of ms).
- */
+/* Opens GPU `index` with its primary context. Blocks while the context is created (hundreds of
+ * ms). */
 enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device,
                                     struct trajd_error *error);
 
 const struct trajd_device_info *trajd_device_info(const struct trajd_device *device);
 
-/* Fills the GPU part of *facts and leaves the rest. */
+/* Fills the GPU's fields of *facts. Does not change the other fields. */
 void trajd_device_facts(const struct trajd_device *device, struct trajd_device_facts *facts);
 
-/* The calling thread's launches go to this GPU from now on: before it launches, where a process has
- * several. */
+/* Directs later launches of the calling thread to this GPU. Call it before launching if the process
+ * uses several GPUs. */
 enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error);
 
-/* Clears the caller's pointer. Memory and streams of the device must be gone. NULL is fine. */
+/* Frees the device and clears the caller's pointer. Its memory and streams must have been freed
+ * before. NULL is fine. */
 void trajd_device_close(struct trajd_device **device);
 
-/* One allocation, aligned to 256 bytes. TRAJD_ERR_MEMORY where it does not fit. */
+/* Allocates device memory, aligned to 256 bytes. TRAJD_ERR_MEMORY if there is not enough. */
 enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_bytes,
                                      void **memory, struct trajd_error *error);
 void trajd_device_free(struct trajd_device *device, void *memory);
 
-/* What another process opens the memory by, which must be one that trajd_device_alloc gave, of
- * multiples of 2 MiB: then the handle names it alone. It stays readable there, unchanged by what
- * this process does afterwards, until that process has closed it too. */
+/* Makes a handle by which another process can open the memory. The memory must come from
+ * trajd_device_alloc with a size that is a multiple of 2 MiB, so that the handle names it alone. The
+ * other process can read it, unchanged by anything that this process does afterwards, until it has
+ * closed it too. */
 enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
                                      uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
                                      struct trajd_error *error);
 
-/* Bytes that are free on the GPU, whoever uses the rest. */
+/* Returns the free bytes of the GPU, counting the use by all processes. */
 enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes,
                                           struct trajd_error *error);
 
-/* Host memory that copies run from at full speed and without blocking. */
+/* Allocates pinned host memory, from which copies run at full speed and without blocking. */
 enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes,
                                           void **memory, struct trajd_error *error);
 void trajd_device_host_free(struct trajd_device *device, void *memory);
@@ -94,16 +97,16 @@ enum trajd_status trajd_device_stream_create(struct trajd_device *device,
                                              struct trajd_device_stream **stream,
                                              struct trajd_error *error);
 
-/* Waits for everything given to the stream; returns the first failure of that work. */
+/* Waits until all work of the stream is done. Returns the first failure of that work. */
 enum trajd_status trajd_device_stream_wait(struct trajd_device_stream *stream,
                                            struct trajd_error *error);
 void trajd_device_stream_destroy(struct trajd_device_stream **stream);
 
-/* The cudaStream_t, for files of kernels/ that launch. */
+/* Returns the cudaStream_t, for the files in kernels/ that launch. */
 void *trajd_device_stream_handle(const struct trajd_device_stream *stream);
 
-/* Between any of device, pinned and plain host memory. Blocks on the host where the host memory is
- * not pinned. */
+/* Copies between device, pinned and plain host memory, in any direction. Blocks the host if the
+ * host memory is not pinned. */
 enum trajd_status trajd_device_copy_async(void *to, const void *from, uint64_t size_bytes,
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error);
@@ -111,27 +114,27 @@ enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t s
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error);
 
-/* A point of a stream that can be asked about without waiting. */
+/* An event marks a point in a stream and can be polled without waiting. */
 enum trajd_status trajd_device_event_create(struct trajd_device *device,
                                             struct trajd_device_event **event,
                                             struct trajd_error *error);
 enum trajd_status trajd_device_event_record(struct trajd_device_event *event,
                                             struct trajd_device_stream *stream,
                                             struct trajd_error *error);
-/* *passed: the stream has got past the point recorded last. The first failure of work before it is
- * returned. */
+/* Sets *passed to whether the stream has passed the point that was recorded last. Returns the first
+ * failure of the work before that point. */
 enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool *passed,
                                           struct trajd_error *error);
 void trajd_device_event_destroy(struct trajd_device_event **event);
 
-/* What the stream is given from now on begins when the event's stream, of the same GPU, has got
- * past the point recorded last. */
+/* Makes later work of `stream` wait until the event's stream has passed the point that was recorded
+ * last. Both streams must be of the same GPU. */
 enum trajd_status trajd_device_stream_follow(struct trajd_device_stream *stream,
                                              struct trajd_device_event *event,
                                              struct trajd_error *error);
 
-/* Records what is given to the stream between begin and end instead of running it; a graph is
- * replayed with one call. */
+/* Between begin and end, records the stream's work into a graph instead of running it. One call
+ * replays the graph. */
 enum trajd_status trajd_device_graph_begin(struct trajd_device_stream *stream,
                                            struct trajd_error *error);
 enum trajd_status trajd_device_graph_end(struct trajd_device_stream *stream,
@@ -142,7 +145,7 @@ enum trajd_status trajd_device_graph_replay_async(struct trajd_device_graph *gra
                                                   struct trajd_error *error);
 void trajd_device_graph_destroy(struct trajd_device_graph **graph);
 
-/* Device time between two points of a stream: start, work, stop; the stop waits. */
+/* Measures the device time between two points of a stream. trajd_device_timer_stop waits. */
 enum trajd_status trajd_device_timer_start(struct trajd_device_stream *stream,
                                            struct trajd_error *error);
 enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, float *elapsed_us,

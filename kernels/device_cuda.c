@@ -1,4 +1,4 @@
-/* device.h over the CUDA runtime. */
+/* device.h implemented with the CUDA runtime. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static enum trajd_status fail(struct trajd_error *error, cudaError_t code, const
     enum trajd_status status =
         code == cudaErrorMemoryAllocation ? TRAJD_ERR_MEMORY : TRAJD_ERR_DEVICE;
 
-    cudaGetLastError(); /* a failure that does not stick is not to be found by a later launch */
+    cudaGetLastError(); /* clears the error, so that a later launch does not find it */
     return trajd_error_set(error, status, (int)code, "%s: %s", what, cudaGetErrorString(code));
 }
 
@@ -70,7 +70,7 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
     cudaError_t code = cudaGetDeviceCount(&count);
 
     *device = NULL;
-    if (code != cudaSuccess) /* no driver, one that is too old, no /dev/nvidia* */
+    if (code != cudaSuccess) /* no driver, a driver that is too old, or no /dev/nvidia* */
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, (int)code, "GPU %u: %s", index,
                                cudaGetErrorString(code));
     if (index >= (uint32_t)count)
@@ -243,7 +243,7 @@ enum trajd_status trajd_device_fill_async(void *memory, uint8_t byte, uint64_t s
                                           struct trajd_device_stream *stream,
                                           struct trajd_error *error)
 {
-    /* unlike copies it is refused on another GPU's stream */
+    /* unlike a copy, a fill needs the stream's GPU to be current */
     cudaError_t code = cudaSetDevice(stream->device_index);
 
     if (code == cudaSuccess)
@@ -288,7 +288,7 @@ enum trajd_status trajd_device_event_poll(struct trajd_device_event *event, bool
 
     *passed = code == cudaSuccess;
     if (code == cudaErrorNotReady) {
-        cudaGetLastError(); /* it is no failure, but is kept like one */
+        cudaGetLastError(); /* "not ready" is stored like an error, so clear it */
         return TRAJD_OK;
     }
     return code == cudaSuccess ? TRAJD_OK : fail(error, code, "work on the GPU");

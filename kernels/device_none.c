@@ -1,5 +1,5 @@
-/* device.h in a build without CUDA: no GPU is ever found, so nothing below the count is reached
- * with a device. */
+/* device.h in a build without CUDA. No GPU is ever found, so the functions that take a device are
+ * never reached. */
 #include "kernels/device.h"
 
 static enum trajd_status refuse(struct trajd_error *error)

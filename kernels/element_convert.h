@@ -1,9 +1,9 @@
-/* Elements to and from double and float, one rounding each, to nearest even. Host code; unaligned
- * addresses are fine.
+/* Converts elements to and from double and float, with one rounding to nearest even. Host code.
+ * Addresses may be unaligned.
  *
- * Every source type but i64 and u64 beyond 2^53 is exact in double, so a value that is computed in
- * double and stored by trajd_element_store is rounded once. f16 and bf16 are rounded from double
- * directly: by way of float they would be rounded twice. */
+ * All source types are exact in double, except i64 and u64 beyond 2^53. So a value that is computed
+ * in double and stored by trajd_element_store is rounded once. f16 and bf16 are rounded from double
+ * directly, because a step through float would round twice. */
 #ifndef TRAJD_KERNELS_ELEMENT_CONVERT_H
 #define TRAJD_KERNELS_ELEMENT_CONVERT_H
 
@@ -45,7 +45,8 @@ static inline float trajd_bf16_to_float(uint16_t bits)
     return value;
 }
 
-/* A 16-bit float of that many stored mantissa bits, whose exponent field 1 means 2^(1 - bias). */
+/* Rounds to a 16-bit float with `mantissa_bits` stored mantissa bits, where exponent field 1 means
+ * 2^(1 - bias). */
 static inline uint16_t trajd_narrow(double value, int mantissa_bits, int bias)
 {
     const uint16_t infinity = (uint16_t)(0x7fff >> mantissa_bits << mantissa_bits);
@@ -58,7 +59,7 @@ static inline uint16_t trajd_narrow(double value, int mantissa_bits, int bias)
     wide &= INT64_MAX;
     if (isnan(value))
         return sign | infinity | (uint16_t)(1 << (mantissa_bits - 1));
-    /* below the smallest normal: a count of the smallest step */
+    /* below the smallest normal number: a count of the smallest step */
     if (wide < (uint64_t)(1024 - bias) << 52)
         return sign | (uint16_t)nearbyint(ldexp(fabs(value), bias - 1 + mantissa_bits));
     wide += (UINT64_C(1) << (drop - 1)) - 1 + (wide >> drop & 1);
@@ -76,7 +77,7 @@ static inline uint16_t trajd_bf16_from_double(double value)
     return trajd_narrow(value, 7, 127);
 }
 
-/* Reads through memcpy: the address may be unaligned. */
+/* Loads an element. Uses memcpy because the address may be unaligned. */
 static inline double trajd_element_load(enum trajd_dtype type, const void *address)
 {
     union {
@@ -128,7 +129,7 @@ static inline double trajd_element_load(enum trajd_dtype type, const void *addre
     }
 }
 
-/* Stores as one of the floating-point types. */
+/* Stores the value as one of the floating-point types. */
 static inline void trajd_element_store(enum trajd_dtype type, void *address, double value)
 {
     uint16_t half;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define THREAD_LIMIT 1024
-#define THREAD_NAME_SIZE 16 /* the kernel's, with the NUL */
+#define THREAD_NAME_SIZE 16 /* Linux's limit, with the NUL */
 
 struct job {
     void (*slice)(void *context, uint32_t index);
@@ -17,24 +17,24 @@ struct job {
 };
 
 struct trajd_pool {
-    pthread_mutex_t turn; /* held by the caller whose job is at work */
-    pthread_mutex_t lock; /* of everything below but next_slice */
-    pthread_cond_t work;  /* a job is there, or the end */
-    pthread_cond_t idle;  /* no thread is at the job any more */
-    uint64_t job_number;  /* counts jobs, so that a thread takes part in each once at most */
+    pthread_mutex_t turn; /* held by the caller whose job is running */
+    pthread_mutex_t lock; /* protects all fields below but next_slice */
+    pthread_cond_t work;  /* signals a new job, or the end */
+    pthread_cond_t idle;  /* signals that no thread works on the job */
+    uint64_t job_number;  /* counts jobs, so that a thread joins each at most once */
     struct job job;
-    uint32_t busy; /* threads at the job */
+    uint32_t busy; /* threads that work on the job */
     bool ends;
-    uint32_t waiting;      /* callers for their turn; atomic */
-    uint64_t next_slice;   /* wider than a count: it runs on past the end by one a thread */
-    uint32_t thread_count; /* the caller counted */
+    uint32_t waiting;      /* callers that wait for their turn; atomic */
+    uint64_t next_slice;   /* 64 bits: each thread increments it once past the end */
+    uint32_t thread_count; /* includes the caller */
     uint32_t started;
     char name[THREAD_NAME_SIZE];
     pthread_t threads[];
 };
 
-/* Slices are taken from a counter. Relaxed: what a slice reads and writes is ordered by the lock
- * around each job. */
+/* Takes slices from a counter until none is left. Relaxed order suffices, because the lock around
+ * each job orders what slices read and write. */
 static void work(struct trajd_pool *pool, const struct job *job)
 {
     uint64_t index;
@@ -56,7 +56,7 @@ static void *thread_main(void *argument)
         if (pool->ends)
             break;
         done = pool->job_number;
-        if (!pool->job.slice) /* woken after it was over */
+        if (!pool->job.slice) /* woken after the job was over */
             continue;
         struct job job = pool->job;
         pool->busy++;
@@ -98,7 +98,7 @@ void trajd_pool_run(struct trajd_pool *pool, uint32_t slice_count,
         pthread_cond_signal(&pool->work);
     work(pool, &job);
     pthread_mutex_lock(&pool->lock);
-    pool->job.slice = NULL; /* all slices are taken: nobody joins from here on */
+    pool->job.slice = NULL; /* all slices are taken: no thread joins from here on */
     while (pool->busy > 0)
         pthread_cond_wait(&pool->idle, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
@@ -115,7 +115,8 @@ uint32_t trajd_pool_waiting(const struct trajd_pool *pool)
     return pool ? __atomic_load_n(&pool->waiting, __ATOMIC_RELAXED) : 0;
 }
 
-/* With all signals blocked from their first instruction on: they are the main thread's. */
+/* Starts the threads with all signals blocked from their first instruction on, because only the
+ * main thread handles signals. */
 static int start_threads(struct trajd_pool *pool)
 {
     sigset_t all, before;

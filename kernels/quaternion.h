@@ -1,5 +1,5 @@
-/* Quaternions in double, for the reference and the CPU variants. Arrays of four in either order
- * where the order does not matter. */
+/* Quaternions in double, for the reference and the CPU variants. Functions without a `kind` accept
+ * both component orders. */
 #ifndef TRAJD_KERNELS_QUATERNION_H
 #define TRAJD_KERNELS_QUATERNION_H
 
@@ -8,13 +8,13 @@
 
 #include "kernels/resample.h"
 
-/* Squared lengths that a quaternion may have, and how far from 1 it may be to be passed on as it is
- * stored. */
+/* Squared lengths that a quaternion may have, and how far from 1 the squared length may be for a
+ * quaternion to be copied as it is stored. */
 #define TRAJD_QUATERNION_MIN 1e-30
 #define TRAJD_QUATERNION_MAX 1e30
 #define TRAJD_QUATERNION_UNIT_SLACK 1e-5
-/* Below this sine of the angle the arc is a chord: the weights differ from sin(a h)/sin(h) by less
- * than 1e-12. */
+/* Below this sine of the angle h, slerp uses the chord instead of the arc. The weights then differ
+ * from sin(a h)/sin(h) by less than 1e-12. */
 #define TRAJD_SLERP_PARALLEL 1e-6
 
 static inline bool trajd_kind_is_slerp(enum trajd_kind kind)
@@ -27,8 +27,8 @@ static inline double trajd_quaternion_dot(const double p[4], const double q[4])
     return p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
 }
 
-/* Scales to unit length; NaN where there is no direction. Returns the squared length that it had.
- */
+/* Scales q to unit length, or to NaN if it has no direction. Returns the squared length before
+ * scaling. */
 static inline double trajd_quaternion_make_unit(double q[4])
 {
     double square = trajd_quaternion_dot(q, q);
@@ -40,7 +40,7 @@ static inline double trajd_quaternion_make_unit(double q[4])
     return square;
 }
 
-/* From unit p to unit q by the shorter arc; unit output. */
+/* Interpolates from unit p to unit q on the shorter arc. The output has unit length. */
 static inline void trajd_quaternion_slerp(const double p[4], const double q[4], double a,
                                           double out[4])
 {
@@ -61,7 +61,8 @@ static inline void trajd_quaternion_slerp(const double p[4], const double q[4], 
     trajd_quaternion_make_unit(out);
 }
 
-/* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions. */
+/* Computes the rotation vector of q p^-1 in the fixed frame, on the shorter way. p and q have unit
+ * length. */
 static inline void trajd_quaternion_turn(enum trajd_kind kind, const double p[4], const double q[4],
                                          double out[3])
 {

@@ -1,23 +1,30 @@
-/* Resampling: what a batch asks of the kernels, whatever runs them.
+/* The resampling request: the contract between the daemon and every variant of the kernels.
  *
- * One request covers every stream of a batch. The letters, here and in all kernels, prose and
- * tests:
- *   B windows in a launch, S source rows that a window may see, T target steps, D features of a
- *     row.
+ * One request resamples all streams of a batch. Four letters name its sizes, here and in all
+ * kernels, documents and tests:
+ *   B  windows of the request (window_count)
+ *   S  source rows that a window may see (row_count of the window)
+ *   T  target steps of a window (step_count of the grid)
+ *   D  features of a row (feature_count of the stream)
  *
- * A window looks at the rows [0, row_count) of one episode ("local rows") through a clock. A grid
- * says where its T targets are, around the window's anchor. A bracket pairs a clock with a grid:
- * for every target x the last row i at or before x is searched once and shared by all streams on
- * that bracket. A stream says what to do with rows i and i + 1.
+ * A request consists of four lists:
+ *   clocks    when the rows of an episode were recorded: a stamp for each row, or a regular rate
+ *   grids     where the T targets of a window lie, relative to the window's anchor
+ *   brackets  a clock paired with a grid, and for each of the B windows its rows and its anchor
+ *   streams   the rows of one sensor or actuator, the interpolation, and where the result goes
  *
- * Times are int64 nanoseconds. Every time of a bracket is counted from the clock's zero for that
- * episode: stamps are stored that way, row 0 of a regular clock stands at 0, and anchors are given
- * that way too.
+ * A window sees the rows [0, row_count) of one episode. These indexes are called local rows. For
+ * each target x, a bracket finds the last local row i at or before x. It searches once, and all
+ * streams on the bracket share the result. Each stream then forms its value from rows i and
+ * i + 1.
  *
- * Every pointer is host memory for CPU variants and device memory for CUDA variants, except the
- * request struct itself and the arrays of structs it names, which are always host memory. Nothing
- * is owned by the request. It must stay unchanged until the run is over. Functions are safe to call
- * from several threads on different requests. */
+ * Times are int64 nanoseconds. All times of a bracket count from the zero of its clock in that
+ * episode: the stamps, the anchors, and row 0 of a regular clock, which stands at 0.
+ *
+ * Memory: for CPU variants all pointers are host memory. For CUDA variants they are device memory,
+ * except the request struct and its four lists of structs, which are always host memory. The
+ * request borrows everything and owns nothing. The caller keeps it unchanged until the run is over.
+ * All functions are thread-safe for different requests. */
 #ifndef TRAJD_KERNELS_RESAMPLE_H
 #define TRAJD_KERNELS_RESAMPLE_H
 
@@ -32,149 +39,162 @@
 extern "C" {
 #endif
 
-/* Value at x, with i the last row at or before x and a = (x - t[i]) / (t[i+1] - t[i]) from exact
- * integer differences. Where x hits row i exactly (a = 0), and where row i is the last one, row i +
- * 1 is not read for the value. Stamps that are not ascending cannot make a run fail or read outside
- * the rows, but which row is found is then unspecified. */
+/* How a stream forms its value at target x. Let i be the last row at or before x, v[i] its value,
+ * t[i] its stamp, and a = (x - t[i]) / (t[i+1] - t[i]). Both differences are exact integers. If x
+ * equals t[i] (a = 0) or row i is the last row, the value does not read row i + 1. If stamps do not
+ * ascend, a run neither fails nor reads outside the rows, but the row that it finds is
+ * unspecified. */
 enum trajd_kind {
     TRAJD_KIND_LINEAR = 0,   /* v[i] + a (v[i+1] - v[i]) */
     TRAJD_KIND_PREVIOUS = 1, /* v[i] */
-    TRAJD_KIND_NEAREST = 2,  /* v[i] where 2 (x - t[i]) < t[i+1] - t[i], else v[i+1] */
-    /* D a multiple of 4: D/4 unit quaternions, shortest arc; output is unit length. Sources are
-     * scaled to unit length first; one whose squared length is not in [1e-30, 1e30] has no
-     * direction: NaN, masked NAN. At a = 0 a quaternion whose squared length is within 1e-5 of 1 is
-     * passed on as it is stored */
+    TRAJD_KIND_NEAREST = 2,  /* v[i] if 2 (x - t[i]) < t[i+1] - t[i], else v[i+1] */
+    /* Spherical interpolation of D/4 quaternions on the shorter arc; D must be a multiple of 4. The
+     * sources are scaled to unit length first, and the output has unit length. If the squared
+     * length of a source is not in [1e-30, 1e30], it has no direction: the value is NaN and the
+     * mask is NAN. At a = 0 a quaternion whose squared length is within 1e-5 of 1 is copied as it
+     * is stored. The scalar is last (x, y, z, w). */
     TRAJD_KIND_SLERP_XYZW = 3,
-    TRAJD_KIND_SLERP_WXYZ = 4, /* the same arithmetic, the scalar first */
-    TRAJD_KIND_ANGLE = 5,      /* v[i] + a w, w the difference wrapped into [-period/2, period/2) */
-    /* average of the rows in (x - mean_width, x], NaN elements skipped (per feature); where there
-     * is no such row: v[i]. The same where a last row is held after the end */
+    TRAJD_KIND_SLERP_WXYZ = 4, /* as above, with the scalar first */
+    /* v[i] + a w, with w = v[i+1] - v[i] wrapped into [-period/2, period/2) */
+    TRAJD_KIND_ANGLE = 5,
+    /* The average of the rows in (x - mean_width, x], for each feature without its NaN elements. If
+     * no row lies there, the value is v[i]. The same formula applies if the last row is held after
+     * the end. */
     TRAJD_KIND_MEAN = 6,
     TRAJD_KIND_COUNT = 7,
 };
 
-/* Where x lies before the first or after the last row that the window may see. */
+/* The value where x lies before the first row or after the last row that the window may see. */
 enum trajd_edge {
-    /* the first or the last row ("edge" in the config); as ZERO where there is no row at all */
+    /* repeats the first or the last row ("edge" in the configuration); as ZERO if there is no
+     * row */
     TRAJD_EDGE_HOLD = 0,
-    TRAJD_EDGE_ZERO = 1, /* 0, before normalisation (so `offset` after it); for slerp too */
-    TRAJD_EDGE_NAN = 2,  /* NaN; floating-point outputs only */
+    TRAJD_EDGE_ZERO = 1, /* 0 before normalisation, so `offset` after it; also for slerp */
+    TRAJD_EDGE_NAN = 2,  /* NaN; only for floating-point outputs */
     TRAJD_EDGE_COUNT = 3,
 };
 
-/* The mask, one byte a step: why the step is not valid. The largest code wins, of those that apply
- * to a step and where streams share a mask; but a missing stream is MISSING, and an offset without
- * target BAD_STAMP, whatever the clock says. The mask is about the value: a NaN that only the
- * derivative read does not show in it. The numbers are on the wire: append only. */
+/* The mask: one byte a step, which gives the reason why the step is not valid. If several codes
+ * apply to a step, or several streams share a mask, the largest code wins. Two codes do not depend
+ * on the clock: a missing stream is always MISSING, and an offset without a target is always
+ * BAD_STAMP. The mask describes the value only: a NaN that only the derivative reads does not
+ * appear in it. The numbers are part of the wire format: append only. */
 enum trajd_mask {
     TRAJD_MASK_VALID = 0,
-    TRAJD_MASK_BEFORE_START = 1, /* x before the first row, or no row that the window may see */
-    /* x after the last row, and the stream does not hold it (max_age_ns < 0) */
+    TRAJD_MASK_BEFORE_START = 1, /* x is before the first row, or the window may see no row */
+    /* x is after the last row, and the stream does not hold that row (max_age_ns < 0) */
     TRAJD_MASK_AFTER_END = 2,
-    TRAJD_MASK_GAP = 3, /* x strictly inside a hole with t[i+1] - t[i] > max_gap_ns */
+    TRAJD_MASK_GAP = 3, /* x is strictly inside a hole with t[i+1] - t[i] > max_gap_ns */
     /* the offset is TRAJD_NO_TARGET, or t[i+1] <= t[i] where a is needed */
     TRAJD_MASK_BAD_STAMP = 4,
-    /* a source element that was used is NaN (mean: every one of a feature is; slerp: or the
-     * quaternion has no direction) */
+    /* A source element that was used is NaN. For mean: all elements of a feature are NaN. For
+     * slerp: also if the quaternion has no direction. */
     TRAJD_MASK_NAN = 5,
-    TRAJD_MASK_MISSING = 6, /* this episode lacks the stream (bases[w] is NULL) */
-    TRAJD_MASK_TOO_OLD = 7, /* the held last row is older than max_age_ns at x */
+    TRAJD_MASK_MISSING = 6, /* the episode has no such stream (bases[w] is NULL) */
+    TRAJD_MASK_TOO_OLD = 7, /* the last row is held, but at x it is older than max_age_ns */
 };
 
-/* An offset that names no target: mask BAD_STAMP, and the value that the edge rule gives for a row
- * that does not exist. */
+/* An offset without a target. The mask is BAD_STAMP, and the value is what the edge rule gives for
+ * a row that does not exist. */
 #define TRAJD_NO_TARGET INT64_MIN
 
-/* The time base that streams were recorded on. */
+/* The time base on which streams were recorded. */
 struct trajd_clock {
-    /* Stamps of every episode, ascending within each; window w sees stamps_ns[row_begin[w] + local
-     * row]. NULL for a regular clock: local row i then stands at trajd_rate_row_ns(rate, i). */
+    /* Stamps of all episodes in ns, ascending within an episode. Window w sees
+     * stamps_ns[row_begin[w] + local row]. NULL for a regular clock: local row i then stands at
+     * trajd_rate_row_ns(rate, i). */
     const int64_t *stamps_ns;
-    struct trajd_rate rate; /* of a regular clock; num = den = 0 with stamps */
+    struct trajd_rate rate; /* of a regular clock, in [1, 2^31 - 1]; num = den = 0 with stamps */
 };
 
 enum trajd_grid_unit {
-    TRAJD_GRID_NS = 0,   /* x = anchor[w] + offset, searched (or computed) on the clock */
-    TRAJD_GRID_ROWS = 1, /* local row = anchor[w] + offset: no search, a = 0 for every kind */
+    TRAJD_GRID_NS = 0,   /* offsets in ns: x = anchor[w] + offset, which is searched on the clock */
+    TRAJD_GRID_ROWS = 1, /* offsets in rows: local row = anchor[w] + offset; no search, a = 0 */
 };
 
-/* T targets around the anchor. Offsets need not be in order. A clock that is seen through ROWS
- * grids alone needs neither stamps nor rate. */
+/* The T targets of a window, relative to its anchor. Offsets may be in any order. A clock that is
+ * used only with ROWS grids needs neither stamps nor a rate. */
 struct trajd_grid {
     enum trajd_grid_unit unit;
     uint32_t step_count;    /* T >= 1 */
-    const int64_t *offsets; /* ns or rows */
-    /* 0: offsets[T] for all; T: offsets[B][T], explicit targets of each window */
+    const int64_t *offsets; /* in ns or rows; shape by offsets_per_window */
+    /* 0: one array [T] for all windows. T: an array [B, T], each window with its own offsets */
     uint64_t offsets_per_window;
 };
 
-/* A clock seen through a grid, for B windows. anchor + offset must not overflow int64. */
+/* A clock paired with a grid, and the B windows on it. anchor + offset must not overflow int64. */
 struct trajd_bracket {
     uint32_t clock_index;
     uint32_t grid_index;
-    /* [B]: where the window's episode begins in the clock's stamps and in packed streams */
+    /* [B], in rows: where the window's episode begins in stamps_ns and in streams with `base` */
     const int64_t *row_begin;
-    /* [B] >= 0: rows that this window may see. An observation's is clipped at its anchor */
+    /* [B], in rows, >= 0: how many rows the window may see; for observations up to the anchor */
     const int64_t *row_count;
-    /* [B]: ns from the clock's zero, or a local row, by the grid's unit */
+    /* [B]: ns from the clock's zero on an NS grid, a local row on a ROWS grid */
     const int64_t *anchor;
 };
 
-/* One stream of the batch: where its rows are, what to do, where the result goes. */
+/* One stream of the batch: where its rows are, how they are resampled, and where the result
+ * goes. */
 struct trajd_stream {
     uint32_t bracket_index;
     enum trajd_kind kind;
 
-    /* source: element (row, d) at base + row * row_stride_bytes + (first_column + d) * element
-     * size, where base is bases[w] and row local if `bases` is given (NULL entry: stream missing in
-     * that episode), else `base` and row_begin[w] + local. */
+    /* Source. Element d of a row stands at base + row * row_stride_bytes + (first_column + d) *
+     * element size. With `bases`, the base of window w is bases[w] and `row` is the local row; a
+     * NULL entry means that the episode lacks the stream. Without, the base is `base` and `row` is
+     * row_begin[w] + local row. */
     enum trajd_dtype source_type;
-    uint32_t feature_count; /* D >= 1 */
+    uint32_t feature_count; /* D >= 1; a multiple of 4 for slerp */
     uint32_t first_column;
     uint64_t row_stride_bytes;
     const void *base;
     const void *const *bases; /* [B] or NULL */
 
     enum trajd_edge edge;
-    int64_t max_gap_ns; /* < 0: any hole is bridged. Unused on a ROWS grid */
-    /* < 0: x after the last row is AFTER_END. >= 0: the last row is held (whatever `edge` says) and
-     * valid up to this age, TOO_OLD beyond. On a ROWS grid: >= 0 holds, no age */
+    /* >= 0: longer holes are masked GAP; < 0: no limit. Unused on a ROWS grid */
+    int64_t max_gap_ns;
+    /* What happens after the last row. < 0: the mask is AFTER_END. >= 0: the last row is held, for
+     * every `edge`; the step is valid up to this age and TOO_OLD beyond. On a ROWS grid, >= 0 holds
+     * the row without an age limit. */
     int64_t max_age_ns;
-    int64_t mean_width;  /* > 0: of kind mean, ns or rows by the grid's unit */
-    double angle_period; /* > 0: of kind angle, in the stream's unit: 2 pi or 360 */
-    /* of kind angle: result wrapped into [low, low + period); NaN: left as it comes */
+    int64_t mean_width;  /* > 0 for kind mean: in ns or rows, as the grid's unit */
+    double angle_period; /* > 0 for kind angle: in the stream's unit, such as 2 pi or 360 */
+    /* for kind angle: wraps the result into [low, low + period); NaN: no wrapping */
     double angle_low;
 
-    /* normalisation in the same pass: value * scale[d] + offset[d]; both NULL or both [D] */
+    /* Normalisation in the same pass: value * scale[d] + offset[d]. Both are NULL, or both are
+     * [D]. */
     const float *scale;
     const float *offset;
 
-    /* output: element (w, t, d) at output + w * window_stride_bytes + t * step_stride_bytes + d *
-     * element size */
+    /* Output. Element (w, t, d) stands at output + w * window_stride_bytes + t * step_stride_bytes
+     * + d * element size. */
     enum trajd_dtype output_type;
     void *output;
     uint64_t window_stride_bytes;
     uint64_t step_stride_bytes;
 
-    /* mask[w * mask_window_stride_bytes + t]; NULL: none wanted */
+    /* The mask of step t stands at mask[w * mask_window_stride_bytes + t]. NULL: no mask is
+     * written. */
     uint8_t *mask;
     uint64_t mask_window_stride_bytes;
-    /* 1: shares the mask of the stream before it in the list (same mask pointer) */
+    /* 0 or 1. 1: shares the mask of the stream before it in the list (the same mask pointer) */
     uint8_t mask_joins_previous;
 
-    /* optional time derivative, float32, in units per second, not normalised: D slopes of the
-     * bracket for linear and angle, 3 angular rates a quaternion (rotation vector of q[i+1] q[i]^-1
-     * over the interval, fixed frame) for slerp. At the last row the slope of the bracket before
-     * it; 0 where x is outside the rows, there is one row only or the bracket has no length. At a =
-     * 0 too both rows of the bracket are read. NULL, and must be NULL for previous, nearest and
-     * mean and on a ROWS grid. */
+    /* Optional time derivative in float32, in units per second, not normalised. NULL: none; it must
+     * be NULL for previous, nearest and mean, and on a ROWS grid. Linear and angle give the D
+     * slopes between rows i and i + 1. Slerp gives 3 angular rates per quaternion: the rotation
+     * vector of q[i+1] q[i]^-1 over the interval, in the fixed frame. At the last row the interval
+     * before it is used. The derivative is 0 if x is outside the rows, if there is only one row, or
+     * if the interval has no length. Both rows are read even if a = 0. */
     float *derivative;
     uint64_t derivative_window_stride_bytes;
     uint64_t derivative_step_stride_bytes;
 };
 
 struct trajd_resample_request {
-    uint32_t window_count; /* B; 0 is a request that does nothing */
+    uint32_t window_count; /* B; 0: the request does nothing */
     uint32_t clock_count;
     uint32_t grid_count;
     uint32_t bracket_count;
@@ -184,12 +204,12 @@ struct trajd_resample_request {
     const struct trajd_bracket *brackets;
     const struct trajd_stream *streams;
 
-    /* [B] or NULL: the result of window w goes to row window_rows[w] of every output, mask and
-     * derivative (NULL: to row w), which then have output_row_count >= B rows. Strictly ascending,
-     * below output_row_count; rows between are left as they are. What is read per window stays
-     * indexed by w. */
+    /* [B] or NULL. Window w is written to row window_rows[w] of every output, mask and derivative
+     * (NULL: to row w). These arrays then have output_row_count >= B rows. The numbers must ascend
+     * strictly and be below output_row_count. Other rows are not changed. Inputs are still indexed
+     * by w. */
     const uint32_t *window_rows;
-    uint32_t output_row_count; /* unused where window_rows is NULL */
+    uint32_t output_row_count; /* unused if window_rows is NULL */
 };
 
 static inline uint64_t trajd_window_row(const struct trajd_resample_request *request, uint32_t w)
@@ -197,60 +217,61 @@ static inline uint64_t trajd_window_row(const struct trajd_resample_request *req
     return request->window_rows ? request->window_rows[w] : w;
 }
 
-/* Arithmetic is float32 or wider, and float64 where the source is f64, i32, u32, i64 or u64 (i64
- * and u64 beyond 2^53 are rounded to it); one rounding at the store, to nearest even. Normalisation
- * needs a floating-point output. Base, bases, strides and outputs are multiples of their element's
- * size; windows and steps of an output do not overlap. Previous and nearest into the source's own
- * type without normalisation copy bytes. Which pairs exist: output f32, f16, bf16 from every
- * source; f64 from f64; the source's own type for previous and nearest; on a ROWS grid (a = 0,
- * nothing blends) also for linear and angle of floating-point sources. */
+/* Arithmetic and types, for all variants:
+ *   - Arithmetic is in float32 or wider, and in float64 if the source is f64, i32, u32, i64 or u64.
+ *     i64 and u64 beyond 2^53 are rounded to float64 first. The store rounds once, to nearest even.
+ *   - Outputs f32, f16 and bf16 exist for every source, and f64 for f64.
+ *   - The source's own type exists for previous and nearest. Without normalisation they copy bytes.
+ *     On a ROWS grid (a = 0) it also exists for linear and angle of floating-point sources.
+ *   - Normalisation needs a floating-point output.
+ *   - Addresses and strides are multiples of their element's size. Windows and steps of an output
+ *     do not overlap. */
 
-/* Checks everything about a request that can be seen without reading rows: counts, indexes, NULLs,
- * types, kinds, strides that overlap, sizes that overflow 64 bits. TRAJD_ERR_ARGUMENT or
- * TRAJD_ERR_UNSUPPORTED with "streams[3]: ..." in *error. */
+/* Checks everything about a request except the content of arrays: counts, indexes, NULL pointers,
+ * types, kinds, strides that overlap, and sizes that overflow 64 bits. Returns TRAJD_ERR_ARGUMENT
+ * or TRAJD_ERR_UNSUPPORTED, with a message such as "streams[3]: ..." in *error. */
 enum trajd_status trajd_resample_check(const struct trajd_resample_request *request,
                                        struct trajd_error *error);
 
-/* The same for a request that is a shape only: pointers to rows, arrays of B, offsets, outputs and
- * masks may be NULL. window_rows that are not NULL say that runs may have them. */
+/* Makes the same checks for a request that describes only a shape. Pointers to rows, arrays of B,
+ * offsets, outputs and masks may be NULL. If window_rows is not NULL, runs of the shape may have
+ * window_rows. */
 enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request *shape,
                                              struct trajd_error *error);
 
-/* The numbers that window_rows points to, in host memory, of a request that passed
- * trajd_resample_check: TRAJD_ERR_ARGUMENT. */
+/* Checks the numbers in window_rows, which must be in host memory. The request must have passed
+ * trajd_resample_check. Returns TRAJD_ERR_ARGUMENT if they do not ascend or are out of range. */
 enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request *request,
                                             struct trajd_error *error);
 
-/* The definition of correct: scalar, in double, window by window, for windows [window_begin,
- * window_end). Host memory. The request must have passed trajd_resample_check. Never fails: a row's
- * content cannot be wrong, only masked. */
+/* Resamples windows [window_begin, window_end) in host memory. This is the definition of correct:
+ * scalar, in double, one window after the other. The request must have passed trajd_resample_check.
+ * Never fails: the content of rows can lead to masks, but not to errors. */
 void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin,
                               uint32_t window_end);
 
-/* How one target of a stream comes about, as trajd_resample_reference resolves it: for telling it
- * to people. */
+/* How trajd_resample_reference resolves one target of a stream, for explanations to users. */
 struct trajd_resample_step {
-    enum trajd_mask mask; /* of this stream alone; never NAN, which only the rows tell */
+    enum trajd_mask mask; /* of this stream alone; never NAN, which depends on the rows */
     int64_t x;            /* the target: ns from the clock's zero, or a local row on a ROWS grid */
     int64_t before;       /* the last row at or before x that the window may see; < 0: none */
-    bool has_row;         /* false: the value is the edge's constant, or there is none */
-    /* of rows `row` and `row + 1`, the fraction past_ns / width_ns between them; else of `row`
-     * alone */
+    bool has_row;         /* false: the value is the edge's constant, or missing */
+    /* true: the value blends rows `row` and `row + 1` with fraction past_ns / width_ns */
     bool blends;
     int64_t row;
-    /* of kind mean: the average of [mean_first, row]; above row: `row` alone */
+    /* for kind mean: the value is the average of [mean_first, row]; if above row: row alone */
     int64_t mean_first;
     uint64_t past_ns; /* from row `before` to x; 0 on a ROWS grid */
-    /* from row `before` to the one behind it; 0 where there is none, and on a ROWS grid */
+    /* from row `before` to the next row; 0 if there is none, and on a ROWS grid */
     uint64_t width_ns;
 };
 
-/* The request must have passed trajd_resample_check; rows are not read (a base that is not NULL
- * need point at nothing). */
+/* Fills *step for one target. The request must have passed trajd_resample_check. Reads no rows: a
+ * base that is not NULL may point anywhere. */
 void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index,
                             uint32_t window, uint32_t step_index, struct trajd_resample_step *step);
-/* Reads the rows that the step uses: the first feature whose value is NaN for what they hold, or
- * -1. */
+/* Reads the rows that the step uses. Returns the first feature whose value is NaN because of them,
+ * or -1. */
 int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index,
                                 uint32_t window, const struct trajd_resample_step *step);
 

@@ -8,8 +8,7 @@
 #define RATE_LIMIT INT32_MAX
 #define SIZE_LIMIT ((uint64_t)INT64_MAX)
 
-/* Which object is being looked at, for messages: "streams[3]: mean_width is 0 (must be positive)".
- */
+/* The object that is checked, for messages: "streams[3]: mean_width is 0 (must be positive)". */
 struct place {
     const char *list;
     uint32_t index;
@@ -126,8 +125,8 @@ static enum trajd_status check_types(const struct trajd_stream *stream, enum tra
     return TRAJD_OK;
 }
 
-/* count blocks of `inner` bytes, stride apart: do they lie beside each other, and where do they
- * end? False: overlap or overflow. */
+/* Computes in *end where `count` blocks of `inner` bytes end, `stride` bytes apart. Returns false
+ * if blocks overlap or the end overflows. */
 static bool extend(uint64_t inner, uint64_t count, uint64_t stride, uint64_t *end)
 {
     uint64_t last;
@@ -140,7 +139,7 @@ static bool extend(uint64_t inner, uint64_t count, uint64_t stride, uint64_t *en
            !__builtin_add_overflow(last, inner, end) && *end <= SIZE_LIMIT;
 }
 
-/* Windows of steps, or steps of windows. */
+/* Checks strides where either the steps of a window lie together, or the windows of a step. */
 static bool strides_fit(uint64_t row, uint64_t steps, uint64_t step_stride, uint64_t windows,
                         uint64_t window_stride)
 {
@@ -200,7 +199,7 @@ static enum trajd_status check_output(const struct trajd_stream *stream, uint64_
     return TRAJD_OK;
 }
 
-/* Rows of outputs, those that nothing is written to counted. */
+/* Returns the number of output rows, including rows that the request does not write. */
 static uint32_t output_rows(const struct trajd_resample_request *request)
 {
     return request->window_rows ? request->output_row_count : request->window_count;

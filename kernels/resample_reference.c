@@ -1,18 +1,17 @@
-/* The definition of correct, for every kind: scalar, double, one element at a time, nothing shared
- * between steps.
+/* The definition of correct, for every kind: scalar, in double, one element at a time. Steps share
+ * no work.
  *
- * Math      resample.h. A target is resolved into a row, a fraction and a mask code; the value is
- *           formed in double;
- *           value * scale + offset in double; one rounding at the store.
+ * Math      resample.h. A target is resolved into a row, a fraction and a mask code. The value
+ *           and value * scale + offset are formed in double. The store rounds once.
  * Shapes    any that trajd_resample_check accepts.
- * Requires  host memory. Rows, stamps and counts are not looked at beforehand and cannot make it
+ * Requires  host memory. Rows, stamps and counts are not checked beforehand and cannot make it
  *           fail.
- * Moves     every source row once per step that uses it: no attempt to be fast.
- * Threads   the caller's; windows are independent, so several callers may share a request by ranges
- *           of windows.
- * Numerics  the error against exact arithmetic is that of double; i64 and u64 beyond 2^53 are
+ * Moves     every source row once per step that uses it. It does not try to be fast.
+ * Threads   the caller's. Windows are independent, so several callers may run ranges of windows
+ *           of one request.
+ * Numerics  the error against exact arithmetic is that of double. i64 and u64 beyond 2^53 are
  *           rounded to double first.
- * Chosen    where no other variant takes a request: choose.c's last row. */
+ * Chosen    if no other variant serves a request: the last row of the table in choose.c. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -21,14 +20,14 @@
 #include "kernels/quaternion.h"
 #include "kernels/resample.h"
 
-/* One target of one stream, resolved. */
+/* One resolved target of one stream. */
 struct target {
     uint8_t mask;
     bool has_row; /* false: the value is the edge's constant */
-    bool blends;  /* rows row and row + 1 with fraction `a`; else row alone */
+    bool blends;  /* true: rows row and row + 1 with fraction `a`; false: row alone */
     int64_t row;
-    int64_t mean_first; /* of kind mean: average of [mean_first, row]; above row: row alone */
-    /* the derivative is that of [interval_row, interval_row + 1]; < 0: none */
+    int64_t mean_first; /* for kind mean: average of [mean_first, row]; if above row: row alone */
+    /* the derivative is taken over [interval_row, interval_row + 1]; < 0: none */
     int64_t interval_row;
     uint64_t interval_ns;
     double a;
@@ -41,7 +40,7 @@ struct view {
     int64_t row_begin;
     int64_t row_count;
     int64_t anchor;
-    const char *rows; /* of local row 0, first column; NULL: missing */
+    const char *rows; /* local row 0 at the first column; NULL: missing */
 };
 
 static int64_t stamp_of(const struct view *view, int64_t row)
@@ -50,7 +49,7 @@ static int64_t stamp_of(const struct view *view, int64_t row)
                                   : trajd_rate_row_ns(view->clock->rate, row);
 }
 
-/* The last row at or before x, -1 if there is none. */
+/* Returns the last row at or before x, or -1 if there is none. */
 static int64_t row_at(const struct view *view, int64_t x)
 {
     int64_t below = -1, above = view->row_count;
@@ -69,7 +68,7 @@ static int64_t row_at(const struct view *view, int64_t x)
     return below;
 }
 
-/* x lies after the last row. */
+/* Resolves an x after the last row. */
 static void resolve_after(const struct view *view, uint64_t age, struct target *target)
 {
     const struct trajd_stream *stream = view->stream;
@@ -112,8 +111,8 @@ static void resolve_row_step(const struct view *view, int64_t row, struct target
         target->mean_first = 0;
 }
 
-/* The interval that the derivative is taken over: the bracket's, at the last row the one before it.
- */
+/* Finds the interval for the derivative: the bracket's interval, and at the last row the interval
+ * before it. */
 static void resolve_interval(const struct view *view, struct target *target)
 {
     int64_t row = target->row < view->row_count - 1 ? target->row : target->row - 1;
@@ -138,7 +137,7 @@ static void resolve_inside(const struct view *view, int64_t x, struct target *ta
     if (past == 0)
         return;
     width = target->interval_ns;
-    if (past >= width) { /* only where stamps are not ascending, or beyond what 64 bits hold */
+    if (past >= width) { /* stamps do not ascend, or exceed 64 bits */
         target->mask = TRAJD_MASK_BAD_STAMP;
         target->interval_row = -1;
         return;
@@ -195,7 +194,7 @@ static void see_nan(double value, uint8_t *mask)
         *mask = TRAJD_MASK_NAN;
 }
 
-/* The difference in [-period/2, period/2). */
+/* Wraps the difference into [-period/2, period/2). */
 static double wrapped(double difference, double period)
 {
     return difference - period * floor((difference + period / 2) / period);
@@ -205,7 +204,7 @@ static double into_range(double value, double low, double period)
 {
     double result = value - period * floor((value - low) / period);
 
-    return result < low || result >= low + period ? low : result; /* rounding next to the ends */
+    return result < low || result >= low + period ? low : result; /* rounding near the ends */
 }
 
 static double mean(const struct view *view, const struct target *target, uint32_t d)
@@ -225,7 +224,7 @@ static double mean(const struct view *view, const struct target *target, uint32_
     return count ? sum / (double)count : NAN;
 }
 
-/* Every kind that works feature by feature. */
+/* Forms one value of the kinds that work feature by feature. */
 static double scalar_value(const struct view *view, const struct target *target, uint32_t d,
                            uint8_t *mask)
 {
@@ -247,7 +246,7 @@ static double scalar_value(const struct view *view, const struct target *target,
     return value;
 }
 
-/* Quaternion number d / 4 of a row, scaled to unit length. */
+/* Loads quaternion number d / 4 of a row, scaled to unit length. */
 static void load_unit(const struct view *view, int64_t row, uint32_t d, double q[4])
 {
     for (uint32_t k = 0; k < 4; k++)
@@ -311,8 +310,8 @@ static void write_value(const struct trajd_stream *stream, char *out, uint32_t d
                         out + (uint64_t)d * trajd_dtype_size(stream->output_type), value);
 }
 
-/* Previous and nearest into their own type: bytes, so that integers of 64 bits and NaN payloads
- * arrive as they are. */
+/* Copies a row for previous and nearest into the source's own type. It copies bytes, so that 64-bit
+ * integers and NaN payloads stay as they are. */
 static void copy_row(const struct view *view, const struct target *target, char *out, uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
