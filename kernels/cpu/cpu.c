@@ -1,31 +1,31 @@
-/* cpu_rows: every kind, in double, bit for bit the reference's result (slerp: within its error
- * bound).
+/* cpu_rows: every kind, in double. The result equals the reference bit for bit (slerp: within its
+ * error bound).
  *
  * Math      resample.h.
  * Shapes    any.
  * Requires  nothing.
- * Moves     stamps once a bracket, source rows once a step that uses them, outputs once.
- * Threads   a caller takes a range of windows. Per bracket it finds up to TRAJD_CPU_CHUNK_STEPS
- *           targets, windows first and then
- *           pieces of long windows, and lets every stream of the bracket make its moves while they
- *             lie in L1.
- * Numerics  as the reference; nothing depends on how windows are spread over threads.
- * Chosen    for everything that runs on the CPU; measurements in README.md. */
+ * Moves     stamps once per bracket, source rows once per step that uses them, outputs once.
+ * Threads   a caller runs a range of windows. For each bracket it finds up to
+ *           TRAJD_CPU_CHUNK_STEPS targets: of several windows, or of a piece of one long window.
+ *           Then every stream of the bracket makes its moves while the targets lie in L1.
+ * Numerics  as the reference. The result does not depend on how windows are divided among
+ *           threads.
+ * Chosen    for everything that runs on the CPU; measurements in kernels/README.md. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
 
 #include "kernels/element_convert.h"
 
-/* The part of a bracket that is at work: windows [window, window + window_count) at steps [step,
+/* The part of a bracket in work: windows [window, window + window_count) at steps [step,
  * step + step_count). */
 struct chunk {
     const struct trajd_resample_request *request;
     const struct trajd_bracket *bracket;
     const struct trajd_clock *clock;
     const struct trajd_grid *grid;
-    bool is_run;                     /* streams that run are copied, and not taken here */
-    const struct trajd_stream *only; /* NULL: all the others */
+    bool is_run;                     /* streams that can be copied as runs are skipped here */
+    const struct trajd_stream *only; /* NULL: all other streams */
     uint32_t window, window_count;
     uint32_t step, step_count;
     struct trajd_cpu_step steps[TRAJD_CPU_CHUNK_STEPS];
@@ -60,8 +60,8 @@ static const char *rows_of(const struct chunk *chunk, const struct trajd_stream 
     return rows + (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
 }
 
-/* What the edge rule, the age and the hole make of a step: the mask's code, and whether a row is
- * read. */
+/* Applies the edge rule, the age limit and the gap limit to a step. Returns the mask code, and sets
+ * *reads to whether a row is read. */
 static uint8_t validate(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
                         enum trajd_grid_unit unit, const struct trajd_cpu_step *step, bool *reads)
 {
@@ -86,7 +86,8 @@ static uint8_t validate(const struct trajd_stream *stream, const struct trajd_cp
     }
 }
 
-/* The rows of a mean: from the first one after x - mean_width to the step's row. */
+/* Returns the first row of a mean, the first one after x - mean_width. The last is the step's
+ * row. */
 static int64_t mean_first(const struct trajd_stream *stream, const struct trajd_cpu_window *window,
                           enum trajd_grid_unit unit, int64_t x, int64_t row)
 {
@@ -151,7 +152,8 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
         place_row(stream, &steps[t], rows, &moves[t]);
         if (stream->kind == TRAJD_KIND_MEAN)
             place_mean(stream, &window, chunk, &steps[t], offsets[t], &moves[t]);
-        /* windows lie anywhere in the cache: a third of a policy's batch was waiting */
+        /* windows lie anywhere in the cache: a third of the time of a policy batch was spent
+         * waiting */
         __builtin_prefetch(moves[t].row);
     }
     if (stream->derivative)
@@ -185,7 +187,8 @@ static void run_stream(const struct chunk *chunk, const struct trajd_stream *str
         write_masks(chunk, stream, moves);
 }
 
-/* The streams that a walk over a bracket takes: one, or all that are not copied in runs. */
+/* Returns whether a pass over a bracket includes the stream: only one stream, or all that are not
+ * copied as runs. */
 static bool takes(const struct chunk *chunk, const struct trajd_stream *stream)
 {
     if (chunk->only)
@@ -230,7 +233,7 @@ static void run_windows(struct chunk *chunk, uint32_t window_begin, uint32_t win
     }
 }
 
-/* One stream in runs; single windows between them go the general way. */
+/* Copies one stream as runs of rows. Windows that cannot be copied take the general path. */
 static void run_in_runs(struct chunk *chunk, const struct trajd_stream *stream, uint32_t begin,
                         uint32_t end)
 {
@@ -267,8 +270,8 @@ static void run_bracket(const struct trajd_resample_request *request,
         run_windows(&chunk, window_begin, window_end);
 }
 
-/* Masks are raised, never lowered, so that streams of a shared one may come in any order: they
- * begin as VALID. */
+/* Sets masks to VALID. Later code only raises them, so streams that share a mask may come in any
+ * order. */
 static void clear_masks(const struct trajd_resample_request *request, uint32_t window_begin,
                         uint32_t window_end)
 {

@@ -1,14 +1,12 @@
-/* Finding targets on a clock, once for all streams of a bracket.
+/* Finds the targets of a bracket on its clock, once for all its streams.
  *
- * Math      the last row i with t[i] <= x. Stamps: a guess, then steps of 1, 2, 4, ... away from it
- *           until x is
- *           enclosed, then halving. Regular clock: the formula of timebase.h in 64 bits where the
- *             product fits.
- * Moves     two or three stamps a target where rows are evenly spaced: the first guess is made from
- *           the mean rate
- *           of the window's rows, each next one from the target before it.
- * Numerics  integers throughout; the fraction is one division of exact differences, the same as the
- *           reference's. */
+ * Math      the last row i with t[i] <= x. Stamps: from a guess, steps of 1, 2, 4, ... rows
+ *           until x is enclosed, then bisection. Regular clock: the formula of proto/timebase.h,
+ *           in 64 bits if the product fits.
+ * Moves     two or three stamps per target if rows are evenly spaced. The first guess comes from
+ *           the mean rate of the window's rows, each next one from the target before it.
+ * Numerics  integers throughout. The fraction is one division of exact differences, as in the
+ *           reference. */
 #include "kernels/cpu/cpu.h"
 
 static int64_t rate_row_ns(struct trajd_rate rate, int64_t row)
@@ -34,8 +32,8 @@ int64_t trajd_cpu_stamp_of(const struct trajd_cpu_window *window, int64_t row)
     return window->stamps_ns ? window->stamps_ns[row] : rate_row_ns(window->rate, row);
 }
 
-/* below < the answer + 1 <= above; t[below] <= x < t[above], where -1 and row_count stand for the
- * infinities. */
+/* Searches the last row at or before x, and returns it. Requires below < result + 1 <= above and
+ * t[below] <= x < t[above]; t[-1] and t[row_count] stand for the infinities. */
 static int64_t search(const int64_t *stamps, int64_t below, int64_t above, int64_t x)
 {
     while (above - below > 1) {
@@ -52,10 +50,9 @@ static int64_t gallop(const int64_t *stamps, int64_t row_count, int64_t x, int64
 {
     int64_t step = 1, next;
 
+    /* Usually true. Which of the two rows it is cannot be predicted, so there is no branch. */
     if (row_count - guess > 2 && stamps[guess] <= x && x < stamps[guess + 2])
-        return guess +
-               (stamps[guess + 1] <=
-                x); /* nearly always, and the one thing that cannot be foretold is no branch */
+        return guess + (stamps[guess + 1] <= x);
     if (stamps[guess] <= x) {
         while (row_count - guess > step) {
             next = guess + step;
@@ -88,8 +85,8 @@ int64_t trajd_cpu_row_at(const struct trajd_cpu_window *window, int64_t x, int64
     return row < 0 ? -1 : row < window->row_count ? row : window->row_count - 1;
 }
 
-/* One row before where x would be if the rows were evenly spaced: jitter puts it there or one
- * further. */
+/* Returns one row before the place of x if the rows were evenly spaced. With jitter the target is
+ * in that row or the next one. */
 static int64_t even_guess(const struct trajd_cpu_window *window, int64_t x)
 {
     int64_t last = window->row_count - 1;

@@ -2,10 +2,10 @@
  * conversion.
  *
  * Math      v = p + a (q - p), and so on; value * scale + offset; one rounding at the store.
- * Shapes    any D. A row is worked on in tiles of TILE features, in double: load, blend, normalise,
- *           store, each a loop
- *           that the compiler vectorises. What is common goes another way: cpu_fused.c.
- * Requires  nothing. On x86-64 the hot functions exist for AVX2 too, picked when the program is
+ * Shapes    any D. A row is processed in tiles of TILE features, in double: load, blend,
+ *           normalise, store. Each is a loop that the compiler vectorises. The common case is in
+ *           cpu_fused.c.
+ * Requires  nothing. On x86-64 the hot functions exist also for AVX2, picked when the program is
  *           loaded.
  * Moves     each row that is used once, each output row once.
  * Numerics  the reference's operations in the reference's order: the same bits. */
@@ -17,7 +17,7 @@
 
 #define TILE 64
 
-/* A constant type leaves one loop. */
+/* Loads a tile as double. A constant type leaves only one loop. */
 TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count,
                            double *restrict out)
 {
@@ -149,7 +149,7 @@ TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t 
     }
 }
 
-/* Sums that leave NaN out; NaN where a feature has nothing else. */
+/* Averages without NaN elements. The result is NaN if all elements of a feature are NaN. */
 TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const char *row,
                                       int64_t row_count, uint32_t count, double *values)
 {
@@ -168,8 +168,8 @@ TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const c
         values[d] = seen[d] > 0 ? values[d] / seen[d] : NAN;
 }
 
-/* The average of the rows from `row` on: as if there were no NaN, and again with care if there was.
- */
+/* Averages row_count rows from `row` on. First assumes that there is no NaN, and repeats the tile
+ * with average_of_some if there is one. */
 TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count,
                               uint32_t count, double *values)
 {
@@ -191,7 +191,8 @@ TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row
         values[d] /= (double)row_count;
 }
 
-/* One tile of one move; `at` is its address in the first row. Returns whether a NaN was used. */
+/* Forms one tile of one move. `at` is the tile's address in the first row. Returns whether a NaN
+ * was used. */
 TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream,
                                 const struct trajd_cpu_move *move, const char *at, uint32_t count,
                                 double *values)
@@ -262,7 +263,7 @@ void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *mo
     }
 }
 
-/* Bytes as they are; rows that follow each other on both sides go in one piece. */
+/* Copies bytes. Rows that follow each other in source and output are copied together. */
 void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
     uint64_t size = (uint64_t)stream->feature_count * trajd_dtype_size(stream->source_type);

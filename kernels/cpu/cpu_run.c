@@ -1,18 +1,18 @@
-/* Runs of rows: where all steps of a window are rows that follow each other and the result is what
- * they are, one copy a window.
+/* Runs of rows: if the steps of a window are consecutive rows and the result equals them, one copy
+ * serves the window.
  *
- * Math      a = 0 for every kind on a grid of rows: the value is the row. Quaternions of unit
- *           length are passed on as they are.
- * Shapes    a ROWS grid whose offsets ascend by one and are the same for all windows; rows dense in
- *           source and output.
- * Requires  source and output of one type, no normalisation. A window without a row, with edges
- *           that are not held, with NaN or a quaternion
- *           that is not of unit length, is left to the general path.
+ * Math      a = 0 for every kind on a grid of rows, so the value is the row. Quaternions of unit
+ *           length are copied as they are.
+ * Shapes    a ROWS grid whose offsets ascend by one and are the same for all windows; rows dense
+ *           in source and output.
+ * Requires  source and output of one type, no normalisation. The general path serves windows
+ *           without a row, with edges that are not held, with NaN, or with a quaternion that is
+ *           not of unit length.
  * Moves     each row once in, once out.
- * Threads   none of its own.
+ * Threads   the caller's.
  * Numerics  bytes.
- * Chosen    always where it applies: a policy's batch is made of such windows; measurements in
- *           README.md. */
+ * Chosen    always if it applies: a policy batch consists of such windows; measurements in
+ *           kernels/README.md. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@
 
 #include "kernels/quaternion.h"
 
-#define AHEAD 8 /* windows whose rows are fetched ahead: they lie anywhere in the store */
+#define AHEAD 8 /* windows whose rows are prefetched, because they lie anywhere in the row cache */
 #define LINE 64 /* bytes of a cache line */
 
 bool trajd_cpu_grid_is_run(const struct trajd_grid *grid)
@@ -45,7 +45,8 @@ bool trajd_cpu_stream_runs(const struct trajd_stream *stream)
             stream->source_type == TRAJD_F64);
 }
 
-/* Squares are formed in double, as the reference does. NaN is not of unit length. */
+/* Returns whether all quaternions have unit length. Squares are formed in double, as in the
+ * reference. A NaN does not count as unit length. */
 #define DEFINE_ALL_UNIT(name, type)                                                                \
     static bool name(const char *quaternions, uint64_t count)                                      \
     {                                                                                              \
@@ -62,8 +63,8 @@ bool trajd_cpu_stream_runs(const struct trajd_stream *stream)
 DEFINE_ALL_UNIT(all_unit_f32, float)
 DEFINE_ALL_UNIT(all_unit_f64, double)
 
-/* Whether one of `count` elements has all exponent bits set and a fraction: no branch, so that the
- * compiler takes them in vectors. */
+/* Returns whether one of `count` elements has all exponent bits and a fraction bit set. Has no
+ * branch, so that the compiler vectorises it. */
 #define DEFINE_ANY_NAN(name, type, infinity)                                                       \
     static bool name(const char *elements, uint64_t count)                                         \
     {                                                                                              \
@@ -97,7 +98,7 @@ bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t cou
     }
 }
 
-/* Whether the bytes copied are the result: what is not is done again. */
+/* Returns whether the copied bytes are the result. If not, the general path writes them again. */
 static bool is_result(const struct trajd_stream *stream, const char *out, uint64_t elements)
 {
     if (trajd_kind_is_slerp(stream->kind))
@@ -106,14 +107,14 @@ static bool is_result(const struct trajd_stream *stream, const char *out, uint64
     return !stream->mask || !trajd_cpu_any_nan(stream->source_type, out, elements);
 }
 
-/* The part of a window's steps that are rows: `inside` of them from `row` on, `before` steps ahead
- * of the first row, the rest behind the last one. */
+/* The part of a window's steps that are rows: `before` steps lie before the first row, then
+ * `inside` steps are the rows from `row` on, and the remaining steps lie after the last row. */
 struct run {
     const char *row;
     uint32_t before, inside;
 };
 
-/* False where no step is a row, or the stream is missing. */
+/* Finds a window's run. Returns false if no step is a row or the stream is missing. */
 static bool find_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
                      const struct trajd_stream *stream, uint32_t w, struct run *run)
 {
@@ -137,7 +138,7 @@ static bool find_run(const struct trajd_bracket *bracket, const struct trajd_gri
     return true;
 }
 
-/* Steps outside the rows repeat the first or the last row, where the edge rule says so. */
+/* Returns whether the edge rule repeats the first or last row for the steps outside the rows. */
 static bool may_repeat(const struct trajd_stream *stream, const struct run *run,
                        uint32_t step_count)
 {

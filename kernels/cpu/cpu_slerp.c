@@ -1,16 +1,14 @@
-/* Quaternions, and the derivatives of every kind that has one.
+/* Quaternions, and the derivatives of all kinds that have one.
  *
- * Math      With h the angle between p and q, slerp is proportional to (1-a) S((1-a)^2 h^2) p + a
- *           S(a^2 h^2) q, where S(h^2) =
- *           sin(h) / h; the common factor goes when the result is scaled to unit length. h^2 = 4
- *             asin^2(|p - q| / 2), a series
- *           in u = |p - q|^2 / 4. Both series are cut for u <= NEAR (29 degrees, 58 of rotation);
- *             beyond it, libm.
+ * Math      let h be the angle between p and q. Slerp is proportional to (1-a) S((1-a)^2 h^2) p
+ *           + a S(a^2 h^2) q, where S(h^2) = sin(h) / h. Scaling to unit length removes the
+ *           common factor. h^2 = 4 asin^2(|p - q| / 2) is a series in u = |p - q|^2 / 4. Both
+ *           series are cut for u <= NEAR (29 degrees, 58 of rotation); beyond it, libm.
  * Shapes    D a multiple of 4.
  * Requires  nothing.
  * Moves     each row that is used once.
- * Numerics  double; the series are within 1e-13 of the reference, so f32 results differ by at most
- *           one unit in the last place. */
+ * Numerics  double. The series are within 1e-13 of the reference, so f32 results differ by at
+ *           most one unit in the last place. */
 #include <math.h>
 #include <string.h>
 
@@ -21,14 +19,15 @@
 #define NEAR 0.0625
 #define LANES 32
 
-/* Quaternions side by side, component by component, so that the compiler works on several at once.
- */
+/* Quaternions side by side, one array per component, so that the compiler processes several at
+ * once. */
 struct lanes {
-    double p[4][LANES], q[4][LANES]; /* as stored; q is p where nothing blends */
+    double p[4][LANES], q[4][LANES]; /* as stored; q equals p if nothing is blended */
     double a[LANES];
     double out[4][LANES];
-    double u[LANES];      /* |p - q|^2 / 4 of the unit quaternions, q turned to p's side */
-    double square[LANES]; /* the length of p that was stored, squared */
+    /* |p - q|^2 / 4 of the unit quaternions, with the sign of q that is nearer to p */
+    double u[LANES];
+    double square[LANES]; /* squared length of p as stored */
 };
 
 /* clang-format off */
@@ -51,7 +50,7 @@ TRAJD_CPU_INLINE double sine_ratio(double z)
 }
 /* clang-format on */
 
-/* What trajd_quaternion_make_unit multiplies by. */
+/* Returns the factor that trajd_quaternion_make_unit multiplies by. */
 TRAJD_CPU_INLINE double unit_factor(double square)
 {
     double factor = 1 / sqrt(square);
@@ -91,7 +90,7 @@ TRAJD_CPU_CLONES static void turn_lanes(struct lanes *restrict lanes, uint32_t c
     }
 }
 
-/* Where the series do not hold. */
+/* Computes slerp with libm, for angles beyond the range of the series. */
 static void turn_far(struct lanes *lanes, uint32_t i)
 {
     double p[4], q[4], out[4];
@@ -114,7 +113,7 @@ static void finish_lane(struct lanes *lanes, uint32_t i)
     if (lanes->a[i] > 0 && !(lanes->u[i] <= NEAR))
         turn_far(lanes, i);
     for (int k = 0; lanes->a[i] == 0 && unit && k < 4; k++)
-        lanes->out[k][i] = lanes->p[k][i]; /* as it is stored */
+        lanes->out[k][i] = lanes->p[k][i]; /* copy it as stored */
 }
 
 static void load4(enum trajd_dtype type, const char *from, double q[4])
@@ -139,7 +138,7 @@ static void fill_lane(const struct trajd_stream *stream, const struct trajd_cpu_
     lanes->a[i] = move->a;
 }
 
-/* The quaternion at feature d of every move. */
+/* Processes the quaternion at feature d of every move. */
 static void run_lanes(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
                       uint32_t count, uint32_t d)
 {
@@ -175,7 +174,7 @@ void trajd_cpu_slerp(const struct trajd_stream *stream, struct trajd_cpu_move *m
             run_lanes(stream, moves + i, count - i < LANES ? count - i : LANES, d);
 }
 
-/* Rows p and p + 1, ns apart. */
+/* Derives from the rows at p and after p, which are `ns` apart. */
 static void derive(const struct trajd_stream *stream, const char *p, uint64_t ns, float *out)
 {
     const char *q = p + stream->row_stride_bytes;

@@ -9,39 +9,40 @@
 
 #define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 
-/* Costs of one thread in ns, for the number of slices only. Origin: bench_cpu 1 on an AMD EPYC (Zen
- * 3, 2.4 GHz). */
-#define FIND_NS 9.0    /* a target found */
-#define MOVE_NS 8.0    /* a step of a stream, whatever D is */
-#define FEATURE_NS 0.5 /* a feature of linear, previous, nearest */
-#define ANGLE_NS 7.0   /* a feature of angle */
-#define MEAN_NS 45.0   /* a feature of mean, over 50 rows */
+/* Costs of one thread in ns. They only decide the number of slices. Origin: bench_cpu 1 on an AMD
+ * EPYC (Zen 3, 2.4 GHz). */
+#define FIND_NS 9.0    /* one target searched */
+#define MOVE_NS 8.0    /* one step of a stream, for any D */
+#define FEATURE_NS 0.5 /* one feature of linear, previous or nearest */
+#define ANGLE_NS 7.0   /* one feature of angle */
+#define MEAN_NS 45.0   /* one feature of mean, over 50 rows */
 #define QUATERNION_NS 26.0
 #define COPY_NS_PER_BYTE 0.035
-/* a window of a stream that is copied as a run of rows, beside its bytes */
+/* one window of a stream that is copied as a run of rows, in addition to its bytes */
 #define RUN_NS 18.0
 
-/* A slice is worth handing over from here on: waking a thread and joining it costs 3 us on that
- * machine, 5 to 10 when it is busy. */
+/* The least work of a slice that is worth another thread. Waking and joining a thread costs 3 us on
+ * that machine, and 5 to 10 us when it is busy. */
 #define SLICE_NS 25000.0
-#define SLICES_PER_THREAD 4u /* so that an unlucky thread does not make the others wait for long */
+#define SLICES_PER_THREAD 4u /* several, so that one slow thread delays the others less */
 
-/* One way to run a problem. Best first; the last row that `by_itself` may pick needs nothing. */
+/* One way to run a problem. The table is ordered best first. The last row with `by_itself` serves
+ * every problem. */
 struct row {
     const char *variant;
-    bool by_itself;       /* false: taken when it is named, never else */
-    uint32_t min_threads; /* of the pool */
-    double min_cpu_ns;    /* estimate for one thread */
+    bool by_itself;       /* false: chosen only by name */
+    uint32_t min_threads; /* least threads of the pool */
+    double min_cpu_ns;    /* least estimate for one thread */
     const char *why;
     bool on_gpu;
 };
 
-/* What the kernels are built for. */
+/* The least compute capability that the kernels are built for. */
 #define COMPUTE_CAPABILITY_MIN 80
 
 static const struct row table[] = {
-    /* bench_resample on an H200: the policy's batch 4 us, against 92 by cpu_rows. How a launch is
-     * cut is cuda/shape.c's. */
+    /* bench_resample on an H200: the policy batch takes 4 us, and 92 us with cpu_rows. cuda/shape.c
+     * chooses the shape of the launch. */
     {"cuda", true, 0, 0, "goes to the GPU", true},
     {"cuda_steps", false, 0, 0, "was asked for by name", true},
     {"cuda_walk", false, 0, 0, "was asked for by name", true},
@@ -49,11 +50,11 @@ static const struct row table[] = {
     {"cuda_narrow", false, 0, 0, "was asked for by name", true},
     {"cuda_batch", false, 0, 0, "was asked for by name", true},
     {"cuda_tile", false, 0, 0, "was asked for by name", true},
-    /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us for 1103, mean 671 for 1161, wide
-     * scaled 364 for 666. */
+    /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us instead of 1103, mean 671 instead of
+     * 1161, wide scaled 364 instead of 666. */
     {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread", false},
-    /* bench_cpu 1: the policy's batch 92 us (rows) and 166 us (three clocks), images at memcpy's
-     * speed. */
+    /* bench_cpu 1: the policy batch takes 92 us (rows) and 166 us (three clocks). Images run at the
+     * speed of memcpy. */
     {"cpu_rows", true, 1, 0, "is for one thread", false},
     /* At least twice as slow as cpu_rows on every shape of bench_cpu. */
     {"reference", false, 1, 0, "was asked for by name", false},
@@ -65,7 +66,7 @@ static bool is_copied(const struct trajd_stream *stream)
            !stream->scale && stream->source_type == stream->output_type;
 }
 
-/* ns of one step of a stream. */
+/* Estimates the ns of one step of a stream. */
 static double step_cost(const struct trajd_stream *stream, const struct trajd_grid *grid)
 {
     double count = stream->feature_count;
@@ -128,7 +129,7 @@ static bool serves(const struct row *row, const struct trajd_problem *problem,
     return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
 }
 
-/* Slices that are worth it, a few a thread, of whole windows. */
+/* Divides the windows into slices: a few per thread, each of whole windows and of enough work. */
 static void shape_slices(const struct row *row, const struct trajd_problem *problem,
                          const struct trajd_device_facts *facts, struct trajd_choice *choice)
 {

@@ -1,5 +1,5 @@
-/* Which variant serves a problem: a pure function of plain numbers, the same for CPU and GPU,
- * tested without either. */
+/* Chooses the variant that serves a problem. A pure function of plain numbers, the same for CPU and
+ * GPU, so it is tested without either. */
 #ifndef TRAJD_KERNELS_DISPATCH_CHOOSE_H
 #define TRAJD_KERNELS_DISPATCH_CHOOSE_H
 
@@ -11,17 +11,17 @@
 extern "C" {
 #endif
 
-/* What a choice looks at. Bit sets have bit (1 << kind) or (1 << dtype). */
+/* The numbers that a choice depends on. A bit set has bit (1 << kind) or (1 << dtype). */
 struct trajd_problem {
     uint32_t window_count; /* B */
     uint32_t bracket_count;
     uint32_t stream_count;
-    uint32_t copied_count;  /* streams that are bytes passed on */
+    uint32_t copied_count;  /* streams that copy bytes */
     uint32_t step_count;    /* T of the longest grid */
     uint32_t feature_count; /* D of the widest stream */
-    uint64_t row_count;     /* S: rows that a window sees, an estimate; 0: not known */
-    uint64_t target_count;  /* targets to be found: B T, summed over brackets */
-    uint64_t output_bytes;  /* written, without masks */
+    uint64_t row_count;     /* S: estimated rows of a window; 0: not known */
+    uint64_t target_count;  /* targets to search: B T, summed over brackets */
+    uint64_t output_bytes;  /* output size without masks */
     uint32_t kinds;
     uint32_t source_types;
     uint32_t output_types;
@@ -30,18 +30,19 @@ struct trajd_problem {
 };
 
 struct trajd_choice {
-    const char *variant;    /* static */
-    uint32_t thread_count;  /* CPU: threads that take part */
-    uint32_t slice_windows; /* CPU: windows of a slice */
+    const char *variant;    /* static string */
+    uint32_t thread_count;  /* CPU: threads that share the work */
+    uint32_t slice_windows; /* CPU: windows of one slice */
     char reason[160];
 };
 
-/* Condenses a request's shape; the shape must have passed trajd_resample_check_shape. */
+/* Fills *problem from a request's shape, which must have passed trajd_resample_check_shape. */
 void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count,
                       struct trajd_problem *problem);
 
-/* The first row of the table that takes the problem; with `wanted` (not NULL, not "auto") the row
- * of that name. TRAJD_ERR_ARGUMENT for a name that is none, with the names that would serve. */
+/* Chooses the first row of the table that serves the problem. If `wanted` is not NULL and not
+ * "auto", only rows of that name count. Returns TRAJD_ERR_ARGUMENT if no row matches; the message
+ * lists the variants that would serve. */
 enum trajd_status trajd_choose(const struct trajd_problem *problem,
                                const struct trajd_device_facts *facts, const char *wanted,
                                struct trajd_choice *choice, struct trajd_error *error);

@@ -17,7 +17,7 @@
 typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin,
                          uint32_t window_end);
 
-/* Variants that run on the caller's threads, by the names of choose.c. */
+/* Variants that run on the CPU, by their names in choose.c. */
 static const struct {
     const char *name;
     run_windows *run;
@@ -26,7 +26,7 @@ static const struct {
     {"reference", trajd_resample_reference},
 };
 
-/* Variants that run on a GPU, and the style that they force. */
+/* Variants that run on a GPU, and the style that each forces. */
 static const struct {
     const char *name;
     int style;
@@ -37,7 +37,7 @@ static const struct {
     {"cuda_tile", TRAJD_CUDA_TILE},
 };
 
-/* What a run is held against: the numbers of the shape's streams, none of its pointers. */
+/* The numbers of a stream that every run must repeat, without pointers. */
 struct stream_shape {
     enum trajd_kind kind;
     enum trajd_dtype source_type, output_type;

@@ -1,4 +1,4 @@
-/* Which variant serves a problem, and why; and running it. */
+/* A plan: the variant chosen for requests of one shape, with the reason, and the way to run it. */
 #ifndef TRAJD_KERNELS_DISPATCH_PLAN_H
 #define TRAJD_KERNELS_DISPATCH_PLAN_H
 
@@ -14,35 +14,37 @@ extern "C" {
 
 struct trajd_pool;
 
-/* The choice: opaque, made once per feed (per shape), immutable while it runs. */
+/* Opaque. Created once per feed (per shape), and immutable afterwards. */
 struct trajd_plan;
 
-/* Chooses a variant for requests of this shape: same clocks, grids, brackets and streams (kinds,
- * types, D, T), at most as many windows, window_rows only where the shape has them; pointers may
- * differ from run to run. `variant` is NULL or "auto", or a variant's name, which is then taken or
- * refused with the names that would serve. Allocates all scratch memory that runs need. */
+/* Chooses a variant for requests of this shape. Requests of a shape have the same clocks, grids,
+ * brackets and streams (kinds, types, D, T), and at most as many windows. They have window_rows
+ * only if the shape has them. Their pointers may differ from run to run. `variant` is NULL or
+ * "auto", or the name of a variant. A named variant that cannot serve the shape is an error, whose
+ * message lists the variants that would serve. Allocates all scratch memory that runs need. */
 enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
                                     const struct trajd_device_facts *facts, const char *variant,
                                     struct trajd_plan **plan, struct trajd_error *error);
 
-/* One line: variant, launch shape and the reason ("cpu_rows: 5 streams, 1 thread: 12 KB of output
- * is below ..."). Owned by plan. */
+/* Returns one line with the variant, its launch shape and the reason ("cpu_rows: 5 streams, 1
+ * thread: 12 KB of output is below ..."). Owned by the plan. */
 const char *trajd_plan_describe(const struct trajd_plan *plan);
 
-/* Runs a request of the plan's shape. CPU variants: over the threads of `pool` (NULL: the caller's
- * thread alone), done at return. One run at a time per plan. Allocates nothing, does not block on
- * anything but the pool. */
+/* Runs a request of the plan's shape with a CPU variant, on the threads of `pool` (NULL: only on
+ * the caller's thread). The results are complete on return. Only one run at a time per plan.
+ * Allocates nothing, and blocks only on the pool. */
 enum trajd_status trajd_plan_run(struct trajd_plan *plan,
                                  const struct trajd_resample_request *request,
                                  struct trajd_pool *pool, struct trajd_error *error);
 
-/* 1: a CUDA variant, run by trajd_plan_run_async alone, on requests whose pointers are the
- * device's. */
+/* Returns 1 for a CUDA variant. It is run only by trajd_plan_run_async, with device pointers in the
+ * request. */
 int trajd_plan_is_cuda(const struct trajd_plan *plan);
 
-/* Launches a request of the plan's shape on the stream and returns; results are there when the
- * stream has got so far. The request's structs may be changed after the call, what they point to
- * not before. Allocates nothing, waits for nothing. */
+/* Launches a request of the plan's shape on the stream and returns. The results are complete when
+ * the stream has passed the launch. The caller may change the request's structs after the call, but
+ * the memory they point to only when the results are complete. Allocates nothing and does not
+ * block. */
 enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,
                                        const struct trajd_resample_request *request,
                                        struct trajd_device_stream *stream,

@@ -7,23 +7,24 @@
 #include "kernels/pool.h"
 #include "kernels/cpu/cpu.h"
 
-enum { ALIGNMENT = 64, PARTS_PER_THREAD = 4 /* so that none waits long for another */ };
+/* Several parts per thread, so that threads wait less for each other. */
+enum { ALIGNMENT = 64, PARTS_PER_THREAD = 4 };
 
 static const uint64_t room_unit_bytes = UINT64_C(1) << 20;
 
 struct trajd_runner {
     struct trajd_device *device; /* NULL: the CPU */
-    struct trajd_pool *pool;     /* of the CPU; may be NULL */
+    struct trajd_pool *pool;     /* CPU only; may be NULL */
     struct trajd_device_stream *stream;
     struct trajd_device_facts facts;
-    uint8_t *room;   /* pinned where there is a GPU */
-    void *on_device; /* as large */
+    uint8_t *room;   /* pinned if there is a GPU */
+    void *on_device; /* GPU memory of the same size */
     uint64_t room_bytes;
     struct trajd_block block;
-    uint32_t part_steps; /* of the block that runs on the CPU */
+    uint32_t part_steps; /* steps per part, for a block that runs on the CPU */
 };
 
-/* A block's request for some of its steps. */
+/* The block's request, limited to some of its steps. */
 struct part {
     struct trajd_grid grid;
     struct trajd_resample_request request;
@@ -140,8 +141,9 @@ static void run_part(void *context, uint32_t index)
     trajd_resample_cpu(&part.request, 0, 1);
 }
 
-/* A block is one window: its steps are spread over the threads. Parts begin where chunks of the
- * CPU's variant do, so that bytes are the same however many there are. */
+/* Runs the block on the CPU. A block is one window, so the threads share its steps. Parts begin
+ * where chunks of the CPU variant begin, so the result has the same bytes for any number of
+ * threads. */
 static void run_here(struct trajd_runner *runner)
 {
     const uint32_t steps = runner->block.grid.step_count,
@@ -173,7 +175,7 @@ static enum trajd_status run_there(struct trajd_runner *runner, uint64_t size_by
     if (!status)
         status = trajd_device_copy_async(runner->room + block->answer_at, answer,
                                          block->answer_bytes, runner->stream, error);
-    /* whatever was given to it reads the room */
+    /* wait even after an error: work that was queued reads the room */
     waited = trajd_device_stream_wait(runner->stream, status ? &later : error);
     trajd_plan_destroy(&plan);
     return status ? status : waited;
@@ -192,7 +194,7 @@ enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_by
                               runner->device ? runner->on_device : runner->room, block, error);
     if (status)
         return status;
-    /* bytes between outputs are another block's otherwise */
+    /* clear the bytes between outputs, which otherwise hold data of an earlier block */
     memset(runner->room + block->answer_at, 0, block->answer_bytes);
     *answer_at = block->answer_at;
     *answer_bytes = block->answer_bytes;
