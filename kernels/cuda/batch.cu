@@ -1,21 +1,18 @@
-/* Requests of many small streams, as a policy asks for them, in one launch: a warp a few targets of
- * a stream.
+/* Requests of many small streams, such as the batch of a policy, in one launch: a warp serves a few
+ * targets of a stream.
  *
  * Math      resample.h.
- * Shapes    any; meant for few steps and features. A group is a stream, or streams that share a
- *           mask; a task
- *           is steps_per_task steps of a group in one window, a unit a feature or a quaternion of a
- *             step. A
- *           warp serves a task.
+ * Shapes    any; made for few steps and features. A group is one stream, or several streams that
+ *           share a mask. A task is steps_per_task steps of a group in one window. A unit is a
+ *           feature or a quaternion of a step. A warp serves a task.
  * Requires  addresses aligned to their elements.
- * Moves     counts, anchors, offsets; a window's first and last stamp and four around each target;
- *           two rows a
- *           target; output and mask once.
- * Threads   a lane goes from offset to output by itself: four loads in a row, those of all tasks at
- *           the same
- *           time. The lanes of a step agree on its mask by ballots. No shared memory, no barrier.
+ * Moves     counts, anchors, offsets; a window's first and last stamp and four around each
+ *           target; two rows per target; output and mask once.
+ * Threads   a lane goes from offset to output by itself: four dependent loads, those of all
+ *           tasks at the same time. The lanes of a step combine its mask by ballots. No shared
+ *           memory, no barrier.
  * Numerics  a from exact integer differences; float or double, one rounding at the store.
- * Chosen    shape.c: where there are few units. */
+ * Chosen    by shape.c, if there are few units. */
 #include "kernels/cuda/windows.cuh"
 
 template <typename P>
@@ -44,7 +41,8 @@ __device__ __forceinline__ window_view view_window(const P &problem, uint32_t br
     return view;
 }
 
-/* One feature or quaternion. Returns the mask code of its target as far as this unit knows. */
+/* Serves one feature or quaternion. Returns the mask code of its target as far as this unit knows
+ * it. */
 template <typename STREAM>
 __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t window,
                                                uint32_t place, uint32_t step,
@@ -83,7 +81,7 @@ __device__ __forceinline__ uint32_t serve_unit(const STREAM &stream, uint32_t wi
     return nan ? max(code, (uint32_t)TRAJD_MASK_NAN) : code;
 }
 
-/* The largest code of some lanes; codes have three bits. */
+/* Returns the largest code of some lanes. Codes have three bits. */
 __device__ __forceinline__ uint32_t largest_code(uint32_t code, uint32_t lanes)
 {
     uint32_t largest = 0;
@@ -99,7 +97,7 @@ __device__ __forceinline__ uint32_t largest_code(uint32_t code, uint32_t lanes)
     return largest;
 }
 
-/* What a lane does of a step: units unit, unit + 32, ... over the group's streams. */
+/* Serves a lane's share of a step: units unit, unit + 32, ... over the group's streams. */
 template <int SOURCE, int OUTPUT, typename P>
 __device__ __forceinline__ uint32_t serve_units(const P &problem, const trajd_cuda_group &group,
                                                 uint32_t window, uint32_t place, uint32_t step,
@@ -129,7 +127,7 @@ __device__ __forceinline__ uint32_t serve_units(const P &problem, const trajd_cu
     return code;
 }
 
-/* As in lean.cuh. */
+/* Reads parameters early, as touch_parameters in lean.cuh. */
 __device__ __forceinline__ void touch_parameters(const trajd_cuda_stream &stream,
                                                  const trajd_cuda_bracket &bracket)
 {
@@ -175,7 +173,8 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_FULL_BLOCKS
     }
 }
 
-/* The types that all streams have; 0: they differ, or others. */
+/* Picks the kernel for the types that all streams have. 0: their types differ, or there is no
+ * special kernel for them. */
 template <typename P> static void (*kernel_of(const struct trajd_cuda_problem *problem))(const P)
 {
     const struct trajd_cuda_stream *first = &problem->streams[0];

@@ -1,5 +1,5 @@
-/* Bulk asynchronous copies and the barriers in shared memory that they complete on: instructions of
- * sm_90. */
+/* Bulk asynchronous copies, and the barriers in shared memory that they complete on. These
+ * instructions need sm_90. */
 #ifndef TRAJD_KERNELS_CUDA_BULK_CUH
 #define TRAJD_KERNELS_CUDA_BULK_CUH
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
         : "memory");
 }
 
-/* Arrives, and keeps the phase open for so many bytes. */
+/* Arrives at the barrier and keeps its phase open until `bytes` more bytes have arrived. */
 __device__ __forceinline__ void barrier_arrive_expecting(uint64_t *barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -33,7 +33,7 @@ __device__ __forceinline__ void barrier_arrive_expecting(uint64_t *barrier, uint
                  : "memory");
 }
 
-/* Until the phase of this parity is over. */
+/* Waits until the phase with this parity is over. */
 __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     asm volatile("{\n"
@@ -48,7 +48,7 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
                  : "memory");
 }
 
-/* Addresses and size are multiples of 16. */
+/* Loads bytes into shared memory. Addresses and size must be multiples of 16. */
 __device__ __forceinline__ void bulk_load(void *shared, const void *global, uint32_t bytes,
                                           uint64_t *barrier)
 {
@@ -59,7 +59,8 @@ __device__ __forceinline__ void bulk_load(void *shared, const void *global, uint
         : "memory");
 }
 
-/* One group a call; what the warp wrote to shared memory must have passed bulk_fence. */
+/* Stores bytes from shared memory as one group. The warp must call bulk_fence after it wrote
+ * them. */
 __device__ __forceinline__ void bulk_store(void *global, const void *shared, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
@@ -73,7 +74,7 @@ __device__ __forceinline__ void bulk_fence()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Until all but the last group have been read from shared memory. */
+/* Waits until all groups but the last have been read from shared memory. */
 __device__ __forceinline__ void bulk_wait_but_one()
 {
     asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");

@@ -1,20 +1,17 @@
-/* One stream on one bracket, moved by vectors, where there is little to do: a thread goes from
- * offset to output by itself.
+/* One stream on one bracket, moved by vectors, for little work: a thread goes from offset to output
+ * by itself.
  *
  * Math      resample.h.
  * Shapes    those of tile.cu, vectors of two bytes and more.
  * Requires  addresses aligned to their elements.
  * Moves     what tile.cu moves.
- * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). Then
- *           shape.vectors
- *           vectors of a target a thread, `lanes` apart, so that neighbouring threads have
- *             neighbouring
- *           vectors; all loads of a thread are under way before the first is used. Barriers are
- *             passed by
- *           all.
+ * Threads   all threads stage the window's stamps in shared memory (windows of up to
+ *           stage_rows). Then a thread serves shape.vectors vectors of a target, `lanes` apart,
+ *           so that neighbouring threads have neighbouring vectors. All loads of a thread are
+ *           issued before the first is used. All threads pass all barriers.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    shape.c: where a barrier more costs more than targets that are searched by several
- *           threads. */
+ * Chosen    by shape.c, if one more barrier costs more than a search of the same target by
+ *           several threads. */
 #include "kernels/cuda/lean_entry.cuh"
 
 template <typename S, typename O, int V, int K, bool STAGED>
@@ -41,7 +38,7 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
         STAGED ? (const int64_t *)(memory + window.stage_shift) : window.stamps_ns;
 
     stage_wait(window);
-    /* the same for all threads of the block, as here above */
+    /* the same for all threads of the block, as is the condition above */
     if (!window.plain || !window.aligned) {
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
         return;
@@ -49,7 +46,7 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
 #pragma unroll 1
     for (uint32_t item = threadIdx.x; item < count; item += blockDim.x) {
         uint32_t code;
-        if (item >= blockDim.x) { /* the first was begun before the stamps came */
+        if (item >= blockDim.x) { /* the first item was begun before the stamps came */
             step = problem.lanes == 1 ? item : __umulhi(item, problem.lanes_reciprocal);
             offset = load_offset(problem, blockIdx.y, tile.first_step + step);
         }
@@ -82,7 +79,7 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
             suspect |= may_have_nan(value);
         }
     }
-    if (__syncthreads_or(suspect)) /* now that all masks are written */
+    if (__syncthreads_or(suspect)) /* after all masks are written */
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
 }
 
@@ -147,7 +144,7 @@ extern "C" int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem
     if (!kernel)
         return (int)cudaErrorInvalidValue;
     lean.lanes = (lean.vector_count - 1) / problem->shape.vectors + 1;
-    /* exact: items and lanes are below 2^16 */
+    /* exact, because items and lanes are below 2^16 */
     lean.lanes_reciprocal =
         lean.lanes > 1 ? (uint32_t)(((UINT64_C(1) << 32) + lean.lanes - 1) / lean.lanes) : 0;
     return launch_kernel(kernel, lean, grid, problem->shape.thread_count,

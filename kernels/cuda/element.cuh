@@ -1,4 +1,4 @@
-/* Elements and vectors of them: loads, stores and one rounding, to nearest even. */
+/* Elements and vectors of elements: loads, stores, and one rounding to nearest even. */
 #ifndef TRAJD_KERNELS_CUDA_ELEMENT_CUH
 #define TRAJD_KERNELS_CUDA_ELEMENT_CUH
 
@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/problem.h"
 
-/* The integer type that moves so many bytes at once. */
+/* The integer type that moves BYTES bytes at once. */
 template <int BYTES> struct raw_of;
 template <> struct raw_of<1> {
     typedef unsigned char type;
@@ -43,7 +43,7 @@ __device__ __forceinline__ vector_of<E, V> load_vector(const char *address)
     return loaded;
 }
 
-/* Rows may lie in shared or global memory. */
+/* Loads V elements. Rows may lie in shared or global memory. */
 template <typename E, int V>
 __device__ __forceinline__ vector_of<E, V> load_any(const char *address)
 {
@@ -59,7 +59,7 @@ __device__ __forceinline__ void store_vector(char *address, const vector_of<E, V
     *(typename raw_of<sizeof(E) * V>::type *)address = vector.raw;
 }
 
-/* For outputs that are larger than the L2: the first to be evicted. */
+/* Stores to an output that is larger than the L2 cache. These lines are evicted first. */
 template <typename E, int V>
 __device__ __forceinline__ void store_streaming(char *address, const vector_of<E, V> &vector)
 {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void round_to(float value, __nv_bfloat16 &out)
     out = __float2bfloat16_rn(value);
 }
 
-/* Two at once: one instruction, where one by itself takes the slow unit. */
+/* Rounds two values with one instruction. An instruction for one value would use the slow unit. */
 __device__ __forceinline__ void round_pair(float first, float second, float *out)
 {
     out[0] = first;
@@ -126,14 +126,15 @@ __device__ __forceinline__ vector_of<O, V> pack_vector(const float (&values)[V])
     return packed;
 }
 
-/* Within a unit of the last place, by the fast units: conversions from 64 bits take as long as
- * eight others. */
+/* Converts to float within one unit of the last place, on the fast units. A conversion from 64 bits
+ * takes as long as eight other instructions. */
 __device__ __forceinline__ float float_of(uint64_t value)
 {
     return fmaf((float)(uint32_t)(value >> 32), 4294967296.0f, (float)(uint32_t)value);
 }
 
-/* One element of any type as T, float or double: exact but for 64-bit integers beyond 2^53. */
+/* Loads one element of any type as T (float or double). Exact, except for 64-bit integers beyond
+ * 2^53. */
 template <typename T>
 __device__ __forceinline__ T load_element(uint32_t type, const char *row, uint64_t d)
 {
@@ -185,7 +186,7 @@ __device__ __forceinline__ void store_element(uint32_t type, char *row, uint64_t
     }
 }
 
-/* The bytes of one element, whatever they mean. */
+/* Copies the bytes of one element without interpreting them. */
 __device__ __forceinline__ void copy_element(uint32_t size_bytes, const char *from, char *to,
                                              uint64_t d)
 {

@@ -1,47 +1,47 @@
-/* What a block knows of its targets once they were searched: one entry per stream and target, in
- * shared memory. */
+/* The result of the search: one entry per stream and target, which a block keeps in shared
+ * memory. */
 #ifndef TRAJD_KERNELS_CUDA_ENTRY_CUH
 #define TRAJD_KERNELS_CUDA_ENTRY_CUH
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/search.cuh"
 
-/* value = low + a (high - low), low at `row`, high `next_bytes` behind it. A row alone has
- * next_bytes 0 and a = -0, which gives every finite value back, its sign too; where the result is
- * NaN, or there is no row, the slow way looks closer. */
+/* value = low + a (high - low), with low at `row` and high `next_bytes` after it. A row alone has
+ * next_bytes 0 and a = -0, which gives back every finite value, including its sign. If the result
+ * is NaN, or there is no row, the slow path looks closer. */
 struct __align__(16) entry
 {
-    const char *row; /* first column; NULL: the edge's constant */
+    const char *row; /* at the first column; NULL: the edge's constant */
     float a;
     uint32_t next_bytes;
 };
 
-/* What only FULL streams need besides. */
+/* Further fields that only FULL streams need. */
 struct full_entry {
     double a;
-    int64_t mean_count;       /* rows of the mean, ending at row; below 1: the row alone */
-    float per_second;         /* of the derivative; 0: none */
-    uint16_t interval_before; /* the derivative's interval begins one row earlier */
+    int64_t mean_count;       /* rows of the mean, ending at row; below 1: row alone */
+    float per_second;         /* factor of the derivative; 0: none */
+    uint16_t interval_before; /* 1: the derivative's interval begins one row earlier */
     uint16_t blends;
 };
 
-/* Sources whose arithmetic is double. */
+/* Returns whether the arithmetic of a source type is in double. */
 __device__ __forceinline__ bool is_wide(uint32_t type)
 {
     return type == TRAJD_F64 || type == TRAJD_I32 || type == TRAJD_U32 || type == TRAJD_I64 ||
            type == TRAJD_U64;
 }
 
-/* One target on its bracket, before a stream looks at it. */
+/* One target on its bracket, before the rules of a stream apply. */
 enum target_place { PLACE_INSIDE, PLACE_BEFORE, PLACE_AFTER, PLACE_NOWHERE };
 
 struct target {
     enum target_place place;
-    bool searched; /* on a clock; else by row steps */
+    bool searched; /* true: found on a clock; false: a row of a ROWS grid */
     int64_t x;
     int64_t row;
     uint64_t past;  /* x - t[row] */
-    uint64_t width; /* t[row + 1] - t[row] where there is a next row */
+    uint64_t width; /* t[row + 1] - t[row] if there is a next row */
 };
 
 /* A bracket in one window. */
@@ -79,8 +79,8 @@ __device__ __forceinline__ target find_target(const window_view &view, int64_t o
     return found;
 }
 
-/* past / width in float, from 1 to 2^64: a division within one unit of the last place, without its
- * slow path. */
+/* Returns past / width in float, from 1 to 2^64. The division is within one unit of the last place
+ * and avoids the slow path of the full division. */
 __device__ __forceinline__ float share_of(uint64_t past, uint64_t width)
 {
     const float above = float_of(past), below = float_of(width);
@@ -91,8 +91,8 @@ __device__ __forceinline__ float share_of(uint64_t past, uint64_t width)
     return fmaf(fmaf(-share, below, above), reciprocal, share);
 }
 
-/* The stream's row and mask code for a target inside the rows. STREAM: whatever has a stream's
- * rules. */
+/* Returns the stream's mask code, and its row, for a target inside the rows. STREAM: any type with
+ * the members of a stream's rules. */
 template <typename STREAM>
 __device__ __forceinline__ uint32_t resolve_inside(const STREAM &stream, const target &target,
                                                    int64_t &row, entry &out)
@@ -114,7 +114,7 @@ __device__ __forceinline__ uint32_t resolve_inside(const STREAM &stream, const t
     return code;
 }
 
-/* Fills the stream's entry; returns its mask code so far: a NaN shows later. */
+/* Fills the stream's entry. Returns its mask code so far; a NaN is found later. */
 template <typename STREAM>
 __device__ __forceinline__ uint32_t resolve_entry(const STREAM &stream, int64_t row_count,
                                                   const target &target, const char *rows,
@@ -150,7 +150,7 @@ __device__ __forceinline__ uint32_t resolve_entry(const STREAM &stream, int64_t 
     return code;
 }
 
-/* The first row of (x - width, x], or of the last `width` rows. */
+/* Returns the first row of (x - width, x], or of the last `width` rows. */
 __device__ __forceinline__ int64_t mean_first(const trajd_cuda_stream &stream,
                                               const window_view &view, const target &target)
 {
@@ -173,7 +173,7 @@ __device__ __forceinline__ void resolve_full(const trajd_cuda_stream &stream,
     uint64_t width = target.width;
 
     full.blends = out.a > 0;
-    full.a = out.a; /* float is what float streams are blended with */
+    full.a = out.a; /* float streams are blended with the float value */
     if (full.blends && is_wide(stream.source_type))
         full.a = (double)target.past / (double)target.width;
     full.per_second = 0;

@@ -1,32 +1,28 @@
-/* The tile kernel for any request: every stream in one launch, a block per window and tile of
+/* The tile kernel for any request: all streams in one launch, a block per window and tile of
  * targets.
  *
  * Math      resample.h.
- * Shapes    any. A window's targets are cut into tiles of shape.tile_steps; a block serves one tile
- *           of one
- *           window, for all brackets and streams, and goes on to window + gridDim.y where there are
- *             more
- *           windows than a grid is high.
- * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order
- *           of
+ * Shapes    any. A window's targets are cut into tiles of shape.tile_steps. A block serves one
+ *           tile of one window, for all brackets and streams. If there are more windows than a
+ *           grid is high, it goes on to window + gridDim.y.
+ * Requires  addresses aligned to their elements; nothing else about alignment, D or the order of
  *           targets.
- * Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows a target;
- *           output and
- *           mask once.
- * Threads   find: warps share out the brackets and stage their stamps; then a thread a target.
- *           values: a
- *           thread keeps a vector of features and goes from target to target. All threads pass all
- *             barriers.
+ * Moves     what the block's targets need: counts, anchors and offsets; stamps; two rows per
+ *           target; output and mask once.
+ * Threads   find: warps share the brackets and stage their stamps; then a thread serves a
+ *           target. values: a thread keeps a vector of features and goes from target to target.
+ *           All threads pass all barriers.
  * Numerics  a from exact integer differences; float or double, one rounding at the store.
- * Chosen    shape.c: where tile.cu does not serve. */
+ * Chosen    by shape.c, if tile.cu does not serve. */
 #include "kernels/cuda/windows.cuh"
 
-/* The block's shared memory, cut from one dynamic allocation; tile_shared_bytes must agree. */
+/* The block's shared memory, cut from one dynamic allocation. trajd_cuda_shared_bytes must
+ * agree. */
 struct tile_shared {
     entry *entries;      /* [stream][tile] */
     full_entry *fulls;   /* [stream][tile] */
     int64_t *stage;      /* [bracket][stage_rows] */
-    uint32_t *unaligned; /* [stream]: its rows stand where vectors cannot be loaded */
+    uint32_t *unaligned; /* [stream]: 1 if vectors cannot be loaded from its rows */
     uint32_t *masks;     /* [mask][tile] */
 };
 
@@ -47,7 +43,7 @@ __device__ __forceinline__ tile_shared cut_shared(const P &problem, char *memory
     return shared;
 }
 
-/* One target of one bracket: found once, then seen by each stream of the bracket. */
+/* Serves one target of one bracket: finds it once, then resolves it for each stream. */
 template <typename P>
 __device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_index,
                                              uint32_t window, uint32_t step, int64_t offset,
@@ -72,14 +68,14 @@ __device__ __forceinline__ void serve_target(const P &problem, uint32_t bracket_
         if (stream.path == TRAJD_CUDA_FULL)
             resolve_full(stream, view, target, entry, shared.fulls[slot]);
         else if ((uintptr_t)rows & (stream.load_bytes - 1u))
-            shared.unaligned[s] = 1; /* by every thread that serves the stream, and the same */
+            shared.unaligned[s] = 1; /* every thread of the stream writes the same value */
         shared.entries[slot] = entry;
         if (code != TRAJD_MASK_VALID && stream.mask_slot != TRAJD_CUDA_NO_MASK)
             atomicMax(shared.masks + stream.mask_slot * problem.shape.tile_steps + step, code);
     }
 }
 
-/* Which bracket and step of the tile a target number is; false: beyond the last. */
+/* Finds the bracket and the step of the tile for a target number. Returns false beyond the last. */
 template <typename P>
 __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_step,
                                               uint32_t number, uint32_t &bracket_index,
@@ -97,7 +93,7 @@ __device__ __forceinline__ bool locate_target(const P &problem, uint64_t first_s
     return false;
 }
 
-/* Streams are served side by side, each by the warps that the host gave it, so that their loads are
+/* Serves the streams side by side, each by the warps that the host gave it, so that their loads are
  * in flight together. */
 template <typename P>
 __device__ __forceinline__ void write_streams(const P &problem, uint32_t place, uint64_t first_step,

@@ -1,21 +1,20 @@
 /* Streams of any kind and type, element by element or quaternion by quaternion, with their
  * derivatives.
  *
- * Numerics  T is float, or double where the source is f64 or an integer of 32 bits and more. Sums
- *           of a mean
- * are double. */
+ * Numerics  T is float, or double if the source is f64 or an integer of 32 bits and more. Sums
+ *           of a mean are double. */
 #ifndef TRAJD_KERNELS_CUDA_FULL_CUH
 #define TRAJD_KERNELS_CUDA_FULL_CUH
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/values.cuh"
 
-/* As kernels/quaternion.h has them. */
+/* The same values as in kernels/quaternion.h. */
 #define QUATERNION_SQUARE_MIN 1e-30
 #define QUATERNION_SQUARE_MAX 1e30
 #define QUATERNION_UNIT_SLACK 1e-5
 
-/* A stream whose types are known when the kernel is built; 0: not. */
+/* A stream whose types are known at compile time. 0: not known. */
 template <int SOURCE, int OUTPUT> struct typed_stream : trajd_cuda_stream {
 };
 
@@ -61,7 +60,7 @@ template <> __device__ __forceinline__ double nan_of<double>()
     return __longlong_as_double(0x7ff8000000000000);
 }
 
-/* The difference in [-period/2, period/2). */
+/* Wraps the difference into [-period/2, period/2). */
 template <typename T> __device__ __forceinline__ T wrapped(T difference, T period)
 {
     return difference - period * floor((difference + period / 2) / period);
@@ -117,7 +116,8 @@ __device__ __forceinline__ T scalar_value(const STREAM &stream, const entry &ent
     return value;
 }
 
-/* Within two units of the last place, as the sines below: a quaternion's error stays below 1e-6. */
+/* Returns 1 / sqrt(x) within two units of the last place, as the sine below. A quaternion's error
+ * stays below 1e-6. */
 __device__ __forceinline__ float reciprocal_root(float x)
 {
     return rsqrtf(x);
@@ -128,7 +128,7 @@ __device__ __forceinline__ double reciprocal_root(double x)
     return 1 / sqrt(x);
 }
 
-/* Of an angle in [0, pi / 2]. */
+/* Returns the sine of an angle in [0, pi / 2]. */
 __device__ __forceinline__ float sine_of(float angle)
 {
     return __sinf(angle);
@@ -160,12 +160,12 @@ __device__ __forceinline__ void load_quaternion(const STREAM &stream, const char
         q[k] = load_element<T>(source_type_of(stream), row, d + k);
 }
 
-/* Unit quaternions, the shorter arc; below a small angle the chord, scaled to unit length like the
- * arc. */
+/* Interpolates unit quaternions on the shorter arc. Below a small angle it uses the chord. The
+ * result is scaled to unit length. */
 template <typename T>
 __device__ __forceinline__ void slerp(const T (&p)[4], const T (&q)[4], T a, T (&out)[4])
 {
-    /* the weights' error is its square over 6 */
+    /* the error of the weights is its square over 6 */
     const T parallel = sizeof(T) == 8 ? (T)1e-6 : (T)1e-3;
     T dot = p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3];
     T sign = dot < 0 ? (T)-1 : (T)1, sum = 0, difference = 0, weight_p = 1 - a, weight_q = a;
@@ -204,7 +204,8 @@ __device__ __forceinline__ void quaternion_value(const STREAM &stream, const ent
         make_unit(q);
         slerp(p, q, (T)full.a, out);
     } else {
-        /* as the reference forms it: both sides of the slack differ by more than roundings */
+        /* formed as in the reference, because a difference in rounding could change the side of the
+         * slack */
         double square = 0;
 #pragma unroll
         for (int k = 0; k < 4; k++)
@@ -217,7 +218,8 @@ __device__ __forceinline__ void quaternion_value(const STREAM &stream, const ent
     nan = isnan(out[0]);
 }
 
-/* The rotation vector of q p^-1, fixed frame, the shorter way; unit quaternions in xyzw. */
+/* Computes the rotation vector of q p^-1 in the fixed frame, on the shorter way. p and q are unit
+ * quaternions in xyzw. */
 template <typename T>
 __device__ __forceinline__ void turn(const T (&p)[4], const T (&q)[4], T (&out)[3])
 {
@@ -286,7 +288,7 @@ __device__ __forceinline__ void write_normalised(const STREAM &stream, char *out
     store_element<T>(output_type_of(stream), output, d, value);
 }
 
-/* One unit (element or quaternion) of one target. Returns whether a NaN was used. */
+/* Writes one unit (element or quaternion) of one target. Returns whether a NaN was used. */
 template <typename T, typename STREAM>
 __device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &entry,
                                            const full_entry &full, uint32_t unit, char *output)
@@ -311,7 +313,7 @@ __device__ __forceinline__ bool write_unit(const STREAM &stream, const entry &en
     return nan;
 }
 
-/* Previous and nearest into the stream's own type: bytes. */
+/* Copies bytes, for previous and nearest into the stream's own type. */
 template <typename STREAM>
 __device__ __forceinline__ bool copy_unit(const STREAM &stream, const entry &entry,
                                           uint32_t size_bytes, uint32_t unit, char *output)
@@ -395,7 +397,8 @@ __device__ __forceinline__ void write_width(const team &team, const trajd_cuda_s
         write_values<S, O, 1, true>(team, stream, stream.feature_count, entries, step_count, out);
 }
 
-/* One stream's part of a tile, whatever its path: two widths each, which keeps the kernel small. */
+/* Writes one stream's part of a tile, for any path. Only two vector widths per path, which keeps
+ * the kernel small. */
 __device__ __forceinline__ void write_stream(const team &team, const trajd_cuda_stream &stream,
                                              const entry *entries, const full_entry *fulls,
                                              uint32_t step_count, bool aligned,

@@ -1,12 +1,12 @@
-/* How every kernel is launched, and begins. */
+/* How every kernel is launched, and how it begins. */
 #ifndef TRAJD_KERNELS_CUDA_LAUNCH_CUH
 #define TRAJD_KERNELS_CUDA_LAUNCH_CUH
 
 #include "kernels/cuda/launch.h"
 
-/* From sm_90 on a launch may be made ready while the one before it in the stream runs: nothing in
- * global memory is touched before all of that one has been written. The first statement of every
- * kernel. */
+/* Waits for the launch before this one. From sm_90 on, the GPU may prepare a launch while the one
+ * before it in the stream runs. So no kernel touches global memory before all writes of that launch
+ * are done. This must be the first statement of every kernel. */
 __device__ __forceinline__ void wait_for_earlier_launches()
 {
 #if __CUDA_ARCH__ >= 900

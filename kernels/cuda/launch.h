@@ -1,5 +1,5 @@
-/* The kernels' launchers: each computes a grid, launches and returns the cudaError_t; no wait, no
- * allocation. */
+/* The launchers of the kernels. Each computes a grid, launches and returns the cudaError_t. They do
+ * not wait and do not allocate. */
 #ifndef TRAJD_KERNELS_CUDA_LAUNCH_H
 #define TRAJD_KERNELS_CUDA_LAUNCH_H
 
@@ -10,19 +10,20 @@ extern "C" {
 #endif
 
 #define TRAJD_CUDA_THREADS_MAX 256
-/* Blocks of the most threads that a multiprocessor shall hold at once: 64 registers a thread. */
+/* Blocks with the most threads that a multiprocessor shall hold at once: 64 registers per
+ * thread. */
 #define TRAJD_CUDA_BLOCKS_MIN 4
-/* 80 registers: with 64 what a walk spills adds a third to what it writes. */
+/* 80 registers: with 64, the spills of a walk add a third to what it writes. */
 #define TRAJD_CUDA_WALK_BLOCKS_MIN 3
 #define TRAJD_CUDA_FULL_BLOCKS_MIN 2
-/* What a block gets without asking for more. */
+/* Shared memory that a block gets without an opt-in. */
 #define TRAJD_CUDA_SHARED_BYTES_MAX 48000u
-/* Of the streaming kernel, which asks. */
+/* Shared memory of the streaming kernel, which opts in. */
 #define TRAJD_CUDA_STREAM_BYTES_MAX 220000u
 #define TRAJD_CUDA_STAGES_MAX 4u
 #define TRAJD_CUDA_STAGE_HEAD_BYTES 32u
 #define TRAJD_CUDA_CHUNK_BYTES 2048u
-/* Of a step that the narrow kernel forms, on either side. */
+/* The largest step of the narrow kernel, in the source and in the output. */
 #define TRAJD_CUDA_NARROW_BYTES 128u
 
 #ifdef __CUDACC__
@@ -31,7 +32,8 @@ extern "C" {
 #define TRAJD_CUDA_HOST_DEVICE
 #endif
 
-/* Stamps and rows come in granules of 16 bytes, wherever they begin. */
+/* Returns the bytes of staged stamps. Stamps and rows are staged in granules of 16 bytes, at any
+ * alignment. */
 TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_stage_bytes(uint32_t stage_rows)
 {
     return stage_rows ? (stage_rows * 8u + 31u) / 16u * 16u : 0;
@@ -43,7 +45,7 @@ TRAJD_CUDA_HOST_DEVICE static inline uint32_t lean_rows_bytes(uint32_t stage_row
     return (stage_rows * row_stride_bytes + 47u) / 16u * 16u;
 }
 
-/* Steps that a warp of the streaming kernel stores at once. */
+/* Returns the steps that a warp of the streaming kernel stores at once. */
 static inline uint32_t trajd_cuda_chunk_steps(const struct trajd_cuda_problem *problem)
 {
     uint64_t step_bytes = problem->streams[0].step_stride_bytes,
@@ -52,8 +54,8 @@ static inline uint32_t trajd_cuda_chunk_steps(const struct trajd_cuda_problem *p
     return step_bytes >= chunk ? 1 : (uint32_t)(chunk / step_bytes);
 }
 
-/* Shared memory of one block, for the problem's shape: 64 bits, since shapes that are too large are
- * asked about, too. */
+/* Returns the shared memory of one block for the problem's shape. 64 bits, because callers also
+ * pass shapes that are too large. */
 static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_shape *shape = &problem->shape;
@@ -84,10 +86,10 @@ static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
     }
 }
 
-/* Shares the warps of a block out over the streams of a problem, for its shape. */
+/* Divides the warps of a block among the streams of a problem, for its shape. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem);
 
-/* tile, direct, narrow, stream: problems that are lean. batch, full: any. */
+/* tile, direct, narrow and stream need lean problems. batch and full serve any. */
 int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream);

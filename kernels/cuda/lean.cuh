@@ -1,5 +1,5 @@
-/* What the kernels of one stream are told, and how they open a window: what is read of it, staged,
- * asked for. */
+/* The parameters of the kernels of one stream, and how they open a window: reading its place,
+ * staging its stamps, and prefetching. */
 #ifndef TRAJD_KERNELS_CUDA_LEAN_CUH
 #define TRAJD_KERNELS_CUDA_LEAN_CUH
 
@@ -8,14 +8,15 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/values.cuh"
 
-/* About as many as run first, on the GPUs there are. */
+/* About as many blocks as run first, on current GPUs. */
 #define ASKING_BLOCKS 1024u
 
-/* One bracket and stream, in the order of use: a kernel waits for its parameters too. */
+/* One bracket and one stream. The fields are in the order of use, because a kernel waits for its
+ * parameters too. */
 struct lean_problem {
     const int64_t *offsets;
     uint64_t offsets_per_window;
-    const int64_t *stamps_ns; /* NULL: regular, or not asked */
+    const int64_t *stamps_ns; /* NULL: a regular clock, or stamps are not needed */
     const int64_t *row_begin; /* NULL: the dense problem */
     const int64_t *row_count;
     const int64_t *anchor;
@@ -28,7 +29,7 @@ struct lean_problem {
     uint32_t tile_steps;
     uint32_t stage_rows;
     uint32_t vector_count;
-    /* threads that share a target, of the direct kernel, and 2^32 over them, rounded up */
+    /* direct kernel: threads that share a target, and 2^32 / lanes rounded up */
     uint32_t lanes;
     uint32_t lanes_reciprocal;
     uint8_t unit;
@@ -37,12 +38,12 @@ struct lean_problem {
     uint8_t prefetch;
     uint8_t load_bytes;
     uint8_t mask_continues;
-    uint8_t searches; /* stamps are what targets are looked for in */
-    uint32_t zero;    /* for lane_zero */
+    uint8_t searches; /* targets are searched in stamps */
+    uint32_t zero;    /* 0, for lane_zero */
     uint32_t window_count;
-    /* the first blocks, which ask for all that the launch reads; 0: none do */
+    /* number of first blocks that prefetch all that the launch reads; 0: none */
     uint32_t asking_blocks;
-    uint64_t max_gap_width; /* a hole that is wider is one */
+    uint64_t max_gap_width; /* a wider interval is a gap */
     char *output;
     uint64_t window_stride_bytes;
     uint8_t *mask;
@@ -105,26 +106,26 @@ static inline struct lean_problem lean_of(const struct trajd_cuda_problem *probl
 
 /* A window as all threads of its blocks see it. */
 struct lean_window {
-    const int64_t *stamps_ns; /* of local row 0, in global memory */
+    const int64_t *stamps_ns; /* local row 0, in global memory */
     const char *rows;         /* NULL: missing */
     int64_t row_count;
     int64_t anchor;
-    int64_t first_ns, last_ns; /* of windows that are searchable, as the next */
+    int64_t first_ns, last_ns; /* these two and rows_per_ns: only for searchable windows */
     float rows_per_ns;
     uint32_t place;       /* the window's row of the outputs */
     uint32_t stage_shift; /* where the first stamp lies in the stage */
     bool staged;
-    /* its targets are searched by a guess and four stamps around it: in the stage, where the kernel
+    /* its targets can be searched by a guess and four stamps around it: in the stage, if the kernel
      * has one */
     bool plain;
-    /* rows stand where vectors can be loaded; of streams with `bases` only the device can tell */
+    /* vectors can be loaded from its rows; with `bases`, only the device knows that */
     bool aligned;
 };
 
 #define PREFETCH_LINE_BYTES 128u
 
 /* Reads the parameters that the way to the output needs while the launch before this one still
- * runs: a kernel's first read of a line of them is a trip to memory. */
+ * runs. A kernel's first read of a line of parameters is a trip to memory. */
 __device__ __forceinline__ void touch_parameters(const lean_problem &problem)
 {
     asm volatile("" ::"l"(problem.offsets), "l"(problem.stamps_ns), "l"(problem.base),
@@ -133,8 +134,8 @@ __device__ __forceinline__ void touch_parameters(const lean_problem &problem)
                  "l"(problem.max_age_ns), "l"(problem.max_gap_width));
 }
 
-/* One of `parts` shares of some bytes, on their way to the L2 while others are waited for. By all
- * threads of the block. Beyond 4 GiB nothing is asked. */
+/* Prefetches one of `parts` shares of some bytes into the L2 cache. All threads of the block call
+ * it. Does nothing from 4 GiB on. */
 __device__ __forceinline__ void ask_for(const char *from, uint64_t size_bytes, uint32_t part,
                                         uint32_t parts)
 {
@@ -146,8 +147,8 @@ __device__ __forceinline__ void ask_for(const char *from, uint64_t size_bytes, u
         asm volatile("prefetch.global.L2 [%0];" ::"l"(from + (uint64_t)line * PREFETCH_LINE_BYTES));
 }
 
-/* Block `block` of those that ask for everything: reads among the writes of large outputs cost the
- * memory several times what they cost before the first write. */
+/* Prefetches everything that the launch reads, by block `block` of `blocks`. Reads among the writes
+ * of large outputs cost the memory several times what they cost before the first write. */
 static __device__ __noinline__ void ask_for_all(const lean_problem &problem, uint32_t block,
                                                 uint32_t blocks)
 {
@@ -175,7 +176,7 @@ static __device__ __noinline__ void ask_for_all(const lean_problem &problem, uin
     }
 }
 
-/* The same for blocks that are numbered along x, then along windows. */
+/* Calls ask_for_all in the first blocks, numbered along x, then along windows. */
 __device__ __forceinline__ void ask_ahead(const lean_problem &problem)
 {
     if (problem.asking_blocks && blockIdx.y * gridDim.x + blockIdx.x < problem.asking_blocks)
@@ -189,9 +190,9 @@ __device__ __forceinline__ int64_t load_offset(const lean_problem &problem, uint
     return __ldg(problem.offsets + window * problem.offsets_per_window + step);
 }
 
-/* Brings the 16-byte granules that hold some bytes to shared memory, by all threads of the block;
- * returns where the first byte lies. What stands beside the bytes in their first and last granule
- * is never looked at. */
+/* Copies the 16-byte granules that hold some bytes to shared memory. All threads of the block call
+ * it. Returns the place of the first byte. The other bytes of the first and last granule are never
+ * used. */
 __device__ __forceinline__ char *stage_bytes(char *stage, const char *from, uint32_t size_bytes)
 {
     const uint32_t shift = (uint32_t)(uintptr_t)from & 15u,
@@ -203,15 +204,15 @@ __device__ __forceinline__ char *stage_bytes(char *stage, const char *from, uint
     return stage + shift;
 }
 
-/* 0, which the compiler cannot see: what is loaded from an address that has it is kept in a
- * register of each thread. It would move it to a uniform register at once, and so wait for it
- * before the loads that follow are sent. */
+/* Returns a 0 that the compiler cannot see. A value loaded from an address that contains it stays
+ * in a register of each thread. Otherwise the compiler moves the value to a uniform register at
+ * once, and so waits for it before it issues the next loads. */
 __device__ __forceinline__ uint32_t lane_zero(const lean_problem &problem)
 {
     return threadIdx.x & problem.zero;
 }
 
-/* A load that is sent after all that stand before it. */
+/* Loads a value. The load is issued after all loads that stand before it. */
 __device__ __forceinline__ int64_t load_behind(const int64_t *address)
 {
     int64_t value;
@@ -220,8 +221,8 @@ __device__ __forceinline__ int64_t load_behind(const int64_t *address)
     return value;
 }
 
-/* Reads where the window stands and sends for its stamps, all of them where they fit. stage_wait
- * must follow. */
+/* Reads the place of a window and starts loading its stamps: all of them if they fit into the
+ * stage. stage_wait must follow. */
 __device__ __forceinline__ lean_window open_window(const lean_problem &problem, uint32_t window,
                                                    char *stage)
 {
@@ -278,7 +279,7 @@ __device__ __forceinline__ void set_rate(lean_window &window)
 
 __device__ __forceinline__ void stage_wait(lean_window &window)
 {
-    set_rate(window);    /* while the others come */
+    set_rate(window);    /* while the stamps come */
     if (window.staged) { /* the same for all threads of the block */
         __pipeline_commit();
         __pipeline_wait_prior(0);

@@ -1,16 +1,17 @@
-/* The first half of the kernels of one stream: from a window and its offsets to entries; and where
- * they go.
+/* The first half of the kernels of one stream: from a window and its offsets to entries, and the
+ * place of the outputs.
  *
- * Time here is the chain of dependent instructions and loads, so the ways that nearly all targets
- * go (inside a staged or unstaged window of stamps) are straight, and all others one call away. */
+ * Time here is the chain of dependent instructions and loads. So the paths of nearly all targets
+ * (inside a staged or unstaged window of stamps) are straight, and all other paths are a function
+ * call. */
 #ifndef TRAJD_KERNELS_CUDA_LEAN_ENTRY_CUH
 #define TRAJD_KERNELS_CUDA_LEAN_ENTRY_CUH
 
 #include "kernels/cuda/lean.cuh"
 
-/* What is rare: clocks that are regular or have few rows, grids of rows, streams that are missing.
- * By all that is in memory, so that nothing need be kept for it. Returns an entry and its code in
- * registers: x, y the row, z the share, w the code and whether there are two rows. */
+/* Finds a rare target: a regular clock, a clock of few rows, a grid of rows, or a missing stream.
+ * Reads all from memory, so that the fast path keeps no registers for it. Returns an entry and its
+ * code in registers: x, y the row; z the fraction; w the code and whether there are two rows. */
 static __device__ __noinline__ uint4 find_elsewhere(const lean_problem &problem, uint32_t window,
                                                     int64_t offset)
 {
@@ -56,7 +57,8 @@ __device__ __forceinline__ entry make_rare_entry(const lean_problem &problem, ui
             found.w & 256u ? problem.row_stride_bytes : 0};
 }
 
-/* A target before the first or not before the last row of a plain window, or none. */
+/* Makes the entry of a target before the first row or from the last row on in a plain window, or of
+ * an offset without target. */
 __device__ __forceinline__ entry make_edge_entry(const lean_problem &problem,
                                                  const lean_window &window, int64_t x,
                                                  bool is_target, uint32_t &code)
@@ -80,7 +82,8 @@ __device__ __forceinline__ entry make_edge_entry(const lean_problem &problem,
     return {has_row ? window.rows + (int64_t)row * problem.row_stride_bytes : NULL, -0.0f, 0};
 }
 
-/* Sent where it stands: the compiler would put it off until it is known to be needed. */
+/* Loads a stamp here. Without the asm the compiler would delay the load until the stamp is surely
+ * needed. */
 template <bool STAGED>
 __device__ __forceinline__ int64_t load_stamp(const int64_t *stamps, int32_t row)
 {
@@ -95,8 +98,8 @@ __device__ __forceinline__ int64_t load_stamp(const int64_t *stamps, int32_t row
     return value;
 }
 
-/* The entry of one target in a plain window, and its mask code so far. guess_offset: what of a row
- * will be loaded, where it is asked for as soon as there is a guess. */
+/* Makes the entry of one target in a plain window, and its mask code so far. guess_offset: the part
+ * of a row that will be loaded; it is prefetched as soon as there is a guess. */
 template <bool STAGED>
 __device__ __forceinline__ entry make_plain_entry(const lean_problem &problem,
                                                   const lean_window &window, const int64_t *stamps,
@@ -125,7 +128,7 @@ __device__ __forceinline__ entry make_plain_entry(const lean_problem &problem,
 
     if (at0 <= x && x < at3) {
         row += second + third;
-    } else { /* the clock drifted further than that: by halves */
+    } else { /* the clock drifted further: bisection */
         int32_t above = x < at0 ? row : last;
         row = x < at0 ? 0 : min(row + 3, last);
 #pragma unroll 1
@@ -143,7 +146,7 @@ __device__ __forceinline__ entry make_plain_entry(const lean_problem &problem,
     const bool inside = past != 0 && past < width;
     entry made = {NULL, -0.0f, 0};
 
-    /* stamps that are not ascending may give any place */
+    /* stamps that do not ascend may give any place */
     code = past == 0                       ? TRAJD_MASK_VALID
            : past >= width                 ? TRAJD_MASK_BAD_STAMP
            : width > problem.max_gap_width ? TRAJD_MASK_GAP
@@ -158,7 +161,7 @@ __device__ __forceinline__ entry make_plain_entry(const lean_problem &problem,
     return made;
 }
 
-/* The entry of one target in any window. */
+/* Makes the entry of one target in any window. */
 __device__ __forceinline__ entry make_entry(const lean_problem &problem, const lean_window &window,
                                             const int64_t *stage, uint32_t window_index,
                                             int64_t offset, uint32_t &code)
@@ -170,7 +173,7 @@ __device__ __forceinline__ entry make_entry(const lean_problem &problem, const l
                : make_plain_entry<false>(problem, window, window.stamps_ns, offset, 0, code);
 }
 
-/* A mask's byte, where streams before this one may have written it. */
+/* Writes one byte of a mask, which earlier streams may have written. */
 __device__ __forceinline__ void write_code(const lean_problem &problem, uint8_t *at, uint32_t code)
 {
     *at = (uint8_t)(problem.mask_continues ? max(code, (uint32_t)*at) : code);
@@ -189,7 +192,7 @@ struct lean_tile {
     uint32_t step_count;
 };
 
-/* step_count 0: beyond the last. */
+/* Returns a block's tile. step_count is 0 beyond the last tile. */
 __device__ __forceinline__ lean_tile tile_at(const lean_problem &problem, uint32_t number)
 {
     uint32_t first = number * problem.tile_steps, count = problem.step_count;
@@ -208,9 +211,8 @@ __device__ __forceinline__ lean_output output_here(const lean_problem &problem,
                  : NULL}};
 }
 
-/* A tile by all threads of its block, element by element, whatever the window and the values are:
- * what the fast ways leave to it, from nothing but memory. Writes output and mask again where they
- * were written. */
+/* Writes a tile element by element, by all threads of its block, for any window and values. The
+ * fast paths leave rare cases to it. It reads all from memory, and overwrites output and mask. */
 template <typename S, typename O>
 static __device__ __noinline__ void write_slowly(const lean_problem &problem, uint32_t first_step,
                                                  uint32_t step_count)

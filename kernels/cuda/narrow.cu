@@ -1,27 +1,23 @@
-/* One stream on one bracket whose steps are a few dozen bytes: a thread a target with all its
- * features.
+/* One stream on one bracket whose steps are a few dozen bytes: a thread serves a target with all
+ * its features.
  *
  * Math      resample.h.
  * Shapes    steps of at most TRAJD_CUDA_NARROW_BYTES bytes that follow each other in the output;
- *           else as
- *           tile.cu.
+ *           otherwise as tile.cu.
  * Requires  addresses aligned to their elements.
- * Moves     what tile.cu moves; with TRAJD_CUDA_STAGE_ROWS all rows of the window, asked for before
- *           it is
- *           known which are used: a trip to memory less.
- * Threads   all bring stamps (and rows) to shared memory; then a thread finds its target and forms
- *           its step
- *           there; then all write the tile, 16 bytes at a time wherever the output begins and
- *             whatever D is.
- *           Barriers are passed by all.
+ * Moves     what tile.cu moves. With TRAJD_CUDA_STAGE_ROWS, all rows of the window, loaded
+ *           before it is known which are used: this saves a trip to memory.
+ * Threads   all threads stage stamps (and rows) in shared memory. Then a thread finds its target
+ *           and forms its step there. Then all threads write the tile, 16 bytes at a time, for
+ *           any output address and any D. All threads pass all barriers.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    shape.c: narrow steps, where one search serves all features and stores are whole
+ * Chosen    by shape.c, for narrow steps: one search serves all features, and stores are whole
  *           sectors. */
 #include "kernels/cuda/lean_entry.cuh"
 
 #define VECTORS_IN_FLIGHT 4u
 
-/* One step; returns whether there may be a NaN in it. */
+/* Forms one step. Returns whether it may contain a NaN. */
 template <typename S, typename O, int V>
 __device__ __forceinline__ bool form_step(const lean_problem &problem, const entry &made, char *to)
 {
@@ -52,8 +48,8 @@ __device__ __forceinline__ bool form_step(const lean_problem &problem, const ent
     return suspect || (!made.row && problem.edge == TRAJD_EDGE_NAN);
 }
 
-/* `size_bytes` bytes of elements of at least two that lie in `stage` as they shall in memory, to
- * the 16-byte granule. */
+/* Writes `size_bytes` bytes of elements of at least two bytes. They lie in `stage` with the same
+ * offset within a 16-byte granule as in memory. */
 __device__ __forceinline__ void write_bytes(const char *stage, char *to, uint32_t size_bytes)
 {
     const uint32_t shift = (uint32_t)(uintptr_t)to & 15u, end = shift + size_bytes;
@@ -97,7 +93,7 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, TRAJD_CUDA_BLOCKS_MIN)
                                       (uint32_t)window.row_count * problem.row_stride_bytes);
     }
     stage_wait(window);
-    /* the same for all threads of the block, as here above */
+    /* the same for all threads of the block, as is the condition above */
     if (!window.plain || !window.aligned) {
         write_slowly<S, O>(problem, tile.first_step, tile.step_count);
         return;

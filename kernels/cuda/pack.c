@@ -1,5 +1,5 @@
-/* Which streams share a launch, and which path each takes: decided here once, so that kernels
- * branch on a byte. */
+/* Decides which streams share a launch, and which path each stream takes. It is decided once here,
+ * so that a kernel branches on one byte. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,10 +11,10 @@ _Static_assert(sizeof(struct trajd_cuda_problem) <= TRAJD_CUDA_PARAMETER_SIZE_MA
                "a problem is a kernel parameter");
 
 #define VECTOR_BYTES_MAX 16
-#define FEATURES_MAX (1u << 28) /* of vectors: a row's bytes then fit 32 bits */
+#define FEATURES_MAX (1u << 28) /* limit for vectors: the bytes of a row then fit 32 bits */
 #define WARP 32u
 #define TASKS_UNCOUNTED (UINT64_C(1) << 40)
-/* of output: a microsecond of writing, as much as another launch */
+/* output bytes: writing them takes a microsecond, as much as another launch */
 #define ALONE_BYTES_MIN (UINT64_C(4) << 20)
 
 static bool is_slerp(enum trajd_kind kind)
@@ -53,7 +53,8 @@ static enum trajd_cuda_path path_of(const struct trajd_stream *stream)
     return TRAJD_CUDA_COPY;
 }
 
-/* The largest power of two up to `limit` that divides all that must be a multiple of the vector. */
+/* Returns the largest power of two up to `limit` that divides `bits`, the OR of all values that
+ * must be multiples of the vector. */
 static uint32_t common_alignment(uint64_t bits, uint32_t limit)
 {
     while (limit > 1 && bits % limit != 0)
@@ -61,8 +62,8 @@ static uint32_t common_alignment(uint64_t bits, uint32_t limit)
     return limit;
 }
 
-/* Where `bases` stand is only known on the device: windows whose rows turn out unaligned are moved
- * by element there. */
+/* Chooses the width of vectors. The addresses in `bases` are known only on the device; windows
+ * whose rows turn out to be unaligned are moved by element there. */
 static void set_vectors(const struct trajd_stream *stream, struct trajd_cuda_stream *out)
 {
     uint32_t source_size = trajd_dtype_size(stream->source_type),
@@ -166,7 +167,7 @@ static void pack_mask(const struct trajd_stream *in, struct trajd_cuda_problem *
     out->mask_slot = (uint8_t)problem->mask_count++;
 }
 
-/* What the kernels of one stream ask for. */
+/* Returns whether the kernels of one stream can serve the problem. */
 static bool is_lean(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_stream *only = &problem->streams[0];
@@ -176,7 +177,7 @@ static bool is_lean(const struct trajd_cuda_problem *problem)
            only->step_stride_bytes <= UINT32_MAX && problem->step_count_max <= INT32_MAX;
 }
 
-/* A kernel that takes every path knows widths 4 and 1 of floats. */
+/* Narrows vectors to widths 4 and 1, which the kernels for every path support. */
 static void narrow_vectors(struct trajd_cuda_problem *problem)
 {
     for (uint32_t s = 0; s < problem->stream_count; s++) {
@@ -190,8 +191,8 @@ static void narrow_vectors(struct trajd_cuda_problem *problem)
     }
 }
 
-/* What the batch kernel's warps serve: task_count 0 where there are more tasks than can be counted.
- */
+/* Makes the groups of the batch kernel. Sets task_count to 0 if there are too many tasks to
+ * count. */
 static void group_streams(struct trajd_cuda_problem *problem)
 {
     uint64_t tasks = 0;
@@ -222,7 +223,8 @@ static void group_streams(struct trajd_cuda_problem *problem)
     problem->task_count = tasks >= TASKS_UNCOUNTED ? 0 : (uint32_t)tasks;
 }
 
-/* Large enough to be launched by itself, by the kernels of one stream. */
+/* Returns whether a stream is large enough for a launch of its own, by the kernels of one
+ * stream. */
 static bool stands_alone(const struct trajd_resample_request *request,
                          const struct trajd_stream *stream)
 {
@@ -289,8 +291,8 @@ uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request)
     return count;
 }
 
-/* The dense problem as a request, so that it is checked by the same rules. Arrays of B are not
- * read: any address will do. */
+/* Expresses the dense problem as a request, so that the same rules check it. Arrays of B are not
+ * read, so any address will do. */
 enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
                                         struct trajd_cuda_problem *problem,
                                         struct trajd_error *error)

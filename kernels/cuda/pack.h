@@ -1,4 +1,4 @@
-/* From a checked request to the problems of one launch each. Pure C, no GPU needed. */
+/* Divides a checked request into problems, one per launch. Pure C, without a GPU. */
 #ifndef TRAJD_KERNELS_CUDA_PACK_H
 #define TRAJD_KERNELS_CUDA_PACK_H
 
@@ -8,18 +8,18 @@
 extern "C" {
 #endif
 
-/* Fills *problem (all but its shape) with streams [first, returned) of the request: as many as one
- * launch takes, at least one. */
+/* Fills *problem, except its shape, with the streams from `first` on: as many as one launch can
+ * serve, at least one. Returns the index after the last. */
 uint32_t trajd_cuda_pack(const struct trajd_resample_request *request, uint32_t first,
                          struct trajd_cuda_problem *problem);
 
-/* The same for a dense problem, checked by the rules of requests: TRAJD_ERR_ARGUMENT,
- * TRAJD_ERR_UNSUPPORTED. */
+/* Makes the problem of a dense problem, checked by the rules of requests. Returns
+ * TRAJD_ERR_ARGUMENT or TRAJD_ERR_UNSUPPORTED. */
 enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
                                         struct trajd_cuda_problem *problem,
                                         struct trajd_error *error);
 
-/* How many launches a request of this shape takes. */
+/* Returns how many launches a request of this shape needs. */
 uint32_t trajd_cuda_launch_count(const struct trajd_resample_request *request);
 
 #ifdef __cplusplus

@@ -5,7 +5,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 
-#define OVERLAP_CAPABILITY_MIN 90 /* of the streaming kernel, too */
+#define OVERLAP_CAPABILITY_MIN 90 /* also of the streaming kernel */
 
 static int launch_styled(struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts,
                          void *stream)
@@ -74,7 +74,7 @@ enum trajd_status trajd_cuda_run_style(const struct trajd_resample_request *requ
                                        const struct trajd_device_facts *facts, int style,
                                        void *stream, struct trajd_error *error)
 {
-    enum trajd_status status = TRAJD_OK; /* checked by the plan */
+    enum trajd_status status = TRAJD_OK; /* the plan has checked the request */
     struct trajd_cuda_problem problem;
     struct trajd_cuda_shape shape;
 

@@ -1,5 +1,5 @@
-/* Running a request on a GPU: checked, packed, shaped, launched. Plain C; device pointers in the
- * request. */
+/* Runs a request on a GPU: checks, packs, shapes and launches it. Plain C. Pointers in the request
+ * are device memory. */
 #ifndef TRAJD_KERNELS_CUDA_RUN_H
 #define TRAJD_KERNELS_CUDA_RUN_H
 
@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* The dense problem [B, S, D] -> [B, T, D]: row s of window b stands at stamps_ns[b][s], target t
- * at targets_ns[b][t]; all arrays packed. Needs no arrays of counts and anchors, and reads none. */
+/* The dense problem [B, S, D] -> [B, T, D]: row s of window b stands at stamps_ns[b][s], and target
+ * t at targets_ns[b][t]. All arrays are packed. It has no arrays of counts and anchors. */
 struct trajd_dense_problem {
     uint32_t window_count;  /* B >= 1 */
     uint32_t row_count;     /* S >= 1 */
@@ -29,26 +29,27 @@ struct trajd_dense_problem {
     uint8_t *mask; /* [B, T] or NULL */
 };
 
-/* A shape for this problem on this device: never more shared memory than a block has. Pure.
- * row_count is what a window sees, an estimate; 0: not known. */
+/* Chooses a launch shape for this problem on this device. The shape never needs more shared memory
+ * than a block has. Pure. row_count is the estimated rows of a window; 0: not known. */
 struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *problem,
                                             const struct trajd_device_facts *facts,
                                             uint64_t row_count);
 
 #define TRAJD_CUDA_ANY_STYLE (-1)
 
-/* The same with the style given, where it is not TRAJD_CUDA_ANY_STYLE. */
+/* The same with a given style, if that is not TRAJD_CUDA_ANY_STYLE. */
 struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_problem *problem,
                                                    const struct trajd_device_facts *facts,
                                                    uint64_t row_count, int style);
 
-/* Any value within the limits of a launch is taken: for tuners and tests. False: outside them. */
+/* Returns whether a shape is within the limits of a launch, and so can be used. For tuners and
+ * tests. */
 int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem,
                           const struct trajd_cuda_shape *shape);
 
-/* Launches the request on the stream (a cudaStream_t) and returns: results are there when the
- * stream has got so far. `shape` NULL: by trajd_cuda_shape_of. TRAJD_ERR_ARGUMENT,
- * TRAJD_ERR_UNSUPPORTED: nothing was launched. */
+/* Launches the request on the stream (a cudaStream_t) and returns. The results are complete when
+ * the stream has passed the launch. `shape` NULL: by trajd_cuda_shape_of. On TRAJD_ERR_ARGUMENT and
+ * TRAJD_ERR_UNSUPPORTED nothing was launched. */
 enum trajd_status trajd_cuda_run(const struct trajd_resample_request *request,
                                  const struct trajd_device_facts *facts,
                                  const struct trajd_cuda_shape *shape, void *stream,
@@ -61,17 +62,17 @@ enum trajd_status trajd_cuda_run_dense(const struct trajd_dense_problem *problem
                                        const struct trajd_cuda_shape *shape, void *stream,
                                        struct trajd_error *error);
 
-/* Launches a kernel that does nothing: the floor under all times, for benchmarks. overlaps: as in a
+/* Launches an empty kernel, for benchmarks: the lower bound of all times. overlaps: as in a
  * shape. */
 enum trajd_status trajd_cuda_run_nothing(int overlaps, void *stream, struct trajd_error *error);
 
-/* The shape that the first launch of a request of this shape would have, whose pointers may be
- * NULL, and in a few words why. */
+/* Describes the shape of the first launch for a request of this shape, and in a few words why it is
+ * chosen. Its pointers may be NULL. */
 void trajd_cuda_describe(const struct trajd_resample_request *shape,
                          const struct trajd_device_facts *facts, int style,
                          struct trajd_cuda_shape *cut, char *why, uint32_t why_size);
 
-/* The shape that the first launch of such a run would have. */
+/* Returns the shape of the first launch of such a run. */
 enum trajd_status trajd_cuda_chosen(const struct trajd_resample_request *request,
                                     const struct trajd_device_facts *facts,
                                     struct trajd_cuda_shape *shape, struct trajd_error *error);

@@ -1,36 +1,35 @@
-/* Which row a target falls behind: the last row at or before x, for stamps in shared or global
- * memory and regular clocks.
+/* Finds the row of a target: the last row at or before x, for stamps in shared or global memory and
+ * for regular clocks.
  *
- * Math      last i with t[i] <= x. Stamps: a guess from the mean rate of the window, four stamps
- *           around it in
- * one go, and where the clock drifted further than that, the rest by quarters. Regular: floor in
- * exact
- * integers. Numerics  the guess is float and may be wrong; the answer is checked against the stamps
- *                     and never
- * is. Stamps that are not ascending give some row of the window in a bounded number of steps. */
+ * Math      last i with t[i] <= x. Stamps: a guess from the mean rate of the window and four
+ *           stamps around it, loaded together. If the clock drifted further, the search goes on
+ *           by quarters. Regular: floor in exact integers.
+ * Numerics  the guess is float and may be wrong. The result is checked against the stamps and is
+ *           always right. Stamps that do not ascend give some row of the window in a bounded
+ *           number of steps. */
 #ifndef TRAJD_KERNELS_CUDA_SEARCH_CUH
 #define TRAJD_KERNELS_CUDA_SEARCH_CUH
 
 #include "kernels/cuda/element.cuh"
 
-/* A window's rows in time. */
+/* The rows of a window in time. */
 struct clock_view {
-    const int64_t *stamps_ns; /* of local row 0, shared or global; NULL: regular */
+    const int64_t *stamps_ns; /* local row 0, in shared or global memory; NULL: regular */
     struct trajd_rate rate;
     int64_t row_count; /* >= 1 */
-    int64_t first_ns;  /* of stamps only */
+    int64_t first_ns;  /* this and last_ns: only with stamps */
     int64_t last_ns;
 };
 
-/* The bracket of x: t[row] and t[row + 1], the latter only where row is not the last. */
+/* The bracket of x: t[row], and t[row + 1] if row is not the last. */
 struct bracket_place {
     int64_t row;
     int64_t before_ns;
     int64_t after_ns;
 };
 
-/* floor(n / d), d > 0, |n| < 2^62, by double and two exact corrections: an integer division costs
- * five times as much. */
+/* Returns floor(n / d) for d > 0 and |n| < 2^62, by double and two exact corrections. An integer
+ * division costs five times as much. */
 __device__ __forceinline__ int64_t floor_div_small(int64_t n, int64_t d)
 {
     double reciprocal = 1.0 / (double)d;
@@ -57,7 +56,7 @@ static __device__ __noinline__ int64_t rate_row_at_wide(struct trajd_rate rate, 
     return trajd_rate_row_at(rate, x_ns);
 }
 
-/* |a * b| < 2^62 for certain: seen on the upper halves, without overflow. */
+/* Returns true only if |a * b| < 2^62. Checks the upper halves, so nothing overflows. */
 __device__ __forceinline__ bool product_is_small(int64_t a, int64_t b)
 {
     int64_t high = __mul64hi(a, b);
@@ -87,7 +86,7 @@ __device__ __forceinline__ int64_t clamp_row(int64_t row, int64_t low, int64_t h
     return row < low ? low : row > high ? high : row;
 }
 
-/* Narrows t[low] <= x < t[high] to neighbours, three stamps in flight a round. */
+/* Narrows t[low] <= x < t[high] to neighbouring rows, with three stamps in flight per round. */
 static __device__ __noinline__ bracket_place search_by_quarters(const int64_t *stamps, int64_t low,
                                                                 int64_t high, int64_t x)
 {
@@ -119,7 +118,7 @@ __device__ __forceinline__ bracket_place search_stamps(const clock_view &view, i
         return {-1, 0, 0};
     if (x >= view.last_ns)
         return {last, view.last_ns, 0};
-    /* first <= x < last from here on, so there are two rows at least */
+    /* from here on first <= x < last, so there are at least two rows */
     float share = __fdividef(float_of((uint64_t)x - (uint64_t)view.first_ns),
                              float_of((uint64_t)view.last_ns - (uint64_t)view.first_ns));
     int64_t start = clamp_row((int64_t)(share * (float)last) - 1, 0, max(last - 3, (int64_t)0));

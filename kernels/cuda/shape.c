@@ -1,5 +1,5 @@
-/* How a launch is cut: a pure function of problem and device. Every number here changes speed and
- * never a result. */
+/* Chooses how a launch is cut: a pure function of problem and device. The numbers here change only
+ * speed, never a result. */
 #include <stdbool.h>
 
 #include "kernels/cuda/launch.h"
@@ -8,29 +8,31 @@
 
 #define WARP 32u
 #define THREADS 128u
-#define DIRECT_VECTORS_MAX (1u << 16) /* divided by a multiplication, exact below */
+#define DIRECT_VECTORS_MAX (1u << 16) /* divided by a multiplication, which is exact below */
 
-/* Origin of all below: bench_resample on an NVIDIA H200; kernels/README.md has the table. */
-#define STAGE_ROWS 1024u /* 8 KB of stamps a window cost less than another trip to memory */
+/* Origin of all numbers below: bench_resample on an NVIDIA H200; the table is in
+ * kernels/README.md. */
+#define STAGE_ROWS 1024u /* 8 KB of stamps per window cost less than another trip to memory */
 #define VECTORS_PER_THREAD 2u
 #define TILE_STEPS_MIN 16u
 #define TILE_STEPS_MAX 64u
 #define BLOCKS_WANTED 384u
 #define SECTOR_BYTES 32u
-#define PREFETCH_BYTES_MIN (128u << 10) /* below, asking costs more than it hides */
+#define PREFETCH_BYTES_MIN (128u << 10) /* below, a prefetch costs more than it hides */
 #define PREFETCH_BYTES_MAX (4u << 20)
 #define NARROW_STEPS_MIN 128u
 #define NARROW_TARGETS_MIN 50000u
-#define TWO_TARGETS_MIN 262144u /* of a thread; below, multiprocessors have nothing to do */
+/* two targets per thread from here on; below, multiprocessors would be idle */
+#define TWO_TARGETS_MIN 262144u
 #define ANGLE_TARGETS_MIN 50000u
 #define SEVERAL_VECTORS 131072u /* from here on a thread of the direct kernel serves several */
-#define STEPS_VECTORS 524287u   /* and here steps of 256 bytes and more are served by tiles */
+#define STEPS_VECTORS 524287u   /* from here on tiles serve steps of 256 bytes and more */
 #define STEPS_VECTORS_LONG 262143u
 #define WIDE_VECTORS 16u
-#define RUN_STEPS_PER_ROW 4u /* the same for vectors of 8 bytes and more */
-#define WIDE_LOAD_BYTES 8u
+#define RUN_STEPS_PER_ROW 4u /* targets per row from which on a walk pays */
+#define WIDE_LOAD_BYTES 8u   /* least vector of a walk */
 #define WALK_OUTPUT_BYTES (32u << 20)
-#define SOURCE_BYTES_MAX (24u << 20) /* stays in the L2 while the output is written */
+#define SOURCE_BYTES_MAX (24u << 20) /* stays in the L2 cache while the output is written */
 #define ALONE_TASKS_MAX 16u
 #define BATCH_TASKS_MAX 64u
 #define BATCH_STEPS_MAX 32u
@@ -41,14 +43,14 @@ static bool contiguous_steps(const struct trajd_cuda_stream *stream)
                                             trajd_dtype_size((enum trajd_dtype)stream->output_type);
 }
 
-/* Pairs of types that were measured, and so have kernels of every family. */
+/* Returns whether the pair of types was measured. Only such pairs have kernels of every family. */
 static bool measured_path(const struct trajd_cuda_stream *stream)
 {
     return stream->path == TRAJD_CUDA_BF16 || stream->path == TRAJD_CUDA_F32 ||
            stream->path == TRAJD_CUDA_F32_BF16;
 }
 
-/* The kernel serves the problem at all. */
+/* Returns whether the kernel can serve the problem at all. */
 static bool style_serves(const struct trajd_cuda_problem *problem,
                          const struct trajd_cuda_shape *shape)
 {
@@ -109,7 +111,7 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem,
                (streams ? TRAJD_CUDA_STREAM_BYTES_MAX : TRAJD_CUDA_SHARED_BYTES_MAX);
 }
 
-/* Vectors that a step has over all streams: a step's work. */
+/* Returns the vectors of a step over all streams, as a measure of its work. */
 static uint64_t vectors_of_step(const struct trajd_cuda_problem *problem)
 {
     uint64_t count = 0;
@@ -124,7 +126,7 @@ static uint32_t clamp(uint64_t value, uint32_t low, uint32_t high)
     return value < low ? low : value > high ? high : (uint32_t)value;
 }
 
-/* The largest that is not above value: tiles then divide among threads. */
+/* Returns the largest power of two up to value. Such tiles divide evenly among threads. */
 static uint32_t power_of_two(uint32_t value)
 {
     uint32_t power = 1;
@@ -134,8 +136,8 @@ static uint32_t power_of_two(uint32_t value)
     return power;
 }
 
-/* Where most sectors of the rows are used anyhow, or all of them are little, they are asked for
- * before it is known which. */
+/* Returns whether to prefetch all rows before it is known which are needed: if most sectors of the
+ * rows are used anyway, or if all rows together are small. */
 static bool wants_prefetch(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
     uint64_t row_bytes = problem->streams[0].row_stride_bytes;
@@ -146,7 +148,7 @@ static bool wants_prefetch(const struct trajd_cuda_problem *problem, uint64_t ro
                              (bytes >= PREFETCH_BYTES_MIN && bytes <= PREFETCH_BYTES_MAX));
 }
 
-/* Much to write, by vectors that can walk. */
+/* Returns whether to walk: a large output, and vectors that can walk. */
 static bool wants_walk(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
@@ -161,8 +163,8 @@ static uint64_t target_count(const struct trajd_cuda_problem *problem)
     return (uint64_t)problem->window_count * problem->step_count_max;
 }
 
-/* Many narrow steps that are not made of 16-byte vectors: one search a step, and stores of whole
- * sectors. */
+/* Returns whether to use the narrow kernel: many narrow steps that are not made of 16-byte vectors,
+ * so that one search serves a step and stores are whole sectors. */
 static bool wants_narrow(const struct trajd_cuda_problem *problem)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
@@ -172,8 +174,8 @@ static bool wants_narrow(const struct trajd_cuda_problem *problem)
            target_count(problem) >= NARROW_TARGETS_MIN;
 }
 
-/* Where a tile's entries in shared memory are worth a barrier: wide rows of two-byte elements, long
- * clocks. */
+/* Returns whether a tile's entries in shared memory are worth a barrier: wide rows of two-byte
+ * elements, or long clocks. */
 static bool wants_tiles(const struct trajd_cuda_problem *problem, uint64_t row_count)
 {
     const struct trajd_cuda_stream *stream = &problem->streams[0];
@@ -185,7 +187,7 @@ static bool wants_tiles(const struct trajd_cuda_problem *problem, uint64_t row_c
             vectors > STEPS_VECTORS_LONG);
 }
 
-/* Vectors of a step that a thread of the direct kernel serves. */
+/* Returns the vectors of a step that a thread of the direct kernel serves. */
 static uint8_t vectors_a_thread(const struct trajd_cuda_problem *problem)
 {
     uint32_t vectors = problem->streams[0].vector_count;
@@ -204,7 +206,7 @@ static void shape_tiles(const struct trajd_cuda_problem *problem, uint64_t row_c
                         struct trajd_cuda_shape *shape)
 {
     uint64_t vectors = problem->streams[0].vector_count, steps = problem->step_count_max;
-    /* larger tiles leave multiprocessors idle */
+    /* larger tiles would leave multiprocessors idle */
     uint64_t busy = target_count(problem) / BLOCKS_WANTED;
     uint64_t filled = (VECTORS_PER_THREAD * THREADS + vectors - 1) / vectors;
 
@@ -285,7 +287,7 @@ static void use_general_style(const struct trajd_cuda_problem *problem,
     shape->tiles_per_block = 1;
 }
 
-/* Less of everything until a block has it. */
+/* Reduces the shape until its shared memory fits a block. */
 static void make_fit(const struct trajd_cuda_problem *problem, struct trajd_cuda_shape *shape)
 {
     if (shape->tile_steps > problem->step_count_max)
@@ -342,7 +344,8 @@ struct trajd_cuda_shape trajd_cuda_shape_of(const struct trajd_cuda_problem *pro
     return trajd_cuda_styled_shape_of(problem, facts, row_count, TRAJD_CUDA_ANY_STYLE);
 }
 
-/* What a stream costs in a tile, for the shares only: a quaternion is worth many elements. */
+/* Estimates the cost of a stream in a tile, only to divide warps: a quaternion counts as many
+ * elements. */
 static uint64_t stream_work(const struct trajd_cuda_problem *problem,
                             const struct trajd_cuda_stream *stream)
 {
@@ -353,8 +356,8 @@ static uint64_t stream_work(const struct trajd_cuda_problem *problem,
     return tile * stream->vector_count * (is_slerp ? 8 : stream->path == TRAJD_CUDA_FULL ? 4 : 1);
 }
 
-/* One each, then always one to the stream whose warps have most to do. Where there are more streams
- * than warps, one each in turn. */
+/* Gives each stream one warp, then each further warp to the stream whose warps have most work. If
+ * there are more streams than warps, streams take single warps in turn. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem)
 {
     uint32_t warps = problem->shape.thread_count / WARP, given = problem->stream_count, first = 0;

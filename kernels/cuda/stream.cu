@@ -1,24 +1,20 @@
-/* One stream whose output is hundreds of megabytes: warps that find and load beside warps that
- * compute and store.
+/* One stream whose output is hundreds of megabytes: some warps find and load while others compute
+ * and store.
  *
  * Math      resample.h.
- * Shapes    steps that follow each other in the output, rows and steps of 16-byte vectors, bf16 or
- *           f32 as
- *           they are stored.
+ * Shapes    steps that follow each other in the output, rows and steps of 16-byte vectors, bf16
+ *           or f32 as they are stored.
  * Requires  sm_90.
  * Moves     what tile.cu moves.
- * Threads   a persistent grid; blocks take tiles in turn. shape.producers of its eight warps
- *           find the targets of a tile, every one of its own, write their entries to one of
- *             shape.stages
- *           stages and send for the rows between the first and the last in one bulk load, which
- *             completes on
- *           the stage's barrier. The other warps wait for it, form a share of the steps each, a
- *             chunk at a
- *           time, in one of two buffers, and send each chunk off by a bulk store. Stages are handed
- *             back by a
- *           second barrier. Rows that do not fit a stage are read from memory.
+ * Threads   a persistent grid; blocks take tiles in turn. shape.producers of a block's eight
+ *           warps find the targets of a tile, each warp a tile of its own. They write the
+ *           entries to one of shape.stages stages, and start one bulk load of the rows from the
+ *           first to the last, which completes on the stage's barrier. The other warps wait for
+ *           that barrier. Each forms a share of the steps, a chunk at a time, in one of two
+ *           buffers, and sends each chunk off with a bulk store. A second barrier hands stages
+ *           back. Rows that do not fit a stage are read from memory.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    by a table alone: kernels/README.md says what it loses to. */
+ * Chosen    only by a table: kernels/README.md says what it loses to. */
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/lean_entry.cuh"
 
@@ -34,10 +30,10 @@ struct stream_problem {
     uint32_t chunk_steps;
 };
 
-/* What a stage's consumers are told. */
+/* The head of a stage, for its consumers. */
 struct stage_head {
-    const char *staged_from; /* what the first staged byte was loaded from */
-    char *output;            /* of the tile's first step */
+    const char *staged_from; /* global address of the first staged byte */
+    char *output;            /* output of the tile's first step */
     uint8_t *mask;
     uint32_t step_count;
     uint16_t staged;
@@ -60,7 +56,7 @@ __device__ __forceinline__ stage_view stage_at(const stream_problem &problem, ch
             at + TRAJD_CUDA_STAGE_HEAD_BYTES + entries};
 }
 
-/* Which stage is next, and how often the ring was gone round, modulo 2. */
+/* The next stage of the ring, and how often the ring was passed, modulo 2. */
 struct ring_place {
     uint32_t stage;
     uint32_t phase;
@@ -74,7 +70,8 @@ __device__ __forceinline__ void advance(ring_place &place, uint32_t stages)
     }
 }
 
-/* One tile: entries and head of its stage, and the rows on their way. By one warp. */
+/* Fills a stage with one tile: writes its entries and head, and starts loading its rows. Called by
+ * one warp. */
 __device__ __forceinline__ void fill_stage(const stream_problem &problem, uint64_t number,
                                            const stage_view &stage, uint64_t *full)
 {
@@ -123,9 +120,9 @@ __device__ __forceinline__ void fill_stage(const stream_problem &problem, uint64
     }
 }
 
-/* Rows from a stage, or from where they lie, and steps into a warp's buffer. */
+/* Reads rows from a stage or from global memory, and writes steps into a warp's buffer. */
 template <typename O, int V> struct stage_writer {
-    char *first; /* the vector's place in the step that would be the tile's first */
+    char *first; /* the vector's place in the tile's first step, if that were in the buffer */
     uint32_t step_stride_bytes;
     int64_t shift; /* from a row to its copy */
 
@@ -143,7 +140,7 @@ template <typename O, int V> struct stage_writer {
     }
 };
 
-/* Steps [begin, end) of a tile, in shared memory. By one warp. */
+/* Forms steps [begin, end) of a tile in shared memory. Called by one warp. */
 template <typename S, typename O, int V>
 __device__ __forceinline__ void form_chunk(const lean_problem &lean, const stage_view &stage,
                                            uint32_t vector_count, uint32_t begin, uint32_t end,
@@ -170,7 +167,7 @@ __device__ __forceinline__ void form_chunk(const lean_problem &lean, const stage
     }
 }
 
-/* A consumer's share of a tile; `turn` counts its chunks over all tiles. */
+/* Serves a consumer's share of a tile. `turn` counts its chunks over all tiles. */
 template <typename S, typename O, int V>
 __device__ __forceinline__ void serve_stage(const stream_problem &problem, const stage_view &stage,
                                             uint32_t consumer, char *buffers, uint32_t &turn)
@@ -207,8 +204,8 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
     extern __shared__ __align__(128) char memory[];
     __shared__ uint64_t full[TRAJD_CUDA_STAGES_MAX], empty[TRAJD_CUDA_STAGES_MAX];
     const uint32_t warp = threadIdx.x / 32;
-    /* blocks side by side write side by side: tiles in turn are 3% faster than a run of tiles each
-     */
+    /* blocks that run side by side write side by side: tiles in turn are 3% faster than a run of
+     * tiles per block */
     const uint32_t count = (uint32_t)((problem.tile_count - 1 - blockIdx.x) / gridDim.x + 1);
 
     if (threadIdx.x < problem.stages) {
@@ -224,8 +221,8 @@ __global__ void __launch_bounds__(WARPS * 32, 3)
     ring_place place = {0, 0};
     if (warp < problem.producers) {
         for (uint32_t k = 0; k < count; k++) {
-            /* of others' tiles, too: a barrier's phases are only told apart by who has seen each of
-             * them */
+            /* wait for the tiles of other warps too: a barrier's phases can be told apart only by a
+             * thread that waited for each of them */
             barrier_wait(&empty[place.stage], place.phase ^ 1);
             if (k % problem.producers == warp)
                 fill_stage(problem, blockIdx.x + (uint64_t)k * gridDim.x,
@@ -264,7 +261,7 @@ extern "C" int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem
     cudaError_t code;
 
     whole.lean = lean_of(problem);
-    whole.lean.stage_rows = 0; /* of stamps: they are read where they lie */
+    whole.lean.stage_rows = 0; /* no staged stamps: they are read from global memory */
     whole.tiles_per_window = (problem->step_count_max - 1) / shape->tile_steps + 1;
     whole.tile_count = (uint64_t)whole.tiles_per_window * problem->window_count;
     whole.producers = shape->producers;

@@ -1,29 +1,24 @@
-/* One stream on a clock of stamps, moved by vectors: linear, previous, nearest. The lean sibling of
- * full.cu, whose every thread executes a few hundred instructions: where launches take
+/* One stream on a clock of stamps, moved by vectors: linear, previous, nearest. It is the lean
+ * version of full.cu, where every thread executes a few hundred instructions. When launches take
  * microseconds, time is the chain of dependent instructions and loads.
  *
  * Math      resample.h.
- * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; else full.cu. A block
- *           serves a tile
- *           of shape.tile_steps targets of one window.
- * Requires  addresses aligned to their elements; nothing else is asked of alignment, D or the order
- *           of
+ * Shapes    at most 65535 windows, strides of a row or step below 4 GiB; otherwise full.cu. A
+ *           block serves a tile of shape.tile_steps targets of one window.
+ * Requires  addresses aligned to their elements; nothing else about alignment, D or the order of
  *           targets.
- * Moves     counts and anchors (not for dense problems), offsets, stamps, two rows a target; output
- *           and mask
- *           once.
- * Threads   all bring the window's stamps to shared memory (windows of up to stage_rows). steps:
- *           then a
- *           thread a target makes entries, then a thread keeps a vector of features and goes from
- *             target to
- *           target. walk: along a run of targets, its two rows in registers. Barriers are passed by
- *             all.
+ * Moves     counts and anchors (not for dense problems), offsets, stamps, two rows per target;
+ *           output and mask once.
+ * Threads   all threads stage the window's stamps in shared memory (windows of up to
+ *           stage_rows). steps: then a thread per target makes the entries, then a thread keeps
+ *           a vector of features and goes from target to target. walk: a thread goes along a run
+ *           of targets, with its two rows in registers. All threads pass all barriers.
  * Numerics  a from exact integer differences, float, one rounding at the store.
- * Chosen    shape.c. */
+ * Chosen    by shape.c. */
 #include "kernels/cuda/lean_entry.cuh"
 
-/* What the threads do once the entries are there: quickly, where rows are aligned and nothing is
- * rare, which returns whether something was; or whatever there is. */
+/* How the threads write the values once the entries are there. `write` is the fast path, for
+ * aligned rows; it returns whether it met a rare value. `write_any` handles everything. */
 template <typename S, typename O, int V> struct step_writer {
     static constexpr int BLOCKS_MIN = TRAJD_CUDA_BLOCKS_MIN;
     static constexpr bool ASKS = false;
@@ -88,8 +83,8 @@ template <int V> struct copy_writer {
     }
 };
 
-/* Windows that are not plain: regular clocks, grids of rows, rows that are not aligned. Apart, from
- * nothing but memory, so that the others keep all they need in registers. */
+/* Serves windows that are not plain: regular clocks, grids of rows, unaligned rows. A separate
+ * function that reads all from memory, so that the fast path keeps its registers. */
 template <typename W>
 static __device__ __noinline__ void serve_any(const lean_problem &problem, lean_tile tile,
                                               entry *entries)
@@ -112,7 +107,7 @@ static __device__ __noinline__ void serve_any(const lean_problem &problem, lean_
     W::write_any(problem, entries, tile.step_count, window.aligned, out);
 }
 
-/* Entries and masks of a tile, the first offset of each thread loaded before. */
+/* Makes the entries and masks of a tile. The first offset of each thread was loaded before. */
 template <bool STAGED>
 __device__ __forceinline__ void find_entries(const lean_problem &problem, const lean_window &window,
                                              const lean_tile &tile, const int64_t *stamps,
@@ -165,7 +160,7 @@ __global__ void __launch_bounds__(TRAJD_CUDA_THREADS_MAX, W::BLOCKS_MIN)
 
 typedef void lean_kernel(const struct lean_problem problem);
 
-/* The widest vectors can walk too. */
+/* Picks the kernel of the widest vectors, which can also walk. */
 template <typename S, typename O, int V> static lean_kernel *widest(uint32_t style)
 {
     return style == TRAJD_CUDA_WALK ? resample_tile<walk_writer<S, O, V>>

@@ -6,13 +6,13 @@
 
 #define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define STAGE_ROWS_MAX 1024u
-/* of one stream: beyond, searches of one target by many lanes cost more than a barrier */
+/* of one stream; beyond, a search of one target by many lanes costs more than a barrier */
 #define BATCH_TASKS_MAX 16u
-/* of output: below, the other families take a few microseconds */
+/* output bytes; below, the other families take a few microseconds */
 #define STREAM_BYTES_MIN (UINT64_C(16) << 20)
 
 struct list {
-    bool large; /* outputs beyond the L2, sources within it */
+    bool large; /* output larger than the L2 cache, source smaller */
     const struct trajd_cuda_problem *problem;
     const struct trajd_device_facts *facts;
     uint64_t row_count;
@@ -34,8 +34,8 @@ static bool is_large(const struct trajd_cuda_problem *problem,
                (double)facts->l2_size_bytes / 2;
 }
 
-/* Appends a shape that fits, and whose tile is not larger than the smallest that holds all targets
- * needs to be. */
+/* Appends a shape if it fits. Skips tiles of at least twice as many steps as the window has, and
+ * cuts other tiles to the window. */
 static void try_shape(struct list *list, struct trajd_cuda_shape shape)
 {
     const uint32_t steps = list->problem->step_count_max;
@@ -53,7 +53,7 @@ static void try_shape(struct list *list, struct trajd_cuda_shape shape)
     list->count++;
 }
 
-/* Staged, or not, with what may be asked for before it is known to be needed. */
+/* Tries the shape with and without staged stamps, and with the useful prefetches. */
 static void try_ways(struct list *list, struct trajd_cuda_shape shape)
 {
     const bool short_clock = list->row_count > 0 && list->row_count <= STAGE_ROWS_MAX;
@@ -107,7 +107,7 @@ static void try_tiles(struct list *list)
         }
 }
 
-/* Blocks whose threads have one item or two each. */
+/* Tries blocks whose threads have one or two items each. */
 static void try_direct(struct list *list)
 {
     const uint64_t vectors = list->problem->streams[0].vector_count;
@@ -169,7 +169,7 @@ static void try_stream(struct list *list)
                                                                       .stages = stages});
 }
 
-/* Kernels of any request. */
+/* Tries the kernels for any request. */
 static void try_general(struct list *list)
 {
     static const uint32_t tiles[] = {8, 16, 32, 64, 128};

@@ -36,11 +36,11 @@ struct trajd_tuning {
     struct row rows[];
 };
 
-/* Where a field of a row goes; NULL names: a number between the limits. */
+/* One field of a row. names NULL: a number between the limits. */
 struct field {
     const char *key;
     const char *const *names;
-    uint32_t min, max; /* with names: max is how many */
+    uint32_t min, max; /* with names, max is their count */
 };
 
 enum {
@@ -72,7 +72,7 @@ static const struct field fields[FIELDS] = {
     [ROWS] = {"S", NULL, 1, UINT32_MAX},
     [STEPS] = {"T", NULL, 1, UINT32_MAX},
     [FEATURES] = {"D", NULL, 1, UINT32_MAX},
-    [US] = {"us", NULL, 0, 0}, /* a decimal */
+    [US] = {"us", NULL, 0, 0}, /* a decimal number */
     [STYLE] = {"style", style_names, 0, TRAJD_CUDA_STYLE_COUNT},
     [TILE] = {"tile", NULL, 1, 4096},
     [THREADS] = {"threads", NULL, 32, 256},
@@ -87,7 +87,7 @@ static const struct field fields[FIELDS] = {
 struct parser {
     const char *name;
     uint32_t line;
-    uint32_t compute; /* of the last origin; 0: none yet */
+    uint32_t compute; /* compute capability of the last origin; 0: none yet */
     struct trajd_error *error;
 };
 
@@ -97,7 +97,7 @@ static enum trajd_status fail(const struct parser *p, const char *what, const ch
                            what, word);
 }
 
-/* Decimal digits only. */
+/* Reads a number of decimal digits only. */
 static bool read_number(const char *word, uint32_t min, uint32_t max, uint32_t *value)
 {
     uint64_t number = 0;
@@ -280,13 +280,14 @@ void trajd_tuning_destroy(struct trajd_tuning **tuning)
     *tuning = NULL;
 }
 
-/* How many times over, as a logarithm. */
+/* Returns the ratio of two sizes, as a logarithm. */
 static double far(double a, double b)
 {
     return fabs(log2(a / b));
 }
 
-/* A window that may have more rows than are staged is searched slowly by these. */
+/* Returns whether the shape needs to know the row count: these kernels search slowly in a window
+ * that has more rows than are staged. */
 static bool needs_row_count(const struct trajd_cuda_shape *shape)
 {
     return shape->stage_rows > 0 &&
@@ -302,7 +303,7 @@ static uint32_t features_of(const struct trajd_cuda_problem *problem)
     return count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
 }
 
-/* 0: a grid of rows, 1: stamps, 2: a regular clock. */
+/* Returns 0 for a grid of rows, 1 for stamps, 2 for a regular clock. */
 static uint32_t search_of(const struct trajd_cuda_problem *problem)
 {
     if (problem->brackets[0].unit != TRAJD_GRID_NS)
@@ -310,7 +311,7 @@ static uint32_t search_of(const struct trajd_cuda_problem *problem)
     return problem->brackets[0].rate.num == 0 ? 1 : 2;
 }
 
-/* The costliest of the streams' kinds; both orders of quaternions are one. */
+/* Returns the costliest kind of the streams. Both component orders of quaternions count as one. */
 static uint32_t kind_of(const struct trajd_cuda_problem *problem)
 {
     uint32_t kind = 0;

@@ -1,19 +1,17 @@
-/* Measured launch shapes: a table that the tuner (bench_resample tune) writes on a GPU and that the
- * daemon loads, so that a new GPU needs no release. Text, a version line, then lines of two kinds,
- * each one line:
+/* Measured launch shapes. The tuner (bench_resample tune) measures them on a GPU and writes a
+ * table, which the daemon loads, so a new GPU needs no new release. The table is text: a version
+ * line, then lines of two kinds. Each of these is one line:
  *
  *   trajd-tuning 1
  *   origin compute 90 NVIDIA H200, 132 multiprocessors, driver 13000, 2026-11-21, commit 1234567,
  *     bench_resample tune
  *   row path bf16 kind 0 search 1 B 32 S 100 T 256 D 128 us 3.04 style direct tile 16 threads 128
- *     tiles 1
- *       stage 100 prefetch 1 vectors 2 producers 0 stages 0
+ *     tiles 1 stage 100 prefetch 1 vectors 2 producers 0 stages 0
  *
- * A row is of the origin before it: what was measured to be the best for B windows of S rows
- * resampled to T steps of D features; search 0: a grid of rows, 1: stamps, 2: a regular clock. It
- * serves GPUs of its origin's compute capability; the kind (enum trajd_kind, the costliest of
- * several) is looked at where it decides, which is path full. Immutable after loading; any thread
- * may read. */
+ * A row belongs to the origin before it. It states the best shape measured for B windows of S rows,
+ * resampled to T steps of D features. search 0: a grid of rows, 1: stamps, 2: a regular clock. The
+ * row serves GPUs with its origin's compute capability. kind is an enum trajd_kind, the costliest
+ * of several; it counts only for path full. Immutable after loading; thread-safe. */
 #ifndef TRAJD_KERNELS_CUDA_TUNING_H
 #define TRAJD_KERNELS_CUDA_TUNING_H
 
@@ -28,8 +26,8 @@ extern "C" {
 
 struct trajd_tuning;
 
-/* A range-checked parse of any bytes. TRAJD_ERR_ARGUMENT: "NAME:LINE: what". The caller destroys.
- */
+/* Parses a table. Accepts any bytes and checks all ranges. TRAJD_ERR_ARGUMENT: "NAME:LINE: what".
+ * The caller destroys the result. */
 enum trajd_status trajd_tuning_parse(const char *name, const char *text, size_t size,
                                      struct trajd_tuning **tuning, struct trajd_error *error);
 
@@ -39,7 +37,7 @@ enum trajd_status trajd_tuning_load(const char *path, struct trajd_tuning **tuni
 
 uint32_t trajd_tuning_row_count(const struct trajd_tuning *tuning);
 
-/* Clears the caller's pointer. NULL is fine. */
+/* Frees the table and clears the caller's pointer. NULL is fine. */
 void trajd_tuning_destroy(struct trajd_tuning **tuning);
 
 #ifdef __cplusplus

@@ -1,27 +1,27 @@
 /* Vectors of elements for the targets of a tile: linear, previous, nearest.
  *
- * A thread keeps one vector of features and goes from target to target, so that no division stands
- * in the loop; neighbouring threads have neighbouring vectors, then neighbouring targets. */
+ * A thread keeps one vector of features and goes from target to target, so the loop contains no
+ * division. Neighbouring threads have neighbouring vectors, and then neighbouring targets. */
 #ifndef TRAJD_KERNELS_CUDA_VALUES_CUH
 #define TRAJD_KERNELS_CUDA_VALUES_CUH
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/entry.cuh"
 
-/* Targets whose rows a thread asks for before it uses the first. */
+/* Targets whose rows a thread loads before it uses the first. */
 #define VALUES_IN_FLIGHT 2
-/* Of a walk: targets that are looked at together, and vectors of a step from which on threads have
- * runs of them. */
+/* For a walk: targets that are looked at together, and the least vectors per step for which threads
+ * have runs of them. */
 #define WALK_STEPS 4
 #define WALK_VECTORS_MIN 8
 
-/* Threads that serve a stream together: all of a block, or some of its warps. */
+/* Threads   that serve a stream together: all of a block, or some of its warps. */
 struct team {
     uint32_t rank;
     uint32_t ranks;
 };
 
-/* Where a thread stands in a tile: its first vector of features and the targets that it serves. */
+/* A thread's place in a tile: its first vector of features, and the targets that it serves. */
 struct lane_place {
     uint32_t vector;
     uint32_t vector_step;
@@ -35,15 +35,15 @@ __device__ __forceinline__ lane_place place_lane(const team &team, uint32_t vect
 
     if (vector_count >= threads)
         return {thread, threads, 0, 1};
-    /* threads beyond the last full row of vectors stand aside */
+    /* threads beyond the last full row of vectors have no work */
     uint32_t slots = threads / vector_count, slot = thread / vector_count;
     return {slot < slots ? thread - slot * vector_count : vector_count, vector_count, slot, slots};
 }
 
-/* Where a NaN that was used is told: a mask of one stream was written with the entries, a barrier
- * ago... */
+/* Marks a NaN that was used, for a mask of one stream. The mask was written together with the
+ * entries, before a barrier. */
 struct own_mask {
-    uint8_t *steps; /* NULL: none wanted */
+    uint8_t *steps; /* NULL: no mask */
 
     __device__ __forceinline__ void mark(uint32_t step) const
     {
@@ -52,7 +52,7 @@ struct own_mask {
     }
 };
 
-/* ... and that of joined streams is collected in shared memory first. */
+/* The same for a mask that streams share: it is collected in shared memory first. */
 struct joined_mask {
     uint32_t *steps;
 
@@ -63,7 +63,7 @@ struct joined_mask {
     }
 };
 
-/* Where a tile's results go. STRIDE: 64 bits, or 32 where the host saw that it fits, which makes an
+/* Where a tile's results go. STRIDE has 64 bits, or 32 if the host saw that it fits, which makes an
  * address one instruction. */
 template <typename STRIDE, typename MASK> struct tile_output {
     char *first;
@@ -86,8 +86,8 @@ template <typename S, int V> __device__ __forceinline__ bool has_nan(const vecto
     return found;
 }
 
-/* A cheap test that never misses a NaN: sums of 16-bit pairs, which may also be one where
- * infinities meet. */
+/* A cheap test that never misses a NaN. It adds 16-bit pairs, so it also returns true for some
+ * infinities. */
 template <typename O, int V>
 __device__ __forceinline__ bool may_have_nan(const vector_of<O, V> &vector)
 {
@@ -133,9 +133,9 @@ blend(const STREAM &stream, float a, const vector_of<S, V> &low, const vector_of
     return finish<O, V>(stream, values, first_feature);
 }
 
-/* What blend gets wrong: no row, and rows alone with a NaN, whose payload is kept, or an infinity.
- * Writes the vector again where it must; returns whether a NaN was used. Rare, and kept out of the
- * way. */
+/* Handles what blend gets wrong: no row, and a row alone with a NaN, whose payload is kept, or an
+ * infinity. Writes the vector again if needed. Returns whether a NaN was used. Rare, so it is a
+ * function of its own. */
 template <typename S, typename O, int V>
 __device__ __noinline__ bool look_closer(const float *scale, const float *offset, uint32_t edge,
                                          entry at, uint32_t vector, char *to)
@@ -165,8 +165,8 @@ __device__ __noinline__ bool look_closer(const float *scale, const float *offset
     return nan;
 }
 
-/* LOOKS: looks closer where there may be a NaN, or no row; else returns whether there was such a
- * step. */
+/* Writes the values of a tile. With LOOKS it looks closer at steps that may have a NaN or have no
+ * row. Without, it returns whether there was such a step. */
 template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
 __device__ __forceinline__ bool write_values(const team &team, const STREAM &stream,
                                              uint32_t vector_count, const entry *entries,
@@ -219,8 +219,9 @@ struct step_run {
     uint32_t count;
 };
 
-/* Wide steps: a run of neighbours a thread, which share rows. Narrow ones: neighbouring threads
- * have neighbouring targets, so that a warp's stores are few lines. */
+/* Returns a thread's targets. Wide steps: a run of neighbouring targets per thread, which share
+ * rows. Narrow steps: neighbouring threads have neighbouring targets, so that a warp's stores are
+ * few lines. */
 __device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vector_count,
                                            uint32_t step_count)
 {
@@ -234,7 +235,7 @@ __device__ __forceinline__ step_run run_of(const lane_place &lane, uint32_t vect
             lane.slot < step_count ? (step_count - 1 - lane.slot) / lane.slots + 1 : 0};
 }
 
-/* Rows where they lie, and steps that leave the cache first. */
+/* Reads rows from memory and stores steps so that they leave the cache first. */
 template <typename O, int V> struct memory_writer {
     char *first;
     uint32_t step_stride_bytes;
@@ -253,15 +254,15 @@ template <typename O, int V> struct memory_writer {
     }
 };
 
-/* One vector of features along a run: while the row stays, so do its two vectors, as floats.
- * Returns whether there may be a NaN, or no row, in it. W: how rows are loaded and steps stored, as
- * memory_writer. */
+/* Forms one vector of features along a run. While the row stays the same, its two vectors stay in
+ * registers, as floats. Returns whether there may be a NaN, or no row. W loads rows and stores
+ * steps, as memory_writer does. */
 template <typename S, typename O, int V, typename STREAM, typename W>
 __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entries,
                                          const step_run &run, uint32_t vector, const W &writer)
 {
     const uint4 *raw = (const uint4 *)entries;
-    /* as an entry lies in memory: row, a, next_bytes; at first none */
+    /* an entry as it lies in memory: row, a, next_bytes; no row at first */
     uint4 row = {0, 0, 0, UINT32_MAX};
     float values[V], slopes[V];
     bool suspect = false;
@@ -311,7 +312,7 @@ __device__ __forceinline__ bool walk_run(const STREAM &stream, const entry *entr
     return suspect;
 }
 
-/* The same in the order of targets. */
+/* The same as write_values, with each thread's targets in order. */
 template <typename S, typename O, int V, bool LOOKS, typename STREAM, typename OUT>
 __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stream,
                                             uint32_t vector_count, const entry *entries,
@@ -338,7 +339,7 @@ __device__ __forceinline__ bool walk_values(const team &team, const STREAM &stre
     return suspect;
 }
 
-/* Rows into their own type, V bytes at a time: nothing is looked at. */
+/* Copies rows into their own type, V bytes at a time, without checking elements. */
 template <int V, typename OUT>
 __device__ __forceinline__ void copy_values(const team &team, uint32_t vector_count,
                                             const entry *entries, uint32_t step_count,

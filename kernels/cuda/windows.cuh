@@ -1,5 +1,5 @@
-/* What the kernels of several brackets share: opening windows, staging their stamps, writing joined
- * masks. P is trajd_cuda_problem, or the same with fewer places. */
+/* Shared by the kernels of several brackets: opening windows, staging their stamps, and writing
+ * joined masks. P is trajd_cuda_problem, or a smaller version of it. */
 #ifndef TRAJD_KERNELS_CUDA_WINDOWS_CUH
 #define TRAJD_KERNELS_CUDA_WINDOWS_CUH
 
@@ -18,7 +18,8 @@ struct found_window {
     bool staged;
 };
 
-/* What a bracket's warps do in a window: read where it stands, bring its stamps or their ends. */
+/* Opens a window by the warps of a bracket: reads its place, and stages its stamps or loads the
+ * first and last. */
 template <typename P>
 __device__ __forceinline__ void open_window(const P &problem, uint32_t bracket_index,
                                             uint32_t window, int64_t *stages, found_window &out,
@@ -107,7 +108,7 @@ __device__ __forceinline__ int64_t load_offset(const P &problem, uint32_t bracke
     return __ldg(bracket.offsets + window * bracket.offsets_per_window + step);
 }
 
-/* Where a window's results go. */
+/* Returns the output row of a window. */
 template <typename P>
 __device__ __forceinline__ uint32_t place_of(const P &problem, uint32_t window)
 {
@@ -124,7 +125,7 @@ __device__ __forceinline__ void write_masks(const P &problem, uint32_t place, ui
     for (uint32_t s = 0; s < problem.stream_count; s++) {
         const trajd_cuda_stream &stream = problem.streams[s];
         if (stream.mask_slot == TRAJD_CUDA_NO_MASK || stream.mask_slot < begun)
-            continue; /* joined: written with the first of its slot */
+            continue; /* joined: written with the first stream of its slot */
         begun = stream.mask_slot + 1u;
         uint32_t here = steps_here(problem.brackets[stream.bracket_index].step_count, first_step,
                                    problem.shape.tile_steps);
@@ -136,7 +137,8 @@ __device__ __forceinline__ void write_masks(const P &problem, uint32_t place, ui
     }
 }
 
-/* Most requests are small, and a kernel waits for its parameters: the same with fewer places. */
+/* A problem with room for few streams. Most requests are small, and a kernel waits for its
+ * parameters. */
 struct few_streams {
     uint32_t window_count;
     uint16_t bracket_count;
