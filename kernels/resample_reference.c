@@ -19,167 +19,9 @@
 #include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
 #include "kernels/resample.h"
+#include "kernels/resample_target.h"
 
-/* One resolved target of one stream. */
-struct target {
-    uint8_t mask;
-    bool has_row; /* false: the value is the edge's constant */
-    bool blends;  /* true: rows row and row + 1 with fraction `a`; false: row alone */
-    int64_t row;
-    int64_t mean_first; /* for kind mean: average of [mean_first, row]; if above row: row alone */
-    /* the derivative is taken over [interval_row, interval_row + 1]; < 0: none */
-    int64_t interval_row;
-    uint64_t interval_ns;
-    double a;
-};
-
-struct view {
-    const struct trajd_clock *clock;
-    const struct trajd_grid *grid;
-    const struct trajd_stream *stream;
-    int64_t row_begin;
-    int64_t row_count;
-    int64_t anchor;
-    const char *rows; /* local row 0 at the first column; NULL: missing */
-};
-
-static int64_t stamp_of(const struct view *view, int64_t row)
-{
-    return view->clock->stamps_ns ? view->clock->stamps_ns[view->row_begin + row]
-                                  : trajd_rate_row_ns(view->clock->rate, row);
-}
-
-/* Returns the last row at or before x, or -1 if there is none. */
-static int64_t row_at(const struct view *view, int64_t x)
-{
-    int64_t below = -1, above = view->row_count;
-
-    if (!view->clock->stamps_ns) {
-        int64_t row = trajd_rate_row_at(view->clock->rate, x);
-        return row < 0 ? -1 : row < view->row_count ? row : view->row_count - 1;
-    }
-    while (above - below > 1) {
-        int64_t middle = below + (above - below) / 2;
-        if (stamp_of(view, middle) <= x)
-            below = middle;
-        else
-            above = middle;
-    }
-    return below;
-}
-
-/* Resolves an x after the last row. */
-static void resolve_after(const struct view *view, uint64_t age, struct target *target)
-{
-    const struct trajd_stream *stream = view->stream;
-
-    target->row = view->row_count - 1;
-    target->has_row = stream->max_age_ns >= 0 || stream->edge == TRAJD_EDGE_HOLD;
-    if (stream->max_age_ns < 0)
-        target->mask = TRAJD_MASK_AFTER_END;
-    else if (age > (uint64_t)stream->max_age_ns)
-        target->mask = TRAJD_MASK_TOO_OLD;
-}
-
-static void resolve_before(const struct view *view, struct target *target)
-{
-    target->mask = TRAJD_MASK_BEFORE_START;
-    target->has_row = view->stream->edge == TRAJD_EDGE_HOLD && view->row_count > 0;
-    target->row = 0;
-    target->mean_first = 0;
-}
-
-static int64_t minus_saturated(int64_t a, int64_t b)
-{
-    int64_t difference;
-
-    return __builtin_sub_overflow(a, b, &difference) ? INT64_MIN : difference;
-}
-
-static void resolve_row_step(const struct view *view, int64_t row, struct target *target)
-{
-    if (row < 0 || view->row_count == 0) {
-        resolve_before(view, target);
-        return;
-    }
-    target->row = row;
-    target->has_row = true;
-    target->mean_first = minus_saturated(row, view->stream->mean_width - 1);
-    if (row >= view->row_count)
-        resolve_after(view, 0, target);
-    if (target->mean_first < 0)
-        target->mean_first = 0;
-}
-
-/* Finds the interval for the derivative: the bracket's interval, and at the last row the interval
- * before it. */
-static void resolve_interval(const struct view *view, struct target *target)
-{
-    int64_t row = target->row < view->row_count - 1 ? target->row : target->row - 1;
-
-    target->interval_row = row;
-    if (row >= 0)
-        target->interval_ns = (uint64_t)stamp_of(view, row + 1) - (uint64_t)stamp_of(view, row);
-}
-
-static void resolve_inside(const struct view *view, int64_t x, struct target *target)
-{
-    const struct trajd_stream *stream = view->stream;
-    int64_t before = stamp_of(view, target->row);
-    uint64_t past = (uint64_t)x - (uint64_t)before, width;
-
-    target->has_row = true;
-    if (target->row == view->row_count - 1 && past > 0) {
-        resolve_after(view, past, target);
-        return;
-    }
-    resolve_interval(view, target);
-    if (past == 0)
-        return;
-    width = target->interval_ns;
-    if (past >= width) { /* stamps do not ascend, or exceed 64 bits */
-        target->mask = TRAJD_MASK_BAD_STAMP;
-        target->interval_row = -1;
-        return;
-    }
-    if (stream->max_gap_ns >= 0 && width > (uint64_t)stream->max_gap_ns)
-        target->mask = TRAJD_MASK_GAP;
-    target->a = (double)past / (double)width;
-    if (stream->kind == TRAJD_KIND_NEAREST)
-        target->row += past >= width - past;
-    else
-        target->blends = stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_MEAN;
-}
-
-static struct target resolve(const struct view *view, int64_t offset)
-{
-    struct target target = {.interval_row = -1};
-    int64_t x = (int64_t)((uint64_t)view->anchor + (uint64_t)offset);
-
-    if (!view->rows) {
-        target.mask = TRAJD_MASK_MISSING;
-        return target;
-    }
-    if (offset == TRAJD_NO_TARGET) {
-        target.mask = TRAJD_MASK_BAD_STAMP;
-        return target;
-    }
-    if (view->grid->unit == TRAJD_GRID_ROWS) {
-        resolve_row_step(view, x, &target);
-        return target;
-    }
-    target.row = view->row_count > 0 ? row_at(view, x) : -1;
-    if (target.row < 0) {
-        resolve_before(view, &target);
-        return target;
-    }
-    if (view->stream->kind == TRAJD_KIND_MEAN)
-        target.mean_first = row_at(view, minus_saturated(x, view->stream->mean_width)) + 1;
-    resolve_inside(view, x, &target);
-    return target;
-}
-
-static double element(const struct view *view, int64_t row, uint32_t d)
+static double element(const struct trajd_view *view, int64_t row, uint32_t d)
 {
     const struct trajd_stream *stream = view->stream;
 
@@ -207,7 +49,7 @@ static double into_range(double value, double low, double period)
     return result < low || result >= low + period ? low : result; /* rounding near the ends */
 }
 
-static double mean(const struct view *view, const struct target *target, uint32_t d)
+static double mean(const struct trajd_view *view, const struct trajd_target *target, uint32_t d)
 {
     double sum = 0;
     int64_t count = 0;
@@ -225,8 +67,8 @@ static double mean(const struct view *view, const struct target *target, uint32_
 }
 
 /* Forms one value of the kinds that work feature by feature. */
-static double scalar_value(const struct view *view, const struct target *target, uint32_t d,
-                           uint8_t *mask)
+static double scalar_value(const struct trajd_view *view, const struct trajd_target *target,
+                           uint32_t d, uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
     double value =
@@ -247,15 +89,15 @@ static double scalar_value(const struct view *view, const struct target *target,
 }
 
 /* Loads quaternion number d / 4 of a row, scaled to unit length. */
-static void load_unit(const struct view *view, int64_t row, uint32_t d, double q[4])
+static void load_unit(const struct trajd_view *view, int64_t row, uint32_t d, double q[4])
 {
     for (uint32_t k = 0; k < 4; k++)
         q[k] = element(view, row, d + k);
     trajd_quaternion_make_unit(q);
 }
 
-static void quaternion_value(const struct view *view, const struct target *target, uint32_t d,
-                             double out[4], uint8_t *mask)
+static void quaternion_value(const struct trajd_view *view, const struct trajd_target *target,
+                             uint32_t d, double out[4], uint8_t *mask)
 {
     double stored[4], p[4], q[4];
     double square;
@@ -272,7 +114,8 @@ static void quaternion_value(const struct view *view, const struct target *targe
     see_nan(out[0], mask);
 }
 
-static void write_derivative(const struct view *view, const struct target *target, float *out)
+static void write_derivative(const struct trajd_view *view, const struct trajd_target *target,
+                             float *out)
 {
     const struct trajd_stream *stream = view->stream;
     uint32_t count =
@@ -312,7 +155,8 @@ static void write_value(const struct trajd_stream *stream, char *out, uint32_t d
 
 /* Copies a row for previous and nearest into the source's own type. It copies bytes, so that 64-bit
  * integers and NaN payloads stay as they are. */
-static void copy_row(const struct view *view, const struct target *target, char *out, uint8_t *mask)
+static void copy_row(const struct trajd_view *view, const struct trajd_target *target, char *out,
+                     uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
     uint32_t size = trajd_dtype_size(stream->source_type);
@@ -335,7 +179,7 @@ static void write_edge(const struct trajd_stream *stream, char *out)
         write_value(stream, out, d, constant);
 }
 
-static void write_row(const struct view *view, const struct target *target, char *out,
+static void write_row(const struct trajd_view *view, const struct trajd_target *target, char *out,
                       uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
@@ -357,11 +201,11 @@ static void write_row(const struct view *view, const struct target *target, char
     }
 }
 
-static void resample_step(const struct view *view, uint32_t w, uint64_t row, uint32_t t)
+static void resample_step(const struct trajd_view *view, uint32_t w, uint64_t row, uint32_t t)
 {
     const struct trajd_stream *stream = view->stream;
-    struct target target =
-        resolve(view, view->grid->offsets[w * view->grid->offsets_per_window + t]);
+    struct trajd_target target =
+        trajd_target_resolve(view, view->grid->offsets[w * view->grid->offsets_per_window + t]);
     char *out =
         (char *)stream->output + row * stream->window_stride_bytes + t * stream->step_stride_bytes;
 
@@ -381,74 +225,27 @@ static void resample_step(const struct view *view, uint32_t w, uint64_t row, uin
     }
 }
 
-static struct view view_of(const struct trajd_resample_request *request,
-                           const struct trajd_stream *stream, uint32_t w)
-{
-    const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
-    struct view view = {
-        .clock = &request->clocks[bracket->clock_index],
-        .grid = &request->grids[bracket->grid_index],
-        .stream = stream,
-        .row_begin = bracket->row_begin[w],
-        .row_count = bracket->row_count[w],
-        .anchor = bracket->anchor[w],
-        .rows = stream->bases ? stream->bases[w] : stream->base,
-    };
-
-    if (view.rows && !stream->bases)
-        view.rows += view.row_begin * (int64_t)stream->row_stride_bytes;
-    if (view.rows)
-        view.rows += (uint64_t)stream->first_column * trajd_dtype_size(stream->source_type);
-    return view;
-}
-
 void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin,
                               uint32_t window_end)
 {
     for (uint32_t w = window_begin; w < window_end; w++)
         for (uint32_t s = 0; s < request->stream_count; s++) {
-            struct view view = view_of(request, &request->streams[s], w);
+            struct trajd_view view = trajd_view_of(request, &request->streams[s], w);
             for (uint32_t t = 0; t < view.grid->step_count; t++)
                 resample_step(&view, w, trajd_window_row(request, w), t);
         }
 }
 
-void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index,
-                            uint32_t window, uint32_t step_index, struct trajd_resample_step *step)
-{
-    const struct view view = view_of(request, &request->streams[stream_index], window);
-    const int64_t offset = view.grid->offsets[window * view.grid->offsets_per_window + step_index];
-    const struct target target = resolve(&view, offset);
-
-    *step = (struct trajd_resample_step){.mask = (enum trajd_mask)target.mask,
-                                         .x = (int64_t)((uint64_t)view.anchor + (uint64_t)offset),
-                                         .has_row = target.has_row,
-                                         .blends = target.blends,
-                                         .row = target.row,
-                                         .mean_first = target.mean_first};
-    if (view.grid->unit == TRAJD_GRID_ROWS) {
-        step->before = step->x < view.row_count ? step->x : view.row_count - 1;
-        return;
-    }
-    step->before = view.row_count > 0 ? row_at(&view, step->x) : -1;
-    if (step->before < 0)
-        return;
-    step->past_ns = (uint64_t)step->x - (uint64_t)stamp_of(&view, step->before);
-    if (step->before + 1 < view.row_count)
-        step->width_ns =
-            (uint64_t)stamp_of(&view, step->before + 1) - (uint64_t)stamp_of(&view, step->before);
-}
-
 int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index,
                                 uint32_t window, const struct trajd_resample_step *step)
 {
-    const struct view view = view_of(request, &request->streams[stream_index], window);
-    const struct target target = {.has_row = step->has_row,
-                                  .blends = step->blends,
-                                  .row = step->row,
-                                  .mean_first = step->mean_first,
-                                  .a = step->blends ? (double)step->past_ns / (double)step->width_ns
-                                                    : 0};
+    const struct trajd_view view = trajd_view_of(request, &request->streams[stream_index], window);
+    const struct trajd_target target = {
+        .has_row = step->has_row,
+        .blends = step->blends,
+        .row = step->row,
+        .mean_first = step->mean_first,
+        .a = step->blends ? (double)step->past_ns / (double)step->width_ns : 0};
     const uint32_t width = trajd_kind_is_slerp(view.stream->kind) ? 4 : 1;
 
     if (!step->has_row || !view.rows ||
