@@ -13,6 +13,7 @@
 #include "gpu/device_arena.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/device.h"
+#include "kernels/dispatch/plan.h"
 
 #define ARENA_BYTES (32u << 20)
 #define SKIPPED 77
