@@ -30,7 +30,7 @@ struct bracket_record { /* the arrays of a bracket, for one window */
 };
 
 /* Offsets of the sections in the block. */
-struct places {
+struct sections {
     uint64_t streams, brackets, targets, stamps, rows, output, mask, end;
 };
 
@@ -40,7 +40,7 @@ static uint64_t align(uint64_t at)
 }
 
 /* Computes the offsets of the sections. Returns false if a limit is exceeded. */
-static bool place(const struct head *head, struct places *places)
+static bool lay_out(const struct head *head, struct sections *sections)
 {
     if (!head->step_count || head->step_count > TRAJD_BLOCK_MAX_STEPS || !head->stream_count ||
         head->stream_count > TRAJD_BLOCK_MAX_STREAMS || !head->bracket_count ||
@@ -50,15 +50,17 @@ static bool place(const struct head *head, struct places *places)
         head->rows_bytes > TRAJD_BLOCK_MAX_BYTES || head->output_bytes > TRAJD_BLOCK_MAX_BYTES ||
         head->mask_bytes > TRAJD_BLOCK_MAX_BYTES)
         return false;
-    places->streams = align(sizeof *head);
-    places->brackets = align(places->streams + head->stream_count * sizeof(struct stream_record));
-    places->targets = align(places->brackets + head->bracket_count * sizeof(struct bracket_record));
-    places->stamps = align(places->targets + head->step_count * sizeof(int64_t));
-    places->rows = align(places->stamps + head->stamp_count * sizeof(int64_t));
-    places->output = align(places->rows + head->rows_bytes);
-    places->mask = align(places->output + head->output_bytes);
-    places->end = align(places->mask + head->mask_bytes);
-    return places->end <= TRAJD_BLOCK_MAX_BYTES;
+    sections->streams = align(sizeof *head);
+    sections->brackets =
+        align(sections->streams + head->stream_count * sizeof(struct stream_record));
+    sections->targets =
+        align(sections->brackets + head->bracket_count * sizeof(struct bracket_record));
+    sections->stamps = align(sections->targets + head->step_count * sizeof(int64_t));
+    sections->rows = align(sections->stamps + head->stamp_count * sizeof(int64_t));
+    sections->output = align(sections->rows + head->rows_bytes);
+    sections->mask = align(sections->output + head->output_bytes);
+    sections->end = align(sections->mask + head->mask_bytes);
+    return sections->end <= TRAJD_BLOCK_MAX_BYTES;
 }
 
 /* ---- the work of means ---- */
@@ -79,29 +81,29 @@ static uint64_t rows_until(const int64_t *stamps, uint64_t count, int64_t x)
 
 /* Returns whether the elements that means average are within the limit. Uses a simple bound first,
  * and counts exactly only if the bound is too high. */
-static bool means_end(const struct trajd_stream *streams, uint32_t count,
-                      const int64_t *const row_counts[], const int64_t *targets, uint32_t steps,
-                      const int64_t *stamps)
+static bool means_are_bounded(const struct trajd_stream *streams, uint32_t count,
+                              const int64_t *const row_counts[], const int64_t *targets,
+                              uint32_t steps, const int64_t *stamps)
 {
-    uint64_t left = TRAJD_BLOCK_MAX_WORK;
+    uint64_t remaining = TRAJD_BLOCK_MAX_WORK;
 
     for (uint32_t s = 0; s < count; s++) {
         const uint64_t rows = (uint64_t)*row_counts[streams[s].bracket_index],
                        features = streams[s].feature_count;
         if (streams[s].kind != TRAJD_KIND_MEAN || !rows)
             continue;
-        if (features > left)
+        if (features > remaining)
             return false;
-        if (rows <= left / features / steps) {
-            left -= rows * features * steps;
+        if (rows <= remaining / features / steps) {
+            remaining -= rows * features * steps;
             continue;
         }
         for (uint32_t t = 0; t < steps; t++) {
             const uint64_t averaged = rows_until(stamps, rows, targets[t]) -
                                       rows_until(stamps, rows, targets[t] - streams[s].mean_width);
-            if (averaged > left / features)
+            if (averaged > remaining / features)
                 return false;
-            left -= averaged * features;
+            remaining -= averaged * features;
         }
     }
     return true;
@@ -109,26 +111,26 @@ static bool means_end(const struct trajd_stream *streams, uint32_t count,
 
 /* Returns whether the outputs fit beside each other into the output section. Otherwise the same
  * bytes could be written once per stream, which is work without a bound. */
-static bool outputs_end(const struct trajd_stream *streams, uint32_t count, uint64_t steps,
+static bool outputs_fit(const struct trajd_stream *streams, uint32_t count, uint64_t steps,
                         uint64_t output_bytes)
 {
-    uint64_t left = output_bytes;
+    uint64_t remaining = output_bytes;
 
     for (uint32_t s = 0; s < count; s++) {
         const uint64_t bytes =
             steps * streams[s].feature_count * trajd_dtype_size(streams[s].output_type);
-        if (bytes > left)
+        if (bytes > remaining)
             return false;
-        left -= bytes;
+        remaining -= bytes;
     }
     return true;
 }
 
 /* ---- writing ---- */
 
-static enum trajd_status unfit(struct trajd_error *error, const char *why)
+static enum trajd_status unsupported(struct trajd_error *error, const char *reason)
 {
-    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a block of %s", why);
+    return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0, "a block cannot hold %s", reason);
 }
 
 static const uint8_t *base_of(const struct trajd_stream *stream)
@@ -166,21 +168,21 @@ static enum trajd_status check_form(const struct trajd_resample_request *request
 {
     if (request->window_count != 1 || request->clock_count != 1 || request->grid_count != 1 ||
         request->window_rows)
-        return unfit(error, "more than one window, clock or grid");
+        return unsupported(error, "more than one window, clock or grid");
     if (!request->clocks[0].stamps_ns || request->grids[0].unit != TRAJD_GRID_NS)
-        return unfit(error, "a clock without stamps, or a grid of rows");
+        return unsupported(error, "a clock without stamps or a grid in rows");
     for (uint32_t b = 0; b < request->bracket_count; b++)
         if (*request->brackets[b].row_begin || *request->brackets[b].anchor)
-            return unfit(error, "rows that do not begin at 0");
+            return unsupported(error, "rows that do not begin at 0");
     for (uint32_t s = 0; s < request->stream_count; s++) {
         const struct trajd_stream *stream = &request->streams[s];
         if (!base_of(stream) || stream->scale || stream->offset || stream->derivative ||
             stream->mask_joins_previous)
-            return unfit(error, "missing, normalised or derived streams");
+            return unsupported(error, "missing, normalised or derived streams");
         if (!lies_in(base_of(stream), memory->rows, memory->rows_bytes) ||
             !lies_in(stream->output, memory->output, memory->output_bytes) ||
             (stream->mask && !lies_in(stream->mask, memory->mask, memory->mask_bytes)))
-            return unfit(error, "streams outside of the memory that is named");
+            return unsupported(error, "streams outside the given memory");
     }
     return TRAJD_OK;
 }
@@ -190,21 +192,22 @@ enum trajd_status trajd_block_measure(const struct trajd_resample_request *reque
                                       struct trajd_error *error)
 {
     const int64_t *row_counts[TRAJD_BLOCK_MAX_STREAMS];
-    struct places places;
+    struct sections sections;
     struct head head;
     enum trajd_status status = check_form(request, memory, error);
 
     if (status)
         return status;
     head = head_of(request, memory);
-    if (!place(&head, &places))
-        return unfit(error, "more than 96 MiB, 256 streams or 2^20 steps");
+    if (!lay_out(&head, &sections))
+        return unsupported(error, "more than 96 MiB, 256 streams or 2^20 steps");
     for (uint32_t b = 0; b < request->bracket_count; b++)
         row_counts[b] = request->brackets[b].row_count;
-    if (!means_end(request->streams, request->stream_count, row_counts, request->grids[0].offsets,
-                   head.step_count, request->clocks[0].stamps_ns))
-        return unfit(error, "means over more than 2^30 elements");
-    *size_bytes = places.end;
+    if (!means_are_bounded(request->streams, request->stream_count, row_counts,
+                           request->grids[0].offsets, head.step_count,
+                           request->clocks[0].stamps_ns))
+        return unsupported(error, "means over more than 2^30 elements");
+    *size_bytes = sections.end;
     return TRAJD_OK;
 }
 
@@ -212,11 +215,11 @@ void trajd_block_write(const struct trajd_resample_request *request,
                        const struct trajd_block_memory *memory, void *bytes)
 {
     const struct head head = head_of(request, memory);
-    struct places places = {0};
+    struct sections sections = {0};
     uint8_t *block = bytes;
 
-    place(&head, &places);
-    memset(block, 0, places.targets);
+    lay_out(&head, &sections);
+    memset(block, 0, sections.targets);
     memcpy(block, &head, sizeof head);
     for (uint32_t s = 0; s < request->stream_count; s++) {
         const struct trajd_stream *stream = &request->streams[s];
@@ -241,15 +244,16 @@ void trajd_block_write(const struct trajd_resample_request *request,
             .angle_period = stream->angle_period,
             .angle_low = stream->angle_low,
         };
-        memcpy(block + places.streams + s * sizeof record, &record, sizeof record);
+        memcpy(block + sections.streams + s * sizeof record, &record, sizeof record);
     }
     for (uint32_t b = 0; b < request->bracket_count; b++) {
         const struct bracket_record record = {.row_count = *request->brackets[b].row_count};
-        memcpy(block + places.brackets + b * sizeof record, &record, sizeof record);
+        memcpy(block + sections.brackets + b * sizeof record, &record, sizeof record);
     }
-    memcpy(block + places.targets, request->grids[0].offsets, head.step_count * sizeof(int64_t));
-    memcpy(block + places.stamps, request->clocks[0].stamps_ns, head.stamp_count * sizeof(int64_t));
-    memcpy(block + places.rows, memory->rows, memory->rows_bytes);
+    memcpy(block + sections.targets, request->grids[0].offsets, head.step_count * sizeof(int64_t));
+    memcpy(block + sections.stamps, request->clocks[0].stamps_ns,
+           head.stamp_count * sizeof(int64_t));
+    memcpy(block + sections.rows, memory->rows, memory->rows_bytes);
 }
 
 void trajd_block_read_answer(const struct trajd_resample_request *request, const void *bytes,
@@ -257,28 +261,29 @@ void trajd_block_read_answer(const struct trajd_resample_request *request, const
 {
     const struct head head = head_of(request, memory);
     const uint8_t *block = bytes;
-    struct places places = {0};
+    struct sections sections = {0};
 
-    place(&head, &places);
-    memcpy(memory->output, block + places.output, memory->output_bytes);
-    memcpy(memory->mask, block + places.mask, memory->mask_bytes);
+    lay_out(&head, &sections);
+    memcpy(memory->output, block + sections.output, memory->output_bytes);
+    memcpy(memory->mask, block + sections.mask, memory->mask_bytes);
 }
 
 /* ---- reading ---- */
 
-static enum trajd_status wrong(struct trajd_error *error, const char *what, uint32_t index)
+static enum trajd_status wrong(struct trajd_error *error, const char *list, uint32_t index)
 {
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %s[%u]: out of range", what,
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %s[%u]: out of range", list,
                            index);
 }
 
 static enum trajd_status check_times(const int64_t *times, uint64_t count, bool ascend,
-                                     const char *what, struct trajd_error *error)
+                                     const char *list, struct trajd_error *error)
 {
     for (uint64_t i = 0; i < count; i++)
         if (times[i] > time_max || times[i] < -time_max || (ascend && i && times[i] < times[i - 1]))
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "block: %s[%" PRIu64 "]: out of range or order", what, i);
+                                   "block: %s[%" PRIu64 "]: out of range or not ascending", list,
+                                   i);
     return TRAJD_OK;
 }
 
@@ -295,7 +300,7 @@ static bool fits(uint64_t at, uint64_t count, uint64_t stride, uint64_t last, ui
 
 /* Reads a stream's record. Checks what trajd_resample_check cannot see: that the stream stays
  * inside the block. */
-static enum trajd_status take_stream(const struct head *head, const struct places *places,
+static enum trajd_status read_stream(const struct head *head, const struct sections *sections,
                                      const struct stream_record *record,
                                      const int64_t *const row_counts[], uint8_t *base,
                                      uint32_t index, struct trajd_block *block,
@@ -330,7 +335,7 @@ static enum trajd_status take_stream(const struct head *head, const struct place
         .feature_count = record->feature_count,
         .first_column = record->first_column,
         .row_stride_bytes = row_stride_bytes,
-        .base = base + places->rows + record->rows_at,
+        .base = base + sections->rows + record->rows_at,
         .edge = record->edge,
         .max_gap_ns = record->max_gap_ns,
         .max_age_ns = record->max_age_ns,
@@ -338,10 +343,10 @@ static enum trajd_status take_stream(const struct head *head, const struct place
         .angle_period = record->angle_period,
         .angle_low = record->angle_low,
         .output_type = record->output_type,
-        .output = base + places->output + record->output_at,
+        .output = base + sections->output + record->output_at,
         .window_stride_bytes = head->step_count * step_stride_bytes,
         .step_stride_bytes = step_stride_bytes,
-        .mask = record->mask_at == UINT64_MAX ? NULL : base + places->mask + record->mask_at,
+        .mask = record->mask_at == UINT64_MAX ? NULL : base + sections->mask + record->mask_at,
         .mask_window_stride_bytes = head->step_count,
     };
     return TRAJD_OK;
@@ -353,27 +358,27 @@ enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void 
     const int64_t *row_counts[TRAJD_BLOCK_MAX_STREAMS], *targets, *stamps;
     const uint8_t *from = bytes;
     uint8_t *to = base;
-    struct places places;
+    struct sections sections;
     struct head head;
     enum trajd_status status;
 
     if (size_bytes < sizeof head)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "block: %" PRIu64 " bytes are no head",
-                               size_bytes);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "block: %" PRIu64 " bytes are too few for a head", size_bytes);
     memcpy(&head, from, sizeof head);
     if (head.magic != block_magic || head.zero)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "block: no head of a block, or of another version");
-    if (!place(&head, &places) || places.end != size_bytes)
+                               "block: bad magic number, or another version");
+    if (!lay_out(&head, &sections) || sections.end != size_bytes)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "block: its parts are not as large as it is, or beyond a limit");
-    targets = (const int64_t *)(const void *)(from + places.targets);
-    stamps = (const int64_t *)(const void *)(from + places.stamps);
+                               "block: its sections do not add up to its size, or exceed a limit");
+    targets = (const int64_t *)(const void *)(from + sections.targets);
+    stamps = (const int64_t *)(const void *)(from + sections.stamps);
     status = check_times(targets, head.step_count, false, "targets", error);
     if (!status)
         status = check_times(stamps, head.stamp_count, true, "stamps", error);
     for (uint32_t b = 0; b < head.bracket_count && !status; b++) {
-        const uint64_t at = places.brackets + b * sizeof(struct bracket_record);
+        const uint64_t at = sections.brackets + b * sizeof(struct bracket_record);
         const struct bracket_record *record = (const void *)(from + at);
         int64_t *arrays = (int64_t *)(void *)(to + at);
         if (record->row_begin || record->anchor || record->row_count < 0 ||
@@ -385,15 +390,15 @@ enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void 
     }
     for (uint32_t s = 0; s < head.stream_count && !status; s++) {
         struct stream_record record;
-        memcpy(&record, from + places.streams + s * sizeof record, sizeof record);
-        status = take_stream(&head, &places, &record, row_counts, to, s, block, error);
+        memcpy(&record, from + sections.streams + s * sizeof record, sizeof record);
+        status = read_stream(&head, &sections, &record, row_counts, to, s, block, error);
     }
     if (status)
         return status;
     block->clock =
-        (struct trajd_clock){.stamps_ns = (const int64_t *)(const void *)(to + places.stamps)};
+        (struct trajd_clock){.stamps_ns = (const int64_t *)(const void *)(to + sections.stamps)};
     block->grid = (struct trajd_grid){TRAJD_GRID_NS, head.step_count,
-                                      (const int64_t *)(const void *)(to + places.targets), 0};
+                                      (const int64_t *)(const void *)(to + sections.targets), 0};
     block->request = (struct trajd_resample_request){.window_count = 1,
                                                      .clock_count = 1,
                                                      .grid_count = 1,
@@ -403,15 +408,15 @@ enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void 
                                                      .grids = &block->grid,
                                                      .brackets = block->brackets,
                                                      .streams = block->streams};
-    block->answer_at = places.output;
-    block->answer_bytes = places.end - places.output;
+    block->answer_at = sections.output;
+    block->answer_bytes = sections.end - sections.output;
     status = trajd_resample_check(&block->request, error);
     if (!status &&
-        !outputs_end(block->streams, head.stream_count, head.step_count, head.output_bytes))
+        !outputs_fit(block->streams, head.stream_count, head.step_count, head.output_bytes))
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                  "block: streams write to the same outputs");
-    if (!status &&
-        !means_end(block->streams, head.stream_count, row_counts, targets, head.step_count, stamps))
-        status = unfit(error, "means over more than 2^30 elements");
+    if (!status && !means_are_bounded(block->streams, head.stream_count, row_counts, targets,
+                                      head.step_count, stamps))
+        status = unsupported(error, "means over more than 2^30 elements");
     return status;
 }

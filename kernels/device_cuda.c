@@ -27,13 +27,13 @@ struct trajd_device_graph {
     cudaGraphExec_t ready;
 };
 
-static enum trajd_status fail(struct trajd_error *error, cudaError_t code, const char *what)
+static enum trajd_status fail(struct trajd_error *error, cudaError_t code, const char *operation)
 {
     enum trajd_status status =
         code == cudaErrorMemoryAllocation ? TRAJD_ERR_MEMORY : TRAJD_ERR_DEVICE;
 
     cudaGetLastError(); /* clears the error, so that a later launch does not find it */
-    return trajd_error_set(error, status, (int)code, "%s: %s", what, cudaGetErrorString(code));
+    return trajd_error_set(error, status, (int)code, "%s: %s", operation, cudaGetErrorString(code));
 }
 
 uint32_t trajd_device_count(void)
@@ -74,7 +74,8 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, (int)code, "GPU %u: %s", index,
                                cudaGetErrorString(code));
     if (index >= (uint32_t)count)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %d", index, count);
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "GPU %u: this process can use only %d GPUs", index, count);
     code = cudaSetDevice((int)index); /* creates the context */
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&properties, (int)index);
@@ -151,13 +152,13 @@ enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
 enum trajd_status trajd_device_free_bytes(struct trajd_device *device, uint64_t *size_bytes,
                                           struct trajd_error *error)
 {
-    size_t left = 0, total = 0;
+    size_t free_bytes = 0, total = 0;
     cudaError_t code = cudaSetDevice(device->index);
 
     if (code == cudaSuccess)
-        code = cudaMemGetInfo(&left, &total);
-    *size_bytes = left;
-    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "asking for free device memory");
+        code = cudaMemGetInfo(&free_bytes, &total);
+    *size_bytes = free_bytes;
+    return code == cudaSuccess ? TRAJD_OK : fail(error, code, "reading the free device memory");
 }
 
 enum trajd_status trajd_device_host_alloc(struct trajd_device *device, uint64_t size_bytes,

@@ -254,7 +254,7 @@ static void run_bracket(const struct trajd_resample_request *request,
                           .bracket = bracket,
                           .clock = &request->clocks[bracket->clock_index],
                           .grid = &request->grids[bracket->grid_index]};
-    bool rest = false;
+    bool has_others = false;
 
     chunk.is_run = trajd_cpu_grid_is_run(chunk.grid);
     for (uint32_t s = 0; s < request->stream_count; s++) {
@@ -262,11 +262,11 @@ static void run_bracket(const struct trajd_resample_request *request,
         if (&request->brackets[stream->bracket_index] != bracket)
             continue;
         if (takes(&chunk, stream))
-            rest = true;
+            has_others = true;
         else
             run_in_runs(&chunk, stream, window_begin, window_end);
     }
-    if (rest)
+    if (has_others)
         run_windows(&chunk, window_begin, window_end);
 }
 

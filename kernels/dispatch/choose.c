@@ -6,8 +6,7 @@
 
 #include "kernels/quaternion.h"
 #include "kernels/cpu/cpu.h"
-
-#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
+#include "proto/array_len.h"
 
 /* Costs of one thread in ns. They only decide the number of slices. Origin: bench_cpu 1 on an AMD
  * EPYC (Zen 3, 2.4 GHz). */
@@ -26,11 +25,11 @@
 #define SLICE_NS 25000.0
 #define SLICES_PER_THREAD 4u /* several, so that one slow thread delays the others less */
 
-/* One way to run a problem. The table is ordered best first. The last row with `by_itself` serves
- * every problem. */
+/* One way to run a problem. The table is ordered best first. Its last row with `is_automatic`
+ * serves every problem. */
 struct row {
     const char *variant;
-    bool by_itself;       /* false: chosen only by name */
+    bool is_automatic;    /* false: chosen only by name */
     uint32_t min_threads; /* least threads of the pool */
     double min_cpu_ns;    /* least estimate for one thread */
     const char *why;
@@ -43,21 +42,21 @@ struct row {
 static const struct row table[] = {
     /* bench_resample on an H200: the policy batch takes 4 us, and 92 us with cpu_rows. cuda/shape.c
      * chooses the shape of the launch. */
-    {"cuda", true, 0, 0, "goes to the GPU", true},
-    {"cuda_steps", false, 0, 0, "was asked for by name", true},
-    {"cuda_walk", false, 0, 0, "was asked for by name", true},
-    {"cuda_direct", false, 0, 0, "was asked for by name", true},
-    {"cuda_narrow", false, 0, 0, "was asked for by name", true},
-    {"cuda_batch", false, 0, 0, "was asked for by name", true},
-    {"cuda_tile", false, 0, 0, "was asked for by name", true},
+    {"cuda", true, 0, 0, "on the GPU", true},
+    {"cuda_steps", false, 0, 0, "requested by name", true},
+    {"cuda_walk", false, 0, 0, "requested by name", true},
+    {"cuda_direct", false, 0, 0, "requested by name", true},
+    {"cuda_narrow", false, 0, 0, "requested by name", true},
+    {"cuda_batch", false, 0, 0, "requested by name", true},
+    {"cuda_tile", false, 0, 0, "requested by name", true},
     /* bench_cpu 2 against bench_cpu 1: long and narrow 570 us instead of 1103, mean 671 instead of
      * 1161, wide scaled 364 instead of 666. */
-    {"cpu_rows", true, 2, 2 * SLICE_NS, "is worth more than one thread", false},
+    {"cpu_rows", true, 2, 2 * SLICE_NS, "enough for several threads", false},
     /* bench_cpu 1: the policy batch takes 92 us (rows) and 166 us (three clocks). Images run at the
      * speed of memcpy. */
-    {"cpu_rows", true, 1, 0, "is for one thread", false},
+    {"cpu_rows", true, 1, 0, "on one thread", false},
     /* At least twice as slow as cpu_rows on every shape of bench_cpu. */
-    {"reference", false, 1, 0, "was asked for by name", false},
+    {"reference", false, 1, 0, "requested by name", false},
 };
 
 static bool is_copied(const struct trajd_stream *stream)
@@ -151,8 +150,8 @@ static void shape_slices(const struct row *row, const struct trajd_problem *prob
         choice->thread_count = 1;
 }
 
-static void names_that_serve(const struct trajd_problem *problem,
-                             const struct trajd_device_facts *facts, char *names, size_t size)
+static void list_serving_names(const struct trajd_problem *problem,
+                               const struct trajd_device_facts *facts, char *names, size_t size)
 {
     size_t used = 0;
 
@@ -165,25 +164,25 @@ static void names_that_serve(const struct trajd_problem *problem,
 }
 
 enum trajd_status trajd_choose(const struct trajd_problem *problem,
-                               const struct trajd_device_facts *facts, const char *wanted,
+                               const struct trajd_device_facts *facts, const char *requested,
                                struct trajd_choice *choice, struct trajd_error *error)
 {
-    bool any = !wanted || strcmp(wanted, "auto") == 0;
+    bool is_auto = !requested || strcmp(requested, "auto") == 0;
     char names[128];
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         const struct row *row = &table[i];
-        if ((any ? !row->by_itself : strcmp(row->variant, wanted) != 0) ||
+        if ((is_auto ? !row->is_automatic : strcmp(row->variant, requested) != 0) ||
             !serves(row, problem, facts))
             continue;
         *choice = (struct trajd_choice){.variant = row->variant};
         shape_slices(row, problem, facts, choice);
-        snprintf(choice->reason, sizeof choice->reason, "%.0f us of work %s",
+        snprintf(choice->reason, sizeof choice->reason, "%.0f us of work, %s",
                  problem->cpu_ns / 1000, row->why);
         return TRAJD_OK;
     }
-    names_that_serve(problem, facts, names, sizeof names);
+    list_serving_names(problem, facts, names, sizeof names);
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                           "variant %s does not exist or cannot serve this (auto%s)",
-                           wanted ? wanted : "auto", names);
+                           "variant %s does not exist or cannot serve this request (use auto%s)",
+                           requested ? requested : "auto", names);
 }

@@ -40,11 +40,11 @@ struct trajd_choice {
 void trajd_problem_of(const struct trajd_resample_request *shape, uint64_t row_count,
                       struct trajd_problem *problem);
 
-/* Chooses the first row of the table that serves the problem. If `wanted` is not NULL and not
+/* Chooses the first row of the table that serves the problem. If `requested` is not NULL and not
  * "auto", only rows of that name count. Returns TRAJD_ERR_ARGUMENT if no row matches; the message
  * lists the variants that would serve. */
 enum trajd_status trajd_choose(const struct trajd_problem *problem,
-                               const struct trajd_device_facts *facts, const char *wanted,
+                               const struct trajd_device_facts *facts, const char *requested,
                                struct trajd_choice *choice, struct trajd_error *error);
 
 #ifdef __cplusplus

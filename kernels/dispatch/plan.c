@@ -11,8 +11,7 @@
 #include "kernels/device.h"
 #include "kernels/pool.h"
 #include "kernels/cpu/cpu.h"
-
-#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
+#include "proto/array_len.h"
 
 typedef void run_windows(const struct trajd_resample_request *request, uint32_t window_begin,
                          uint32_t window_end);
@@ -126,7 +125,8 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
     if (status)
         return status;
     if (shape->window_count == 0)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "plan: a shape of 0 windows");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "plan: window_count is 0 (at least one window)");
     trajd_problem_of(shape, 0, &problem);
     status = trajd_choose(&problem, facts, variant, &choice, error);
     if (status)
@@ -171,7 +171,7 @@ static enum trajd_status check_run(const struct trajd_plan *plan,
         return status;
     if (request->window_count > plan->window_count)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "run of %u windows: the plan is for %u at most",
+                               "run: %u windows, but the plan is for at most %u",
                                request->window_count, plan->window_count);
     if (request->stream_count != plan->stream_count ||
         request->bracket_count != plan->bracket_count)
@@ -179,12 +179,13 @@ static enum trajd_status check_run(const struct trajd_plan *plan,
                                "run: number of streams or brackets differs from the plan's");
     if (request->window_rows && !plan->has_window_rows)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "run: window_rows, which the plan's shape has not");
+                               "run: has window_rows, but the plan was made without");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         struct stream_shape shape = shape_of(request, s);
         if (!same_shape(&shape, &plan->streams[s]))
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                                   "streams[%u]: not of the plan's shape", s);
+            return trajd_error_set(
+                error, TRAJD_ERR_ARGUMENT, 0,
+                "streams[%u]: kind, types, bracket, grid or size differ from the plan's", s);
     }
     return TRAJD_OK;
 }
@@ -193,9 +194,9 @@ static void run_slice(void *context, uint32_t index)
 {
     const struct run *run = context;
     uint32_t begin = index * run->plan->choice.slice_windows;
-    uint32_t rest = run->request->window_count - begin;
+    uint32_t remaining = run->request->window_count - begin;
     uint32_t count =
-        rest < run->plan->choice.slice_windows ? rest : run->plan->choice.slice_windows;
+        remaining < run->plan->choice.slice_windows ? remaining : run->plan->choice.slice_windows;
 
     run->plan->run(run->request, begin, begin + count);
 }
@@ -208,8 +209,8 @@ enum trajd_status trajd_plan_run(struct trajd_plan *plan,
     struct run run = {plan, request};
 
     if (!status && !plan->run)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on a GPU's stream",
-                               plan->choice.variant);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "run: variant %s runs only on a GPU stream", plan->choice.variant);
     if (!status)
         status = trajd_resample_check_rows(request, error);
     if (status || request->window_count == 0)
@@ -232,7 +233,7 @@ enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,
     enum trajd_status status = check_run(plan, request, error);
 
     if (!status && plan->run)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: %s runs on the CPU",
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "run: variant %s runs only on the CPU",
                                plan->choice.variant);
     if (status || request->window_count == 0)
         return status;

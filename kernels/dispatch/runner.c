@@ -10,7 +10,7 @@
 /* Several parts per thread, so that threads wait less for each other. */
 enum { ALIGNMENT = 64, PARTS_PER_THREAD = 4 };
 
-static const uint64_t room_unit_bytes = UINT64_C(1) << 20;
+static const uint64_t room_step_bytes = UINT64_C(1) << 20;
 
 struct trajd_runner {
     struct trajd_device *device; /* NULL: the CPU */
@@ -40,7 +40,7 @@ enum trajd_status trajd_runner_create(struct trajd_device *device, struct trajd_
 
     *out = runner;
     if (!runner)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory to run blocks with");
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "block runner: no memory");
     runner->device = device;
     runner->pool = pool;
     runner->facts.cpu_threads = 1;
@@ -88,12 +88,12 @@ void trajd_runner_destroy(struct trajd_runner **out)
 enum trajd_status trajd_runner_room(struct trajd_runner *runner, uint64_t size_bytes, void **room,
                                     struct trajd_error *error)
 {
-    const uint64_t bytes = (size_bytes + room_unit_bytes - 1) / room_unit_bytes * room_unit_bytes;
+    const uint64_t bytes = (size_bytes + room_step_bytes - 1) / room_step_bytes * room_step_bytes;
     enum trajd_status status = TRAJD_OK;
 
     if (size_bytes > TRAJD_BLOCK_MAX_BYTES)
         return trajd_error_set(
-            error, TRAJD_ERR_UNSUPPORTED, 0, "a block of %llu bytes, at most %llu",
+            error, TRAJD_ERR_UNSUPPORTED, 0, "a block of %llu bytes is too large (at most %llu)",
             (unsigned long long)size_bytes, (unsigned long long)TRAJD_BLOCK_MAX_BYTES);
     if (bytes > runner->room_bytes) {
         trajd_runner_trim(runner);
@@ -122,13 +122,13 @@ static void run_part(void *context, uint32_t index)
 {
     const struct trajd_runner *runner = context;
     const struct trajd_block *block = &runner->block;
-    const uint32_t begin = index * runner->part_steps, rest = block->grid.step_count - begin;
+    const uint32_t begin = index * runner->part_steps, remaining = block->grid.step_count - begin;
     struct part part;
 
     part.grid = block->grid;
     part.request = block->request;
     part.grid.offsets += begin;
-    part.grid.step_count = rest < runner->part_steps ? rest : runner->part_steps;
+    part.grid.step_count = remaining < runner->part_steps ? remaining : runner->part_steps;
     for (uint32_t s = 0; s < block->request.stream_count; s++) {
         part.streams[s] = block->streams[s];
         part.streams[s].output =
@@ -144,7 +144,7 @@ static void run_part(void *context, uint32_t index)
 /* Runs the block on the CPU. A block is one window, so the threads share its steps. Parts begin
  * where chunks of the CPU variant begin, so the result has the same bytes for any number of
  * threads. */
-static void run_here(struct trajd_runner *runner)
+static void run_on_cpu(struct trajd_runner *runner)
 {
     const uint32_t steps = runner->block.grid.step_count,
                    parts = trajd_pool_thread_count(runner->pool) * PARTS_PER_THREAD;
@@ -154,8 +154,8 @@ static void run_here(struct trajd_runner *runner)
     trajd_pool_run(runner->pool, (steps - 1) / runner->part_steps + 1, run_part, runner);
 }
 
-static enum trajd_status run_there(struct trajd_runner *runner, uint64_t size_bytes,
-                                   struct trajd_error *error)
+static enum trajd_status run_on_gpu(struct trajd_runner *runner, uint64_t size_bytes,
+                                    struct trajd_error *error)
 {
     const struct trajd_block *block = &runner->block;
     uint8_t *answer = (uint8_t *)runner->on_device + block->answer_at;
@@ -189,7 +189,8 @@ enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_by
     enum trajd_status status;
 
     if (size_bytes > runner->room_bytes)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "a block that no room was asked for");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "a block is larger than the memory reserved for it");
     status = trajd_block_open(runner->room, size_bytes,
                               runner->device ? runner->on_device : runner->room, block, error);
     if (status)
@@ -199,7 +200,7 @@ enum trajd_status trajd_runner_run(struct trajd_runner *runner, uint64_t size_by
     *answer_at = block->answer_at;
     *answer_bytes = block->answer_bytes;
     if (runner->device)
-        return run_there(runner, size_bytes, error);
-    run_here(runner);
+        return run_on_gpu(runner, size_bytes, error);
+    run_on_cpu(runner);
     return TRAJD_OK;
 }

@@ -89,7 +89,7 @@ static void test_names(void **state)
                      TRAJD_ERR_ARGUMENT);
     assert_string_equal(
         error.message,
-        "variant cuda does not exist or cannot serve this (auto, cpu_rows, reference)");
+        "variant cuda does not exist or cannot serve this request (use auto, cpu_rows, reference)");
 }
 
 int main(void)
