@@ -77,9 +77,9 @@ enum trajd_status trajd_device_alloc(struct trajd_device *device, uint64_t size_
 void trajd_device_free(struct trajd_device *device, void *memory);
 
 /* Makes a handle by which another process can open the memory. The memory must come from
- * trajd_device_alloc with a size that is a multiple of 2 MiB, so that the handle names it alone. The
- * other process can read it, unchanged by anything that this process does afterwards, until it has
- * closed it too. */
+ * trajd_device_alloc with a size that is a multiple of 2 MiB, so that the handle names it alone.
+ * The other process can read it, unchanged by anything that this process does afterwards, until it
+ * has closed it too. */
 enum trajd_status trajd_device_share(struct trajd_device *device, void *memory,
                                      uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE],
                                      struct trajd_error *error);

@@ -1,5 +1,5 @@
-/* A library to preload: a disk with one bad byte. Reads of any file that cover the offset
- * TRAJD_TEST_BAD_BYTE fail with EIO, except the first one of a process. */
+/* For LD_PRELOAD: a disk with one bad byte. Reads that cover the offset TRAJD_TEST_BAD_BYTE fail
+ * with EIO, in any file. The first such read of a process succeeds. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,14 +1,22 @@
-/* Implements kernels/device.h and the launches of kernels/cuda/run.h without a GPU. Memory is
- * memfds, which the workers' libcuda.c opens. A stream is a thread that runs one operation after
- * the other, with a delay. This file is linked before the kernels' library, so that its functions
- * are taken. A launch checks that all its arrays are "device memory", as on a GPU.
+/* kernels/device.h and the launches of kernels/cuda/run.h without a GPU. Memory is a set of memfds
+ * that the workers' fake (libcuda.c) opens. A stream is a thread that runs its tasks in order,
+ * later than they were queued. This file is linked before the kernels' library and replaces its
+ * functions. A launch checks that all its arguments are "device memory", as a GPU would.
  *
- * $FAKE_GPU: `none`: no GPU. `oom`: no memory. `lost=N`: every stream fails from its Nth launch on.
- * `gone=N`: the Nth allocation and all later calls fail; `copy=N`: the same from a stream's Nth
- * copy on; `event=N`: the same from a stream's Nth event on. `unshared`: memory has no handles.
- * `gpus=N`: N GPUs. `bad=N`: GPU N cannot be opened. `slow=US`: the duration of a launch. `hang=N`:
- * the Nth launch and all later ones never end; `halt=N`: the same for events. `deaf`: destroying a
- * stream that has failed does not return. */
+ * $FAKE_GPU selects faults:
+ *   none       there is no GPU
+ *   oom        allocations fail
+ *   lost=N     every stream fails from its Nth launch on
+ *   gone=N     everything fails from the Nth allocation on
+ *   copy=N     everything fails from a stream's Nth copy on
+ *   event=N    a stream fails at its Nth event
+ *   unshared   memory has no handles
+ *   gpus=N     there are N GPUs
+ *   bad=N      GPU N cannot be opened
+ *   slow=US    a launch takes so many microseconds
+ *   hang=N     the Nth launch and those after it never end
+ *   halt=N     the Nth event and those after it never end
+ *   deaf       destroying a failed stream takes forever */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +35,8 @@
 struct trajd_device {
     uint32_t index;
     struct trajd_device_info info;
-    /* the driver has such threads, too: they take signals that the thread which opened the GPU
-     * takes */
+    /* Like the helper threads of the driver: it handles signals with the mask of the thread that
+     * opened the GPU. */
     pthread_t helper;
     bool has_helper;
 };
@@ -43,14 +51,14 @@ struct task {
     uint64_t size_bytes;
     uint8_t byte;
     struct trajd_device_event *event;
-    uint64_t serial, number;               /* of a launch or an event */
-    struct trajd_resample_request request; /* its arrays follow */
+    uint64_t serial, number;               /* of a launch and of an event */
+    struct trajd_resample_request request; /* its arrays follow in memory */
 };
 
 struct trajd_device_stream {
     uint32_t gpu;
     pthread_t thread;
-    pthread_mutex_t mutex; /* protects the members below */
+    pthread_mutex_t mutex; /* protects the fields below */
     pthread_cond_t changed;
     struct task *first, **end;
     bool busy, stop, lost;
@@ -84,13 +92,13 @@ static long option(const char *name, long otherwise)
     return *at == '=' ? strtol(at + 1, NULL, 10) : 1;
 }
 
-static int allocations;      /* number of allocations so far */
-static uint64_t most_copies; /* the most copies of one stream */
+static int allocations;      /* allocations requested so far */
+static uint64_t most_copies; /* largest count of a stream */
 
 static bool is_gone(void)
 {
     return __atomic_load_n(&allocations, __ATOMIC_RELAXED) >=
-               option("gone", 1 << 30) || /* a counter of its own */
+               option("gone", 1 << 30) || /* each option counts by itself */
            __atomic_load_n(&most_copies, __ATOMIC_RELAXED) >= (uint64_t)option("copy", 1L << 60);
 }
 
@@ -279,7 +287,7 @@ void trajd_device_host_free(struct trajd_device *device, void *memory)
 
 /* ---- streams ---- */
 
-/* Waits until the other stream has passed the operation that the event marks. */
+/* Waits until the other stream has passed the point that the event marks. */
 static void await_event(const struct task *task)
 {
     struct trajd_device_stream *stream = task->event->stream;
@@ -341,7 +349,7 @@ static void *run_stream(void *context)
     return NULL;
 }
 
-/* Takes ownership of memory from malloc. */
+/* Appends a task to the stream. Takes ownership of `made`, which malloc allocated. */
 static enum trajd_status queue(struct trajd_device_stream *stream, struct task *made,
                                struct trajd_error *error)
 {
@@ -363,7 +371,7 @@ static enum trajd_status queue(struct trajd_device_stream *stream, struct task *
     }
     *stream->end = made;
     stream->end = &made->next;
-    const bool is_lost = stream->lost && !is_run; /* a launch that fails is noticed later */
+    const bool is_lost = stream->lost && !is_run; /* a failed launch is reported later */
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->mutex);
     return is_lost ? lost(error) : TRAJD_OK;
@@ -507,7 +515,7 @@ void trajd_device_event_destroy(struct trajd_device_event **event)
     *event = NULL;
 }
 
-/* ---- what the daemon does not use ---- */
+/* ---- functions that the daemon does not use ---- */
 
 static enum trajd_status refuse(struct trajd_error *error)
 {
@@ -561,7 +569,7 @@ enum trajd_status trajd_device_timer_stop(struct trajd_device_stream *stream, fl
 
 /* ---- launches ---- */
 
-/* Checks that all arrays of a launch are memory of its stream's GPU. */
+/* Aborts unless the memory belongs to the stream's GPU. */
 static void need_device(uint32_t gpu, const void *memory, const char *what)
 {
     pthread_mutex_lock(&table_mutex);

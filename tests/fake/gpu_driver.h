@@ -1,7 +1,7 @@
-/* A fake GPU: the definitions that the daemon's part (device_host.c) and the workers' part
- * (libcuda.c) share. With them a batch passes through "GPU memory" on a machine without a GPU.
- * "Device memory" is a memfd of the daemon. A handle names it as /proc/PID/fd/FD, which a process
- * of the same user can open. */
+/* A simulated GPU: what the daemon's fake (device_host.c) and the workers' fake (libcuda.c) agree
+ * on. With both, batches pass through GPU memory on a machine without a GPU. "Device memory" is a
+ * memfd of the daemon. A handle names it as /proc/PID/fd/FD, which a process of the same user can
+ * open. */
 #ifndef TRAJD_TESTS_FAKE_GPU_DRIVER_H
 #define TRAJD_TESTS_FAKE_GPU_DRIVER_H
 
@@ -9,7 +9,7 @@
 
 #define FAKE_GPUS_MAX 4
 #define FAKE_GPU_MAGIC UINT64_C(0x5550474b4146)
-/* of GPU 0; each further GPU has one less in the last byte */
+/* The UUID of GPU 0. The last byte of each further GPU is one less. */
 #define FAKE_GPU_UUID_BEGIN "GPU-00112233-4455-6677-8899-aabbccddee"
 #define FAKE_GPU_UUID_BYTES                                                                        \
     {                                                                                              \

@@ -1,5 +1,5 @@
-/* A library to preload: a busy machine. A thread that starts with SIGHUP unblocked, and blocks it
- * itself, does so ten seconds late. */
+/* For LD_PRELOAD: a busy machine. A thread that starts with SIGHUP unblocked, and blocks it itself,
+ * is delayed by ten seconds before it does so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

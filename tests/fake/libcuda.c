@@ -1,7 +1,14 @@
-/* libcuda.so.1 for a machine without a GPU: the functions that libtrajd calls, over the memory of
- * device_host.c, and streams that the test can hold. $FAKE_CUDA: `init`, `open`: these calls fail.
- * `short`: memory is shorter than reported. `unranged`: and its size is not reported. `two`: there
- * are two GPUs. `turned`: they are counted in the other order. `other`: only GPU 1 is visible. */
+/* libcuda.so.1 for a machine without a GPU: the functions that libtrajd uses, on the memory of
+ * device_host.c, and streams that the test can hold back.
+ *
+ * $FAKE_CUDA selects faults and GPUs:
+ *   init       cuInit fails
+ *   open       memory cannot be opened
+ *   short      memory is shorter than announced
+ *   unranged   the length of memory cannot be queried
+ *   two        there are two GPUs
+ *   turned     they are numbered in reverse order
+ *   other      only GPU 1 is visible */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,7 +22,7 @@
 
 #include "gpu_driver.h"
 
-#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* its header would be NVIDIA's */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* the prototypes are in NVIDIA's header */
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_MAPPINGS 64
 
@@ -34,8 +41,8 @@ enum {
 };
 #define PAUSE_NS 1000000
 
-/* A stream is a number above 2 that the test chooses, or one of the two default streams. It is a
- * queue of events only. */
+/* A test names its own streams by numbers above 2. Others are the two default streams. A stream is
+ * a queue that holds only events. */
 struct fake_stream {
     uint64_t issued, passed;
     bool held, captured, deaf;
@@ -52,7 +59,7 @@ struct handle {
     char bytes[64];
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* protects all variables below */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* protects all data below */
 static struct fake_stream streams[64];
 static struct {
     void *memory;
@@ -63,9 +70,9 @@ static int events_alive;
 static int queries;
 static bool captures;               /* a thread captures a graph */
 static int spoilt;                  /* captures that a call has invalidated */
-static int contexts[FAKE_GPUS_MAX]; /* only their addresses are used */
+static int contexts[FAKE_GPUS_MAX]; /* only their addresses matter */
 static __thread int depth;          /* number of current contexts */
-static __thread uint32_t stack[8];  /* and their GPUs */
+static __thread uint32_t stack[8];  /* the GPUs of these contexts */
 static __thread int capture_mode;
 
 static bool goes_wrong(const char *what)
@@ -110,7 +117,7 @@ EXPORT void fake_cuda_capture(int begins)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Starts or ends the capture of the stream's work in a graph. */
+/* Starts or ends capturing the stream's work into a graph. */
 EXPORT void fake_cuda_capture_stream(uintptr_t stream, int begins)
 {
     pthread_mutex_lock(&mutex);
@@ -118,7 +125,7 @@ EXPORT void fake_cuda_capture_stream(uintptr_t stream, int begins)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The stream rejects events, as a destroyed stream does. */
+/* Makes the stream reject events, like a stream that has been destroyed. */
 EXPORT void fake_cuda_deafen(uintptr_t stream, int begins)
 {
     pthread_mutex_lock(&mutex);
@@ -197,7 +204,7 @@ EXPORT int cuDeviceGetUuid_v2(void *uuid, int device)
     return SUCCESS;
 }
 
-/* This device is a MIG instance, whose parent has another name. */
+/* The device is a MIG instance: its UUID differs from that of the GPU that it is part of. */
 EXPORT int cuDeviceGetUuid(void *uuid, int device)
 {
     (void)device;
@@ -287,7 +294,7 @@ EXPORT int cuIpcCloseMemHandle(uint64_t pointer)
     return depth > 0 ? code : ERROR_INVALID_CONTEXT;
 }
 
-/* Returns the mapping that contains the whole range. */
+/* Finds the mapping that contains all of the range. */
 static bool find(uint64_t pointer, size_t size_bytes, uint64_t *base, size_t *length)
 {
     bool found = false;

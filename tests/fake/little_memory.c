@@ -1,5 +1,5 @@
-/* A library to preload: /proc/meminfo is the current content of the file that TRAJD_TEST_MEMINFO
- * names. */
+/* For LD_PRELOAD: /proc/meminfo is replaced by the file in TRAJD_TEST_MEMINFO, read anew at each
+ * open. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* A library to preload: filesystems that cannot rename without replacing (such as NFS) and, with
- * TRAJD_TEST_NO_LINKS, cannot link either (such as some of FUSE). With TRAJD_TEST_APPEARS a file of
- * that name appears at the moment of the rename. */
+/* For LD_PRELOAD: a file system that cannot rename without replacing (such as NFS). With
+ * TRAJD_TEST_NO_LINKS it cannot make hard links either (such as some FUSE file systems). With
+ * TRAJD_TEST_APPEARS a file of that name appears at the moment of the rename. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

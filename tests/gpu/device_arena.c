@@ -26,8 +26,8 @@ static double draw_double(struct arena *arena)
     return (double)draw(arena, 1 << 24) / (1 << 23) - 1;
 }
 
-/* Returns bytes at an address that is a multiple of `alignment` and of no larger power of two,
- * except by chance. */
+/* Reserves bytes at an address that is a multiple of `alignment` and, by chance, of nothing
+ * larger. */
 static void *take(struct arena *arena, uint64_t bytes, uint64_t alignment)
 {
     uint64_t start = (arena->used_bytes + GAP_BYTES + 15) / 16 * 16 +
@@ -49,7 +49,8 @@ static void store_any(enum trajd_dtype type, void *address, double value)
     else if (type == TRAJD_BOOL)
         *(uint8_t *)address = integer & 1;
     else
-        memcpy(address, &integer, trajd_dtype_size(type)); /* little endian: the lower bytes */
+        /* little endian: the lower bytes come first */
+        memcpy(address, &integer, trajd_dtype_size(type));
 }
 
 static int64_t next_stamp(struct arena *arena, int flavour, uint32_t row, uint32_t rows,
@@ -297,7 +298,7 @@ static uint64_t row_of(const struct arena *arena, uint32_t w)
     return arena->window_rows ? arena->window_rows[w] : w;
 }
 
-/* Makes ascending stamps, with some rows left out. */
+/* Fills window_rows: ascending, with some rows left out. */
 static void make_window_rows(struct arena *arena)
 {
     const uint32_t windows = arena->spec.windows;
@@ -405,8 +406,8 @@ void arena_view(const struct arena *arena, char *device, struct arena_view *view
     view->request.window_rows = moved(arena, arena->window_rows, device);
 }
 
-/* Returns the difference that one rounding may make: a unit of the output, plus float32's unit of
- * the largest operand. */
+/* Returns how much a value may differ because of one rounding: a unit of the output, plus one
+ * float32 unit of the largest operand. */
 static double tolerance(const struct trajd_stream *stream, double largest, double value)
 {
     double unit = stream->output_type == TRAJD_BF16  ? 0x1p-7
@@ -435,7 +436,7 @@ static bool is_close(const struct trajd_stream *stream, uint32_t d, double large
         return fabs(got) >= 65504 - 32; /* rounding at the end of f16's range */
     if (fabs(wanted - got) <= slack)
         return true;
-    /* close to the jump of an angle, float and double may be on different sides */
+    /* next to the seam of a turn, float and double may fall on different sides */
     turn = stream->angle_period * fabs(stream->scale ? (double)stream->scale[d] : 1);
     return stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low) &&
            fabs(fabs(wanted - got) - turn) <= 4 * slack;

@@ -1,13 +1,13 @@
-/* Measures what CUDA IPC, events and a second process do on this machine. Each result is one line
- * `name: value`, for daemon/producer/README.md. This is not a test: no result is right or wrong.
+/* Measures how CUDA IPC and events behave with a second process on this machine, before code
+ * depends on them. Prints one line of `name: value` per answer, for daemon/producer/README.md. Not
+ * a test: it does not judge the answers.
  *
- *   probe_ipc                    all measurements except the last one
- *   probe_ipc load RATE SECONDS  small launches at that rate (0: an idle context), beside another
- *                                process's work
+ *   probe_ipc                    all questions but the last
+ *   probe_ipc load RATE SECONDS  small launches at that rate (0: an idle context), as a load beside
+ *                                other work
  *
- * Some measurements need processes that die, so the program starts itself again: `export` holds a
- * slab and writes its handle to stdout, `import` reads a handle from stdin and reports what
- * happens. */
+ * Some questions need processes that die, so the program starts itself again: `export` holds a slab
+ * and writes its handle to stdout; `import` reads a handle from stdin and reports what happens. */
 #include <cuda_runtime.h>
 
 #include <signal.h>
@@ -54,8 +54,8 @@ __global__ void fill(uint64_t *slab, uint64_t count, uint64_t seed)
         slab[i] = word_at(seed, i);
 }
 
-/* Reads the slab again and again for some time. Counts the rounds, and the words that differ from
- * what was written. */
+/* Reads the slab again and again for a time. Counts the rounds, and the words that differ from the
+ * written ones. */
 __global__ void watch(const volatile uint64_t *slab, uint64_t count, uint64_t seed,
                       uint64_t nanoseconds, unsigned long long *rounds, unsigned long long *wrong)
 {
@@ -91,7 +91,7 @@ static int run_export(int seed)
     if (write(1, &handle, sizeof handle) != (ssize_t)sizeof handle)
         return 1;
     while (read(0, &word, 1) == 1)
-        if (word == 'f') { /* free it, and allocate the memory again for something else */
+        if (word == 'f') { /* freed, and the memory is used for something else */
             uint64_t *other[8];
             cudaFree(slab);
             for (int i = 0; i < 8; i++) {
@@ -110,7 +110,7 @@ struct end {
     int to, from;
 };
 
-/* `flags`: namespaces to leave; `uid`: the user to become, or 0 */
+/* `flags`: namespaces to leave. `uid`: user to become, or 0. */
 static struct end start(const char *role, const char *argument, int flags, uid_t uid)
 {
     int to[2], from[2];
@@ -191,7 +191,7 @@ static void show_text(const char *name, int fd)
     printf("%s: %s\n", name, have ? text : "(no answer)");
 }
 
-static unsigned long long *results; /* rounds, and wrong words; pinned */
+static unsigned long long *results; /* rounds and wrong words, in pinned memory */
 
 static cudaError_t look(const char *name, const uint64_t *slab, uint64_t seed, uint64_t nanoseconds)
 {
@@ -203,7 +203,7 @@ static cudaError_t look(const char *name, const uint64_t *slab, uint64_t seed, u
     return code;
 }
 
-/* Writes the GPU's clock into a word for some seconds. */
+/* Writes the GPU's clock into a word for the given time. */
 __global__ void tick(volatile uint64_t *word, uint64_t nanoseconds)
 {
     uint64_t begin, now;
@@ -240,7 +240,7 @@ static int run_import(void)
     return 0;
 }
 
-/* Opens the memory and writes for some seconds, to be killed. */
+/* Opens the slab and writes for seconds, until it is killed. */
 static int run_write(void)
 {
     cudaIpcMemHandle_t handle;
@@ -257,8 +257,8 @@ static int run_write(void)
     return 0;
 }
 
-/* Measures for how long the queued work of a killed worker still writes after its connection has
- * ended. */
+/* Measures how long the queued work of a dead worker still writes, after its connection shows that
+ * it died. */
 static void ask_writer(void)
 {
     struct end writer;
@@ -311,7 +311,7 @@ static void ask_opening(const char *name, int flags, uid_t uid)
     end_it(&exporter, SIGTERM);
 }
 
-/* ---- measurements of death ---- */
+/* ---- questions about death ---- */
 
 static size_t free_bytes(void)
 {
@@ -381,7 +381,7 @@ static void ask_freed(void)
     end_it(&exporter, SIGTERM);
 }
 
-/* ---- measurements of time ---- */
+/* ---- questions about time ---- */
 
 static void say_cost(const char *name, double begin)
 {
@@ -490,7 +490,7 @@ static int run_load(double rate, double seconds)
 
     need(cudaMalloc((void **)&buffer, 1 << 20), "load: cudaMalloc");
     need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "load: stream");
-    /* the work of a batch: some us on some of the multiprocessors */
+    /* like a batch: some us on some of the multiprocessors */
     fill<<<64, 128, 0, stream>>>((uint64_t *)buffer, 1 << 17, 1);
     cudaStreamSynchronize(stream);
     printf("r");
@@ -524,7 +524,7 @@ int main(int argc, char **argv)
     if (argc >= 3 && strcmp(argv[1], "load") == 0)
         return run_load(atof(argv[2]), argc > 3 ? atof(argv[3]) : 60);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    /* before this process has a context: children are made by fork */
+    /* before this process has a context, because fork makes the children */
     ask_opening("another process, same uid", 0, 0);
     ask_opening("another uid", 0, 65534);
     ask_opening("another PID namespace, /proc of its own", CLONE_NEWPID | CLONE_NEWNS, 0);

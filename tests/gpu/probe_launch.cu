@@ -1,12 +1,12 @@
-/* What it costs a processor to give a GPU one small batch, several ways, and to hear that it is
- * over. Every answer is a line, for daemon/producer/README.md; nothing here is right or wrong.
+/* Measures the CPU time to submit one small batch to a GPU in several ways, and to learn that it is
+ * done. Prints one line per answer, for daemon/producer/README.md. Does not judge the answers.
  *
  *   nvcc -O2 -arch=sm_90 -o probe_launch tests/gpu/probe_launch.cu && ./probe_launch
  *
- * A batch as a feed's is: 40 KB of arrays that go there, a kernel with 4 KB of parameters that
- * reads them, 6 KB of ids that go into the slot. Eight are under way; a second thread waits for the
- * end of each, by asking for its event. Between two the first is busy for 12 us otherwise, so that
- * calls are not what the GPU waits for. */
+ * The batch is like that of a feed: 40 KB of arrays are copied to the GPU, a kernel with 4 KB of
+ * parameters reads them, and 6 KB of ids go into the slot. Eight batches are in flight. A second
+ * thread polls the event of each batch. Between two batches the first thread is busy for 12 us, so
+ * that the GPU does not wait for calls. */
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct parameters {
 };
 
 struct flight {
-    char *staging, *block; /* pinned, on the GPU */
+    char *staging, *block; /* staging: pinned; block: on the GPU */
     cudaEvent_t over;
     cudaGraphExec_t graph; /* copy, kernel, copy */
 };

@@ -1,5 +1,5 @@
-/* Tests the CUDA variants against the double reference. `test_gpu_resample [PROBLEMS]`: the number
- * of random problems; fewer under a sanitizer. Skipped (77) without a GPU. */
+/* The CUDA variants against the reference in double. `test_gpu_resample [PROBLEMS]` sets the number
+ * of random problems; use fewer with a sanitizer. Exits with 77 (skipped) without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static void download(struct fixture *f, const struct arena *arena)
     must(trajd_device_stream_wait(f->stream, &error), &error);
 }
 
-/* Runs one problem with one launch shape (NULL: the chosen one) and compares everything. */
+/* Runs one problem with one shape (NULL: the chosen one) and compares everything. */
 static void check_problem(struct fixture *f, const struct arena_spec *spec,
                           const struct trajd_cuda_shape *shape)
 {
@@ -152,7 +152,7 @@ static void test_stamps_that_are_not_ascending(void **state)
     }
 }
 
-/* More streams and brackets than a launch takes: masks are joined across launches. */
+/* More streams and brackets than a launch can serve, with masks joined across launches. */
 static void test_many_streams(void **state)
 {
     struct fixture *f = *state;
@@ -169,7 +169,7 @@ static void test_many_streams(void **state)
     }
 }
 
-/* A launch shape changes the speed only: each one that fits gives the same values. */
+/* Shapes    affect only speed: every shape that fits gives the same result. */
 static void check_shape(struct fixture *f, const struct arena_spec *spec,
                         const struct trajd_cuda_shape *shape)
 {
@@ -226,8 +226,8 @@ static void test_every_shape(void **state)
         assert_true(style == TRAJD_CUDA_STREAM || f->shape_count[style] > 20);
 }
 
-/* Every split of warps and number of stages, at sizes that they do not divide: values, masks,
- * canaries, and that the kernel ends. */
+/* Runs every split of warps and number of stages, at sizes that are a multiple of nothing. Checks
+ * values, masks and canaries, and that each run ends. */
 static void test_streaming(void **state)
 {
     static const uint32_t features[] = {8, 16, 24, 128, 136, 1000}, steps[] = {1, 31, 130, 700};
@@ -264,7 +264,7 @@ static void test_streaming(void **state)
                 check_shape(f, &spec, &shape);
             }
     assert_true(f->shape_count[TRAJD_CUDA_STREAM] > 200);
-    /* blocks that use their stages many times */
+    /* blocks that go round their stages many times */
     for (uint8_t producers = 1; producers <= 4; producers++)
         for (uint8_t stages = 2; stages <= 4; stages++) {
             struct arena_spec spec = {.seed = ++seed,
@@ -340,7 +340,7 @@ static void test_repeats_bit_for_bit(void **state)
     }
 }
 
-/* Equal times: the same values, whatever lies between them. */
+/* Targets at the stamps give the same values back, whatever lies between. */
 static void test_same_times_are_the_identity(void **state)
 {
     enum { B = 3, S = 200, D = 12 };
@@ -367,7 +367,7 @@ static void test_same_times_are_the_identity(void **state)
     for (uint32_t i = 0; i < B * S; i++)
         stamps[i] = (int64_t)i * 20000001 + i * i % 977;
     for (uint32_t i = 0; i < B * S * D; i++)
-        source[i] = (uint16_t)(i * 40503u); /* with NaN among them */
+        source[i] = (uint16_t)(i * 40503u); /* includes NaN */
     must(trajd_device_copy_async(f->on_device, f->memory, output_at, f->stream, &error), &error);
     must(trajd_device_fill_async(f->on_device + output_at, 0x11, rows_bytes, f->stream, &error),
          &error);
@@ -381,7 +381,7 @@ static void test_same_times_are_the_identity(void **state)
     assert_memory_equal(f->result, source, rows_bytes);
 }
 
-/* Compares the dense entry with the same problem as a request of windows. */
+/* The dense problem gives the same result as a request of windows. */
 static void test_dense_equals_windows(void **state)
 {
     static const uint32_t sizes[][3] = {{1, 1, 1},     {100, 256, 128}, {500, 250, 16},
@@ -474,7 +474,7 @@ static void test_dense_equals_windows(void **state)
     assert_in_range(shaped_count, 30, 36);
 }
 
-/* Rows, windows and steps more than 2^31 elements and 2^32 bytes apart. */
+/* Rows, windows and steps are more than 2^31 elements and 2^32 bytes apart. */
 static void test_beyond_32_bits(void **state)
 {
     enum { ROWS = 2, STEPS = 2, B = 2 };
@@ -532,7 +532,7 @@ static void test_beyond_32_bits(void **state)
     trajd_device_free(f->device, output);
 }
 
-/* Runs through the plan, as the daemon does: with its choice, and with every style by name. */
+/* Runs plans on streams, as the daemon does: the chosen style, and every style by name. */
 static void test_plans_run_on_streams(void **state)
 {
     static const char *const names[] = {"auto",        "cuda",        "cuda_steps", "cuda_walk",

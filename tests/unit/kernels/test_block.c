@@ -1,5 +1,5 @@
-/* block.c, runner.c: a request as bytes gives what it gives as it is; bytes that lie are refused
- * before anything is read by them. */
+/* block.c and runner.c: a request sent as bytes gives the same result as the request itself.
+ * Corrupt bytes are refused before they are used as offsets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void make(struct sample *sample)
     }
     for (uint32_t t = 0; t < STEPS; t++)
         sample->targets[t] =
-            990 + 17 * (int64_t)t; /* from before the first row to behind the last */
+            990 + 17 * (int64_t)t; /* from before the first row to after the last */
     sample->counts[0] = ROWS;
     sample->counts[1] = ROWS - 3;
     sample->base = sample->rows;
@@ -132,7 +132,7 @@ static void a_block_gives_what_the_request_gives(void **state)
     trajd_resample_reference(&here.request, 0, 1);
     bytes = block_of(&there, &size);
     assert_int_equal(trajd_runner_create(NULL, NULL, &runner, &error), TRAJD_OK);
-    /* the second time in the same room, and after it was given back */
+    /* first in a new room, then in the same room, and after a trim */
     for (int round = 0; round < 2; round++) {
         assert_int_equal(trajd_runner_room(runner, size, &room, &error), TRAJD_OK);
         memcpy(room, bytes, size);
@@ -143,7 +143,7 @@ static void a_block_gives_what_the_request_gives(void **state)
         assert_int_equal(answer_at + answer_bytes, size);
         trajd_block_read_answer(&there.request, room, &there.memory);
         assert_memory_equal(here.mask, there.mask, sizeof here.mask);
-        assert_memory_equal(here.output, there.output, 1024); /* linear and previous: to the bit */
+        assert_memory_equal(here.output, there.output, 1024); /* linear and previous: bit for bit */
         for (int i = 0; i < 4 * STEPS; i++) {
             double a, b;
             memcpy(&a, here.output + 1024 + i * sizeof a, sizeof a);
@@ -153,7 +153,7 @@ static void a_block_gives_what_the_request_gives(void **state)
         assert_memory_equal(here.output + 2048, there.output + 2048, STEPS * 16);
         trajd_runner_trim(runner);
     }
-    /* without room */
+    /* without a room */
     assert_int_equal(trajd_runner_run(runner, size, &answer_at, &answer_bytes, &error),
                      TRAJD_ERR_ARGUMENT);
     assert_int_equal(trajd_runner_room(runner, TRAJD_BLOCK_MAX_BYTES + 1, &room, &error),
@@ -162,7 +162,7 @@ static void a_block_gives_what_the_request_gives(void **state)
     free(bytes);
 }
 
-/* Pointers of the request stand where the copy will be: nothing there is looked at. */
+/* Pointers of the request point to the future copy. Opening does not read that memory. */
 static void it_opens_for_memory_that_is_not_here(void **state)
 {
     static struct sample sample;
@@ -184,7 +184,8 @@ static void it_opens_for_memory_that_is_not_here(void **state)
     free(bytes);
 }
 
-/* Wherever a word lies: refused, or done without leaving the block (the sanitizers look on). */
+/* Replaces each word by bad values. The block is refused, or its run stays inside the block (which
+ * sanitizers check). */
 static void words_that_lie_do_no_harm(void **state)
 {
     static const uint64_t lies[] = {0,
@@ -261,7 +262,7 @@ static void what_does_not_fit_is_no_block(void **state)
                      TRAJD_ERR_UNSUPPORTED);
 }
 
-/* Two streams into the same bytes, and means that would never end. */
+/* Refuses two streams into the same bytes, and means whose work has no bound. */
 static void work_is_bounded(void **state)
 {
     enum { MANY = 1 << 16 };
@@ -306,7 +307,8 @@ static void work_is_bounded(void **state)
     sample.streams[0].mean_width = 1;
     bytes = block_of(&sample, &size);
     assert_int_equal(trajd_block_open(bytes, size, bytes, &block, &error), TRAJD_OK);
-    for (uint64_t at = 0; at + 8 <= 512; at += 8) { /* the width, wherever it stands */
+    /* replaces the width, at whatever offset it is */
+    for (uint64_t at = 0; at + 8 <= 512; at += 8) {
         int64_t word;
         memcpy(&word, bytes + at, sizeof word);
         if (word == 1) {
@@ -318,7 +320,8 @@ static void work_is_bounded(void **state)
     free(bytes);
 }
 
-/* Whatever the number of threads: of many steps that are no multiple of anything, and of one. */
+/* Gives the same bytes for any number of threads: for many steps that are a multiple of nothing,
+ * and for one step. */
 static void threads_share_a_block(void **state)
 {
     enum { MANY = 5003 };

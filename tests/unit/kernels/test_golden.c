@@ -1,4 +1,4 @@
-/* The reference and cpu_rows against values that numpy and scipy computed
+/* The reference and cpu_rows against values computed by numpy and scipy
  * (tests/tools/resample_vectors.py). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ struct golden {
     int64_t stamps[NUMBER_LIMIT], targets[NUMBER_LIMIT];
     double source[NUMBER_LIMIT], values[NUMBER_LIMIT], derivative[NUMBER_LIMIT];
     uint8_t mask[NUMBER_LIMIT];
-    double out[2][NUMBER_LIMIT]; /* two rows: the one window goes to either */
+    double out[2][NUMBER_LIMIT]; /* two rows: the window is written to either */
     float out_derivative[2][NUMBER_LIMIT];
     uint8_t out_mask[2][NUMBER_LIMIT];
 };
@@ -138,7 +138,7 @@ static void run(struct golden *golden, const char *variant, const uint32_t *row)
     trajd_plan_destroy(&plan);
 }
 
-/* q and -q are one rotation: takes the sign of the output. */
+/* q and -q are the same rotation. Gives the expected value the sign of the output. */
 static void align_signs(struct golden *golden, const double *out)
 {
     for (uint32_t i = 0;
@@ -148,7 +148,7 @@ static void align_signs(struct golden *golden, const double *out)
                 golden->values[i + k] = -golden->values[i + k];
 }
 
-/* `row`: where the window is sent to, or NULL. */
+/* `row`: the output row of the window, or NULL. */
 static void compare(struct golden *golden, const char *variant, const uint32_t *row, double slack)
 {
     const double *out = golden->out[row ? *row : 0];

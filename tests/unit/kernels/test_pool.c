@@ -12,7 +12,7 @@
 #define SLICES 1000
 
 struct histogram {
-    uint32_t seen[SLICES]; /* plain: each slice has its own */
+    uint32_t seen[SLICES]; /* not atomic: each slice has its own */
 };
 
 static void count(void *context, uint32_t index)
@@ -79,10 +79,10 @@ static void test_callers_take_turns(void **state)
 struct meeting {
     pthread_barrier_t barrier;
     pthread_t caller;
-    uint32_t open; /* threads of the pool that had a signal unblocked */
+    uint32_t open; /* threads of the pool that had an unblocked signal */
 };
 
-/* Both slices wait for each other: they are on two threads. */
+/* Makes both slices wait for each other, so they must run on two threads. */
 static void meet(void *context, uint32_t index)
 {
     struct meeting *meeting = context;

@@ -1,5 +1,5 @@
-/* The reference by hand: every edge and mask once, on requests small enough to check by eye.
- * cpu_rows runs them too. */
+/* The reference on small requests that can be checked by hand: every edge and mask once. cpu_rows
+ * runs the same requests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #define STEP_LIMIT 8
 #define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 
-/* One window onto rows at 0, 10, 20, 40 ns. */
+/* One window onto rows at 0, 10, 20 and 40 ns. */
 struct one {
     int64_t stamps[4], begin, count, anchor, offsets[STEP_LIMIT];
     struct trajd_clock clock;
@@ -72,7 +72,7 @@ static void expect_values(const struct one *one, const double *values, const uin
             fail_msg("mask %u is %u, expected %u", t, one->mask[t], mask[t]);
 }
 
-/* Runs at `steps` targets by both variants. */
+/* Runs both variants at `steps` targets and compares values and masks. */
 static void expect(struct one *one, const int64_t *targets, uint32_t steps, const double *values,
                    const uint8_t *mask, double slack)
 {
@@ -141,7 +141,7 @@ static void test_age(void **state)
     (void)state;
     set_up(&one, TRAJD_KIND_PREVIOUS, 1, ramp);
     one.stream.max_age_ns = 10;
-    one.stream.edge = TRAJD_EDGE_ZERO; /* a held row is held whatever edge says */
+    one.stream.edge = TRAJD_EDGE_ZERO; /* a row is held for any edge */
     expect(&one, targets, 4, values, mask, 0);
     one.stream.max_age_ns = -1;
     expect(&one, later, 4, zeros, beyond, 0);
@@ -248,7 +248,7 @@ static void test_angle(void **state)
 
     (void)state;
     set_up(&one, TRAJD_KIND_ANGLE, 1, rows);
-    expect(&one, targets, 4, free_values, mask, 1e-12); /* a difference of 180 is taken as -180 */
+    expect(&one, targets, 4, free_values, mask, 1e-12); /* a difference of 180 counts as -180 */
     one.stream.angle_low = 0;
     expect(&one, targets, 4, ranged, mask, 1e-12);
 }
@@ -256,7 +256,7 @@ static void test_angle(void **state)
 static void test_quaternions(void **state)
 {
     const double h = 0.70710678118654752;
-    /* then 90 degrees about z, twice as long, with the other sign */
+    /* the second: 90 degrees about z, of length two, with the other sign */
     const double rows[] = {0, 0, 0, 1, 0, 0, -2 * h, -2 * h, 0, 0, 0, 0, 0, 0, 0, 1 + 1e-6};
     const int64_t targets[] = {0, 5, 10, 15, 20, 40};
     const uint8_t mask[] = {0, 0, 0, 5, 5, 0};
@@ -313,7 +313,7 @@ static void test_slopes(void **state)
     assert_true(one.derivative[0] == 0);
 }
 
-/* What an observation is: rows after the anchor do not exist, whatever they hold. */
+/* For an observation, rows after the anchor do not exist, whatever they hold. */
 static void test_clipped_rows_are_not_read(void **state)
 {
     const double rows[] = {1, 3, NAN, NAN};
@@ -346,7 +346,7 @@ static void test_integers_arrive_as_they_are(void **state)
     assert_memory_equal(one.out, big, sizeof big);
 }
 
-/* Changes one thing of a good request, and the words that the message must have. */
+/* Changes one field of a good request, and gives the words that the message must contain. */
 struct bad {
     const char *words;
     enum trajd_status status;
@@ -535,7 +535,7 @@ static void test_bad_rows(void **state)
         assert_non_null(strstr(error.message, "window_rows[1]"));
     }
     one.request.window_rows = good;
-    /* the rows that nothing is written to must exist, too */
+    /* output rows that are not written must fit too */
     one.request.output_row_count = UINT32_MAX;
     one.stream.window_stride_bytes = UINT64_MAX / 8;
     assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
@@ -563,7 +563,7 @@ static void test_bad_requests(void **state)
     assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
 }
 
-/* Every f16 and bf16 but NaN comes back from double as it went. */
+/* Every f16 and bf16 value except NaN survives the way to double and back. */
 static void test_halves_round_trip(void **state)
 {
     (void)state;

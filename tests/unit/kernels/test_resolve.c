@@ -1,4 +1,4 @@
-/* What trajd_resample_resolve tells of a step is what trajd_resample_reference makes of it. */
+/* Checks that trajd_resample_resolve describes what trajd_resample_reference computes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static double load(const struct problem *problem, uint32_t window, int64_t row, 
                                                            trajd_dtype_size(stream->source_type));
 }
 
-/* Of linear, previous and nearest. */
+/* Computes the value of linear, previous and nearest from a resolved step. */
 static double rebuild(const struct problem *problem, uint32_t window, uint32_t feature,
                       const struct trajd_resample_step *step)
 {

@@ -1,4 +1,4 @@
-/* CPU variants against the reference: bit for bit, and within a bound for slerp. */
+/* CPU variants against the reference: equal bit for bit, and within a bound for slerp. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 static const uint32_t sizes[] = {1, 2, 7, 31, 32, 33, 1000};
 static const struct trajd_device_facts one_thread = {.cpu_threads = 1};
 
-/* The same bytes, or both NaN, or floats within the slack. */
+/* Returns whether both are the same bytes, both NaN, or floats within the slack. */
 static bool close_enough(enum trajd_dtype type, const void *a, const void *b, uint64_t count,
                          double slack)
 {
@@ -38,8 +38,8 @@ static bool close_enough(enum trajd_dtype type, const void *a, const void *b, ui
     return true;
 }
 
-/* One unit in the last place of the largest value that a slerp with scale and offset in [-1, 1]
- * gives, which is below 4. */
+/* Returns one unit in the last place of the largest slerp value. With scale and offset in [-1, 1]
+ * the values are below 4. */
 static double slerp_slack(enum trajd_dtype type)
 {
     switch (type) {
@@ -68,8 +68,8 @@ static void run_plan(struct problem *problem, const char *variant, uint32_t thre
     assert_null(plan);
 }
 
-/* Where stamps are not ascending, which row is found is not defined: then only what is written
- * outside is looked at. */
+/* If stamps do not ascend, the row that is found is unspecified. Then only the bytes outside the
+ * outputs are compared. */
 static void compare(const struct problem_spec *spec)
 {
     struct problem problem;
@@ -100,7 +100,7 @@ static void compare(const struct problem_spec *spec)
     problem_destroy(&problem);
 }
 
-/* Row by row of two outputs, the second one's rows where window_rows says. */
+/* Compares two outputs: row w of the dense one with row window_rows[w] of the scattered one. */
 static bool same_rows(const struct problem *problem, const void *dense, const void *scattered,
                       uint64_t stride)
 {
@@ -111,7 +111,7 @@ static bool same_rows(const struct problem *problem, const void *dense, const vo
     return true;
 }
 
-/* The same bytes in the rows that windows are sent to, the others untouched. */
+/* Checks that the rows in window_rows have the same bytes, and that other rows are unchanged. */
 static void compare_scattered(const struct problem_spec *spec, const char *variant,
                               uint32_t threads, struct trajd_pool *pool)
 {
@@ -144,7 +144,7 @@ static bool pair_exists(enum trajd_kind kind, enum trajd_dtype source, enum traj
     return output == source && (kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
 }
 
-/* Every kind and pair of types at one size, all flavours of stamps and both grids in turn. */
+/* Compares every kind and pair of types at one size, with all stamp patterns and both grids. */
 static void compare_types(enum trajd_kind kind, uint32_t features, uint64_t seed)
 {
     if (trajd_kind_is_slerp(kind))
@@ -234,7 +234,7 @@ static void test_longer_than_a_chunk(void **state)
         }
 }
 
-/* The same bits whatever the number of threads, windows enough for several slices. */
+/* The result has the same bits for any number of threads, with enough windows for many slices. */
 static void test_threads_change_nothing(void **state)
 {
     struct trajd_pool *pool;
@@ -268,8 +268,7 @@ static void test_threads_change_nothing(void **state)
     trajd_pool_destroy(&pool);
 }
 
-/* Two streams of different brackets share a mask: the largest code wins, whichever is worked on
- * first. */
+/* Two streams of different brackets share a mask. The largest code wins, in either order. */
 static void test_joined_masks(void **state)
 {
     int64_t stamps[] = {0, 10, 20}, begin = 0, three = 3, one = 1, anchor = 20,
@@ -350,7 +349,7 @@ static void test_plan_refuses(void **state)
     problem_destroy(&problem);
 }
 
-/* A plan is made before there are buffers. */
+/* A plan can be made before there are buffers. */
 static void test_plan_from_shape_alone(void **state)
 {
     struct trajd_clock clock = {NULL, {0, 0}};

@@ -1,5 +1,5 @@
-/* What the GPU's host side decides, without a GPU: which streams share a launch, which path each
- * takes, how launches are cut. */
+/* The decisions of the host side of CUDA, tested without a GPU: which streams share a launch, which
+ * path each takes, and how launches are cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ struct fixture {
     struct trajd_resample_request request;
 };
 
-/* Linear bf16 streams, D = 8, in turn on the brackets. */
+/* Makes linear bf16 streams with D = 8, which take the brackets in turn. */
 static void fill(struct fixture *f, uint32_t streams, uint32_t brackets, uint32_t steps)
 {
     *f = (struct fixture){.clock = {.stamps_ns = numbers}};
@@ -124,7 +124,7 @@ static void test_paths(void **state)
     assert_int_equal(pack(&f).streams[0].path, TRAJD_CUDA_FULL);
 }
 
-/* A vector divides D and everything that rows and steps are apart, on both sides. */
+/* A vector divides D and all distances of rows and steps, in source and output. */
 static void test_vectors(void **state)
 {
     struct fixture f;
@@ -150,7 +150,7 @@ static void test_vectors(void **state)
     assert_int_equal(pack(&f).streams[0].vector_count, 3);
 }
 
-/* Whatever the problem: the shape fits, and every warp that is given away exists. */
+/* For every problem the shape fits, and every warp that is assigned exists. */
 static void test_every_shape_fits(void **state)
 {
     static const uint32_t sizes[] = {1, 2, 7, 33, 128, 1000, 100000};
@@ -211,12 +211,12 @@ static void test_shapes_that_do_not_fit(void **state)
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
     bad = good, bad.style = TRAJD_CUDA_NARROW;
     assert_true(trajd_cuda_shape_fits(&problem, &bad));
-    f.streams[0].step_stride_bytes = 18; /* steps that do not follow each other */
+    f.streams[0].step_stride_bytes = 18; /* steps that do not follow each other in memory */
     problem = pack(&f);
     assert_false(trajd_cuda_shape_fits(&problem, &bad));
 }
 
-/* A task is a warp's: its steps fill it, and streams that share a mask are in one. */
+/* A task fills a warp with steps, and streams that share a mask are in one task. */
 static void test_groups(void **state)
 {
     struct trajd_cuda_problem problem;
@@ -226,7 +226,7 @@ static void test_groups(void **state)
     fill(&f, 3, 1, 16);
     problem = pack(&f);
     assert_int_equal(problem.group_count, 3);
-    assert_int_equal(problem.groups[0].steps_per_task, 4); /* of 8 units */
+    assert_int_equal(problem.groups[0].steps_per_task, 4); /* of 8 units each */
     assert_int_equal(problem.groups[2].first_task, 8);
     assert_int_equal(problem.task_count, 12);
     for (uint32_t s = 0; s < 3; s++) {
@@ -249,7 +249,8 @@ static void test_groups(void **state)
     }
 }
 
-/* Streams that write megabytes have launches of their own, in order, and continue masks. */
+/* Streams that write megabytes get launches of their own, in order, and continue masks of earlier
+ * launches. */
 static void test_large_streams_stand_alone(void **state)
 {
     struct trajd_cuda_problem problem;

@@ -1,4 +1,4 @@
-/* Tables of measured launch shapes: reading them, bad ones, and what is found for a problem. */
+/* Tables of measured launch shapes: good ones, bad ones, and the row found for a problem. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void test_the_nearest_row_is_found(void **state)
     assert_int_equal(found.line, 4);
     assert_int_equal(found.shape.style, TRAJD_CUDA_DIRECT);
     assert_int_equal(found.shape.vectors, 2);
-    assert_int_equal(found.shape.stage_rows, 120); /* of the problem, not of the row */
+    assert_int_equal(found.shape.stage_rows, 120); /* from the problem, not from the row */
     facts.tuning = tuning;
     shape = trajd_cuda_shape_of(&problem, &facts, 120);
     assert_int_equal(shape.tile_steps, 16);
@@ -97,7 +97,7 @@ static void test_the_nearest_row_is_found(void **state)
     "vectors 1 "                                                                                   \
     "producers 0 stages 0\n"
 
-/* What costs differently has rows of its own, where the same row would be the nearest. */
+/* Problems of different cost use different rows, even if another row is nearer in size. */
 static void test_kinds_and_clocks_are_told_apart(void **state)
 {
     struct trajd_cuda_problem problem;
@@ -127,7 +127,7 @@ static void test_kinds_and_clocks_are_told_apart(void **state)
     trajd_tuning_destroy(&tuning);
 }
 
-/* The table that is kept beside the configuration. */
+/* Reads the table that is installed beside the configuration. */
 static void test_the_table_for_h200_is_read(void **state)
 {
     struct trajd_tuning *tuning;
@@ -141,7 +141,7 @@ static void test_the_table_for_h200_is_read(void **state)
     trajd_tuning_destroy(&tuning);
 }
 
-/* Whatever a row says, the shape that is made of it fits. */
+/* For every row, the shape that is made from it fits. */
 static void test_shapes_of_any_row_fit(void **state)
 {
     static const uint32_t sizes[] = {1, 7, 33, 1000, 100000};
