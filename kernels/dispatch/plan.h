@@ -26,8 +26,8 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
                                     const struct trajd_device_facts *facts, const char *variant,
                                     struct trajd_plan **plan, struct trajd_error *error);
 
-/* Returns one line with the variant, its launch shape and the reason ("cpu_rows: 5 streams, 1
- * thread: 12 KB of output is below ..."). Owned by the plan. */
+/* Returns one line with the variant, its launch shape and the reason ("cpu_rows: 256 windows x 5
+ * streams (4 copied), 1 thread, 28 us of work, on one thread"). Owned by the plan. */
 const char *trajd_plan_describe(const struct trajd_plan *plan);
 
 /* Runs a request of the plan's shape with a CPU variant, on the threads of `pool` (NULL: only on

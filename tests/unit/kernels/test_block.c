@@ -117,7 +117,7 @@ static uint8_t *block_of(const struct sample *sample, uint64_t *size)
     return bytes;
 }
 
-static void a_block_gives_what_the_request_gives(void **state)
+static void test_block_equals_request(void **state)
 {
     static struct sample here, there;
     struct trajd_runner *runner;
@@ -163,7 +163,7 @@ static void a_block_gives_what_the_request_gives(void **state)
 }
 
 /* Pointers of the request point to the future copy. Opening does not read that memory. */
-static void it_opens_for_memory_that_is_not_here(void **state)
+static void test_opens_for_device_memory(void **state)
 {
     static struct sample sample;
     static struct trajd_block block;
@@ -186,7 +186,7 @@ static void it_opens_for_memory_that_is_not_here(void **state)
 
 /* Replaces each word by bad values. The block is refused, or its run stays inside the block (which
  * sanitizers check). */
-static void words_that_lie_do_no_harm(void **state)
+static void test_corrupt_words_are_harmless(void **state)
 {
     static const uint64_t lies[] = {0,
                                     1,
@@ -232,7 +232,7 @@ static void words_that_lie_do_no_harm(void **state)
     free(bytes);
 }
 
-static void what_does_not_fit_is_no_block(void **state)
+static void test_unsupported_requests(void **state)
 {
     static struct sample sample;
     struct trajd_error error;
@@ -263,7 +263,7 @@ static void what_does_not_fit_is_no_block(void **state)
 }
 
 /* Refuses two streams into the same bytes, and means whose work has no bound. */
-static void work_is_bounded(void **state)
+static void test_work_is_bounded(void **state)
 {
     enum { MANY = 1 << 16 };
     static struct sample sample;
@@ -322,7 +322,7 @@ static void work_is_bounded(void **state)
 
 /* Gives the same bytes for any number of threads: for many steps that are a multiple of nothing,
  * and for one step. */
-static void threads_share_a_block(void **state)
+static void test_threads_share_a_block(void **state)
 {
     enum { MANY = 5003 };
     static struct sample sample;
@@ -382,12 +382,12 @@ static void threads_share_a_block(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_gives_what_the_request_gives),
-        cmocka_unit_test(it_opens_for_memory_that_is_not_here),
-        cmocka_unit_test(words_that_lie_do_no_harm),
-        cmocka_unit_test(what_does_not_fit_is_no_block),
-        cmocka_unit_test(work_is_bounded),
-        cmocka_unit_test(threads_share_a_block),
+        cmocka_unit_test(test_block_equals_request),
+        cmocka_unit_test(test_opens_for_device_memory),
+        cmocka_unit_test(test_corrupt_words_are_harmless),
+        cmocka_unit_test(test_unsupported_requests),
+        cmocka_unit_test(test_work_is_bounded),
+        cmocka_unit_test(test_threads_share_a_block),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static void meet(void *context, uint32_t index)
         __atomic_fetch_add(&meeting->open, 1, __ATOMIC_RELAXED);
 }
 
-static void test_threads_are_there_and_take_no_signals(void **state)
+static void test_threads_start_with_signals_blocked(void **state)
 {
     struct meeting meeting = {.caller = pthread_self()};
     struct trajd_pool *pool;
@@ -129,7 +129,7 @@ int main(void)
         cmocka_unit_test(test_every_slice_once),
         cmocka_unit_test(test_no_pool_runs_inline),
         cmocka_unit_test(test_callers_take_turns),
-        cmocka_unit_test(test_threads_are_there_and_take_no_signals),
+        cmocka_unit_test(test_threads_start_with_signals_blocked),
         cmocka_unit_test(test_limits),
     };
 

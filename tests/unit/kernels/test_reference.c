@@ -10,10 +10,9 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/dispatch/plan.h"
+#include "proto/array_len.h"
 
 #define STEP_LIMIT 8
-#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
-
 /* One window onto rows at 0, 10, 20 and 40 ns. */
 struct one {
     int64_t stamps[4], begin, count, anchor, offsets[STEP_LIMIT];
@@ -189,7 +188,7 @@ static void test_nearest_takes_the_later_of_two(void **state)
     expect(&one, targets, 7, values, mask, 0);
 }
 
-static void test_nothing_to_see(void **state)
+static void test_no_rows(void **state)
 {
     const int64_t targets[] = {0, TRAJD_NO_TARGET};
     const uint8_t empty[] = {1, 4}, missing[] = {6, 6};
@@ -329,7 +328,7 @@ static void test_clipped_rows_are_not_read(void **state)
     expect(&one, targets, 3, values, mask, 0);
 }
 
-static void test_integers_arrive_as_they_are(void **state)
+static void test_integers_are_copied_exactly(void **state)
 {
     const int64_t big[] = {INT64_MAX, INT64_MIN + 1, (INT64_C(1) << 53) + 1, -1};
     const int64_t targets[] = {0, 10, 20, 40};
@@ -353,163 +352,163 @@ struct bad {
     void (*spoil)(struct one *one);
 };
 
-static void spoil_kind(struct one *one)
+static void set_bad_kind(struct one *one)
 {
     one->stream.kind = (enum trajd_kind)7;
 }
-static void spoil_edge(struct one *one)
+static void set_bad_edge(struct one *one)
 {
     one->stream.edge = (enum trajd_edge) - 1;
 }
-static void spoil_source(struct one *one)
+static void set_bad_source(struct one *one)
 {
     one->stream.source_type = TRAJD_DTYPE_NONE;
 }
-static void spoil_pair(struct one *one)
+static void set_bad_pair(struct one *one)
 {
     one->stream.source_type = TRAJD_F32;
 }
-static void spoil_integer(struct one *one)
+static void set_bad_integer(struct one *one)
 {
     one->stream.source_type = one->stream.output_type = TRAJD_I64;
 }
-static void spoil_features(struct one *one)
+static void set_bad_features(struct one *one)
 {
     one->stream.feature_count = 0;
 }
-static void spoil_quaternion(struct one *one)
+static void set_bad_quaternion(struct one *one)
 {
     one->stream.kind = TRAJD_KIND_SLERP_XYZW;
 }
-static void spoil_width(struct one *one)
+static void set_bad_width(struct one *one)
 {
     one->stream.kind = TRAJD_KIND_MEAN, one->stream.mean_width = 0;
 }
-static void spoil_period(struct one *one)
+static void set_bad_period(struct one *one)
 {
     one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_period = NAN;
 }
-static void spoil_low(struct one *one)
+static void set_bad_low(struct one *one)
 {
     one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_low = INFINITY;
 }
-static void spoil_row_stride(struct one *one)
+static void set_bad_row_stride(struct one *one)
 {
     one->stream.first_column = 1;
 }
-static void spoil_alignment(struct one *one)
+static void set_bad_alignment(struct one *one)
 {
     one->stream.base = (char *)one->rows + 4;
 }
-static void spoil_base(struct one *one)
+static void set_bad_base(struct one *one)
 {
     one->stream.base = NULL;
 }
-static void spoil_output(struct one *one)
+static void set_bad_output(struct one *one)
 {
     one->stream.output = NULL;
 }
-static void spoil_step_stride(struct one *one)
+static void set_bad_step_stride(struct one *one)
 {
     one->stream.step_stride_bytes = 0;
 }
-static void spoil_size(struct one *one)
+static void set_bad_size(struct one *one)
 {
     one->stream.step_stride_bytes = INT64_MAX / 8 * 8;
 }
-static void spoil_scale(struct one *one)
+static void set_bad_scale(struct one *one)
 {
     one->stream.scale = one->derivative;
 }
-static void spoil_derivative(struct one *one)
+static void set_bad_derivative(struct one *one)
 {
     want_derivative(one), one->stream.kind = TRAJD_KIND_NEAREST;
 }
-static void spoil_join(struct one *one)
+static void set_bad_join(struct one *one)
 {
     one->stream.mask_joins_previous = 1;
 }
-static void spoil_bracket(struct one *one)
+static void set_bad_bracket(struct one *one)
 {
     one->stream.bracket_index = 1;
 }
-static void spoil_clock_index(struct one *one)
+static void set_bad_clock_index(struct one *one)
 {
     one->bracket.clock_index = 1;
 }
-static void spoil_grid_index(struct one *one)
+static void set_bad_grid_index(struct one *one)
 {
     one->bracket.grid_index = UINT32_MAX;
 }
-static void spoil_anchor(struct one *one)
+static void set_bad_anchor(struct one *one)
 {
     one->bracket.anchor = NULL;
 }
-static void spoil_clock(struct one *one)
+static void set_bad_clock(struct one *one)
 {
     one->clock.stamps_ns = NULL;
 }
-static void spoil_rate(struct one *one)
+static void set_bad_rate(struct one *one)
 {
     one->clock.stamps_ns = NULL, one->clock.rate = (struct trajd_rate){-1, 1};
 }
-static void spoil_both(struct one *one)
+static void set_bad_both(struct one *one)
 {
     one->clock.rate = (struct trajd_rate){1, 1};
 }
-static void spoil_steps(struct one *one)
+static void set_bad_steps(struct one *one)
 {
     one->grid.step_count = 0;
 }
-static void spoil_offsets(struct one *one)
+static void set_bad_offsets(struct one *one)
 {
     one->grid.offsets = NULL;
 }
-static void spoil_per_window(struct one *one)
+static void set_bad_per_window(struct one *one)
 {
     one->grid.offsets_per_window = 5;
 }
-static void spoil_unit(struct one *one)
+static void set_bad_unit(struct one *one)
 {
     one->grid.unit = (enum trajd_grid_unit)2;
 }
-static void spoil_list(struct one *one)
+static void set_bad_list(struct one *one)
 {
     one->request.streams = NULL;
 }
 
 static const struct bad bads[] = {
-    {"streams[0]: kind", TRAJD_ERR_ARGUMENT, spoil_kind},
-    {"edge", TRAJD_ERR_ARGUMENT, spoil_edge},
-    {"source_type", TRAJD_ERR_ARGUMENT, spoil_source},
-    {"f64 is an output of f64", TRAJD_ERR_UNSUPPORTED, spoil_pair},
-    {"integer output", TRAJD_ERR_UNSUPPORTED, spoil_integer},
-    {"feature_count is 0", TRAJD_ERR_ARGUMENT, spoil_features},
-    {"multiple of 4", TRAJD_ERR_ARGUMENT, spoil_quaternion},
-    {"mean_width", TRAJD_ERR_ARGUMENT, spoil_width},
-    {"angle_period", TRAJD_ERR_ARGUMENT, spoil_period},
-    {"angle_low", TRAJD_ERR_ARGUMENT, spoil_low},
-    {"row_stride_bytes", TRAJD_ERR_ARGUMENT, spoil_row_stride},
-    {"multiples of the element", TRAJD_ERR_ARGUMENT, spoil_alignment},
-    {"base and bases", TRAJD_ERR_ARGUMENT, spoil_base},
-    {"output is NULL", TRAJD_ERR_ARGUMENT, spoil_output},
-    {"strides overlap", TRAJD_ERR_ARGUMENT, spoil_step_stride},
-    {"beyond 2^63", TRAJD_ERR_ARGUMENT, spoil_size},
-    {"scale and offset", TRAJD_ERR_ARGUMENT, spoil_scale},
-    {"no derivative", TRAJD_ERR_UNSUPPORTED, spoil_derivative},
-    {"mask_joins_previous", TRAJD_ERR_ARGUMENT, spoil_join},
-    {"streams[0]: bracket_index", TRAJD_ERR_ARGUMENT, spoil_bracket},
-    {"brackets[0]: clock_index", TRAJD_ERR_ARGUMENT, spoil_clock_index},
-    {"grid_index", TRAJD_ERR_ARGUMENT, spoil_grid_index},
-    {"anchor is NULL", TRAJD_ERR_ARGUMENT, spoil_anchor},
-    {"needs a clock", TRAJD_ERR_ARGUMENT, spoil_clock},
-    {"clocks[0]: rate", TRAJD_ERR_ARGUMENT, spoil_rate},
-    {"both stamps and a rate", TRAJD_ERR_ARGUMENT, spoil_both},
-    {"grids[0]: step_count", TRAJD_ERR_ARGUMENT, spoil_steps},
-    {"offsets is NULL", TRAJD_ERR_ARGUMENT, spoil_offsets},
-    {"offsets_per_window", TRAJD_ERR_ARGUMENT, spoil_per_window},
-    {"unit", TRAJD_ERR_ARGUMENT, spoil_unit},
-    {"a list is NULL", TRAJD_ERR_ARGUMENT, spoil_list},
+    {"streams[0]: kind", TRAJD_ERR_ARGUMENT, set_bad_kind},
+    {"edge", TRAJD_ERR_ARGUMENT, set_bad_edge},
+    {"source_type", TRAJD_ERR_ARGUMENT, set_bad_source},
+    {"f64 is an output of f64", TRAJD_ERR_UNSUPPORTED, set_bad_pair},
+    {"integer output", TRAJD_ERR_UNSUPPORTED, set_bad_integer},
+    {"feature_count is 0", TRAJD_ERR_ARGUMENT, set_bad_features},
+    {"multiple of 4", TRAJD_ERR_ARGUMENT, set_bad_quaternion},
+    {"mean_width", TRAJD_ERR_ARGUMENT, set_bad_width},
+    {"angle_period", TRAJD_ERR_ARGUMENT, set_bad_period},
+    {"angle_low", TRAJD_ERR_ARGUMENT, set_bad_low},
+    {"row_stride_bytes", TRAJD_ERR_ARGUMENT, set_bad_row_stride},
+    {"multiples of the element", TRAJD_ERR_ARGUMENT, set_bad_alignment},
+    {"base and bases", TRAJD_ERR_ARGUMENT, set_bad_base},
+    {"output is NULL", TRAJD_ERR_ARGUMENT, set_bad_output},
+    {"strides overlap", TRAJD_ERR_ARGUMENT, set_bad_step_stride},
+    {"beyond 2^63", TRAJD_ERR_ARGUMENT, set_bad_size},
+    {"scale and offset", TRAJD_ERR_ARGUMENT, set_bad_scale},
+    {"no derivative", TRAJD_ERR_UNSUPPORTED, set_bad_derivative},
+    {"mask_joins_previous", TRAJD_ERR_ARGUMENT, set_bad_join},
+    {"streams[0]: bracket_index", TRAJD_ERR_ARGUMENT, set_bad_bracket},
+    {"brackets[0]: clock_index", TRAJD_ERR_ARGUMENT, set_bad_clock_index},
+    {"grid_index", TRAJD_ERR_ARGUMENT, set_bad_grid_index},
+    {"anchor is NULL", TRAJD_ERR_ARGUMENT, set_bad_anchor},
+    {"needs a clock", TRAJD_ERR_ARGUMENT, set_bad_clock},
+    {"clocks[0]: rate", TRAJD_ERR_ARGUMENT, set_bad_rate},
+    {"both stamps and a rate", TRAJD_ERR_ARGUMENT, set_bad_both},
+    {"grids[0]: step_count", TRAJD_ERR_ARGUMENT, set_bad_steps},
+    {"offsets is NULL", TRAJD_ERR_ARGUMENT, set_bad_offsets},
+    {"offsets_per_window", TRAJD_ERR_ARGUMENT, set_bad_per_window},
+    {"unit", TRAJD_ERR_ARGUMENT, set_bad_unit},
+    {"a list is NULL", TRAJD_ERR_ARGUMENT, set_bad_list},
 };
 
 static void test_bad_rows(void **state)
@@ -586,14 +585,14 @@ int main(void)
         cmocka_unit_test(test_gap_is_strictly_inside_a_hole),
         cmocka_unit_test(test_unused_neighbour_does_not_spread),
         cmocka_unit_test(test_nearest_takes_the_later_of_two),
-        cmocka_unit_test(test_nothing_to_see),
+        cmocka_unit_test(test_no_rows),
         cmocka_unit_test(test_row_steps),
         cmocka_unit_test(test_mean),
         cmocka_unit_test(test_angle),
         cmocka_unit_test(test_quaternions),
         cmocka_unit_test(test_slopes),
         cmocka_unit_test(test_clipped_rows_are_not_read),
-        cmocka_unit_test(test_integers_arrive_as_they_are),
+        cmocka_unit_test(test_integers_are_copied_exactly),
         cmocka_unit_test(test_bad_rows),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_halves_round_trip),

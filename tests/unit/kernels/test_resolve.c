@@ -49,7 +49,7 @@ static void check_step(const struct problem *problem, uint32_t window, uint32_t 
     if (mask < TRAJD_MASK_NAN && trajd_resample_find_nan(&problem->request, 0, window, &step) >= 0)
         mask = TRAJD_MASK_NAN;
     if (mask != stream->mask[window * stream->mask_window_stride_bytes + t])
-        fail_msg("%s: window %u, step %u: mask %d is told, %d was made",
+        fail_msg("%s: window %u, step %u: mask %d resolved, %d written",
                  problem_name(problem, name, sizeof name), window, t, mask,
                  stream->mask[window * stream->mask_window_stride_bytes + t]);
     if (stream->kind > TRAJD_KIND_NEAREST)
@@ -57,16 +57,16 @@ static void check_step(const struct problem *problem, uint32_t window, uint32_t 
     for (uint32_t d = 0; d < stream->feature_count; d++) {
         const char *out = (const char *)stream->output + window * stream->window_stride_bytes +
                           t * stream->step_stride_bytes;
-        const double made = trajd_element_load(
+        const double written = trajd_element_load(
             stream->output_type, out + (uint64_t)d * trajd_dtype_size(stream->output_type));
-        const double told = rebuild(problem, window, d, &step);
-        if (!(isnan(made) && isnan(told)) && made != told)
-            fail_msg("%s: window %u, step %u: %.17g is told, %.17g was made",
-                     problem_name(problem, name, sizeof name), window, t, told, made);
+        const double resolved = rebuild(problem, window, d, &step);
+        if (!(isnan(written) && isnan(resolved)) && written != resolved)
+            fail_msg("%s: window %u, step %u: %.17g resolved, %.17g written",
+                     problem_name(problem, name, sizeof name), window, t, resolved, written);
     }
 }
 
-static void told_as_made(void **state)
+static void test_resolve_matches_reference(void **state)
 {
     uint32_t seen[8] = {0};
 
@@ -101,7 +101,7 @@ static void told_as_made(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(told_as_made)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resolve_matches_reference)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static struct trajd_cuda_problem pack(const struct fixture *f)
     return problem;
 }
 
-static void test_streams_are_shared_out_over_launches(void **state)
+static void test_streams_are_divided_among_launches(void **state)
 {
     struct trajd_cuda_problem problem;
     struct fixture f;
@@ -273,7 +273,7 @@ static void test_large_streams_stand_alone(void **state)
     assert_int_equal(trajd_cuda_pack(&f.request, 2, &problem), 3);
 }
 
-static void test_the_gpu_is_chosen_where_there_is_one(void **state)
+static void test_the_gpu_is_chosen_if_present(void **state)
 {
     const struct trajd_device_facts old = {
         .cpu_threads = 2, .sm_count = 80, .compute_capability = 70};
@@ -297,7 +297,7 @@ static void test_the_gpu_is_chosen_where_there_is_one(void **state)
     assert_null(strstr(error.message, "cuda_"));
 }
 
-static void test_a_plan_says_how_a_launch_is_cut(void **state)
+static void test_plan_describes_the_launch(void **state)
 {
     struct trajd_error error;
     struct trajd_plan *plan;
@@ -347,7 +347,7 @@ static void test_dense_problems_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams_are_shared_out_over_launches),
+        cmocka_unit_test(test_streams_are_divided_among_launches),
         cmocka_unit_test(test_masks_are_joined_over_launches),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_vectors),
@@ -355,8 +355,8 @@ int main(void)
         cmocka_unit_test(test_shapes_that_do_not_fit),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_large_streams_stand_alone),
-        cmocka_unit_test(test_the_gpu_is_chosen_where_there_is_one),
-        cmocka_unit_test(test_a_plan_says_how_a_launch_is_cut),
+        cmocka_unit_test(test_the_gpu_is_chosen_if_present),
+        cmocka_unit_test(test_plan_describes_the_launch),
         cmocka_unit_test(test_dense_problems_are_checked),
     };
 

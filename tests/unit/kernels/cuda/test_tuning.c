@@ -98,7 +98,7 @@ static void test_the_nearest_row_is_found(void **state)
     "producers 0 stages 0\n"
 
 /* Problems of different cost use different rows, even if another row is nearer in size. */
-static void test_kinds_and_clocks_are_told_apart(void **state)
+static void test_kinds_and_clocks_are_distinguished(void **state)
 {
     struct trajd_cuda_problem problem;
     struct trajd_tuning_found found;
@@ -203,7 +203,7 @@ static void test_a_row_is_read_as_it_was_written(void **state)
 static void test_bad_tables(void **state)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *message;
     } bad[] = {
         {"", "no rows"},
         {"trajd-tuning 2\n", "t:1: the first line is not trajd-tuning 1"},
@@ -241,8 +241,8 @@ static void test_bad_tables(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(parse(bad[i].text, &tuning, &error), TRAJD_ERR_ARGUMENT);
         assert_null(tuning);
-        if (!strstr(error.message, bad[i].says))
-            fail_msg("%s, not: %s", error.message, bad[i].says);
+        if (!strstr(error.message, bad[i].message))
+            fail_msg("%s, expected: %s", error.message, bad[i].message);
     }
     assert_int_equal(trajd_tuning_load("/nowhere/x", &tuning, &error), TRAJD_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "/nowhere/x"));
@@ -252,7 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_nearest_row_is_found),
-        cmocka_unit_test(test_kinds_and_clocks_are_told_apart),
+        cmocka_unit_test(test_kinds_and_clocks_are_distinguished),
         cmocka_unit_test(test_the_table_for_h200_is_read),
         cmocka_unit_test(test_shapes_of_any_row_fit),
         cmocka_unit_test(test_a_row_is_read_as_it_was_written),
