@@ -11,57 +11,10 @@
 #include "kernels/element_convert.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/array_len.h"
+#include "unit/kernels/small_request.h"
 
-#define STEP_LIMIT 8
-/* One window onto rows at 0, 10, 20 and 40 ns. */
-struct one {
-    int64_t stamps[4], begin, count, anchor, offsets[STEP_LIMIT];
-    struct trajd_clock clock;
-    struct trajd_grid grid;
-    struct trajd_bracket bracket;
-    struct trajd_stream stream;
-    struct trajd_resample_request request;
-    double rows[16], out[STEP_LIMIT * 4];
-    float derivative[STEP_LIMIT * 4];
-    uint8_t mask[STEP_LIMIT];
-};
-
-static void set_up(struct one *one, enum trajd_kind kind, uint32_t features, const double *rows)
-{
-    *one = (struct one){.stamps = {0, 10, 20, 40}, .count = 4};
-    memcpy(one->rows, rows, 4 * features * sizeof *rows);
-    one->clock.stamps_ns = one->stamps;
-    one->grid = (struct trajd_grid){TRAJD_GRID_NS, 0, one->offsets, 0};
-    one->bracket = (struct trajd_bracket){0, 0, &one->begin, &one->count, &one->anchor};
-    one->stream = (struct trajd_stream){.kind = kind,
-                                        .source_type = TRAJD_F64,
-                                        .feature_count = features,
-                                        .row_stride_bytes = 8 * features,
-                                        .base = one->rows,
-                                        .max_gap_ns = -1,
-                                        .max_age_ns = -1,
-                                        .mean_width = 15,
-                                        .angle_period = 360,
-                                        .angle_low = NAN,
-                                        .output_type = TRAJD_F64,
-                                        .output = one->out,
-                                        .window_stride_bytes = 8 * features * STEP_LIMIT,
-                                        .step_stride_bytes = 8 * features,
-                                        .mask = one->mask,
-                                        .mask_window_stride_bytes = STEP_LIMIT};
-    one->request = (struct trajd_resample_request){
-        1, 1, 1, 1, 1, &one->clock, &one->grid, &one->bracket, &one->stream, NULL, 0};
-}
-
-static void want_derivative(struct one *one)
-{
-    one->stream.derivative = one->derivative;
-    one->stream.derivative_window_stride_bytes = sizeof one->derivative;
-    one->stream.derivative_step_stride_bytes = 16;
-}
-
-static void expect_values(const struct one *one, const double *values, const uint8_t *mask,
-                          uint32_t steps, double slack)
+static void expect_values(const struct small_request *one, const double *values,
+                          const uint8_t *mask, uint32_t steps, double slack)
 {
     for (uint32_t i = 0; i < steps * one->stream.feature_count; i++)
         if (!(isnan(values[i]) && isnan(one->out[i])) && !(fabs(values[i] - one->out[i]) <= slack))
@@ -72,8 +25,8 @@ static void expect_values(const struct one *one, const double *values, const uin
 }
 
 /* Runs both variants at `steps` targets and compares values and masks. */
-static void expect(struct one *one, const int64_t *targets, uint32_t steps, const double *values,
-                   const uint8_t *mask, double slack)
+static void expect(struct small_request *one, const int64_t *targets, uint32_t steps,
+                   const double *values, const uint8_t *mask, double slack)
 {
     static const char *const variants[] = {"reference", "cpu_rows"};
     const struct trajd_device_facts facts = {.cpu_threads = 1};
@@ -94,18 +47,16 @@ static void expect(struct one *one, const int64_t *targets, uint32_t steps, cons
     }
 }
 
-static const double ramp[] = {0, 1, 2, 4};
-
 static void test_edges(void **state)
 {
     const int64_t targets[] = {-5, 0, 5, 40, 41, TRAJD_NO_TARGET};
     const uint8_t mask[] = {1, 0, 0, 0, 2, 4};
     const double hold[] = {0.5, 0.5, 1, 4.5, 4.5, 0}, zero[] = {0, 0.5, 1, 4.5, 0, 0};
     const double nans[] = {NAN, 0.5, 1, 4.5, NAN, NAN}, rows[] = {0.5, 1.5, 2.5, 4.5};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
     expect(&one, targets, 6, hold, mask, 0);
     one.stream.edge = TRAJD_EDGE_ZERO;
     expect(&one, targets, 6, zero, mask, 0);
@@ -119,10 +70,10 @@ static void test_zero_is_before_normalisation(void **state)
     const uint8_t mask[] = {1, 0, 2};
     const double values[] = {7, 10, 7};
     const float scale = 3, offset = 7;
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
     one.stream.edge = TRAJD_EDGE_ZERO;
     one.stream.scale = &scale;
     one.stream.offset = &offset;
@@ -135,10 +86,10 @@ static void test_age(void **state)
     const uint8_t mask[] = {0, 0, 0, 7}, beyond[] = {2, 2, 2, 2};
     const double values[] = {4, 4, 4, 4}, zeros[] = {0, 0, 0, 0};
     const int64_t later[] = {41, 42, 43, 44};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_PREVIOUS, 1, ramp);
+    small_request_set_up(&one, TRAJD_KIND_PREVIOUS, 1, small_request_ramp);
     one.stream.max_age_ns = 10;
     one.stream.edge = TRAJD_EDGE_ZERO; /* a row is held for any edge */
     expect(&one, targets, 4, values, mask, 0);
@@ -151,10 +102,10 @@ static void test_gap_is_strictly_inside_a_hole(void **state)
     const int64_t targets[] = {15, 20, 21, 40};
     const uint8_t mask[] = {0, 0, 3, 0}, none[] = {0, 0, 0, 0};
     const double values[] = {1.5, 2, 2.1, 4};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
     one.stream.max_gap_ns = 19;
     expect(&one, targets, 4, values, mask, 1e-15);
     one.stream.max_gap_ns = 20;
@@ -167,10 +118,10 @@ static void test_unused_neighbour_does_not_spread(void **state)
     const int64_t targets[] = {0, 5, 20, 30, 40};
     const uint8_t mask[] = {0, 5, 0, 5, 5}, picked[] = {0, 0, 0, 0, 5};
     const double values[] = {0, NAN, 2, NAN, NAN}, held[] = {0, 0, 2, 2, NAN};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
     expect(&one, targets, 5, values, mask, 0);
     one.stream.kind = TRAJD_KIND_PREVIOUS;
     expect(&one, targets, 5, held, picked, 0);
@@ -181,10 +132,10 @@ static void test_nearest_takes_the_later_of_two(void **state)
     const int64_t targets[] = {4, 5, 6, 29, 30, 31, 40};
     const double values[] = {0, 1, 1, 2, 4, 4, 4};
     const uint8_t mask[7] = {0};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_NEAREST, 1, ramp);
+    small_request_set_up(&one, TRAJD_KIND_NEAREST, 1, small_request_ramp);
     expect(&one, targets, 7, values, mask, 0);
 }
 
@@ -194,10 +145,10 @@ static void test_no_rows(void **state)
     const uint8_t empty[] = {1, 4}, missing[] = {6, 6};
     const double zeros[] = {0, 0};
     const void *bases[] = {NULL};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
     one.count = 0;
     expect(&one, targets, 2, zeros, empty, 0);
     one.grid.unit = TRAJD_GRID_ROWS;
@@ -211,10 +162,10 @@ static void test_row_steps(void **state)
     const int64_t targets[] = {-1, 0, 3, 4};
     const uint8_t mask[] = {1, 0, 0, 2}, held[] = {1, 0, 0, 0};
     const double values[] = {0, 0, 4, 4}, means[] = {0, 0, 3, 4};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
     one.grid.unit = TRAJD_GRID_ROWS;
     expect(&one, targets, 4, values, mask, 0);
     one.stream.max_age_ns = 0;
@@ -230,10 +181,10 @@ static void test_mean(void **state)
     const int64_t targets[] = {-1, 0, 10, 20, 39, 40, 50};
     const uint8_t mask[] = {5, 5, 5, 5, 5, 0, 2};
     const double values[] = {1, NAN, 1, NAN, 2, NAN, 4, NAN, 5, NAN, 7, 8, 7, 8};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_MEAN, 2, rows);
+    small_request_set_up(&one, TRAJD_KIND_MEAN, 2, rows);
     expect(&one, targets, 7, values, mask, 0);
 }
 
@@ -243,10 +194,10 @@ static void test_angle(void **state)
     const int64_t targets[] = {5, 10, 15, 30};
     const uint8_t mask[] = {0, 0, 0, 0};
     const double free_values[] = {360, 10, -80, 190}, ranged[] = {0, 10, 280, 190};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_ANGLE, 1, rows);
+    small_request_set_up(&one, TRAJD_KIND_ANGLE, 1, rows);
     expect(&one, targets, 4, free_values, mask, 1e-12); /* a difference of 180 counts as -180 */
     one.stream.angle_low = 0;
     expect(&one, targets, 4, ranged, mask, 1e-12);
@@ -283,11 +234,11 @@ static void test_quaternions(void **state)
                              0,
                              0,
                              1 + 1e-6};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_SLERP_XYZW, 4, rows);
-    want_derivative(&one);
+    small_request_set_up(&one, TRAJD_KIND_SLERP_XYZW, 4, rows);
+    small_request_add_derivative(&one);
     expect(&one, targets, 6, values, mask, 1e-15);
     /* 90 degrees in 10 ns */
     assert_true(fabsf(one.derivative[2] - 1.5707963e8f) < 20 && fabsf(one.derivative[0]) < 1e-3f);
@@ -299,11 +250,11 @@ static void test_slopes(void **state)
     const uint8_t mask[] = {1, 0, 0, 0, 0, 2};
     const double values[] = {0, 0, 1.5, 2, 4, 4};
     const float slopes[] = {0, 1e8f, 1e8f, 1e8f, 1e8f, 0};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
-    want_derivative(&one);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
+    small_request_add_derivative(&one);
     expect(&one, targets, 6, values, mask, 0);
     for (int t = 0; t < 6; t++)
         assert_true(one.derivative[t * 4] == slopes[t]);
@@ -319,10 +270,10 @@ static void test_clipped_rows_are_not_read(void **state)
     const int64_t targets[] = {5, 10, 14};
     const uint8_t mask[] = {0, 0, 0};
     const double values[] = {2, 3, 3};
-    struct one one;
+    struct small_request one;
 
     (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, rows);
     one.count = 2;
     one.stream.max_age_ns = 10;
     expect(&one, targets, 3, values, mask, 0);
@@ -333,233 +284,16 @@ static void test_integers_are_copied_exactly(void **state)
     const int64_t big[] = {INT64_MAX, INT64_MIN + 1, (INT64_C(1) << 53) + 1, -1};
     const int64_t targets[] = {0, 10, 20, 40};
     double wanted[4];
-    struct one one;
+    struct small_request one;
 
     (void)state;
     memcpy(wanted, big, sizeof big);
-    set_up(&one, TRAJD_KIND_PREVIOUS, 1, wanted);
+    small_request_set_up(&one, TRAJD_KIND_PREVIOUS, 1, wanted);
     one.stream.source_type = one.stream.output_type = TRAJD_I64;
     memcpy(one.offsets, targets, sizeof targets);
     one.grid.step_count = 4;
     trajd_resample_reference(&one.request, 0, 1);
     assert_memory_equal(one.out, big, sizeof big);
-}
-
-/* Changes one field of a good request, and gives the words that the message must contain. */
-struct bad {
-    const char *words;
-    enum trajd_status status;
-    void (*spoil)(struct one *one);
-};
-
-static void set_bad_kind(struct one *one)
-{
-    one->stream.kind = (enum trajd_kind)7;
-}
-static void set_bad_edge(struct one *one)
-{
-    one->stream.edge = (enum trajd_edge) - 1;
-}
-static void set_bad_source(struct one *one)
-{
-    one->stream.source_type = TRAJD_DTYPE_NONE;
-}
-static void set_bad_pair(struct one *one)
-{
-    one->stream.source_type = TRAJD_F32;
-}
-static void set_bad_integer(struct one *one)
-{
-    one->stream.source_type = one->stream.output_type = TRAJD_I64;
-}
-static void set_bad_features(struct one *one)
-{
-    one->stream.feature_count = 0;
-}
-static void set_bad_quaternion(struct one *one)
-{
-    one->stream.kind = TRAJD_KIND_SLERP_XYZW;
-}
-static void set_bad_width(struct one *one)
-{
-    one->stream.kind = TRAJD_KIND_MEAN, one->stream.mean_width = 0;
-}
-static void set_bad_period(struct one *one)
-{
-    one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_period = NAN;
-}
-static void set_bad_low(struct one *one)
-{
-    one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_low = INFINITY;
-}
-static void set_bad_row_stride(struct one *one)
-{
-    one->stream.first_column = 1;
-}
-static void set_bad_alignment(struct one *one)
-{
-    one->stream.base = (char *)one->rows + 4;
-}
-static void set_bad_base(struct one *one)
-{
-    one->stream.base = NULL;
-}
-static void set_bad_output(struct one *one)
-{
-    one->stream.output = NULL;
-}
-static void set_bad_step_stride(struct one *one)
-{
-    one->stream.step_stride_bytes = 0;
-}
-static void set_bad_size(struct one *one)
-{
-    one->stream.step_stride_bytes = INT64_MAX / 8 * 8;
-}
-static void set_bad_scale(struct one *one)
-{
-    one->stream.scale = one->derivative;
-}
-static void set_bad_derivative(struct one *one)
-{
-    want_derivative(one), one->stream.kind = TRAJD_KIND_NEAREST;
-}
-static void set_bad_join(struct one *one)
-{
-    one->stream.mask_joins_previous = 1;
-}
-static void set_bad_bracket(struct one *one)
-{
-    one->stream.bracket_index = 1;
-}
-static void set_bad_clock_index(struct one *one)
-{
-    one->bracket.clock_index = 1;
-}
-static void set_bad_grid_index(struct one *one)
-{
-    one->bracket.grid_index = UINT32_MAX;
-}
-static void set_bad_anchor(struct one *one)
-{
-    one->bracket.anchor = NULL;
-}
-static void set_bad_clock(struct one *one)
-{
-    one->clock.stamps_ns = NULL;
-}
-static void set_bad_rate(struct one *one)
-{
-    one->clock.stamps_ns = NULL, one->clock.rate = (struct trajd_rate){-1, 1};
-}
-static void set_bad_both(struct one *one)
-{
-    one->clock.rate = (struct trajd_rate){1, 1};
-}
-static void set_bad_steps(struct one *one)
-{
-    one->grid.step_count = 0;
-}
-static void set_bad_offsets(struct one *one)
-{
-    one->grid.offsets = NULL;
-}
-static void set_bad_per_window(struct one *one)
-{
-    one->grid.offsets_per_window = 5;
-}
-static void set_bad_unit(struct one *one)
-{
-    one->grid.unit = (enum trajd_grid_unit)2;
-}
-static void set_bad_list(struct one *one)
-{
-    one->request.streams = NULL;
-}
-
-static const struct bad bads[] = {
-    {"streams[0]: kind", TRAJD_ERR_ARGUMENT, set_bad_kind},
-    {"edge", TRAJD_ERR_ARGUMENT, set_bad_edge},
-    {"source_type", TRAJD_ERR_ARGUMENT, set_bad_source},
-    {"f64 is an output of f64", TRAJD_ERR_UNSUPPORTED, set_bad_pair},
-    {"integer output", TRAJD_ERR_UNSUPPORTED, set_bad_integer},
-    {"feature_count is 0", TRAJD_ERR_ARGUMENT, set_bad_features},
-    {"multiple of 4", TRAJD_ERR_ARGUMENT, set_bad_quaternion},
-    {"mean_width", TRAJD_ERR_ARGUMENT, set_bad_width},
-    {"angle_period", TRAJD_ERR_ARGUMENT, set_bad_period},
-    {"angle_low", TRAJD_ERR_ARGUMENT, set_bad_low},
-    {"row_stride_bytes", TRAJD_ERR_ARGUMENT, set_bad_row_stride},
-    {"multiples of the element", TRAJD_ERR_ARGUMENT, set_bad_alignment},
-    {"base and bases", TRAJD_ERR_ARGUMENT, set_bad_base},
-    {"output is NULL", TRAJD_ERR_ARGUMENT, set_bad_output},
-    {"strides overlap", TRAJD_ERR_ARGUMENT, set_bad_step_stride},
-    {"beyond 2^63", TRAJD_ERR_ARGUMENT, set_bad_size},
-    {"scale and offset", TRAJD_ERR_ARGUMENT, set_bad_scale},
-    {"no derivative", TRAJD_ERR_UNSUPPORTED, set_bad_derivative},
-    {"mask_joins_previous", TRAJD_ERR_ARGUMENT, set_bad_join},
-    {"streams[0]: bracket_index", TRAJD_ERR_ARGUMENT, set_bad_bracket},
-    {"brackets[0]: clock_index", TRAJD_ERR_ARGUMENT, set_bad_clock_index},
-    {"grid_index", TRAJD_ERR_ARGUMENT, set_bad_grid_index},
-    {"anchor is NULL", TRAJD_ERR_ARGUMENT, set_bad_anchor},
-    {"needs a clock", TRAJD_ERR_ARGUMENT, set_bad_clock},
-    {"clocks[0]: rate", TRAJD_ERR_ARGUMENT, set_bad_rate},
-    {"both stamps and a rate", TRAJD_ERR_ARGUMENT, set_bad_both},
-    {"grids[0]: step_count", TRAJD_ERR_ARGUMENT, set_bad_steps},
-    {"offsets is NULL", TRAJD_ERR_ARGUMENT, set_bad_offsets},
-    {"offsets_per_window", TRAJD_ERR_ARGUMENT, set_bad_per_window},
-    {"unit", TRAJD_ERR_ARGUMENT, set_bad_unit},
-    {"a list is NULL", TRAJD_ERR_ARGUMENT, set_bad_list},
-};
-
-static void test_bad_rows(void **state)
-{
-    const uint32_t equal[] = {1, 1}, down[] = {2, 1}, beyond[] = {0, 3}, good[] = {0, 2};
-    struct trajd_error error;
-    struct one one;
-
-    (void)state;
-    set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
-    one.grid.step_count = 3;
-    one.request.window_count = 2;
-    one.request.window_rows = good;
-    one.request.output_row_count = 1;
-    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error.message, "2 windows into output_row_count 1"));
-    one.request.output_row_count = 3;
-    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
-    assert_int_equal(trajd_resample_check_rows(&one.request, &error), TRAJD_OK);
-    for (size_t i = 0; i < 3; i++) {
-        one.request.window_rows = (const uint32_t *[]){equal, down, beyond}[i];
-        assert_int_equal(trajd_resample_check_rows(&one.request, &error), TRAJD_ERR_ARGUMENT);
-        assert_non_null(strstr(error.message, "window_rows[1]"));
-    }
-    one.request.window_rows = good;
-    /* output rows that are not written must fit too */
-    one.request.output_row_count = UINT32_MAX;
-    one.stream.window_stride_bytes = UINT64_MAX / 8;
-    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
-    assert_non_null(strstr(error.message, "size"));
-}
-
-static void test_bad_requests(void **state)
-{
-    struct trajd_error error;
-    struct one one;
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(bads); i++) {
-        set_up(&one, TRAJD_KIND_LINEAR, 1, ramp);
-        one.grid.step_count = 3;
-        assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
-        bads[i].spoil(&one);
-        assert_int_equal(trajd_resample_check(&one.request, &error), bads[i].status);
-        if (!strstr(error.message, bads[i].words))
-            fail_msg("'%s' lacks '%s'", error.message, bads[i].words);
-        assert_int_equal(trajd_resample_check(&one.request, NULL), bads[i].status);
-    }
-    assert_int_equal(trajd_resample_check(NULL, &error), TRAJD_ERR_ARGUMENT);
-    one.request.window_count = 0;
-    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
 }
 
 /* Every f16 and bf16 value except NaN survives the way to double and back. */
@@ -593,8 +327,6 @@ int main(void)
         cmocka_unit_test(test_slopes),
         cmocka_unit_test(test_clipped_rows_are_not_read),
         cmocka_unit_test(test_integers_are_copied_exactly),
-        cmocka_unit_test(test_bad_rows),
-        cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_halves_round_trip),
     };
 

@@ -1,0 +1,235 @@
+/* trajd_resample_check: bad requests are refused, with a message that names the field. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "proto/array_len.h"
+#include "unit/kernels/small_request.h"
+
+/* Changes one field of a good request, and gives the words that the message must contain. */
+struct bad {
+    const char *words;
+    enum trajd_status status;
+    void (*change)(struct small_request *one);
+};
+
+static void set_bad_kind(struct small_request *one)
+{
+    one->stream.kind = (enum trajd_kind)7;
+}
+static void set_bad_edge(struct small_request *one)
+{
+    one->stream.edge = (enum trajd_edge) - 1;
+}
+static void set_bad_source(struct small_request *one)
+{
+    one->stream.source_type = TRAJD_DTYPE_NONE;
+}
+static void set_bad_pair(struct small_request *one)
+{
+    one->stream.source_type = TRAJD_F32;
+}
+static void set_bad_integer(struct small_request *one)
+{
+    one->stream.source_type = one->stream.output_type = TRAJD_I64;
+}
+static void set_bad_features(struct small_request *one)
+{
+    one->stream.feature_count = 0;
+}
+static void set_bad_quaternion(struct small_request *one)
+{
+    one->stream.kind = TRAJD_KIND_SLERP_XYZW;
+}
+static void set_bad_width(struct small_request *one)
+{
+    one->stream.kind = TRAJD_KIND_MEAN, one->stream.mean_width = 0;
+}
+static void set_bad_period(struct small_request *one)
+{
+    one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_period = NAN;
+}
+static void set_bad_low(struct small_request *one)
+{
+    one->stream.kind = TRAJD_KIND_ANGLE, one->stream.angle_low = INFINITY;
+}
+static void set_bad_row_stride(struct small_request *one)
+{
+    one->stream.first_column = 1;
+}
+static void set_bad_alignment(struct small_request *one)
+{
+    one->stream.base = (char *)one->rows + 4;
+}
+static void set_bad_base(struct small_request *one)
+{
+    one->stream.base = NULL;
+}
+static void set_bad_output(struct small_request *one)
+{
+    one->stream.output = NULL;
+}
+static void set_bad_step_stride(struct small_request *one)
+{
+    one->stream.step_stride_bytes = 0;
+}
+static void set_bad_size(struct small_request *one)
+{
+    one->stream.step_stride_bytes = INT64_MAX / 8 * 8;
+}
+static void set_bad_scale(struct small_request *one)
+{
+    one->stream.scale = one->derivative;
+}
+static void set_bad_derivative(struct small_request *one)
+{
+    small_request_add_derivative(one), one->stream.kind = TRAJD_KIND_NEAREST;
+}
+static void set_bad_join(struct small_request *one)
+{
+    one->stream.mask_joins_previous = 1;
+}
+static void set_bad_bracket(struct small_request *one)
+{
+    one->stream.bracket_index = 1;
+}
+static void set_bad_clock_index(struct small_request *one)
+{
+    one->bracket.clock_index = 1;
+}
+static void set_bad_grid_index(struct small_request *one)
+{
+    one->bracket.grid_index = UINT32_MAX;
+}
+static void set_bad_anchor(struct small_request *one)
+{
+    one->bracket.anchor = NULL;
+}
+static void set_bad_clock(struct small_request *one)
+{
+    one->clock.stamps_ns = NULL;
+}
+static void set_bad_rate(struct small_request *one)
+{
+    one->clock.stamps_ns = NULL, one->clock.rate = (struct trajd_rate){-1, 1};
+}
+static void set_bad_both(struct small_request *one)
+{
+    one->clock.rate = (struct trajd_rate){1, 1};
+}
+static void set_bad_steps(struct small_request *one)
+{
+    one->grid.step_count = 0;
+}
+static void set_bad_offsets(struct small_request *one)
+{
+    one->grid.offsets = NULL;
+}
+static void set_bad_per_window(struct small_request *one)
+{
+    one->grid.offsets_per_window = 5;
+}
+static void set_bad_unit(struct small_request *one)
+{
+    one->grid.unit = (enum trajd_grid_unit)2;
+}
+static void set_bad_list(struct small_request *one)
+{
+    one->request.streams = NULL;
+}
+
+static const struct bad bads[] = {
+    {"streams[0]: kind", TRAJD_ERR_ARGUMENT, set_bad_kind},
+    {"edge", TRAJD_ERR_ARGUMENT, set_bad_edge},
+    {"source_type", TRAJD_ERR_ARGUMENT, set_bad_source},
+    {"f64 is an output of f64", TRAJD_ERR_UNSUPPORTED, set_bad_pair},
+    {"integer output", TRAJD_ERR_UNSUPPORTED, set_bad_integer},
+    {"feature_count is 0", TRAJD_ERR_ARGUMENT, set_bad_features},
+    {"multiple of 4", TRAJD_ERR_ARGUMENT, set_bad_quaternion},
+    {"mean_width", TRAJD_ERR_ARGUMENT, set_bad_width},
+    {"angle_period", TRAJD_ERR_ARGUMENT, set_bad_period},
+    {"angle_low", TRAJD_ERR_ARGUMENT, set_bad_low},
+    {"row_stride_bytes", TRAJD_ERR_ARGUMENT, set_bad_row_stride},
+    {"multiples of the element", TRAJD_ERR_ARGUMENT, set_bad_alignment},
+    {"base and bases", TRAJD_ERR_ARGUMENT, set_bad_base},
+    {"output is NULL", TRAJD_ERR_ARGUMENT, set_bad_output},
+    {"strides overlap", TRAJD_ERR_ARGUMENT, set_bad_step_stride},
+    {"beyond 2^63", TRAJD_ERR_ARGUMENT, set_bad_size},
+    {"scale and offset", TRAJD_ERR_ARGUMENT, set_bad_scale},
+    {"no derivative", TRAJD_ERR_UNSUPPORTED, set_bad_derivative},
+    {"mask_joins_previous", TRAJD_ERR_ARGUMENT, set_bad_join},
+    {"streams[0]: bracket_index", TRAJD_ERR_ARGUMENT, set_bad_bracket},
+    {"brackets[0]: clock_index", TRAJD_ERR_ARGUMENT, set_bad_clock_index},
+    {"grid_index", TRAJD_ERR_ARGUMENT, set_bad_grid_index},
+    {"anchor is NULL", TRAJD_ERR_ARGUMENT, set_bad_anchor},
+    {"needs a clock", TRAJD_ERR_ARGUMENT, set_bad_clock},
+    {"clocks[0]: rate", TRAJD_ERR_ARGUMENT, set_bad_rate},
+    {"both stamps and a rate", TRAJD_ERR_ARGUMENT, set_bad_both},
+    {"grids[0]: step_count", TRAJD_ERR_ARGUMENT, set_bad_steps},
+    {"offsets is NULL", TRAJD_ERR_ARGUMENT, set_bad_offsets},
+    {"offsets_per_window", TRAJD_ERR_ARGUMENT, set_bad_per_window},
+    {"unit", TRAJD_ERR_ARGUMENT, set_bad_unit},
+    {"a list is NULL", TRAJD_ERR_ARGUMENT, set_bad_list},
+};
+
+static void test_bad_rows(void **state)
+{
+    const uint32_t equal[] = {1, 1}, down[] = {2, 1}, beyond[] = {0, 3}, good[] = {0, 2};
+    struct trajd_error error;
+    struct small_request one;
+
+    (void)state;
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
+    one.grid.step_count = 3;
+    one.request.window_count = 2;
+    one.request.window_rows = good;
+    one.request.output_row_count = 1;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "2 windows into output_row_count 1"));
+    one.request.output_row_count = 3;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
+    assert_int_equal(trajd_resample_check_rows(&one.request, &error), TRAJD_OK);
+    for (size_t i = 0; i < 3; i++) {
+        one.request.window_rows = (const uint32_t *[]){equal, down, beyond}[i];
+        assert_int_equal(trajd_resample_check_rows(&one.request, &error), TRAJD_ERR_ARGUMENT);
+        assert_non_null(strstr(error.message, "window_rows[1]"));
+    }
+    one.request.window_rows = good;
+    /* output rows that are not written must fit too */
+    one.request.output_row_count = UINT32_MAX;
+    one.stream.window_stride_bytes = UINT64_MAX / 8;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "size"));
+}
+
+static void test_bad_requests(void **state)
+{
+    struct trajd_error error;
+    struct small_request one;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bads); i++) {
+        small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
+        one.grid.step_count = 3;
+        assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
+        bads[i].change(&one);
+        assert_int_equal(trajd_resample_check(&one.request, &error), bads[i].status);
+        if (!strstr(error.message, bads[i].words))
+            fail_msg("'%s' lacks '%s'", error.message, bads[i].words);
+        assert_int_equal(trajd_resample_check(&one.request, NULL), bads[i].status);
+    }
+    assert_int_equal(trajd_resample_check(NULL, &error), TRAJD_ERR_ARGUMENT);
+    one.request.window_count = 0;
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_rows),
+        cmocka_unit_test(test_bad_requests),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
