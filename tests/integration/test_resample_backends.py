@@ -249,7 +249,7 @@ def test_clients_that_lie(make, tmp_path):
         client.refused(memory(good, seals), size, "sealed")
     client.refused(memory(good, SEALS | fcntl.F_SEAL_WRITE), size, "cannot be written to")
     client.refused(memory(good, allocate=False), size, "holes")
-    client.refused(memory(bytes(1 << 20)), 1 << 20, "no head")
+    client.refused(memory(bytes(1 << 20)), 1 << 20, "bad magic number")
     client.refused(memory(good), size + 4096, "in a file of")
     for lie in (1, size - 64, size - 1):
         client.refused(memory(good), lie, "block")
@@ -270,7 +270,7 @@ def test_clients_that_lie(make, tmp_path):
     # the file may change while it is read: the daemon checks a copy
     fd = memory(good)
     os.pwrite(fd, bytes(64), 0)
-    client.refused(fd, size, "no head")
+    client.refused(fd, size, "bad magic number")
     client.say({"request": 5, "size": size})
     assert client.hear()[1]["message"].startswith("RESAMPLE: the message must carry exactly one descriptor")
     two = [memory(good), memory(good)]
