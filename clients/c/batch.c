@@ -1,10 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/c/client_internal.h"
+#include "clients/c/batch_internal.h"
 
 /* A part that travelled: tensors one behind the other. */
-static void place_in_part(struct trajd_batch *batch)
+static void place_in_payload(struct trajd_batch *batch)
 {
     uint64_t offset_bytes = 0;
     for (uint32_t i = 0; i < batch->schema->tensor_count; i++) {
@@ -21,7 +21,7 @@ static void place_in_part(struct trajd_batch *batch)
 static void place_tensors(struct trajd_batch *batch, const struct trajd_delivery *delivery)
 {
     if (!batch->mapping) {
-        place_in_part(batch);
+        place_in_payload(batch);
         return;
     }
     unsigned char *slot = trajd_mapping_slot(batch->mapping, delivery->lease.slot);
@@ -38,15 +38,15 @@ struct trajd_batch *trajd_batch_create(struct trajd_client *client,
                                        const struct trajd_delivery *delivery)
 {
     struct trajd_batch *batch =
-        malloc(sizeof *batch + client->schema->tensor_count * sizeof *batch->tensors);
+        malloc(sizeof *batch + client->feed.schema->tensor_count * sizeof *batch->tensors);
     if (!batch)
         return NULL;
     *batch = (struct trajd_batch){
         .client = client,
-        .mapping = client->mapping ? trajd_mapping_hold(client->mapping) : NULL,
-        .buffers = client->buffers,
+        .mapping = client->feed.mapping ? trajd_mapping_hold(client->feed.mapping) : NULL,
+        .buffers = client->feed.buffers,
         .payload = delivery->payload,
-        .schema = trajd_schema_hold(client->schema),
+        .schema = trajd_schema_hold(client->feed.schema),
         .lease = delivery->lease,
         .info = {.epoch = delivery->epoch,
                  .position = delivery->position,
@@ -89,6 +89,17 @@ bool trajd_batch_is_writable(const struct trajd_batch *batch)
     return !batch->mapping || batch->mapping->terms.writable;
 }
 
+int trajd_batch_gpu(const struct trajd_batch *batch)
+{
+    return batch->mapping && batch->mapping->gpu ? trajd_cuda_ordinal(batch->mapping->gpu) : -1;
+}
+
+enum trajd_status trajd_gpu_uuid(int ordinal, char uuid[48], struct trajd_error *error)
+{
+    struct trajd_error own;
+    return trajd_cuda_uuid(ordinal, uuid, error ? error : &own);
+}
+
 struct trajd_ring {
     struct trajd_mapping *mapping;
 };
@@ -116,73 +127,44 @@ void trajd_ring_drop(struct trajd_ring **ring)
 
 /* ---- what the daemon hears of it ---- */
 
-void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
-{
-    if (leases->count < TRAJD_WIRE_MAX_LEASES) /* never more are out: the queue refuses them */
-        leases->list[leases->count++] = *lease;
-}
-
-void trajd_batch_say_done(struct trajd_batch *batch)
+void trajd_batch_mark_done(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
-    if (batch->incarnation != client->incarnation || batch->done || batch->left)
+    if (batch->incarnation != client->incarnation || batch->is_done || batch->is_superseded)
         return;
-    batch->done = true;
-    trajd_leases_append(&client->pending.done, &batch->lease);
-    if (client->previous == batch)
-        client->previous = NULL;
+    batch->is_done = true;
+    trajd_leases_append(&client->ack.pending.done, &batch->lease);
+    if (client->held.previous == batch)
+        client->held.previous = NULL;
 }
 
-/* Whoever sleeps is woken to send: next() at once, the I/O thread after a moment in which more may
- * come. */
-void trajd_client_wake_sender(struct trajd_client *client)
-{
-    if (client->waiting) {
-        trajd_client_kick(client->wake_fd);
-    } else if (!client->napping) {
-        client->napping = true;
-        trajd_client_kick(client->io_thread_fd);
-    }
-}
-
-void trajd_batch_done(struct trajd_batch *batch)
+void trajd_batch_remove_from_held(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
-    if (trajd_client_is_foreign(client))
-        return;
-    pthread_mutex_lock(&client->state);
-    trajd_batch_say_done(batch);
-    trajd_client_wake_sender(client);
-    pthread_mutex_unlock(&client->state);
-}
-
-static void take_from_held(struct trajd_batch *batch)
-{
-    struct trajd_client *client = batch->client;
-    if (client->previous == batch)
-        client->previous = NULL;
-    struct trajd_batch *last = client->held[--client->held_count];
-    client->held[batch->held_index] = last;
+    if (client->held.previous == batch)
+        client->held.previous = NULL;
+    struct trajd_batch *last = client->held.batches[--client->held.count];
+    client->held.batches[batch->held_index] = last;
     last->held_index = batch->held_index;
 }
 
-void trajd_batch_give_back(struct trajd_batch *batch)
+void trajd_batch_return(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
-    take_from_held(batch);
+    trajd_batch_remove_from_held(batch);
     if (!batch->mapping || !batch->mapping->gpu) {
-        client->burst_since_ns = 0;
+        client->ack.burst_since_ns = 0;
     } else {
-        trajd_batch_say_done(batch); /* its release may wait for others */
-        if (client->pending.released.count == 0) {
-            client->burst_since_ns = trajd_client_now_ns();
-            client->burst_sequence = batch->info.sequence;
+        trajd_batch_mark_done(batch); /* its release may wait for others */
+        if (client->ack.pending.released.count == 0) {
+            client->ack.burst_since_ns = trajd_client_now_ns();
+            client->ack.burst_sequence = batch->info.sequence;
         }
     }
-    trajd_leases_append(&client->pending.released, &batch->lease);
-    trajd_client_notify(client);
-    if (client->closing && client->held_count == 0)
-        trajd_client_kick(client->io_thread_fd);
+    trajd_leases_append(&client->ack.pending.released, &batch->lease);
+    trajd_client_update_poll_fd(client);
+    if (client->closing && client->held.count == 0)
+        trajd_client_signal(client->io_thread_fd);
     trajd_client_wake_sender(client);
 }
 
@@ -194,53 +176,4 @@ void trajd_batch_free(struct trajd_batch *batch)
     trajd_schema_drop(batch->schema);
     free(batch);
     trajd_client_drop(client);
-}
-
-/* Now, or when its streams have passed. `state` is held, and let go. */
-static void let_go(struct trajd_batch *batch, bool leaves)
-{
-    struct trajd_client *client = batch->client;
-    const bool is_kept = leaves && !client->finished;
-    if (is_kept)
-        trajd_deferred_add(client, batch);
-    pthread_mutex_unlock(&client->state);
-    if (is_kept)
-        return;
-    if (!trajd_deferred_await(batch))
-        trajd_mapping_hold(batch->mapping); /* for good: what was captured names it */
-    trajd_batch_free(batch);
-}
-
-void trajd_batch_release(struct trajd_batch **pointer)
-{
-    struct trajd_batch *batch = *pointer;
-    *pointer = NULL;
-    /* a child made by fork has the mapping, but the lease is its parent's */
-    if (!batch || trajd_client_is_foreign(batch->client))
-        return;
-    struct trajd_client *client = batch->client;
-    const bool leaves = trajd_batch_mark(batch);
-    pthread_mutex_lock(&client->state);
-    if (!leaves && batch->incarnation == client->incarnation)
-        trajd_batch_give_back(batch);
-    if (leaves) { /* it is worked on, whenever its memory goes back */
-        trajd_batch_say_done(batch);
-        trajd_client_wake_sender(client);
-    }
-    let_go(batch, leaves);
-}
-
-void trajd_batch_abandon(struct trajd_batch **pointer)
-{
-    struct trajd_batch *batch = *pointer;
-    *pointer = NULL;
-    if (!batch || trajd_client_is_foreign(batch->client))
-        return;
-    struct trajd_client *client = batch->client;
-    const bool leaves = trajd_batch_mark(batch);
-    pthread_mutex_lock(&client->state);
-    if (batch->incarnation == client->incarnation)
-        take_from_held(batch);
-    batch->abandoned = true;
-    let_go(batch, leaves);
 }

@@ -27,9 +27,9 @@ struct trajd_buffers *trajd_buffers_create(size_t buffer_size_bytes, uint32_t ke
 /* The mutex is held, and let go. */
 static void drop_reference(struct trajd_buffers *buffers)
 {
-    const uint32_t left = --buffers->references;
+    const uint32_t remaining = --buffers->references;
     pthread_mutex_unlock(&buffers->mutex);
-    if (left > 0)
+    if (remaining > 0)
         return;
     while (buffers->idle_count > 0)
         free(buffers->idle[--buffers->idle_count]);

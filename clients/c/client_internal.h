@@ -1,11 +1,24 @@
-/* libtrajd's inside. client.c connects and closes, session.c speaks the protocol, feed.c opens and
- * hands out, batch.c is what was handed out, client_query.c asks, io_thread.c is the library's own
- * thread, tensors.c and mapping.c check what the daemon says of its memory.
+/* The client: one struct, and the functions at the bottom of libtrajd that keep its lists and locks.
  *
- * Locks: `io_lock` is the baton for link and protocol; whoever holds it moves messages (next(),
- * else the I/O thread). `state` guards what release and done touch from any thread; it is taken
- * inside `io_lock`, for moments. A client lives until it is closed and its last batch is released.
- */
+ * A file calls only files that stand above it in this list:
+ *
+ *     client_clock.h                     the time
+ *     buffers, cuda, mapping, tensors    memory of batches: buffers, GPUs, mapped rings, schemas
+ *     link/                              the sockets: link_frames, link_remote, link_fork, then link
+ *     release_burst                      when pending releases are sent
+ *     client_state                       this header: locks, wake-ups, references
+ *     session/                           the protocol (session.h has the order of its files)
+ *     batch, batch_streams               one batch; the GPU streams that read it
+ *     deferred_release, batch_release    batches that GPU streams still read; done and release
+ *     client_end, io_thread              the end of a session; the library's own thread
+ *     client, feed_open, feed_next, checkpoint, client_query    the calls of trajd.h
+ *
+ * Locks: the caller of any function of link/ and session/ holds io_lock. next() and the other calls
+ * take it, and the I/O thread takes it while no call has it. state_lock protects what release and
+ * done change from any thread. It is taken inside io_lock, and held only for moments.
+ *
+ * Lifetime: the user holds one reference to a client, and each batch holds one. The last reference
+ * frees the client. */
 #ifndef TRAJD_C_CLIENT_INTERNAL_H
 #define TRAJD_C_CLIENT_INTERNAL_H
 
@@ -13,7 +26,8 @@
 #include <sys/types.h>
 
 #include "clients/c/buffers.h"
-#include "clients/c/link.h"
+#include "clients/c/client_clock.h"
+#include "clients/c/link/link.h"
 #include "clients/c/mapping.h"
 #include "clients/c/tensors.h"
 #include "clients/c/trajd.h"
@@ -22,57 +36,57 @@
 
 #define TRAJD_CLIENT_MAX_RINGS 16u
 #define TRAJD_CLIENT_QUEUE TRAJD_WIRE_MAX_LEASES
-#define TRAJD_BATCH_MAX_STREAMS 8u
 
+/* The order matters: from READY on a session exists. */
 enum trajd_client_phase {
-    TRAJD_PHASE_DOWN,     /* HELLO goes out as soon as somebody is connected */
-    TRAJD_PHASE_HELLO,    /* WELCOME is awaited */
-    TRAJD_PHASE_GREETING, /* the token is shown on fd.sock */
-    TRAJD_PHASE_READY,    /* a session without feed */
-    TRAJD_PHASE_OPENING,  /* OPENED is awaited */
-    TRAJD_PHASE_MAPPING,  /* OPENED came, its ring's descriptor is awaited */
+    TRAJD_PHASE_DOWN,     /* HELLO is sent as soon as the socket is connected */
+    TRAJD_PHASE_HELLO,    /* waits for WELCOME */
+    TRAJD_PHASE_GREETING, /* sends the token to fd.sock */
+    TRAJD_PHASE_READY,    /* a session without a feed */
+    TRAJD_PHASE_OPENING,  /* waits for OPENED */
+    TRAJD_PHASE_MAPPING,  /* waits for the descriptor of the ring that OPENED named */
     TRAJD_PHASE_OPEN,
-    TRAJD_PHASE_FAILED, /* `failure` says why */
+    TRAJD_PHASE_FAILED, /* session.failure holds the error */
 };
 
-/* A BATCH that came and was not asked for yet. */
+/* A BATCH message that next() has not returned yet. */
 struct trajd_delivery {
     struct trajd_wire_lease lease;
     uint64_t epoch, position, ready_ns, sequence;
     uint32_t row_begin, row_count;
-    char *failure;          /* NULL: the batch is good */
-    unsigned char *payload; /* of the client's buffers: its bytes, if they travelled; else NULL */
+    char *failure;          /* why the batch could not be made; NULL: it is good */
+    unsigned char *payload; /* remote: its bytes, one of feed.buffers; else NULL */
 };
 
-struct trajd_batch {
-    struct trajd_client *client;
-    struct trajd_mapping *mapping; /* NULL: `payload` holds the tensors */
-    struct trajd_buffers *buffers; /* where that goes back to */
-    unsigned char *payload;
-    struct trajd_schema *schema;
-    struct trajd_wire_lease lease;
-    uint64_t incarnation; /* the session that leased it: no word goes to another */
-    bool done;
-    bool left;      /* its epoch was left by an OPEN since: DONE can no longer be said */
-    bool abandoned; /* on a GPU: nothing is said of it when its streams have passed */
-    uint32_t held_index;
-    /* on a GPU: streams that read it, once it is released those that are not known to have passed
-     */
-    uint32_t stream_count;
-    uintptr_t streams[TRAJD_BATCH_MAX_STREAMS];
-    /* behind their work, once it is released; NULL: not to be had yet */
-    void *events[TRAJD_BATCH_MAX_STREAMS];
-    uint64_t named_by; /* the default stream of a thread: whose */
-    bool is_untracked; /* one of them takes no event: only the whole context tells */
-    bool is_settled;   /* the context is asked right now */
-    struct trajd_batch *next_deferred;
-    struct trajd_batch_info info;
-    struct trajd_tensor tensors[]; /* as the schema, for the rows of this batch */
+/* session/session.c: the callback by which the user ends a wait. */
+struct trajd_client_cancel {
+    bool (*callback)(void *context); /* NULL: none */
+    void *context;
+    bool is_requested;   /* the callback returned true during this call */
+    uint64_t checked_ns; /* the time of its last call */
 };
 
-/* Owned copies of what open() was given. */
+/* session/: the connection as the protocol sees it. */
+struct trajd_client_session {
+    enum trajd_client_phase phase;
+    struct trajd_error failure; /* why phase is FAILED, or why the last OPEN was refused */
+    bool was_ready;   /* a session existed; a later daemon is accepted only with `reconnect` */
+    bool is_resuming; /* a HELLO with our token is under way */
+    bool is_ending;   /* GOAWAY came */
+    bool has_sent;    /* since the last receive: sending may consume the socket's readiness */
+    uint64_t ping_ns; /* the longest time without a message to the daemon */
+    uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_received_ns;
+    uint64_t instance, id;      /* of the daemon; of the session */
+    uint64_t received_sequence; /* of the last BATCH */
+    uint64_t last_request;      /* numbers OPEN, STATUS, ASK and CHECKPOINT */
+    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
+    unsigned char *frame;              /* scratch of TRAJD_WIRE_MAX_FRAME bytes */
+    struct trajd_wire_tensor *tensors; /* scratch of TRAJD_WIRE_MAX_TENSORS */
+};
+
+/* Owned copies of the options of trajd_client_open. */
 struct trajd_open_terms {
-    char *feed, *spec, *job, *gpu;
+    char *feed, *spec, *job, *gpu; /* NULL before the first open, then never */
     enum trajd_mode mode;
     uint32_t rank, world, credit;
     uint64_t epoch, next, fingerprint;
@@ -81,193 +95,163 @@ struct trajd_open_terms {
     uint32_t resume_size;
 };
 
-/* A CHECKPOINT under way. */
+/* feed_open.c: the OPEN under way or the last one. */
+struct trajd_client_open {
+    struct trajd_open_terms terms;
+    uint64_t request; /* 0: none under way */
+    bool is_fresh;    /* trajd_client_open sent it; false: it repeats one after a reconnect */
+    bool is_refused;  /* session.failure holds the error */
+    bool gpu_refused; /* a GPU was requested, and the feed is opened in host memory */
+    char gpu_refusal[TRAJD_ERROR_MESSAGE_SIZE];
+};
+
+/* session/session_opened.c: the open feed, as OPENED described it. */
+struct trajd_client_feed {
+    bool is_granted; /* OPENED came; after a reconnect the feed is opened again */
+    uint32_t id;
+    struct trajd_feed_info info; /* written under state_lock too: release reads its credit */
+    uint64_t next_position;      /* after the last batch that next() returned */
+    struct trajd_ring_terms ring_terms;
+    char gpu[TRAJD_WIRE_MAX_GPU + 1]; /* UUID of the GPU that has the batches; "": host memory */
+    struct trajd_schema *schema;
+    struct trajd_mapping *mapping; /* NULL: remote, or not mapped yet; borrowed from rings */
+    struct trajd_buffers *buffers; /* remote: for payloads */
+    uint32_t row_limit;            /* remote: the most rows of one payload */
+};
+
+/* session/session_opened.c: rings of this session. Feeds may share one. */
+struct trajd_client_rings {
+    struct trajd_mapping *mapped[TRAJD_CLIENT_MAX_RINGS];
+    struct trajd_link_ring received[TRAJD_CLIENT_MAX_RINGS]; /* descriptors without an OPENED yet */
+    uint32_t mapped_count, received_count;
+};
+
+/* client_query.c: the STATUS or ASK under way. */
+struct trajd_client_query {
+    uint64_t request; /* 0: none */
+    bool is_answered;
+    char *json; /* NULL: `error` says why */
+    struct trajd_error error;
+};
+
+/* checkpoint.c: the CHECKPOINT under way. */
 struct trajd_checkpoint {
     uint64_t request; /* 0: none */
-    bool over;
-    void *token;
+    bool is_answered;
+    void *token; /* NULL: `error` says why */
     size_t size_bytes;
     struct trajd_error error;
 };
 
+/* Batches that next() has not returned yet: a circular queue. */
+struct trajd_client_queue {
+    struct trajd_delivery entries[TRAJD_CLIENT_QUEUE];
+    uint32_t first, count;
+};
+
+/* Leased batches of this session: with the caller, or released and deferred. */
+struct trajd_client_held {
+    struct trajd_batch *batches[TRAJD_CLIENT_QUEUE];
+    uint32_t count;
+    struct trajd_batch *previous; /* the last that next() returned, if its DONE is not sent */
+};
+
+/* deferred_release.c: released batches that GPU streams may still read, oldest first. */
+struct trajd_client_deferred {
+    struct trajd_batch *first, **end;
+    uint64_t changed_ns; /* when one was last added or removed */
+};
+
+/* release_burst.c: what the next ACK will name. */
+struct trajd_client_ack {
+    struct trajd_wire_ack pending;
+    uint64_t burst_since_ns; /* on a GPU: age of the oldest pending release; 0: send at once */
+    uint64_t burst_sequence; /* the sequence of that batch */
+};
+
 struct trajd_client {
+    /* constant after connect */
     pid_t pid;
-    uint32_t references; /* atomic: the user's, and one a batch */
-    char *directory, *name;
+    char *endpoint, *name;
     uint32_t timeout_ms;
     bool reconnect, explicit_done;
-    bool (*ask_user)(void *context); /* true: the wait ends; NULL: nobody asks */
-    void *context;
-    bool cancelled;    /* it said so in this call */
-    uint64_t asked_ns; /* when it was asked last */
-    int wake_fd;       /* wakes next() */
-    int io_thread_fd;  /* wakes the I/O thread */
-    int notify_fd;     /* what the user polls */
+    int wake_fd;      /* eventfd: wakes next() */
+    int io_thread_fd; /* eventfd: wakes the I/O thread */
+    int poll_fd;      /* eventfd: the user polls it */
     pthread_t io_thread;
     bool io_thread_runs;
 
+    uint32_t references; /* atomic */
+    bool interrupted;    /* atomic */
+
     pthread_mutex_t io_lock;
     struct trajd_link link;
-    enum trajd_client_phase phase;
-    bool was_up;   /* there has been a session: another daemon's life needs `reconnect` */
-    bool resuming; /* HELLO with our token is under way */
-    bool goaway;
-    bool open_fresh;
-    bool spoke; /* since messages were looked for: sending may swallow the sign that one came */
-    uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_heard_ns;
-    uint64_t instance, session, received;
-    uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
-    uint64_t last_request, open_request;
-    uint64_t question_request; /* of the STATUS or ASK that waits; 0: none does */
-    bool answered;
-    char *answer_json; /* or */
-    struct trajd_error answer_error;
+    struct trajd_client_cancel cancel;
+    struct trajd_client_session session;
+    struct trajd_client_open open;
+    struct trajd_client_feed feed;
+    struct trajd_client_rings rings;
+    struct trajd_client_query query;
     struct trajd_checkpoint checkpoint;
-    struct trajd_error failure;
-    bool refused; /* ERROR to our OPEN; `failure` says why */
-    struct trajd_open_terms wanted;
-    bool has_feed;          /* `wanted` was granted once: it is opened again after a reconnect */
-    uint64_t next_position; /* behind the last batch that was returned */
-    struct trajd_feed_info info;
-    uint32_t feed_id;
-    struct trajd_ring_terms ring_terms;
-    char gpu[TRAJD_WIRE_MAX_GPU + 1]; /* where the open feed's batches lie */
-    bool gpu_refused; /* the feed is opened in host memory, though a GPU was asked for */
-    char gpu_refusal[TRAJD_ERROR_MESSAGE_SIZE];
-    struct trajd_schema *schema;
-    struct trajd_mapping *mapping; /* of the open feed; remote: NULL */
-    struct trajd_buffers *buffers; /* remote: for parts of the open feed */
-    uint32_t row_limit;            /* remote: of a part */
-    uint64_t ping_ns;              /* between two signs of life */
-    struct trajd_mapping *rings[TRAJD_CLIENT_MAX_RINGS];
-    struct trajd_link_ring
-        arrived[TRAJD_CLIENT_MAX_RINGS]; /* descriptors whose OPENED is awaited; fd 0: none */
-    uint32_t ring_count, arrived_count;
-    unsigned char *frame;              /* TRAJD_WIRE_MAX_FRAME */
-    struct trajd_wire_tensor *tensors; /* TRAJD_WIRE_MAX_TENSORS */
 
-    pthread_mutex_t state;
-    struct trajd_delivery queue[TRAJD_CLIENT_QUEUE];
-    uint32_t queue_first, queue_count;
-    struct trajd_batch *held[TRAJD_CLIENT_QUEUE]; /* with the caller, of this life */
-    uint32_t held_count;
-    struct trajd_batch *previous; /* returned last, its DONE unsaid */
-    /* released, their streams not known to have passed */
-    struct trajd_batch *deferred, **deferred_end;
-    uint64_t deferred_since_ns; /* when the last of them came or went */
-    struct trajd_wire_ack pending;
-    /* when the first of the releases that are pending came, on a GPU; 0: they do not wait for
-     * others */
-    uint64_t burst_since_ns;
-    uint64_t burst_sequence; /* of that batch, as its session counts them */
-    uint64_t incarnation;    /* counts sessions */
-    bool ended;              /* the epoch */
-    bool over;               /* next() would fail: for the poll descriptor */
-    bool notify_wanted, notified;
-    bool waiting; /* next() sleeps on wake_fd */
-    bool napping; /* the I/O thread is about to flush */
-    bool stop;
-    /* the user has closed, and still holds batches: the I/O thread ends it all after the last */
-    bool closing;
-    bool finished;    /* nobody looks after `deferred` any more: whoever releases waits */
-    bool interrupted; /* atomic */
+    pthread_mutex_t state_lock;
+    struct trajd_client_queue queue;
+    struct trajd_client_held held;
+    struct trajd_client_deferred deferred;
+    struct trajd_client_ack ack;
+    uint64_t incarnation; /* counts sessions, from 1 */
+    bool epoch_ended;     /* EPOCH_END came */
+    bool is_over;         /* next() would return an error: poll_fd is readable */
+    bool poll_fd_used, poll_fd_readable;
+    bool next_sleeps;     /* next() waits on wake_fd */
+    bool flush_scheduled; /* the I/O thread will send the pending ACK within a millisecond */
+    bool stop;            /* the I/O thread is to end */
+    bool closing;  /* closed while batches are held: the I/O thread finishes after the last one */
+    bool finished; /* `deferred` is not collected any more: release waits for the streams itself */
 };
 
-/* session.c; `io_lock` is held */
-/* moves what can be moved without waiting */
-void trajd_session_turn(struct trajd_client *client);
-void trajd_session_exchange(struct trajd_client *client); /* the same, but for fd.sock */
-int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns);
-void trajd_session_flush(struct trajd_client *client);
-/* flush would say something; `state` is held */
-bool trajd_session_has_to_say(const struct trajd_client *client);
-void trajd_session_open(struct trajd_client *client); /* says OPEN with what is wanted */
-/* before that: what is DONE is said now or never */
-void trajd_session_leave(struct trajd_client *client);
-void trajd_session_repeat_open(struct trajd_client *client); /* it may have been lost */
-void trajd_session_say(struct trajd_client *client, const struct trajd_wire_message *message);
-/* One wait for anything, at most until the deadline; then a turn. */
-void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
-/* Each call that waits begins with the first; the second is true once the user wants it to end. */
-void trajd_session_begin(struct trajd_client *client);
-bool trajd_session_is_cancelled(const struct trajd_client *client);
-
-/* remote_payload.c: remote; `io_lock` is held */
-uint64_t trajd_payload_size(const struct trajd_schema *schema, uint32_t row_count);
-enum trajd_status trajd_client_make_buffers(struct trajd_client *client, struct trajd_error *error);
-/* The bytes behind a BATCH that was just received. TRAJD_ERR_PROTOCOL: they are not those of such a
- * part. */
-enum trajd_status trajd_client_receive_payload(struct trajd_client *client, uint32_t row_count,
-                                               unsigned char **payload, struct trajd_error *error);
-/* failure and part */
-void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery);
-
-/* session_messages.c: what the daemon says; `io_lock` is held */
-void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);
-void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
-void trajd_session_map(struct trajd_client *client); /* OPENED and descriptor are here */
-void trajd_session_forget(
-    struct trajd_client
-        *client); /* batches and rings of the session; what the caller holds stays */
-/* the session is gone, and all that it had under way */
-void trajd_session_lose(struct trajd_client *client);
-void trajd_session_note_ring(struct trajd_client *client, const struct trajd_link_ring *ring);
-
-/* feed.c */
-void trajd_client_forget_terms(struct trajd_client *client);
-
-/* checkpoint.c; `io_lock` is held */
-void trajd_checkpoint_note(struct trajd_client *client,
-                           const struct trajd_wire_checkpointed *checkpointed);
-void trajd_checkpoint_fail(struct trajd_client *client, const struct trajd_error *error);
-
-/* client.c */
-/* BYE, and the end; `io_lock` is free, the I/O thread gone */
-void trajd_client_finish(struct trajd_client *client);
-uint64_t trajd_client_now_ns(void);
-bool trajd_client_is_foreign(const struct trajd_client *client); /* in a child made by fork */
-/* A text that can be said in a message: no longer than `limit` bytes, UTF-8 without NUL. NULL is
- * fine. `what` names it. */
-enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit,
+/* True in a child made by fork, which has no part in the session. */
+bool trajd_client_is_forked(const struct trajd_client *client);
+/* TRAJD_ERR_ARGUMENT in a child made by fork. */
+enum trajd_status trajd_client_check_process(const struct trajd_client *client,
+                                             struct trajd_error *error);
+/* Checks that a message can carry the text: UTF-8 of at most limit_bytes bytes. NULL is fine.
+ * `what` begins the message of a TRAJD_ERR_ARGUMENT. */
+enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit_bytes,
                                           struct trajd_error *error);
-void trajd_client_drop(struct trajd_client *client);
-void trajd_client_kick(int event_fd);
-void trajd_client_notify(
-    struct trajd_client *client); /* sets the poll descriptor by the state; `state` is held */
-
-/* batch.c */
-void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease);
-struct trajd_batch *trajd_batch_create(struct trajd_client *client,
-                                       const struct trajd_delivery *delivery);
-void trajd_batch_say_done(struct trajd_batch *batch);  /* `state` is held */
-void trajd_batch_give_back(struct trajd_batch *batch); /* `state` is held */
-void trajd_batch_free(struct trajd_batch *batch);
-/* Somebody sends what is pending: next() at once, the I/O thread after a moment in which more may
- * come. `state` is held. */
+/* Makes the eventfd readable. Async-signal-safe. */
+void trajd_client_signal(int event_fd);
+/* Makes poll_fd readable exactly while next(client, 0) would not time out. The caller holds
+ * state_lock. */
+void trajd_client_update_poll_fd(struct trajd_client *client);
+/* Has the pending ACK sent: wakes next() if it sleeps, else the I/O thread, which waits a
+ * millisecond for more. The caller holds state_lock. */
 void trajd_client_wake_sender(struct trajd_client *client);
+/* Releases one reference. The last one frees the client. Any thread; holds no lock. */
+void trajd_client_drop(struct trajd_client *client);
 
-/* deferred_release.c */
-/* events behind its streams' work; false: nothing is to be waited for */
-bool trajd_batch_mark(struct trajd_batch *batch);
-/* `state` is held */
-void trajd_deferred_add(struct trajd_client *client, struct trajd_batch *batch);
-/* until they are worth a question again; `state` is held */
-uint64_t trajd_deferred_pause_ns(const struct trajd_client *client);
-/* gives back what its streams have passed; true if some is left */
-bool trajd_deferred_collect(struct trajd_client *client);
-/* waits for the context of one that is untracked */
-void trajd_deferred_settle(struct trajd_client *client);
-/* of those that credit counts; `state` is held */
-uint32_t trajd_deferred_count(const struct trajd_client *client);
-/* until what is released is to be said; 0: now. `state` is held */
-uint64_t trajd_deferred_burst_ns(const struct trajd_client *client);
+/* Appends the lease. A full list drops it; session_batches.c accepts no batch for which that could
+ * happen. */
+void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease);
+/* Frees the failure text and gives the payload back to feed.buffers. */
+void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery);
+/* Frees the copies and sets the terms to zero. */
+void trajd_open_terms_free(struct trajd_open_terms *terms);
 
-/* Marked, of a client that is finished: until its streams have passed. False: that cannot be known,
- * as a graph is being captured. */
-bool trajd_deferred_await(struct trajd_batch *batch);
-void trajd_deferred_end(struct trajd_client *client); /* the session's end: waits for what leaves */
+/* client_end.c */
+/* Waits for deferred batches, sends BYE, closes the link and drops the user's reference. The caller
+ * holds no lock, and no other thread uses the client. */
+void trajd_client_finish(struct trajd_client *client);
 
 /* io_thread.c */
-void *trajd_io_thread_run(void *client);
+enum trajd_status trajd_io_thread_start(struct trajd_client *client, struct trajd_error *error);
+/* Ends the thread and waits for it. Does nothing if it does not run. */
+void trajd_io_thread_stop(struct trajd_client *client);
+
+/* release_burst.c. The caller holds state_lock for both. */
+/* Returns how many deferred batches of this session count against the credit. */
+uint32_t trajd_deferred_count(const struct trajd_client *client);
+/* Returns the time until pending releases are to be sent. 0: now. */
+uint64_t trajd_release_burst_ns(const struct trajd_client *client);
 
 #endif

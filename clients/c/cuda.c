@@ -153,8 +153,8 @@ static void write_uuid(const struct uuid *uuid, char text[TRAJD_CUDA_UUID_SIZE])
              u[15]);
 }
 
-static enum trajd_status look(int ordinal, device *found, char uuid[TRAJD_CUDA_UUID_SIZE],
-                              struct trajd_error *error)
+static enum trajd_status read_uuid(int ordinal, device *found, char uuid[TRAJD_CUDA_UUID_SIZE],
+                                   struct trajd_error *error)
 {
     struct uuid bytes;
     result code = driver.device_get(found, ordinal);
@@ -186,7 +186,7 @@ enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE],
     if (ordinal < 0 || ordinal >= count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d",
                                ordinal, count);
-    return look(ordinal, &found, uuid, error);
+    return read_uuid(ordinal, &found, uuid, error);
 }
 
 enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out,
@@ -199,7 +199,7 @@ enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out,
     if (status)
         return status;
     for (; gpu.ordinal < count; gpu.ordinal++) {
-        status = look(gpu.ordinal, &gpu.device, text, error);
+        status = read_uuid(gpu.ordinal, &gpu.device, text, error);
         if (status)
             return status;
         if (strcmp(text, uuid) == 0)
@@ -324,7 +324,7 @@ enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const v
 
 /* ---- what streams have passed ---- */
 
-static bool is_of_capture(result code)
+static bool is_capture_error(result code)
 {
     return code >= ERROR_FIRST_OF_CAPTURE && code <= ERROR_LAST_OF_CAPTURE;
 }
@@ -334,68 +334,69 @@ static bool is_captured(uintptr_t on)
 {
     int state = CAPTURE_NONE;
     const result code = driver.is_capturing((stream)on, &state);
-    return is_of_capture(code) || (code == SUCCESS && state != CAPTURE_NONE);
+    return is_capture_error(code) || (code == SUCCESS && state != CAPTURE_NONE);
 }
 
 /* A capture may begin at any time in another thread: an event that may have become part of it is
  * none of ours. */
-static enum trajd_cuda_answer mark_entered(event *marked, uintptr_t on)
+static enum trajd_cuda_progress record_entered(event *event_out, uintptr_t on)
 {
     if (is_captured(on))
         return TRAJD_CUDA_CAPTURED;
-    if (!*marked && driver.event_create(marked, EVENT_DISABLE_TIMING) != SUCCESS) {
-        *marked = NULL;
+    if (!*event_out && driver.event_create(event_out, EVENT_DISABLE_TIMING) != SUCCESS) {
+        *event_out = NULL;
         return TRAJD_CUDA_UNTRACKED;
     }
-    const result code = driver.event_record(*marked, (stream)on);
+    const result code = driver.event_record(*event_out, (stream)on);
     if (code != SUCCESS)
-        return is_of_capture(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_UNTRACKED;
-    return is_captured(on) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_NOT_YET;
+        return is_capture_error(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_UNTRACKED;
+    return is_captured(on) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_PENDING;
 }
 
-enum trajd_cuda_answer trajd_cuda_mark(const struct trajd_cuda *cuda, void **marked, uintptr_t on)
+enum trajd_cuda_progress trajd_cuda_record_event(const struct trajd_cuda *cuda, void **event_out,
+                                                 uintptr_t on)
 {
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
-        return TRAJD_CUDA_PASSED;
-    const enum trajd_cuda_answer answer = mark_entered(marked, on);
-    if (answer != TRAJD_CUDA_NOT_YET && *marked) {
-        driver.event_destroy(*marked);
-        *marked = NULL;
+        return TRAJD_CUDA_COMPLETED;
+    const enum trajd_cuda_progress progress = record_entered(event_out, on);
+    if (progress != TRAJD_CUDA_PENDING && *event_out) {
+        driver.event_destroy(*event_out);
+        *event_out = NULL;
     }
     leave(mode);
-    return answer;
+    return progress;
 }
 
-enum trajd_cuda_answer trajd_cuda_query(const struct trajd_cuda *cuda, void *marked)
+enum trajd_cuda_progress trajd_cuda_query_event(const struct trajd_cuda *cuda, void *event_out)
 {
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
-        return TRAJD_CUDA_PASSED;
-    const result code = driver.event_query(marked);
+        return TRAJD_CUDA_COMPLETED;
+    const result code = driver.event_query(event_out);
     leave(mode);
-    return code == SUCCESS           ? TRAJD_CUDA_PASSED
-           : code == ERROR_NOT_READY ? TRAJD_CUDA_NOT_YET
-           : is_of_capture(code)     ? TRAJD_CUDA_CAPTURED
+    return code == SUCCESS           ? TRAJD_CUDA_COMPLETED
+           : code == ERROR_NOT_READY ? TRAJD_CUDA_PENDING
+           : is_capture_error(code)  ? TRAJD_CUDA_CAPTURED
                                      : TRAJD_CUDA_UNTRACKED;
 }
 
-enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda)
+enum trajd_cuda_progress trajd_cuda_synchronize(const struct trajd_cuda *cuda)
 {
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
-        return TRAJD_CUDA_PASSED;
+        return TRAJD_CUDA_COMPLETED;
     /* another error than of a capture is that of work, which has ended so */
     const result code = driver.synchronize();
     leave(mode);
-    return is_of_capture(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_PASSED;
+    return is_capture_error(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_COMPLETED;
 }
 
-void trajd_cuda_forget(const struct trajd_cuda *cuda, void *marked)
+void trajd_cuda_destroy_event(const struct trajd_cuda *cuda, void *event_out)
 {
     int mode;
-    if (!marked || enter(cuda, &mode) != SUCCESS)
+    if (!event_out || enter(cuda, &mode) != SUCCESS)
         return;
-    driver.event_destroy(marked);
+    driver.event_destroy(event_out);
     leave(mode);
 }

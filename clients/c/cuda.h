@@ -42,9 +42,9 @@ enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const v
 enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const void *from,
                                   size_t size_bytes, struct trajd_error *error);
 
-enum trajd_cuda_answer {
-    TRAJD_CUDA_PASSED, /* or the context is no more, and nothing of it runs */
-    TRAJD_CUDA_NOT_YET,
+enum trajd_cuda_progress {
+    TRAJD_CUDA_COMPLETED, /* or the context is no more, and nothing of it runs */
+    TRAJD_CUDA_PENDING,
     /* nobody can know before the graph that is captured there is ended: asking the stream would
      * spoil it */
     TRAJD_CUDA_CAPTURED,
@@ -53,14 +53,14 @@ enum trajd_cuda_answer {
 };
 /* Records *event behind what the stream has been given so far; *event NULL: a new one is made.
  * NOT_YET: done; else *event is NULL. */
-enum trajd_cuda_answer trajd_cuda_mark(const struct trajd_cuda *cuda, void **event,
-                                       uintptr_t stream);
+enum trajd_cuda_progress trajd_cuda_record_event(const struct trajd_cuda *cuda, void **event,
+                                                 uintptr_t stream);
 /* CAPTURED: it was recorded into a graph: forget it, and mark again. */
-enum trajd_cuda_answer trajd_cuda_query(const struct trajd_cuda *cuda, void *event);
+enum trajd_cuda_progress trajd_cuda_query_event(const struct trajd_cuda *cuda, void *event);
 /* Waits for everything that this process has given the GPU. PASSED, or CAPTURED: it cannot be asked
  * now. */
-enum trajd_cuda_answer trajd_cuda_await_all(const struct trajd_cuda *cuda);
+enum trajd_cuda_progress trajd_cuda_synchronize(const struct trajd_cuda *cuda);
 /* NULL is fine. */
-void trajd_cuda_forget(const struct trajd_cuda *cuda, void *event);
+void trajd_cuda_destroy_event(const struct trajd_cuda *cuda, void *event);
 
 #endif

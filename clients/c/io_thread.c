@@ -1,8 +1,11 @@
 #include <poll.h>
+#include <signal.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/c/client_internal.h"
+#include "clients/c/batch_internal.h"
+#include "clients/c/session/session.h"
 
 #define NAP_NS 1000000
 #define IDLE_MS 1000
@@ -11,11 +14,10 @@
 /* Releases that come one after the other leave in one message. */
 static void nap(struct trajd_client *client)
 {
-    const struct timespec pause = {.tv_nsec = NAP_NS};
-    nanosleep(&pause, NULL);
-    pthread_mutex_lock(&client->state);
-    client->napping = false;
-    pthread_mutex_unlock(&client->state);
+    trajd_client_sleep_ns(NAP_NS);
+    pthread_mutex_lock(&client->state_lock);
+    client->flush_scheduled = false;
+    pthread_mutex_unlock(&client->state_lock);
 }
 
 static void sleep_on(struct trajd_client *client, int64_t timeout_ns, int feed_fd, int fd)
@@ -33,15 +35,15 @@ static void sleep_on(struct trajd_client *client, int64_t timeout_ns, int feed_f
 
 /* While next() holds the baton, it does all that is to be done; what it leaves is looked for again
  * soon. */
-void *trajd_io_thread_run(void *context)
+static void *run(void *context)
 {
     struct trajd_client *client = context;
     for (;;) {
         int timeout_ms = IDLE_MS, feed_fd = -1, fd = -1;
-        pthread_mutex_lock(&client->state);
-        bool stop = client->stop, napping = client->napping;
-        bool last = client->closing && client->held_count == 0 && !client->deferred;
-        pthread_mutex_unlock(&client->state);
+        pthread_mutex_lock(&client->state_lock);
+        bool stop = client->stop, napping = client->flush_scheduled;
+        bool last = client->closing && client->held.count == 0 && !client->deferred.first;
+        pthread_mutex_unlock(&client->state_lock);
         if (last)
             trajd_client_finish(client);
         if (stop || last)
@@ -50,21 +52,21 @@ void *trajd_io_thread_run(void *context)
             nap(client);
         const bool deferred = trajd_deferred_collect(client);
         if (deferred)
-            trajd_deferred_settle(client);
-        bool baton = pthread_mutex_trylock(&client->io_lock) == 0;
-        if (baton)
+            trajd_deferred_synchronize(client);
+        bool has_io_lock = pthread_mutex_trylock(&client->io_lock) == 0;
+        if (has_io_lock)
             trajd_session_turn(client);
-        pthread_mutex_lock(&client->state);
-        bool polled = client->notify_wanted || client->closing;
+        pthread_mutex_lock(&client->state_lock);
+        bool polled = client->poll_fd_used || client->closing;
         const uint64_t deferred_ns = deferred ? trajd_deferred_pause_ns(client) : 0;
-        if (trajd_session_has_to_say(client))
+        if (trajd_session_has_acks(client))
             timeout_ms = 1;
-        else if (client->pending.released.count > 0)
-            timeout_ms = (int)(trajd_deferred_burst_ns(client) / 1000000) + 1;
-        pthread_mutex_unlock(&client->state);
-        const int ping_ms = baton ? (int)(client->ping_ns / 1000000) : HANDED_OVER_MS;
+        else if (client->ack.pending.released.count > 0)
+            timeout_ms = (int)(trajd_release_burst_ns(client) / 1000000) + 1;
+        pthread_mutex_unlock(&client->state_lock);
+        const int ping_ms = has_io_lock ? (int)(client->session.ping_ns / 1000000) : HANDED_OVER_MS;
         timeout_ms = client->link.remote && ping_ms < timeout_ms ? ping_ms : timeout_ms;
-        if (baton && polled) {
+        if (has_io_lock && polled) {
             int due_ms = trajd_session_timeout_ms(client, trajd_client_now_ns());
             timeout_ms = due_ms < timeout_ms ? due_ms : timeout_ms;
             feed_fd = trajd_link_poll_fd(&client->link);
@@ -72,9 +74,34 @@ void *trajd_io_thread_run(void *context)
         } else if (polled) {
             timeout_ms = 1; /* next() may leave at any moment, and then this thread must watch */
         }
-        if (baton)
+        if (has_io_lock)
             pthread_mutex_unlock(&client->io_lock);
         sleep_on(client, deferred ? (int64_t)deferred_ns : timeout_ms * INT64_C(1000000), feed_fd,
                  fd);
     }
+}
+
+enum trajd_status trajd_io_thread_start(struct trajd_client *client, struct trajd_error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* the thread inherits it */
+    int code = pthread_create(&client->io_thread, NULL, run, client);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "pthread_create: %s", strerror(code));
+    pthread_setname_np(client->io_thread, "trajd-client");
+    client->io_thread_runs = true;
+    return TRAJD_OK;
+}
+
+void trajd_io_thread_stop(struct trajd_client *client)
+{
+    if (!client->io_thread_runs)
+        return;
+    pthread_mutex_lock(&client->state_lock);
+    client->stop = true;
+    trajd_client_signal(client->io_thread_fd);
+    pthread_mutex_unlock(&client->state_lock);
+    pthread_join(client->io_thread, NULL);
 }

@@ -8,8 +8,8 @@
 /* *left_bytes: of a slot, for this tensor and those behind it: together they are no longer than it,
  * so that sums of theirs fit. */
 static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
-                                      const struct trajd_wire_tensor *tensor, uint64_t *left_bytes,
-                                      struct trajd_error *error)
+                                      const struct trajd_wire_tensor *tensor,
+                                      uint64_t *remaining_bytes, struct trajd_error *error)
 {
     uint64_t size_bytes = trajd_dtype_size(tensor->dtype), end_bytes;
     bool good = tensor->rank >= 1 && tensor->rank <= TRAJD_TENSOR_RANK_LIMIT && size_bytes > 0 &&
@@ -21,17 +21,17 @@ static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
     good = good && !__builtin_add_overflow(tensor->offset_bytes, size_bytes, &end_bytes) &&
            end_bytes <= opened->slot_size_bytes &&
            tensor->offset_bytes >= sizeof(struct trajd_slot_header) &&
-           tensor->offset_bytes % item_bytes == 0 && size_bytes <= *left_bytes;
+           tensor->offset_bytes % item_bytes == 0 && size_bytes <= *remaining_bytes;
     if (!good)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
                                "tensor %.*s: does not lie in a slot of %llu bytes",
                                (int)tensor->name.size, tensor->name.data ? tensor->name.data : "",
                                (unsigned long long)opened->slot_size_bytes);
-    *left_bytes -= size_bytes;
+    *remaining_bytes -= size_bytes;
     return TRAJD_OK;
 }
 
-static const char *keep_text(char **room, struct trajd_wire_text text)
+static const char *copy_text(char **room, struct trajd_wire_text text)
 {
     char *kept = *room;
     trajd_wire_text_copy(text, kept, text.size + 1);
@@ -42,9 +42,9 @@ static const char *keep_text(char **room, struct trajd_wire_text text)
 static void copy_tensor(struct trajd_schema_tensor *to, const struct trajd_wire_tensor *from,
                         char **room)
 {
-    to->shape.name = keep_text(room, from->name);
-    to->shape.role = keep_text(room, from->role);
-    to->shape.of = from->of.size > 0 ? keep_text(room, from->of) : NULL;
+    to->shape.name = copy_text(room, from->name);
+    to->shape.role = copy_text(room, from->role);
+    to->shape.of = from->of.size > 0 ? copy_text(room, from->of) : NULL;
     to->shape.dtype = from->dtype;
     to->shape.rank = from->rank;
     memcpy(to->shape.shape, from->shape, from->rank * sizeof *from->shape);
@@ -60,11 +60,12 @@ static void copy_tensor(struct trajd_schema_tensor *to, const struct trajd_wire_
 enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened,
                                       struct trajd_schema **out, struct trajd_error *error)
 {
-    uint64_t left_bytes = opened->slot_size_bytes < INT64_MAX ? opened->slot_size_bytes : INT64_MAX;
+    uint64_t remaining_bytes =
+        opened->slot_size_bytes < INT64_MAX ? opened->slot_size_bytes : INT64_MAX;
     size_t text_size = 0;
     for (uint32_t i = 0; i < opened->tensor_count; i++) {
         const struct trajd_wire_tensor *tensor = &opened->tensors[i];
-        enum trajd_status status = check_tensor(opened, tensor, &left_bytes, error);
+        enum trajd_status status = check_tensor(opened, tensor, &remaining_bytes, error);
         if (status)
             return status;
         text_size += (size_t)tensor->name.size + tensor->role.size + tensor->of.size + 3;

@@ -6,11 +6,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clients/c/link.h"
+#include "clients/c/link/link.h"
 
 /* of the list, and of what opens and closes its descriptors: fork waits for it */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct trajd_link *connected;
+static struct trajd_link *open_links;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void before_fork(void)
@@ -26,15 +26,15 @@ static void in_parent(void)
 /* Of what is here, only this thread came along. */
 static void in_child(void)
 {
-    for (struct trajd_link *link = connected; link; link = link->next_connected) {
+    for (struct trajd_link *link = open_links; link; link = link->next_open) {
         close(link->fd);
         link->fd = -1;
     }
-    connected = NULL;
+    open_links = NULL;
     pthread_mutex_unlock(&mutex);
 }
 
-static void watch_forks(void)
+static void register_handlers(void)
 {
     /* fails without memory alone: then a child has them, as everything else */
     pthread_atfork(before_fork, in_parent, in_child);
@@ -42,24 +42,24 @@ static void watch_forks(void)
 
 void trajd_link_open_socket(struct trajd_link *link)
 {
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, register_handlers);
     pthread_mutex_lock(&mutex);
     link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (link->fd >= 0) {
-        link->next_connected = connected;
-        connected = link;
+        link->next_open = open_links;
+        open_links = link;
     }
     pthread_mutex_unlock(&mutex);
 }
 
 void trajd_link_close_socket(struct trajd_link *link)
 {
-    struct trajd_link **place = &connected;
+    struct trajd_link **place = &open_links;
     pthread_mutex_lock(&mutex);
     while (*place && *place != link)
-        place = &(*place)->next_connected;
+        place = &(*place)->next_open;
     if (*place) {
-        *place = link->next_connected;
+        *place = link->next_open;
         close(link->fd);
     }
     link->fd = -1;

@@ -1,11 +1,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <zmq.h>
 
-#include "clients/c/link.h"
+#include "clients/c/client_clock.h"
+#include "clients/c/link/link.h"
 #include "proto/wire.h"
 
 #define SCHEME "tcp://"
@@ -13,13 +13,6 @@
 #define TIMEOUT_MS 10000 /* of a daemon that answers no heartbeat, and of what nobody takes */
 #define HANDSHAKE_MS 5000
 #define CURVE_OVERHEAD_BYTES 64 /* of a frame: it is the encrypted one that ZeroMQ measures */
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
 
 bool trajd_link_is_remote_endpoint(const char *endpoint)
 {
@@ -98,7 +91,7 @@ enum trajd_status trajd_link_remote_prepare(struct trajd_link *link,
 /* ---- a new DEALER ---- */
 
 /* Handshakes that fail are the only way to learn that a key is not known. */
-static int watch_handshakes(struct trajd_link *link)
+static int monitor_handshakes(struct trajd_link *link)
 {
     /* events are sent by a blocking call on the I/O thread */
     const int no_limit = 0, no_linger = 0;
@@ -106,7 +99,7 @@ static int watch_handshakes(struct trajd_link *link)
                        ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     char endpoint[64];
     /* the last one's may live on */
-    snprintf(endpoint, sizeof endpoint, "inproc://trajd.monitor.%u", ++link->dials);
+    snprintf(endpoint, sizeof endpoint, "inproc://trajd.monitor.%u", ++link->dial_count);
     if (zmq_socket_monitor(link->dealer, endpoint, events) != 0)
         return -1;
     link->monitor = zmq_socket(link->context, ZMQ_PAIR);
@@ -141,16 +134,16 @@ int trajd_link_remote_set(struct trajd_link *link)
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (zmq_setsockopt(link->dealer, options[i][0], &options[i][1], sizeof(int)) != 0)
             return -1;
-    link->up_ns = now_ns();
-    link->more = false;
+    link->connected_ns = trajd_client_now_ns();
+    link->has_payload = false;
     if (zmq_setsockopt(link->dealer, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof max_frame_bytes) !=
             0 ||
         (link->curve && set_keys(link) != 0))
         return -1;
-    return watch_handshakes(link);
+    return monitor_handshakes(link);
 }
 
-void trajd_link_remote_hang_up(struct trajd_link *link)
+void trajd_link_remote_close(struct trajd_link *link)
 {
     if (link->dealer && link->remote)
         zmq_socket_monitor(link->dealer, NULL, 0);
@@ -169,14 +162,16 @@ static void read_monitor(struct trajd_link *link)
         zmq_recv(link->monitor, address, sizeof address, ZMQ_DONTWAIT);
         memcpy(&number, event, sizeof number);
         if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
-            link->trouble = "the daemon does not know the key of this worker (its file is missing "
-                            "in clients/ there)";
+            link->handshake_error =
+                "the daemon does not know the key of this worker (its file is missing "
+                "in clients/ there)";
         else if (link->curve)
-            link->trouble = "the handshake failed: another server's key, a daemon without CURVE, "
-                            "or no daemon of ours";
+            link->handshake_error =
+                "the handshake failed: another server's key, a daemon without CURVE, "
+                "or no daemon of ours";
         else
-            link->trouble = "the handshake failed: a daemon with CURVE (then a key file is "
-                            "needed), or no daemon of ours";
+            link->handshake_error = "the handshake failed: a daemon with CURVE (then a key file is "
+                                    "needed), or no daemon of ours";
     }
 }
 
@@ -188,11 +183,12 @@ enum trajd_link_event trajd_link_remote_read(struct trajd_link *link)
     const bool greeted = link->greeted;
     link->greeted = true;
     if (!greeted) {
-        link->trouble = NULL;
+        link->handshake_error = NULL;
         return TRAJD_LINK_GREETED;
     }
-    const uint64_t at_ns = now_ns();
+    const uint64_t at_ns = trajd_client_now_ns();
     if (trajd_link_can_send(link))
-        link->up_ns = at_ns;
-    return at_ns >= link->up_ns + link->silence_ns ? TRAJD_LINK_END : TRAJD_LINK_NOTHING;
+        link->connected_ns = at_ns;
+    return at_ns >= link->connected_ns + link->silence_timeout_ns ? TRAJD_LINK_END
+                                                                  : TRAJD_LINK_NOTHING;
 }

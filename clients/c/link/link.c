@@ -1,4 +1,4 @@
-#include "clients/c/link.h"
+#include "clients/c/link/link.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -46,9 +46,9 @@ enum trajd_status trajd_link_create(struct trajd_link *link,
     return status;
 }
 
-static void hang_up(struct trajd_link *link)
+static void close_dealer(struct trajd_link *link)
 {
-    trajd_link_remote_hang_up(link);
+    trajd_link_remote_close(link);
     if (link->dealer)
         zmq_close(link->dealer);
     link->dealer = NULL;
@@ -57,7 +57,7 @@ static void hang_up(struct trajd_link *link)
 void trajd_link_destroy(struct trajd_link *link)
 {
     trajd_link_detach(link);
-    hang_up(link);
+    close_dealer(link);
     if (link->context)
         zmq_ctx_term(link->context);
     free(link->feed_endpoint);
@@ -83,7 +83,7 @@ static int set_options(void *dealer)
 
 enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *error)
 {
-    hang_up(link);
+    close_dealer(link);
     link->dealer = zmq_socket(link->context, ZMQ_DEALER);
     if (!link->dealer || set_options(link->dealer) != 0 ||
         (link->remote && trajd_link_remote_set(link) != 0) ||
@@ -92,68 +92,6 @@ enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *e
                                zmq_strerror(zmq_errno()));
     link->dealer_fd = trajd_link_poll_fd(link);
     return TRAJD_OK;
-}
-
-enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, size_t size_bytes)
-{
-    return zmq_send(link->dealer, frame, size_bytes, ZMQ_DONTWAIT) >= 0 ? TRAJD_OK
-                                                                        : TRAJD_ERR_TIMEOUT;
-}
-
-static bool has_more(const struct trajd_link *link)
-{
-    int more = 0;
-    size_t more_size = sizeof more;
-    return zmq_getsockopt(link->dealer, ZMQ_RCVMORE, &more, &more_size) == 0 && more != 0;
-}
-
-static void skip_rest(struct trajd_link *link)
-{
-    char byte;
-    while (has_more(link))
-        if (zmq_recv(link->dealer, &byte, 1, 0) < 0)
-            return;
-}
-
-size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room)
-{
-    if (link->more) /* a part that nobody wanted */
-        skip_rest(link);
-    link->more = false;
-    for (;;) {
-        int size = zmq_recv(link->dealer, frame, room, ZMQ_DONTWAIT);
-        if (size < 0)
-            return 0;
-        const bool whole = size > 0 && (size_t)size <= room;
-        link->more = link->remote && whole && has_more(link);
-        if (whole && (link->more || !has_more(link)))
-            return (size_t)size;
-        skip_rest(link);
-    }
-}
-
-bool trajd_link_receive_payload(struct trajd_link *link, void *payload, size_t size_bytes)
-{
-    size_t at = 0;
-    bool good = true;
-    while (good && link->more) { /* all frames of a message are here when its first one is */
-        int size = zmq_recv(link->dealer, (char *)payload + at, size_bytes - at, 0);
-        good = size > 0 && (size_t)size <= size_bytes - at;
-        at += good ? (size_t)size : 0;
-        link->more = size >= 0 && has_more(link);
-    }
-    if (link->more)
-        skip_rest(link);
-    link->more = false;
-    return good && at == size_bytes;
-}
-
-bool trajd_link_can_send(const struct trajd_link *link)
-{
-    int events = 0;
-    size_t size = sizeof events;
-    return zmq_getsockopt(link->dealer, ZMQ_EVENTS, &events, &size) == 0 &&
-           (events & ZMQ_POLLOUT) != 0;
 }
 
 bool trajd_link_is_attached(const struct trajd_link *link)
@@ -236,15 +174,6 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
     return TRAJD_LINK_END; /* its end, or a daemon that breaks the protocol */
 }
 
-int trajd_link_poll_fd(const struct trajd_link *link)
-{
-    int fd = -1;
-    size_t size = sizeof fd;
-    if (!link->dealer || zmq_getsockopt(link->dealer, ZMQ_FD, &fd, &size) != 0)
-        return -1;
-    return fd;
-}
-
 /* By poll, not zmq_poll, which asks the socket twice: its descriptor becomes readable once, when
  * there is something after nothing. */
 struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms)
@@ -262,7 +191,7 @@ struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd,
                                         .connection = link->remote || items[2].revents != 0};
 }
 
-const char *trajd_link_trouble(const struct trajd_link *link)
+const char *trajd_link_handshake_error(const struct trajd_link *link)
 {
-    return link->trouble ? link->trouble : "";
+    return link->handshake_error ? link->handshake_error : "";
 }

@@ -24,14 +24,14 @@ struct trajd_link {
     bool remote, curve;
     bool attached, greeted; /* greeted: and it has been told */
     /* the frames of a part wait behind the message that was received last */
-    bool more;
+    bool has_payload;
     void *monitor;
-    uint32_t dials;
-    const char *trouble; /* why the last handshake failed; NULL: none did */
-    uint64_t silence_ns; /* what the daemon told: it gives us up after that */
-    uint64_t up_ns;      /* somebody was connected */
+    uint32_t dial_count;
+    const char *handshake_error; /* why the last handshake failed; NULL: none did */
+    uint64_t silence_timeout_ns; /* what the daemon told: it gives us up after that */
+    uint64_t connected_ns;       /* somebody was connected */
     struct trajd_key_file keys;
-    struct trajd_link *next_connected; /* of link_fork.c */
+    struct trajd_link *next_open; /* of link_fork.c */
 };
 
 /* trajd_connect_options, of which this is a part. */
@@ -84,7 +84,7 @@ struct trajd_link_readable {
 };
 struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms);
 /* Why nobody answers, as far as the link knows; "" if it does not. */
-const char *trajd_link_trouble(const struct trajd_link *link);
+const char *trajd_link_handshake_error(const struct trajd_link *link);
 /* Readable when trajd_link_receive may have become worth a call; edge-triggered, -1 before the
  * first dial. */
 int trajd_link_poll_fd(const struct trajd_link *link);
@@ -100,7 +100,7 @@ enum trajd_status trajd_link_remote_prepare(struct trajd_link *link,
                                             struct trajd_error *error);
 /* the options of a new DEALER; -1: see zmq_errno */
 int trajd_link_remote_set(struct trajd_link *link);
-void trajd_link_remote_hang_up(struct trajd_link *link);
+void trajd_link_remote_close(struct trajd_link *link);
 enum trajd_link_event trajd_link_remote_read(struct trajd_link *link);
 
 #endif

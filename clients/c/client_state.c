@@ -1,0 +1,120 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/c/batch_internal.h"
+#include "proto/wire_fields.h"
+
+bool trajd_client_is_forked(const struct trajd_client *client)
+{
+    return client->pid != getpid();
+}
+
+enum trajd_status trajd_client_check_process(const struct trajd_client *client,
+                                             struct trajd_error *error)
+{
+    if (client->pid == getpid())
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "a client cannot be used in a child made by fork: connect again there");
+}
+
+enum trajd_status trajd_client_check_text(const char *what, const char *text, size_t limit,
+                                          struct trajd_error *error)
+{
+    const size_t size = text ? strlen(text) : 0;
+    if (size > limit)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: \"%.32s...\" is longer than %zu bytes", what, text, limit);
+    for (size_t i = 0, length; i < size; i += length) {
+        length = trajd_wire_character((const uint8_t *)text + i, size - i);
+        if (length == 0)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: byte %zu is no UTF-8", what,
+                                   i);
+    }
+    return TRAJD_OK;
+}
+
+void trajd_client_signal(int event_fd)
+{
+    const uint64_t one = 1;
+    if (write(event_fd, &one, sizeof one) < 0)
+        return; /* only a full counter refuses, and that wakes as well */
+}
+
+void trajd_client_update_poll_fd(struct trajd_client *client)
+{
+    uint64_t count;
+    bool readable = client->queue.count > 0 || client->epoch_ended || client->is_over ||
+                    (client->feed.info.credit > 0 &&
+                     client->held.count - trajd_deferred_count(client) >= client->feed.info.credit);
+    if (!client->poll_fd_used || readable == client->poll_fd_readable)
+        return;
+    client->poll_fd_readable = readable;
+    if (readable)
+        trajd_client_signal(client->poll_fd);
+    else if (read(client->poll_fd, &count, sizeof count) < 0)
+        client->poll_fd_readable = false; /* was not readable: the user has read it */
+}
+
+/* Whoever sleeps is woken to send: next() at once, the I/O thread after a moment in which more may
+ * come. */
+void trajd_client_wake_sender(struct trajd_client *client)
+{
+    if (client->next_sleeps) {
+        trajd_client_signal(client->wake_fd);
+    } else if (!client->flush_scheduled) {
+        client->flush_scheduled = true;
+        trajd_client_signal(client->io_thread_fd);
+    }
+}
+
+void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
+{
+    if (leases->count < TRAJD_WIRE_MAX_LEASES) /* never more are out: the queue refuses them */
+        leases->list[leases->count++] = *lease;
+}
+
+void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery)
+{
+    free(delivery->failure);
+    delivery->failure = NULL;
+    trajd_buffers_give(client->feed.buffers, delivery->payload);
+    delivery->payload = NULL;
+}
+
+void trajd_open_terms_free(struct trajd_open_terms *terms)
+{
+    free(terms->feed);
+    free(terms->spec);
+    free(terms->job);
+    free(terms->gpu);
+    free(terms->resume);
+    *terms = (struct trajd_open_terms){0};
+}
+
+static void free_client(struct trajd_client *client)
+{
+    const int fds[] = {client->wake_fd, client->io_thread_fd, client->poll_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    trajd_open_terms_free(&client->open.terms);
+    trajd_schema_drop(client->feed.schema);
+    trajd_buffers_drop(client->feed.buffers);
+    pthread_mutex_destroy(&client->io_lock);
+    pthread_mutex_destroy(&client->state_lock);
+    free(client->endpoint);
+    free(client->name);
+    free(client->session.frame);
+    free(client->session.tensors);
+    free(client->query.json);
+    free(client);
+}
+
+void trajd_client_drop(struct trajd_client *client)
+{
+    /* acquire and release: all other users' changes come before the freeing */
+    if (__atomic_sub_fetch(&client->references, 1, __ATOMIC_ACQ_REL) == 0)
+        free_client(client);
+}

@@ -1,0 +1,193 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/c/batch_internal.h"
+#include "clients/c/session/session.h"
+
+#define BUSY_NS (1000 * UINT64_C(1000000))
+
+static bool take_delivery(struct trajd_client *client, struct trajd_delivery *delivery)
+{
+    pthread_mutex_lock(&client->state_lock);
+    bool found = client->queue.count > 0 && client->session.phase == TRAJD_PHASE_OPEN;
+    if (found) {
+        *delivery = client->queue.entries[client->queue.first];
+        client->queue.first = (client->queue.first + 1) % TRAJD_CLIENT_QUEUE;
+        client->queue.count--;
+        trajd_client_update_poll_fd(client);
+    }
+    pthread_mutex_unlock(&client->state_lock);
+    return found;
+}
+
+static void advance_position(struct trajd_client *client, uint64_t position)
+{
+    uint64_t behind = position + client->feed.info.global_batch;
+    client->feed.next_position =
+        behind < client->feed.info.epoch_length ? behind : client->feed.info.epoch_length;
+}
+
+/* A batch that could not be made is DONE and given back by being told. */
+static enum trajd_status report_failure(struct trajd_client *client,
+                                        struct trajd_delivery *delivery, struct trajd_error *error)
+{
+    trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", delivery->failure);
+    free(delivery->failure);
+    pthread_mutex_lock(&client->state_lock);
+    /* its release may wait for others */
+    trajd_leases_append(&client->ack.pending.done, &delivery->lease);
+    trajd_leases_append(&client->ack.pending.released, &delivery->lease);
+    pthread_mutex_unlock(&client->state_lock);
+    trajd_session_send_acks(client);
+    return TRAJD_ERR_DATA;
+}
+
+static bool is_stamped(const struct trajd_client *client, const struct trajd_delivery *delivery)
+{
+    struct trajd_slot_header header;
+    if (!client->feed.mapping)
+        return delivery->payload != NULL;
+    if (client->feed.mapping->gpu) /* to look would be a copy from the GPU, for each batch */
+        return true;
+    memcpy(&header, trajd_mapping_slot(client->feed.mapping, delivery->lease.slot), sizeof header);
+    return header.generation == delivery->lease.generation;
+}
+
+static enum trajd_status deliver(struct trajd_client *client, struct trajd_delivery *delivery,
+                                 struct trajd_batch **out, struct trajd_error *error)
+{
+    advance_position(client, delivery->position);
+    if (delivery->failure)
+        return report_failure(client, delivery, error);
+    if (!is_stamped(client, delivery)) {
+        trajd_error_set(&client->session.failure, TRAJD_ERR_PROTOCOL, 0,
+                        "the daemon breaks the protocol: slot %u is not of generation %llu",
+                        delivery->lease.slot, (unsigned long long)delivery->lease.generation);
+        struct trajd_error failure = client->session.failure;
+        trajd_session_fail(client, &failure);
+        *error = failure;
+        return TRAJD_ERR_PROTOCOL;
+    }
+    struct trajd_batch *batch = trajd_batch_create(client, delivery);
+    if (!batch) {
+        trajd_delivery_drop(client, delivery);
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "next: out of memory");
+    }
+    pthread_mutex_lock(&client->state_lock);
+    batch->incarnation = client->incarnation;
+    batch->held_index = client->held.count;
+    client->held.batches[client->held.count++] = batch;
+    client->held.previous = batch;
+    trajd_client_update_poll_fd(client);
+    pthread_mutex_unlock(&client->state_lock);
+    *out = batch;
+    return TRAJD_OK;
+}
+
+/* Why there will be no batch, or TRAJD_OK: there may be one. */
+static enum trajd_status check_can_continue(struct trajd_client *client, struct trajd_error *error)
+{
+    pthread_mutex_lock(&client->state_lock);
+    bool ended = client->epoch_ended;
+    pthread_mutex_unlock(&client->state_lock);
+    if (client->session.phase == TRAJD_PHASE_FAILED) {
+        *error = client->session.failure;
+        return client->session.failure.status;
+    }
+    if (ended)
+        return TRAJD_END_OF_EPOCH;
+    if (client->session.is_ending && !client->reconnect)
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s goes away",
+                               client->endpoint);
+    if (!client->open.terms.feed ||
+        (client->session.phase == TRAJD_PHASE_READY && !client->feed.is_granted))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "next: open a feed first");
+    return TRAJD_OK;
+}
+
+/* By the caller: what streams still read goes back without its doing. */
+static uint32_t count_held(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state_lock);
+    uint32_t count = client->held.count - trajd_deferred_count(client);
+    pthread_mutex_unlock(&client->state_lock);
+    return count;
+}
+
+/* The next call says DONE for the batch before; what is unsaid leaves in bursts of half the credit
+ * while batches are here. */
+static void acknowledge_previous(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state_lock);
+    if (client->held.previous && !client->explicit_done)
+        trajd_batch_mark_done(client->held.previous);
+    const struct trajd_wire_ack *pending = &client->ack.pending;
+    const uint32_t released = trajd_release_burst_ns(client) == 0 ? pending->released.count : 0;
+    const uint32_t unsent = released > pending->done.count ? released : pending->done.count;
+    bool flush =
+        unsent > 0 && (client->queue.count == 0 || unsent >= (client->feed.info.credit + 1) / 2);
+    if (unsent > 0 && !flush)
+        trajd_client_wake_sender(
+            client); /* not later than in a moment, however long the caller works now */
+    pthread_mutex_unlock(&client->state_lock);
+    if (flush)
+        trajd_session_exchange(client);
+}
+
+static bool was_interrupted(struct trajd_client *client)
+{
+    return __atomic_exchange_n(&client->interrupted, false,
+                               __ATOMIC_ACQ_REL); /* what came before the interrupt is seen */
+}
+
+static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms,
+                                     struct trajd_batch **batch, struct trajd_error *error)
+{
+    const uint64_t deadline_ns = trajd_client_deadline_ns(timeout_ms);
+    const uint64_t timeout_ns = trajd_client_now_ns() + BUSY_NS;
+    const uint64_t busy_ns = timeout_ns < deadline_ns ? timeout_ns : deadline_ns;
+    struct trajd_delivery delivery;
+    for (bool turned = false;; turned = true) {
+        if (trajd_session_is_cancelled(client)) /* before a batch is taken, which would be lost */
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
+        if (take_delivery(client, &delivery))
+            return deliver(client, &delivery, batch, error);
+        enum trajd_status status = check_can_continue(client, error);
+        if (status)
+            return status;
+        const uint64_t now_ns = trajd_client_now_ns();
+        const uint32_t held = count_held(client);
+        const bool exhausted = client->feed.info.credit > 0 && held >= client->feed.info.credit;
+        if (turned && exhausted && now_ns >= busy_ns)
+            return trajd_error_set(
+                error, TRAJD_ERR_BUSY, 0,
+                "next: %u batches are held, and the credit is %u: release one first", held,
+                client->feed.info.credit);
+        if (was_interrupted(client))
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
+        if (turned && now_ns >= deadline_ns)
+            return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: no batch in time");
+        if (!turned)
+            trajd_session_exchange(client);
+        else
+            trajd_session_wait(client, exhausted ? busy_ns : deadline_ns);
+    }
+}
+
+enum trajd_status trajd_client_next(struct trajd_client *client, int timeout_ms,
+                                    struct trajd_batch **batch, struct trajd_error *error)
+{
+    struct trajd_error own;
+    error = error ? error : &own;
+    *batch = NULL;
+    enum trajd_status status = trajd_client_check_process(client, error);
+    if (status)
+        return status;
+    trajd_deferred_collect(client);
+    pthread_mutex_lock(&client->io_lock);
+    trajd_session_begin_call(client);
+    acknowledge_previous(client);
+    status = await_batch(client, timeout_ms, batch, error);
+    pthread_mutex_unlock(&client->io_lock);
+    return status;
+}

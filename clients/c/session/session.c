@@ -1,0 +1,194 @@
+#include "clients/c/session/session.h"
+
+#include <unistd.h>
+
+#include "clients/c/batch_internal.h"
+
+#define RETRY_NS (20 * UINT64_C(1000000))
+#define HELLO_NS (500 * UINT64_C(1000000))
+#define CANCEL_CHECK_MS 50
+#define CANCEL_CHECK_NS (CANCEL_CHECK_MS * UINT64_C(1000000))
+
+static void attach(struct trajd_client *client, uint64_t now_ns)
+{
+    if (!trajd_link_is_attached(&client->link) && now_ns >= client->session.retry_at_ns &&
+        trajd_link_attach(&client->link, client->session.token, sizeof client->session.token))
+        client->session.retry_at_ns = now_ns + RETRY_NS;
+}
+
+static void read_connection(struct trajd_client *client)
+{
+    struct trajd_link_ring ring;
+    for (;;) {
+        switch (trajd_link_read(&client->link, &ring)) {
+        case TRAJD_LINK_GREETED:
+            if (client->session.phase == TRAJD_PHASE_GREETING)
+                client->session.phase = TRAJD_PHASE_READY;
+            client->session.was_ready = true;
+            client->session.retry_at_ns = 0;
+            break;
+        case TRAJD_LINK_RING:
+            trajd_session_add_ring(client, &ring);
+            break;
+        case TRAJD_LINK_END:
+            trajd_session_end(client);
+            return;
+        case TRAJD_LINK_NOTHING:
+            return;
+        }
+    }
+}
+
+static void advance(struct trajd_client *client, uint64_t now_ns)
+{
+    const bool hello_lost = now_ns >= client->session.hello_sent_ns + HELLO_NS;
+    const bool waits_for_welcome =
+        client->session.phase == TRAJD_PHASE_HELLO || client->session.is_resuming;
+    if (client->session.phase == TRAJD_PHASE_GREETING)
+        attach(client, now_ns);
+    if (client->session.phase == TRAJD_PHASE_READY && client->feed.is_granted &&
+        now_ns >= client->session.retry_at_ns)
+        trajd_session_send_open(client); /* the same again, after the daemon's return */
+    bool should_greet =
+        client->session.phase == TRAJD_PHASE_DOWN || (waits_for_welcome && hello_lost);
+    if (!should_greet || now_ns < client->session.retry_at_ns ||
+        !trajd_link_can_send(&client->link))
+        return;
+    if (client->session.phase == TRAJD_PHASE_DOWN)
+        client->session.phase = TRAJD_PHASE_HELLO;
+    trajd_session_send_hello(client, now_ns);
+}
+
+static void ping(struct trajd_client *client, uint64_t now_ns)
+{
+    /* a daemon elsewhere must hear us, not we it */
+    const uint64_t last_ns =
+        client->session.last_sent_ns > client->session.last_received_ns || client->link.remote
+            ? client->session.last_sent_ns
+            : client->session.last_received_ns;
+    if (!trajd_link_is_attached(&client->link) || client->session.is_resuming ||
+        client->session.phase < TRAJD_PHASE_READY || now_ns < last_ns + client->session.ping_ns)
+        return;
+    client->session.last_sent_ns = now_ns; /* also when nobody is connected: not in every turn */
+    trajd_session_send(
+        client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
+}
+
+static void receive_all(struct trajd_client *client, uint64_t now_ns)
+{
+    size_t size;
+    client->session.has_sent = false;
+    while ((size = trajd_link_receive(&client->link, client->session.frame, TRAJD_WIRE_MAX_FRAME)) >
+           0) {
+        client->session.last_received_ns = now_ns;
+        trajd_session_handle(client, client->session.frame, size);
+    }
+}
+
+static void turn(struct trajd_client *client, bool read_fd)
+{
+    const uint64_t now_ns = trajd_client_now_ns();
+    if (read_fd)
+        read_connection(client);
+    trajd_session_send_acks(client);
+    do {
+        receive_all(client, now_ns);
+        advance(client, now_ns);
+        ping(client, now_ns);
+    } while (client->session.has_sent);
+}
+
+void trajd_session_turn(struct trajd_client *client)
+{
+    turn(client, true);
+}
+
+void trajd_session_exchange(struct trajd_client *client)
+{
+    turn(client, false);
+}
+
+/* Until there is something to be said that waits for its time. */
+static uint64_t burst_ns(struct trajd_client *client)
+{
+    uint64_t remaining_ns = UINT64_MAX;
+    pthread_mutex_lock(&client->state_lock);
+    if (client->ack.pending.released.count > 0 && trajd_session_can_ack(client))
+        remaining_ns = trajd_release_burst_ns(client);
+    pthread_mutex_unlock(&client->state_lock);
+    return remaining_ns;
+}
+
+int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns)
+{
+    const uint64_t remaining_ns = burst_ns(client);
+    uint64_t due_ns =
+        now_ns + (remaining_ns < client->session.ping_ns ? remaining_ns : client->session.ping_ns);
+    const bool retries = client->session.phase == TRAJD_PHASE_DOWN ||
+                         client->session.phase == TRAJD_PHASE_GREETING ||
+                         client->session.phase == TRAJD_PHASE_READY;
+    if (client->session.phase == TRAJD_PHASE_HELLO || client->session.is_resuming)
+        due_ns = client->session.hello_sent_ns + HELLO_NS;
+    else if (retries && client->session.retry_at_ns > now_ns)
+        due_ns = client->session.retry_at_ns;
+    if (due_ns <= now_ns)
+        return 1;
+    return (int)((due_ns - now_ns) / 1000000) + 1;
+}
+
+/* True if next() may sleep: then a release wakes it. What was released before goes out first. */
+static bool begin_waiting(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state_lock);
+    client->next_sleeps = !trajd_session_can_ack(client) || !trajd_session_has_acks(client);
+    bool waiting = client->next_sleeps;
+    pthread_mutex_unlock(&client->state_lock);
+    return waiting;
+}
+
+void trajd_session_begin_call(struct trajd_client *client)
+{
+    client->cancel.is_requested = false;
+    client->cancel.checked_ns = trajd_client_now_ns();
+}
+
+bool trajd_session_is_cancelled(const struct trajd_client *client)
+{
+    return client->cancel.is_requested;
+}
+
+/* Asking costs the user a lock: not more often than it can be noticed, but at once when a signal
+ * came. */
+static void check_for_cancellation(struct trajd_client *client, bool signalled)
+{
+    const uint64_t now_ns = trajd_client_now_ns();
+    if (!client->cancel.callback ||
+        (!signalled && now_ns - client->cancel.checked_ns < CANCEL_CHECK_NS))
+        return;
+    client->cancel.checked_ns = now_ns;
+    if (client->cancel.callback(client->cancel.context))
+        client->cancel.is_requested = true;
+}
+
+void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
+{
+    uint64_t count;
+    uint64_t now_ns = trajd_client_now_ns();
+    struct trajd_link_readable readable = {.connection = true};
+    if (now_ns < deadline_ns && !client->session.has_sent && begin_waiting(client)) {
+        uint64_t remaining_ms = (deadline_ns - now_ns) / 1000000 + 1;
+        int timeout_ms = trajd_session_timeout_ms(client, now_ns);
+        if (remaining_ms < (uint64_t)timeout_ms)
+            timeout_ms = (int)remaining_ms;
+        if (client->cancel.callback && timeout_ms > CANCEL_CHECK_MS)
+            timeout_ms = CANCEL_CHECK_MS;
+        readable = trajd_link_wait(&client->link, client->wake_fd, timeout_ms);
+        pthread_mutex_lock(&client->state_lock);
+        client->next_sleeps = false;
+        pthread_mutex_unlock(&client->state_lock);
+        if (readable.wake && read(client->wake_fd, &count, sizeof count) < 0)
+            count = 0; /* never empty here; and if it were, nothing would be lost */
+    }
+    turn(client, readable.connection);
+    check_for_cancellation(client, readable.signalled);
+}

@@ -1,0 +1,93 @@
+/* The protocol of a session (proto/PROTOCOL.md), from the worker's side. The caller of each function
+ * holds io_lock, and not state_lock unless it says so.
+ *
+ * A file calls only files that stand above it in this list:
+ *
+ *     session_send.c      messages to the daemon: HELLO, OPEN, ACK
+ *     session_end.c       failure and end of a session
+ *     remote_payload.c    rows that a remote daemon sends after a BATCH
+ *     session_batches.c   BATCH, EPOCH_END
+ *     session_opened.c    OPENED: schema, ring, buffers
+ *     session_messages.c  all other messages of the daemon
+ *     session.c           one turn: receive, then send what is due; waiting */
+#ifndef TRAJD_C_SESSION_SESSION_H
+#define TRAJD_C_SESSION_SESSION_H
+
+#include "clients/c/client_internal.h"
+
+/* session_send.c. A message that cannot be sent is dropped: everything that matters is sent again
+ * after the next HELLO. */
+void trajd_session_send(struct trajd_client *client, const struct trajd_wire_message *message);
+void trajd_session_send_hello(struct trajd_client *client, uint64_t now_ns);
+/* Sends OPEN for client->open.terms, with a new request number. */
+void trajd_session_send_open(struct trajd_client *client);
+/* Sends the OPEN under way once more, because it may have been lost. */
+void trajd_session_resend_open(struct trajd_client *client);
+/* Sends pending DONEs before another OPEN, which makes them invalid: a DONE that cannot be sent now
+ * is dropped. */
+void trajd_session_end_epoch(struct trajd_client *client);
+/* Sends the pending ACK. A failed send leaves it pending. */
+void trajd_session_send_acks(struct trajd_client *client);
+/* True if trajd_session_send_acks would send something. The caller holds state_lock too. */
+bool trajd_session_has_acks(const struct trajd_client *client);
+/* True in a session that accepts ACK. */
+bool trajd_session_can_ack(const struct trajd_client *client);
+
+/* session_end.c */
+void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
+/* Fails with TRAJD_ERR_PROTOCOL. `what` completes "the daemon breaks the protocol: ". */
+void trajd_session_fail_protocol(struct trajd_client *client, const char *what);
+/* Drops queued batches and pending ACKs, and begins a new incarnation. Batches that the caller holds
+ * stay readable; their leases are not returned. */
+void trajd_session_clear_batches(struct trajd_client *client);
+/* The same, and drops the rings. */
+void trajd_session_clear(struct trajd_client *client);
+/* Handles the loss of the session: connects again, or fails without `reconnect`. */
+void trajd_session_end(struct trajd_client *client);
+
+/* remote_payload.c */
+/* Returns the bytes of a payload: each tensor's rows, padded to TRAJD_TENSOR_ALIGNMENT. Cannot
+ * overflow for a checked schema and at most global_batch rows. */
+uint64_t trajd_payload_size(const struct trajd_schema *schema, uint32_t row_count);
+/* Makes feed.buffers for the open feed: one for each batch of the credit, and one more. */
+enum trajd_status trajd_payload_make_buffers(struct trajd_client *client,
+                                             struct trajd_error *error);
+/* Receives the payload of the BATCH that was received last. *payload goes back to feed.buffers.
+ * TRAJD_ERR_PROTOCOL: too many rows, or another length. */
+enum trajd_status trajd_payload_receive(struct trajd_client *client, uint32_t row_count,
+                                        unsigned char **payload, struct trajd_error *error);
+
+/* session_batches.c */
+void trajd_session_handle_batch(struct trajd_client *client, const struct trajd_wire_batch *batch);
+void trajd_session_handle_epoch_end(struct trajd_client *client,
+                                    const struct trajd_wire_epoch_end *end);
+/* Returns the leases of queued batches without DONE. */
+void trajd_session_return_queue(struct trajd_client *client);
+
+/* session_opened.c */
+void trajd_session_handle_opened(struct trajd_client *client,
+                                 const struct trajd_wire_opened *opened);
+/* Takes over a ring's descriptor from fd.sock. */
+void trajd_session_add_ring(struct trajd_client *client, const struct trajd_link_ring *ring);
+/* Opens the feed in host memory, because the GPU cannot be used: *error says why. Sends the same
+ * OPEN at once, without the GPU. */
+void trajd_session_fall_back_to_host(struct trajd_client *client, const struct trajd_error *error);
+
+/* session_messages.c */
+void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size);
+
+/* session.c */
+/* Receives everything that has arrived, and sends everything that is due. Does not block. */
+void trajd_session_turn(struct trajd_client *client);
+/* The same without fd.sock, which saves a system call. */
+void trajd_session_exchange(struct trajd_client *client);
+/* Returns the milliseconds until a turn has something to send, at least 1. */
+int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns);
+/* Waits once, at most until the deadline, for a message, a wake-up or a timer; then does a turn. */
+void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns);
+/* Forgets the cancellation of an earlier call. Each call that waits begins with it. */
+void trajd_session_begin_call(struct trajd_client *client);
+/* True once the user's callback has ended this call. */
+bool trajd_session_is_cancelled(const struct trajd_client *client);
+
+#endif

@@ -1,0 +1,99 @@
+#include <string.h>
+
+#include "clients/c/batch_internal.h"
+#include "clients/c/session/session.h"
+
+/* Batches of what was open before go back undone: the daemon has given them up when it answers an
+ * OPEN, by OPENED or by ERROR. Not before: an OPEN may be lost, and then they would be taken for
+ * DONE. */
+void trajd_session_return_queue(struct trajd_client *client)
+{
+    pthread_mutex_lock(&client->state_lock);
+    for (; client->queue.count > 0; client->queue.count--) {
+        struct trajd_delivery *delivery = &client->queue.entries[client->queue.first];
+        struct trajd_wire_leases *released = &client->ack.pending.released;
+        if (released->count < TRAJD_WIRE_MAX_LEASES)
+            released->list[released->count++] = delivery->lease;
+        trajd_delivery_drop(client, delivery);
+        client->queue.first = (client->queue.first + 1) % TRAJD_CLIENT_QUEUE;
+    }
+    client->epoch_ended = client->is_over = false;
+    trajd_client_update_poll_fd(client);
+    pthread_mutex_unlock(&client->state_lock);
+}
+
+static bool is_valid(const struct trajd_client *client, const struct trajd_wire_batch *batch)
+{
+    return batch->feed_id == client->feed.id && batch->ring == client->feed.ring_terms.ring_id &&
+           batch->slot < client->feed.ring_terms.slot_count &&
+           batch->epoch == client->feed.info.epoch &&
+           batch->row_begin <= client->feed.info.global_batch &&
+           batch->row_count <= client->feed.info.global_batch - batch->row_begin;
+}
+
+/* False: more are out than one ACK can name. */
+static bool enqueue(struct trajd_client *client, const struct trajd_delivery *delivery)
+{
+    pthread_mutex_lock(&client->state_lock);
+    const uint32_t out =
+        client->queue.count + client->held.count + client->ack.pending.released.count;
+    bool fits = out < TRAJD_CLIENT_QUEUE;
+    if (fits)
+        client->queue.entries[(client->queue.first + client->queue.count++) % TRAJD_CLIENT_QUEUE] =
+            *delivery;
+    trajd_client_update_poll_fd(client);
+    pthread_mutex_unlock(&client->state_lock);
+    return fits;
+}
+
+void trajd_session_handle_batch(struct trajd_client *client, const struct trajd_wire_batch *batch)
+{
+    const bool expected =
+        client->session.phase == TRAJD_PHASE_OPEN || client->session.phase == TRAJD_PHASE_MAPPING;
+    struct trajd_error error;
+    if (client->session.phase < TRAJD_PHASE_READY ||
+        batch->seq <= client->session.received_sequence)
+        return;
+    if (expected && !is_valid(client, batch)) {
+        trajd_session_fail_protocol(client, "BATCH of another feed, slot or epoch");
+        return;
+    }
+    /* one of what was left is kept, unseen, until the daemon answers the OPEN */
+    client->session.received_sequence = batch->seq;
+    struct trajd_delivery delivery = {
+        .lease = {.ring = batch->ring,
+                  .slot = batch->slot,
+                  .generation = batch->generation,
+                  .part = batch->part},
+        .epoch = batch->epoch,
+        .position = batch->position,
+        .ready_ns = batch->ready_ns,
+        .sequence = batch->seq,
+        .row_begin = batch->row_begin,
+        .row_count = batch->row_count,
+        .failure = batch->error.size > 0 ? strndup(batch->error.data, batch->error.size) : NULL,
+    };
+    bool failure_lost = batch->error.size > 0 && !delivery.failure;
+    if (client->link.remote && expected && batch->error.size == 0 &&
+        trajd_payload_receive(client, batch->row_count, &delivery.payload, &error)) {
+        trajd_session_fail(client, &error);
+        return;
+    }
+    if (failure_lost || !enqueue(client, &delivery)) {
+        trajd_delivery_drop(client, &delivery);
+        trajd_session_fail_protocol(client, "more batches than it gave credit for");
+    }
+}
+
+void trajd_session_handle_epoch_end(struct trajd_client *client,
+                                    const struct trajd_wire_epoch_end *end)
+{
+    const bool expected =
+        client->session.phase == TRAJD_PHASE_OPEN || client->session.phase == TRAJD_PHASE_MAPPING;
+    if (!expected || end->feed_id != client->feed.id || end->epoch != client->feed.info.epoch)
+        return;
+    pthread_mutex_lock(&client->state_lock);
+    client->epoch_ended = true;
+    trajd_client_update_poll_fd(client);
+    pthread_mutex_unlock(&client->state_lock);
+}

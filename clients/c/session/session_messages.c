@@ -1,0 +1,188 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/c/session/session.h"
+
+#define DEFAULT_SILENCE_NS (10000 * UINT64_C(1000000))
+#define BUSY_RETRY_NS (20 * UINT64_C(1000000))
+
+/* ---- WELCOME, ERROR ---- */
+
+static void handle_welcome(struct trajd_client *client, const struct trajd_wire_welcome *welcome)
+{
+    if (client->session.is_resuming && welcome->resumed) {
+        client->session.is_resuming = false;
+        trajd_session_resend_open(client);
+        return;
+    }
+    if (!client->session.is_resuming && client->session.phase != TRAJD_PHASE_HELLO)
+        return; /* a second answer, to a HELLO that was repeated */
+    if (client->session.is_resuming) {
+        trajd_session_end(client);
+        return; /* it knows us no more: from the beginning, if we may */
+    }
+    client->session.instance = welcome->instance;
+    client->session.id = welcome->session;
+    memcpy(client->session.token, welcome->token, sizeof client->session.token);
+    client->link.silence_timeout_ns =
+        welcome->silence_ms > 0 ? welcome->silence_ms * UINT64_C(1000000) : DEFAULT_SILENCE_NS;
+    if (client->link.remote && client->link.silence_timeout_ns / 4 < client->session.ping_ns)
+        client->session.ping_ns = client->link.silence_timeout_ns / 4;
+    client->session.phase = TRAJD_PHASE_GREETING;
+    client->session.retry_at_ns = 0;
+}
+
+static bool is_about_gpu(const struct trajd_client *client, const struct trajd_error *error)
+{
+    return client->open.terms.gpu && client->open.terms.gpu[0] != '\0' &&
+           !client->open.gpu_refused &&
+           (error->status == TRAJD_ERR_UNSUPPORTED || error->status == TRAJD_ERR_MEMORY ||
+            error->status == TRAJD_ERR_DEVICE);
+}
+
+/* Busy: others have not seen the end of their epoch, or have not come back yet. Closed: the daemon
+ * is about to end, and its return is waited for. */
+static void handle_open_error(struct trajd_client *client, const struct trajd_error *error)
+{
+    client->open.request = 0;
+    client->feed.mapping = NULL;
+    trajd_session_return_queue(client);
+    client->session.phase = TRAJD_PHASE_READY;
+    if (is_about_gpu(client, error)) {
+        trajd_session_fall_back_to_host(client, error);
+    } else if (error->status == TRAJD_ERR_BUSY ||
+               (error->status == TRAJD_ERR_CLOSED && client->reconnect)) {
+        client->session.retry_at_ns = trajd_client_now_ns() + BUSY_RETRY_NS;
+        client->session.failure = *error;
+    } else if (client->open.is_fresh) {
+        client->open.is_refused = true;
+        client->session.failure = *error;
+    } else {
+        trajd_session_fail(client, error);
+    }
+}
+
+/* A session is sent away from its feed: by these, and without request. While an OPEN is under way
+ * it is what was open before, which is left anyhow; what the OPEN asks for is told with its
+ * request. */
+static bool is_of_previous_feed(const struct trajd_client *client,
+                                const struct trajd_wire_error *message)
+{
+    return client->session.phase == TRAJD_PHASE_OPENING && message->request == 0 &&
+           (message->status == TRAJD_ERR_DEVICE || message->status == TRAJD_ERR_CLOSED ||
+            message->status == TRAJD_ERR_TIMEOUT);
+}
+
+static void fail_checkpoint(struct trajd_client *client, const struct trajd_error *error)
+{
+    if (client->checkpoint.is_answered)
+        return;
+    client->checkpoint.error = *error;
+    client->checkpoint.is_answered = true;
+}
+
+static void handle_error(struct trajd_client *client, const struct trajd_wire_error *message)
+{
+    struct trajd_error error = {.status = message->status};
+    trajd_wire_text_copy(message->message, error.message, sizeof error.message);
+    if (message->request != 0 && message->request == client->query.request) {
+        client->query.error = error;
+        client->query.is_answered = true;
+    } else if (message->request != 0 && message->request == client->checkpoint.request) {
+        fail_checkpoint(client, &error);
+    } else if (message->request != 0 && message->request == client->open.request) {
+        handle_open_error(client, &error);
+    } else if (is_of_previous_feed(client, message)) {
+        return;
+    } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND &&
+               trajd_link_is_attached(&client->link) &&
+               client->session.phase >= TRAJD_PHASE_READY) {
+        /* the connection was cut and came back as another one; once is enough for all that was said
+         * on it */
+        if (!client->session.is_resuming)
+            client->session.hello_sent_ns = 0;
+        client->session.is_resuming = true;
+    } else if (message->request == 0 && error.status == TRAJD_ERR_DEVICE &&
+               client->feed.is_granted && is_about_gpu(client, &error)) {
+        /* the daemon has lost them; those that the caller holds stay as they are */
+        trajd_session_clear_batches(client);
+        client->feed.mapping = NULL;
+        client->open.is_fresh = false;
+        trajd_session_fall_back_to_host(client, &error);
+    } else if (message->request == 0 && error.status == TRAJD_ERR_CLOSED &&
+               client->session.is_ending && client->reconnect) {
+        return; /* the daemon ends, and its feeds before it: its return is waited for */
+    } else if (message->request == 0) {
+        if (error.status == TRAJD_ERR_TIMEOUT) /* of next() that means another thing */
+            error.status = TRAJD_ERR_CLOSED;
+        trajd_session_fail(client, &error);
+    }
+}
+
+/* ---- the rest ---- */
+
+static void handle_state(struct trajd_client *client, const struct trajd_wire_state *state)
+{
+    if (state->request != client->query.request || client->query.is_answered)
+        return;
+    client->query.json = strndup(state->status.data ? state->status.data : "", state->status.size);
+    if (!client->query.json)
+        trajd_error_set(&client->query.error, TRAJD_ERR_MEMORY, 0,
+                        "out of memory for the daemon's answer");
+    client->query.is_answered = true;
+}
+
+static void handle_checkpointed(struct trajd_client *client,
+                                const struct trajd_wire_checkpointed *checkpointed)
+{
+    struct trajd_checkpoint *checkpoint = &client->checkpoint;
+    if (checkpointed->request != checkpoint->request || checkpoint->is_answered)
+        return;
+    checkpoint->is_answered = true;
+    checkpoint->size_bytes = checkpointed->token.size;
+    checkpoint->token = malloc(checkpointed->token.size + 1u); /* never NULL for being empty */
+    if (checkpoint->token)
+        memcpy(checkpoint->token, checkpointed->token.data, checkpointed->token.size);
+    else
+        trajd_error_set(&checkpoint->error, TRAJD_ERR_MEMORY, 0, "checkpoint: out of memory");
+}
+
+static void handle_goaway(struct trajd_client *client)
+{
+    client->session.is_ending = true;
+    if (client->reconnect)
+        return;
+    pthread_mutex_lock(&client->state_lock);
+    client->is_over = true;
+    trajd_client_update_poll_fd(client);
+    pthread_mutex_unlock(&client->state_lock);
+}
+
+void trajd_session_handle(struct trajd_client *client, const void *frame, size_t size)
+{
+    struct trajd_wire_message message;
+    struct trajd_error error;
+    uint64_t request;
+    enum trajd_status status =
+        trajd_wire_decode(frame, size, client->session.tensors, &message, &request, &error);
+    if (status == TRAJD_ERR_UNSUPPORTED)
+        trajd_session_fail(client, &error);
+    if (status || (client->link.has_payload && message.op != TRAJD_WIRE_BATCH))
+        return; /* an op of a later version, or nothing that a daemon of ours says */
+    if (message.op == TRAJD_WIRE_BATCH)
+        trajd_session_handle_batch(client, &message.batch);
+    else if (message.op == TRAJD_WIRE_EPOCH_END)
+        trajd_session_handle_epoch_end(client, &message.epoch_end);
+    else if (message.op == TRAJD_WIRE_WELCOME)
+        handle_welcome(client, &message.welcome);
+    else if (message.op == TRAJD_WIRE_OPENED)
+        trajd_session_handle_opened(client, &message.opened);
+    else if (message.op == TRAJD_WIRE_ERROR)
+        handle_error(client, &message.error);
+    else if (message.op == TRAJD_WIRE_GOAWAY)
+        handle_goaway(client);
+    else if (message.op == TRAJD_WIRE_STATE)
+        handle_state(client, &message.state);
+    else if (message.op == TRAJD_WIRE_CHECKPOINTED)
+        handle_checkpointed(client, &message.checkpointed);
+}
