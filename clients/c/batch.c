@@ -3,7 +3,7 @@
 
 #include "clients/c/batch_internal.h"
 
-/* A part that travelled: tensors one behind the other. */
+/* Places the tensors of a payload one after the other, each padded to TRAJD_TENSOR_ALIGNMENT. */
 static void place_in_payload(struct trajd_batch *batch)
 {
     uint64_t offset_bytes = 0;
@@ -55,7 +55,7 @@ struct trajd_batch *trajd_batch_create(struct trajd_client *client,
                  .ready_ns = delivery->ready_ns,
                  .sequence = delivery->sequence},
     };
-    /* relaxed: the caller holds a reference */
+    /* relaxed: the caller already holds a reference */
     __atomic_add_fetch(&client->references, 1, __ATOMIC_RELAXED);
     place_tensors(batch, delivery);
     return batch;
@@ -125,7 +125,7 @@ void trajd_ring_drop(struct trajd_ring **ring)
     *ring = NULL;
 }
 
-/* ---- what the daemon hears of it ---- */
+/* ---- the lease ---- */
 
 void trajd_batch_mark_done(struct trajd_batch *batch)
 {
@@ -155,7 +155,7 @@ void trajd_batch_return(struct trajd_batch *batch)
     if (!batch->mapping || !batch->mapping->gpu) {
         client->ack.burst_since_ns = 0;
     } else {
-        trajd_batch_mark_done(batch); /* its release may wait for others */
+        trajd_batch_mark_done(batch); /* DONE is sent at once; the release may wait for others */
         if (client->ack.pending.released.count == 0) {
             client->ack.burst_since_ns = trajd_client_now_ns();
             client->ack.burst_sequence = batch->info.sequence;

@@ -11,7 +11,8 @@ void trajd_batch_done(struct trajd_batch *batch)
     pthread_mutex_unlock(&client->state_lock);
 }
 
-/* Now, or when its streams have passed. `state` is held, and let go. */
+/* Frees the batch now, or defers that until its streams have finished. The caller holds state_lock,
+ * which is unlocked here. */
 static void free_or_defer(struct trajd_batch *batch, bool is_pending)
 {
     struct trajd_client *client = batch->client;
@@ -22,7 +23,7 @@ static void free_or_defer(struct trajd_batch *batch, bool is_pending)
     if (is_kept)
         return;
     if (!trajd_batch_await_streams(batch))
-        trajd_mapping_hold(batch->mapping); /* for good: what was captured names it */
+        trajd_mapping_hold(batch->mapping); /* never unmapped: the captured graph refers to it */
     trajd_batch_free(batch);
 }
 
@@ -30,7 +31,7 @@ void trajd_batch_release(struct trajd_batch **pointer)
 {
     struct trajd_batch *batch = *pointer;
     *pointer = NULL;
-    /* a child made by fork has the mapping, but the lease is its parent's */
+    /* a child made by fork has the mapping, but the lease belongs to its parent */
     if (!batch || trajd_client_is_forked(batch->client))
         return;
     struct trajd_client *client = batch->client;
@@ -38,7 +39,7 @@ void trajd_batch_release(struct trajd_batch **pointer)
     pthread_mutex_lock(&client->state_lock);
     if (!is_pending && batch->incarnation == client->incarnation)
         trajd_batch_return(batch);
-    if (is_pending) { /* it is worked on, whenever its memory goes back */
+    if (is_pending) { /* the batch is worked on, whenever its memory goes back */
         trajd_batch_mark_done(batch);
         trajd_client_wake_sender(client);
     }

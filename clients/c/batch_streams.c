@@ -1,21 +1,25 @@
+/* The GPU streams that read a batch. An event is recorded on each at the release, and queried until
+ * it has completed. No stream waits for anything, so a worker that dies leaves nothing behind that
+ * another process could wait for. */
 #include "clients/c/batch_internal.h"
 
 #define PAUSE_NS 50000
-#define PER_THREAD_DEFAULT_STREAM 2 /* CU_STREAM_PER_THREAD: another stream in every thread */
+#define PER_THREAD_DEFAULT_STREAM 2 /* CU_STREAM_PER_THREAD: each thread has its own */
 
-/* Of the calling thread alone, for ever: a pthread_t is the next thread's once its own has been
+/* Returns a number that no other thread ever has. A pthread_t is reused once its thread has been
  * joined. */
 static uint64_t thread_number(void)
 {
     static uint64_t last;
     static _Thread_local uint64_t own;
     if (own == 0)
-        own = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED); /* a number on its own */
+        /* relaxed: only the number itself matters */
+        own = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
     return own;
 }
 
-/* That stream can only be asked about in the thread whose it is; of two threads' it can not be said
- * which. */
+/* A thread's default stream can be queried only from that thread. A batch that two threads use on
+ * their default streams is untracked: the handle 2 does not tell which stream is meant. */
 static void check_default_stream_thread(struct trajd_batch *batch, bool is_new)
 {
     if (is_new)
@@ -47,7 +51,7 @@ enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t st
     return status;
 }
 
-/* One stream of those that are left, asked for as far as it is known. */
+/* Records an event on stream i, or queries the event that was recorded there. */
 static enum trajd_cuda_progress query_stream(struct trajd_batch *batch, uint32_t i)
 {
     const struct trajd_cuda *gpu = batch->mapping->gpu;
@@ -90,7 +94,6 @@ bool trajd_batch_query_streams(struct trajd_batch *batch)
     return batch->stream_count == 0;
 }
 
-/* The context has passed all that its streams were given. */
 void trajd_batch_forget_streams(struct trajd_batch *batch)
 {
     while (batch->stream_count > 0)
@@ -106,7 +109,8 @@ static bool is_captured(struct trajd_batch *batch)
     return false;
 }
 
-/* Whoever releases may be who captures, and would wait for itself. */
+/* Where a graph is being captured this thread may be the one that captures it, and waiting would
+ * never end. */
 bool trajd_batch_await_streams(struct trajd_batch *batch)
 {
     while (!trajd_batch_query_streams(batch)) {

@@ -5,8 +5,8 @@
 
 struct trajd_buffers {
     size_t buffer_size_bytes;
-    pthread_mutex_t mutex; /* of the rest */
-    uint32_t references;   /* the owner's, and one a buffer that is out */
+    pthread_mutex_t mutex; /* protects the members below */
+    uint32_t references;   /* the owner's, and one for each buffer in use */
     uint32_t keep, idle_count;
     void *idle[];
 };
@@ -24,7 +24,7 @@ struct trajd_buffers *trajd_buffers_create(size_t buffer_size_bytes, uint32_t ke
     return buffers;
 }
 
-/* The mutex is held, and let go. */
+/* Drops one reference. The caller holds the mutex, which is unlocked here. */
 static void drop_reference(struct trajd_buffers *buffers)
 {
     const uint32_t remaining = --buffers->references;
@@ -42,7 +42,7 @@ void trajd_buffers_drop(struct trajd_buffers *buffers)
     if (!buffers)
         return;
     pthread_mutex_lock(&buffers->mutex);
-    while (buffers->idle_count > 0) /* those that are out are freed when they come */
+    while (buffers->idle_count > 0) /* buffers in use are freed when they are given back */
         free(buffers->idle[--buffers->idle_count]);
     buffers->keep = 0;
     drop_reference(buffers);

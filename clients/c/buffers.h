@@ -1,6 +1,5 @@
-/* Buffers for the parts that a remote daemon sends, all of one size: made when they are first
- * needed, kept for the next batch, freed when more lie idle than the credit can fill. Any thread.
- */
+/* Buffers of one size for the payloads of a remote daemon. A buffer is allocated when it is first
+ * needed, and kept for later batches up to the number that the credit can fill. Thread-safe. */
 #ifndef TRAJD_C_BUFFERS_H
 #define TRAJD_C_BUFFERS_H
 
@@ -11,14 +10,16 @@
 
 struct trajd_buffers;
 
-/* `keep` idle buffers are kept. NULL: out of memory. */
+/* Makes an empty pool of buffers of at least buffer_size_bytes, aligned to 64 bytes. At most `keep`
+ * idle buffers are kept. The caller drops it. NULL: out of memory. */
 struct trajd_buffers *trajd_buffers_create(size_t buffer_size_bytes, uint32_t keep);
-/* The owner's end of it; buffers that are out come back later. NULL is fine. */
+/* Releases the owner's reference. Buffers in use stay valid; the last one that is given back frees
+ * the pool. NULL is fine. */
 void trajd_buffers_drop(struct trajd_buffers *buffers);
 size_t trajd_buffers_size(const struct trajd_buffers *buffers);
-/* NULL: out of memory. */
+/* Returns a buffer, which the caller gives back. NULL: out of memory. */
 void *trajd_buffers_take(struct trajd_buffers *buffers);
-/* `buffer` NULL is fine. */
+/* Takes the buffer back. NULL is fine. */
 void trajd_buffers_give(struct trajd_buffers *buffers, void *buffer);
 
 #endif

@@ -1,3 +1,4 @@
+/* CHECKPOINT: fetches the token of the epoch's DONE windows. */
 #include <stdlib.h>
 
 #include "clients/c/session/session.h"
@@ -37,7 +38,7 @@ static enum trajd_status request_checkpoint(struct trajd_client *client, uint32_
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "checkpoint: open a feed first");
     client->checkpoint = (struct trajd_checkpoint){.request = ++client->session.last_request};
     trajd_session_begin_call(client);
-    trajd_session_send_acks(client); /* what is DONE here is said before */
+    trajd_session_send_acks(client); /* the DONEs of this worker go first */
     trajd_session_send(client, &(struct trajd_wire_message){
                                    .op = TRAJD_WIRE_CHECKPOINT,
                                    .checkpoint = {.request = client->checkpoint.request}});

@@ -42,7 +42,7 @@ static enum trajd_status allocate(struct trajd_client *client,
     return TRAJD_OK;
 }
 
-/* Nobody answered: because nobody is there, or because we may not ask. */
+/* Writes why connect timed out: no daemon, no permission, or a failed handshake. */
 static enum trajd_status no_answer(const struct trajd_client *client, struct trajd_error *error)
 {
     char path[PATH_MAX];
@@ -130,8 +130,8 @@ static bool is_held_by_user(struct trajd_client *client)
     return held;
 }
 
-/* Streams pass what they were given within moments, mostly: then the daemon has heard of it when
- * close() returns. */
+/* Waits up to a second for the GPU streams of released batches, which mostly finish within
+ * milliseconds. The daemon has then received their releases when close() returns. */
 static void await_deferred(struct trajd_client *client)
 {
     const uint64_t deadline_ns = trajd_client_now_ns() + DEFERRED_TIMEOUT_NS;
@@ -140,8 +140,9 @@ static void await_deferred(struct trajd_client *client)
         trajd_client_sleep_ns(DEFERRED_PAUSE_NS);
 }
 
-/* BYE, like the end of the connection, gives the memory of all batches to others: it waits for
- * those that are still read. True if there are any; then the I/O thread has the client. */
+/* A BYE, like the end of the connection, frees the memory of all batches, so it has to wait while
+ * batches are read. Returns true if there are any; the I/O thread then ends the session and frees
+ * the client. */
 static bool hand_to_io_thread(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state_lock);
@@ -194,7 +195,7 @@ bool trajd_client_is_connected(struct trajd_client *client)
 
 void trajd_client_interrupt(struct trajd_client *client)
 {
-    /* pairs with next() taking it */
+    /* release: pairs with was_interrupted in feed_next.c */
     __atomic_store_n(&client->interrupted, true, __ATOMIC_RELEASE);
     trajd_client_signal(client->wake_fd);
 }

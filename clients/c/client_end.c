@@ -5,7 +5,8 @@
 
 #define BYE_TIMEOUT_NS (1000 * UINT64_C(1000000))
 
-/* Batches that crossed the BYE; true if the daemon has no session of ours any more. */
+/* Discards batches that crossed the BYE. Returns true if the daemon replies that the session is
+ * gone. */
 static bool drain(struct trajd_client *client)
 {
     struct trajd_wire_message message;
@@ -20,8 +21,9 @@ static bool drain(struct trajd_client *client)
     return false;
 }
 
-/* What was said counts only when it is heard: so until the daemon has closed its end, or, where
- * there is none, has answered what was said behind the BYE: that there is no session. */
+/* Sends BYE and waits until the daemon has received it, at most a second, so that earlier DONEs
+ * count. A local daemon closes fd.sock then. A remote one replies NOT_FOUND to the PING that
+ * follows the BYE. */
 static void send_bye(struct trajd_client *client)
 {
     const uint64_t deadline_ns = trajd_client_now_ns() + BYE_TIMEOUT_NS;

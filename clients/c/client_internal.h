@@ -1,10 +1,10 @@
-/* The client: one struct, and the functions at the bottom of libtrajd that keep its lists and locks.
+/* The client: one struct, and the functions at the bottom that keep its lists and locks.
  *
  * A file calls only files that stand above it in this list:
  *
  *     client_clock.h                     the time
  *     buffers, cuda, mapping, tensors    memory of batches: buffers, GPUs, mapped rings, schemas
- *     link/                              the sockets: link_frames, link_remote, link_fork, then link
+ *     link/                              sockets: link_frames, link_remote, link_fork, then link
  *     release_burst                      when pending releases are sent
  *     client_state                       this header: locks, wake-ups, references
  *     session/                           the protocol (session.h has the order of its files)

@@ -1,10 +1,10 @@
-/* STATUS and ASK: one question at a time, answered by a document. */
+/* STATUS and ASK: one query at a time, answered by a JSON document. */
 #include "clients/c/session/session.h"
 
 #define ANSWER_TIMEOUT_MS 10000u
 
-/* ASK of the open feed waits until that is open again after a reconnect: its number is another one
- * then. */
+/* An ASK about the open feed waits until the feed is open again after a reconnect, because its
+ * number changes. */
 static bool can_send(const struct trajd_client *client, const struct trajd_wire_message *message)
 {
     const bool of_feed = message->op == TRAJD_WIRE_ASK && message->ask.feed_id == 0;
@@ -24,7 +24,7 @@ static void send_query(struct trajd_client *client, const struct trajd_wire_mess
     trajd_session_send(client, &message);
 }
 
-/* The question is said once a session: what another daemon was asked, this one does not know. */
+/* The query is sent once in each session: after a reconnect the daemon does not know it. */
 static enum trajd_status await_answer(struct trajd_client *client,
                                       const struct trajd_wire_message *query, uint64_t deadline_ns,
                                       struct trajd_error *error)

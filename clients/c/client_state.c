@@ -39,7 +39,8 @@ void trajd_client_signal(int event_fd)
 {
     const uint64_t one = 1;
     if (write(event_fd, &one, sizeof one) < 0)
-        return; /* only a full counter refuses, and that wakes as well */
+        /* fails only when the counter is full, and then the descriptor is readable anyway */
+        return;
 }
 
 void trajd_client_update_poll_fd(struct trajd_client *client)
@@ -54,11 +55,9 @@ void trajd_client_update_poll_fd(struct trajd_client *client)
     if (readable)
         trajd_client_signal(client->poll_fd);
     else if (read(client->poll_fd, &count, sizeof count) < 0)
-        client->poll_fd_readable = false; /* was not readable: the user has read it */
+        client->poll_fd_readable = false; /* was not readable, because the user has read it */
 }
 
-/* Whoever sleeps is woken to send: next() at once, the I/O thread after a moment in which more may
- * come. */
 void trajd_client_wake_sender(struct trajd_client *client)
 {
     if (client->next_sleeps) {
@@ -71,7 +70,7 @@ void trajd_client_wake_sender(struct trajd_client *client)
 
 void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease)
 {
-    if (leases->count < TRAJD_WIRE_MAX_LEASES) /* never more are out: the queue refuses them */
+    if (leases->count < TRAJD_WIRE_MAX_LEASES) /* never full: see enqueue in session_batches.c */
         leases->list[leases->count++] = *lease;
 }
 
@@ -114,7 +113,7 @@ static void free_client(struct trajd_client *client)
 
 void trajd_client_drop(struct trajd_client *client)
 {
-    /* acquire and release: all other users' changes come before the freeing */
+    /* acquire and release: all changes by other threads happen before the memory is freed */
     if (__atomic_sub_fetch(&client->references, 1, __ATOMIC_ACQ_REL) == 0)
         free_client(client);
 }

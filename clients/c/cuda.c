@@ -1,3 +1,4 @@
+/* The CUDA driver, loaded with dlopen. */
 #include "clients/c/cuda.h"
 
 #include <dlfcn.h>
@@ -6,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's ABI (cuda.h of the toolkit; stable since CUDA 10.1, `_v2` since 3.2 and 11.4).
- * cuDeviceGetUuid without it names the whole GPU of which a MIG instance is a part: the daemon's
- * runtime library, and so OPEN, has the instance. */
+/* The driver's ABI, as the toolkit's cuda.h has it: stable since CUDA 10.1, the names with `_v2`
+ * since 3.2 and 11.4. cuDeviceGetUuid without `_v2` returns the UUID of the whole GPU to which a
+ * MIG instance belongs; OPEN has the UUID of the instance, as the daemon's runtime library returns
+ * it. */
 enum {
     SUCCESS = 0,
     ERROR_NOT_READY = 600,
@@ -33,7 +35,7 @@ struct ipc_handle {
 
 static struct driver {
     void *library;
-    struct trajd_error error; /* why there is none */
+    struct trajd_error error; /* why the driver could not be loaded */
     result (*init)(unsigned flags);
     result (*device_get_count)(int *count);
     result (*device_get)(device *device, int ordinal);
@@ -121,7 +123,7 @@ static void load(void)
                         name ? name : "failed");
         return;
     }
-    driver.library = library; /* for good: others in this process use it too */
+    driver.library = library; /* never closed: other libraries in this process use it too */
 }
 
 static enum trajd_status need_driver(struct trajd_error *error)
@@ -142,7 +144,7 @@ static enum trajd_status fail(struct trajd_error *error, result code, const char
                            name ? name : "an unknown error");
 }
 
-/* ---- which GPU ---- */
+/* ---- GPUs by UUID ---- */
 
 static void write_uuid(const struct uuid *uuid, char text[TRAJD_CUDA_UUID_SIZE])
 {
@@ -233,10 +235,11 @@ int trajd_cuda_ordinal(const struct trajd_cuda *cuda)
     return cuda->ordinal;
 }
 
-/* ---- in its context ---- */
+/* ---- calls in the GPU's context ---- */
 
-/* While a thread of this process captures a graph, the driver refuses other threads' calls that
- * might belong to it, and spoils the graph; ours never do. *mode is for leave. */
+/* Enters the context in relaxed capture mode. In other modes the driver refuses calls that might
+ * belong to a graph which another thread captures, and the refusal ruins that graph. The calls here
+ * never belong to one. *mode is for leave(). */
 static result enter(const struct trajd_cuda *cuda, int *mode)
 {
     const result code = driver.push(cuda->context);
@@ -278,7 +281,7 @@ void trajd_cuda_unmap(const struct trajd_cuda *cuda, void *memory)
 {
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
-        return; /* the driver is ending with the process, and the mapping with it */
+        return; /* the driver ends with the process, and so does the mapping */
     driver.ipc_close((uintptr_t)memory);
     leave(mode);
 }
@@ -322,14 +325,15 @@ enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const v
     return TRAJD_OK;
 }
 
-/* ---- what streams have passed ---- */
+/* ---- events on streams ---- */
 
 static bool is_capture_error(result code)
 {
     return code >= ERROR_FIRST_OF_CAPTURE && code <= ERROR_LAST_OF_CAPTURE;
 }
 
-/* A stream of which that cannot be told is not captured: the event tells what is wrong with it. */
+/* Returns true if a graph is being captured on the stream. A stream that cannot be queried counts
+ * as not captured: recording the event returns its error. */
 static bool is_captured(uintptr_t on)
 {
     int state = CAPTURE_NONE;
@@ -337,8 +341,8 @@ static bool is_captured(uintptr_t on)
     return is_capture_error(code) || (code == SUCCESS && state != CAPTURE_NONE);
 }
 
-/* A capture may begin at any time in another thread: an event that may have become part of it is
- * none of ours. */
+/* Queries the capture before and after recording: another thread may begin to capture at any time,
+ * and an event that may belong to its graph must not be used. */
 static enum trajd_cuda_progress record_entered(event *event_out, uintptr_t on)
 {
     if (is_captured(on))
@@ -386,7 +390,7 @@ enum trajd_cuda_progress trajd_cuda_synchronize(const struct trajd_cuda *cuda)
     int mode;
     if (enter(cuda, &mode) != SUCCESS)
         return TRAJD_CUDA_COMPLETED;
-    /* another error than of a capture is that of work, which has ended so */
+    /* other errors come from work that has ended with them */
     const result code = driver.synchronize();
     leave(mode);
     return is_capture_error(code) ? TRAJD_CUDA_CAPTURED : TRAJD_CUDA_COMPLETED;

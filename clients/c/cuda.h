@@ -1,7 +1,7 @@
-/* The little of the CUDA driver that a worker needs to read batches where they lie. libcuda is
- * loaded when it is first asked for; nothing else here knows it. Everything happens in the GPU's
- * primary context, which is the one that frameworks use: their streams are meant by `stream`, 1 is
- * the legacy default stream, 2 the one per thread. Any thread may call. */
+/* The part of the CUDA driver API that a worker needs to read batches on a GPU. libcuda is loaded
+ * on the first call, and only these functions use it. All calls use the GPU's primary context,
+ * which frameworks use too. A stream is a CUstream of that context as an integer; 1 is the legacy
+ * default stream, 2 the per-thread default stream. Thread-safe. */
 #ifndef TRAJD_C_CUDA_H
 #define TRAJD_C_CUDA_H
 
@@ -15,50 +15,53 @@
 
 struct trajd_cuda;
 
-/* "GPU-..." of the GPU that this process counts as `ordinal`. TRAJD_ERR_UNSUPPORTED: no libcuda
- * here; TRAJD_ERR_NOT_FOUND: fewer GPUs. */
+/* Writes "GPU-..." of the GPU that this process counts as `ordinal`. TRAJD_ERR_UNSUPPORTED: libcuda
+ * cannot be loaded; TRAJD_ERR_NOT_FOUND: this process sees fewer GPUs. */
 enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE],
                                   struct trajd_error *error);
 
-/* The GPU by its UUID, its context with it. TRAJD_ERR_NOT_FOUND: this process does not see it. */
+/* Finds the GPU with that UUID and retains its primary context. The caller closes it.
+ * TRAJD_ERR_NOT_FOUND: this process does not see that GPU. */
 enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **cuda,
                                   struct trajd_error *error);
-/* Nothing may be mapped any more. Clears the pointer; NULL is fine. */
+/* Releases the context. The caller has unmapped everything. Clears the pointer; NULL is fine. */
 void trajd_cuda_close(struct trajd_cuda **cuda);
+/* Returns the number by which this process counts the GPU. */
 int trajd_cuda_ordinal(const struct trajd_cuda *cuda);
 
-/* Memory of another process by its handle. */
+/* Maps another process's memory by its cudaIpcMemHandle. TRAJD_ERR_PROTOCOL: the handle has another
+ * size. */
 enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *handle,
                                  size_t handle_size_bytes, void **memory,
                                  struct trajd_error *error);
 void trajd_cuda_unmap(const struct trajd_cuda *cuda, void *memory);
-/* Whether all of [offset_bytes, offset_bytes + size_bytes) of what was mapped is there: by the
- * allocation's length, and where the driver does not tell it by reading the last byte.
- * TRAJD_ERR_PROTOCOL: it is not. */
+/* Checks that mapped memory contains [offset_bytes, offset_bytes + size_bytes): by the length of
+ * the allocation, or by reading the last byte where the driver does not return the length.
+ * TRAJD_ERR_PROTOCOL: it does not. */
 enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const void *memory,
                                           uint64_t offset_bytes, uint64_t size_bytes,
                                           struct trajd_error *error);
-/* To host memory; waits. */
+/* Copies to host memory. Blocks until the copy is complete. */
 enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const void *from,
                                   size_t size_bytes, struct trajd_error *error);
 
 enum trajd_cuda_progress {
-    TRAJD_CUDA_COMPLETED, /* or the context is no more, and nothing of it runs */
+    TRAJD_CUDA_COMPLETED, /* also: the context no longer exists, and none of its work runs */
     TRAJD_CUDA_PENDING,
-    /* nobody can know before the graph that is captured there is ended: asking the stream would
-     * spoil it */
+    /* a graph is being captured on the stream; a query would ruin it */
     TRAJD_CUDA_CAPTURED,
-    /* no event can be had, or it tells an error: only trajd_cuda_await_all knows */
+    /* the event cannot be recorded, or has an error: only trajd_cuda_synchronize helps */
     TRAJD_CUDA_UNTRACKED,
 };
-/* Records *event behind what the stream has been given so far; *event NULL: a new one is made.
- * NOT_YET: done; else *event is NULL. */
+/* Records *event after the work that the stream has been given so far. Makes the event if *event
+ * is NULL. Returns PENDING if it was recorded; otherwise destroys the event and sets *event to
+ * NULL. */
 enum trajd_cuda_progress trajd_cuda_record_event(const struct trajd_cuda *cuda, void **event,
                                                  uintptr_t stream);
-/* CAPTURED: it was recorded into a graph: forget it, and mark again. */
+/* CAPTURED: the event was recorded into a graph; destroy it, and record another one. */
 enum trajd_cuda_progress trajd_cuda_query_event(const struct trajd_cuda *cuda, void *event);
-/* Waits for everything that this process has given the GPU. PASSED, or CAPTURED: it cannot be asked
- * now. */
+/* Waits for all work that this process has given the GPU. Returns COMPLETED, or CAPTURED: a graph
+ * is being captured, and nothing was waited for. */
 enum trajd_cuda_progress trajd_cuda_synchronize(const struct trajd_cuda *cuda);
 /* NULL is fine. */
 void trajd_cuda_destroy_event(const struct trajd_cuda *cuda, void *event);

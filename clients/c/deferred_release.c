@@ -1,7 +1,6 @@
-/* Batches on a GPU between their release and the moment at which the consumer's streams have passed
- * what reads them. Events are recorded by whoever releases and asked about by whoever has time: the
- * I/O thread, next(). Nothing waits in a stream: a worker that dies leaves no wait behind that
- * somebody else would hang on. */
+/* Batches on a GPU that are released while GPU streams may still read them. The releasing thread
+ * records the events. The I/O thread and next() query them, and return the leases of batches that
+ * are finished. */
 #include "clients/c/batch_internal.h"
 
 #define SHORTEST_PAUSE_NS 50000
@@ -17,8 +16,9 @@ void trajd_deferred_add(struct trajd_client *client, struct trajd_batch *batch)
     trajd_client_signal(client->io_thread_fd);
 }
 
-/* A part that a GPU has left is worth a batch, but a step that takes milliseconds is not over
- * sooner for being asked about. */
+/* A lease that is returned late delays the daemon by a batch. But frequent queries do not make a
+ * training step of milliseconds end sooner, so the pause grows with the time since the last
+ * change. */
 uint64_t trajd_deferred_pause_ns(const struct trajd_client *client)
 {
     const uint64_t pause_ns = (trajd_client_now_ns() - client->deferred.changed_ns) / 4;
@@ -27,8 +27,8 @@ uint64_t trajd_deferred_pause_ns(const struct trajd_client *client)
                                          : pause_ns;
 }
 
-/* One GPU a call: the batches that were untracked before it was asked. Nobody collects them
- * meanwhile. */
+/* Handles one GPU in a call: the batches that were untracked before the synchronization. No other
+ * thread frees them meanwhile, because trajd_batch_query_streams is false for untracked batches. */
 void trajd_deferred_synchronize(struct trajd_client *client)
 {
     const struct trajd_cuda *gpu = NULL;

@@ -27,14 +27,14 @@ static void advance_position(struct trajd_client *client, uint64_t position)
         behind < client->feed.info.epoch_length ? behind : client->feed.info.epoch_length;
 }
 
-/* A batch that could not be made is DONE and given back by being told. */
+/* Reports a batch that could not be made. The report counts as DONE and as the release. */
 static enum trajd_status report_failure(struct trajd_client *client,
                                         struct trajd_delivery *delivery, struct trajd_error *error)
 {
     trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", delivery->failure);
     free(delivery->failure);
     pthread_mutex_lock(&client->state_lock);
-    /* its release may wait for others */
+    /* the release may wait for others */
     trajd_leases_append(&client->ack.pending.done, &delivery->lease);
     trajd_leases_append(&client->ack.pending.released, &delivery->lease);
     pthread_mutex_unlock(&client->state_lock);
@@ -47,7 +47,8 @@ static bool is_stamped(const struct trajd_client *client, const struct trajd_del
     struct trajd_slot_header header;
     if (!client->feed.mapping)
         return delivery->payload != NULL;
-    if (client->feed.mapping->gpu) /* to look would be a copy from the GPU, for each batch */
+    /* reading the header would need a copy from the GPU for each batch */
+    if (client->feed.mapping->gpu)
         return true;
     memcpy(&header, trajd_mapping_slot(client->feed.mapping, delivery->lease.slot), sizeof header);
     return header.generation == delivery->lease.generation;
@@ -84,7 +85,7 @@ static enum trajd_status deliver(struct trajd_client *client, struct trajd_deliv
     return TRAJD_OK;
 }
 
-/* Why there will be no batch, or TRAJD_OK: there may be one. */
+/* Returns TRAJD_OK if a batch may still come, else why not. */
 static enum trajd_status check_can_continue(struct trajd_client *client, struct trajd_error *error)
 {
     pthread_mutex_lock(&client->state_lock);
@@ -105,7 +106,7 @@ static enum trajd_status check_can_continue(struct trajd_client *client, struct 
     return TRAJD_OK;
 }
 
-/* By the caller: what streams still read goes back without its doing. */
+/* Counts the batches that the caller holds. Deferred ones go back without the caller. */
 static uint32_t count_held(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state_lock);
@@ -114,8 +115,8 @@ static uint32_t count_held(struct trajd_client *client)
     return count;
 }
 
-/* The next call says DONE for the batch before; what is unsaid leaves in bursts of half the credit
- * while batches are here. */
+/* Sends DONE for the batch before, as every call of next() does without `explicit_done`. While
+ * batches are queued, pending ACKs are sent in bursts of half the credit. */
 static void acknowledge_previous(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state_lock);
@@ -128,7 +129,7 @@ static void acknowledge_previous(struct trajd_client *client)
         unsent > 0 && (client->queue.count == 0 || unsent >= (client->feed.info.credit + 1) / 2);
     if (unsent > 0 && !flush)
         trajd_client_wake_sender(
-            client); /* not later than in a moment, however long the caller works now */
+            client); /* in a millisecond, however long the caller works on the batch */
     pthread_mutex_unlock(&client->state_lock);
     if (flush)
         trajd_session_exchange(client);
@@ -137,7 +138,7 @@ static void acknowledge_previous(struct trajd_client *client)
 static bool was_interrupted(struct trajd_client *client)
 {
     return __atomic_exchange_n(&client->interrupted, false,
-                               __ATOMIC_ACQ_REL); /* what came before the interrupt is seen */
+                               __ATOMIC_ACQ_REL); /* acquire: pairs with trajd_client_interrupt */
 }
 
 static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms,
@@ -148,7 +149,8 @@ static enum trajd_status await_batch(struct trajd_client *client, int timeout_ms
     const uint64_t busy_ns = timeout_ns < deadline_ns ? timeout_ns : deadline_ns;
     struct trajd_delivery delivery;
     for (bool turned = false;; turned = true) {
-        if (trajd_session_is_cancelled(client)) /* before a batch is taken, which would be lost */
+        /* checked before a batch is taken, which would be lost */
+        if (trajd_session_is_cancelled(client))
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "next: interrupted");
         if (take_delivery(client, &delivery))
             return deliver(client, &delivery, batch, error);

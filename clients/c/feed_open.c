@@ -28,7 +28,8 @@ static void copy_ranks(struct trajd_wire_ranks *kept, const uint32_t *ranks, uin
         memcpy(kept->list, ranks, count * sizeof *ranks);
 }
 
-/* What no message could say: an OPEN that cannot be sent would be waited for. */
+/* Refuses texts that no message can carry: open would wait for the reply to an OPEN that was never
+ * sent. */
 static enum trajd_status check_texts(const struct trajd_open_options *options,
                                      struct trajd_error *error)
 {
@@ -133,7 +134,7 @@ static enum trajd_status store_terms(struct trajd_client *client,
     return TRAJD_OK;
 }
 
-/* A failed feed may be followed by another; a lost daemon only by its return. */
+/* Another feed can be opened after a failed one. After a lost daemon only its return helps. */
 static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_error *error)
 {
     if (client->session.phase == TRAJD_PHASE_FAILED && !trajd_link_is_attached(&client->link)) {
@@ -148,7 +149,7 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
     client->feed.is_granted = false;
     client->session.retry_at_ns = 0;
     client->session.failure = (struct trajd_error){.status = TRAJD_OK};
-    client->open.request = 0; /* an answer to an earlier OPEN is none to this */
+    client->open.request = 0; /* replies to earlier OPENs do not count */
     trajd_session_begin_call(client);
     return TRAJD_OK;
 }

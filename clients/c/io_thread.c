@@ -1,3 +1,5 @@
+/* The library's own thread. It sends ACKs and PINGs and keeps the connection while no call holds
+ * io_lock, and it returns the leases of deferred batches. It blocks all signals. */
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -9,9 +11,10 @@
 
 #define NAP_NS 1000000
 #define IDLE_MS 1000
-#define HANDED_OVER_MS 100 /* when next() leaves, a daemon elsewhere waits for a sign of life */
+/* how soon to look again after next() had the lock: a remote daemon needs a PING in time */
+#define HANDED_OVER_MS 100
 
-/* Releases that come one after the other leave in one message. */
+/* Waits for further releases, so that one message carries them together. */
 static void nap(struct trajd_client *client)
 {
     trajd_client_sleep_ns(NAP_NS);
@@ -30,11 +33,11 @@ static void sleep_on(struct trajd_client *client, int64_t timeout_ns, int feed_f
                              {.fd = fd, .events = POLLIN}};
     ppoll(items, 3, &timeout, NULL);
     if (read(client->io_thread_fd, &count, sizeof count) < 0)
-        return; /* the time was up, or a socket has something */
+        return; /* a timeout, or one of the sockets is readable */
 }
 
-/* While next() holds the baton, it does all that is to be done; what it leaves is looked for again
- * soon. */
+/* A thread inside next() holds io_lock and does everything this thread would do. After it returns,
+ * this thread has to look again soon. */
 static void *run(void *context)
 {
     struct trajd_client *client = context;
@@ -72,7 +75,9 @@ static void *run(void *context)
             feed_fd = trajd_link_poll_fd(&client->link);
             fd = client->link.fd;
         } else if (polled) {
-            timeout_ms = 1; /* next() may leave at any moment, and then this thread must watch */
+            /* next() may return at any moment, and this thread has to poll the sockets from then
+             * on */
+            timeout_ms = 1;
         }
         if (has_io_lock)
             pthread_mutex_unlock(&client->io_lock);
@@ -85,7 +90,7 @@ enum trajd_status trajd_io_thread_start(struct trajd_client *client, struct traj
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* the thread inherits it */
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* the new thread inherits the mask */
     int code = pthread_create(&client->io_thread, NULL, run, client);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0)

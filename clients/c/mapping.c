@@ -47,7 +47,7 @@ static enum trajd_status check_header(const struct trajd_mapping *mapping,
     const struct trajd_ring_terms *terms = &mapping->terms;
     struct trajd_ring_header header;
     enum trajd_status status = TRAJD_OK;
-    /* what is read is the proof that it is the daemon's memory: its instance is a random number */
+    /* The header also proves that this is the daemon's memory: its instance is a random number. */
     if (mapping->gpu)
         status = trajd_cuda_read(mapping->gpu, &header, mapping->memory, sizeof header, error);
     else
@@ -65,7 +65,7 @@ static enum trajd_status check_header(const struct trajd_mapping *mapping,
     return TRAJD_OK;
 }
 
-/* NULL: out of memory. */
+/* NULL: out of memory, and *error is set. */
 static struct trajd_mapping *new_mapping(const struct trajd_ring_terms *terms,
                                          struct trajd_error *error)
 {
@@ -79,7 +79,7 @@ static struct trajd_mapping *new_mapping(const struct trajd_ring_terms *terms,
     return mapping;
 }
 
-/* Drops it where its header is not that of `terms`. */
+/* Checks the header of a mapping whose set-up returned `status`. Drops the mapping on failure. */
 static enum trajd_status finish(struct trajd_mapping *mapping, enum trajd_status status,
                                 struct trajd_mapping **out, struct trajd_error *error)
 {
@@ -112,7 +112,7 @@ enum trajd_status trajd_mapping_create_device(const char *gpu, const struct traj
                                               struct trajd_mapping **out, struct trajd_error *error)
 {
     enum trajd_status status = check_terms(terms, error);
-    /* tensors would lie where a kernel's loads trap */
+    /* kernels need aligned tensors: other loads trap */
     if (!status && terms->handle_offset_bytes % TRAJD_RING_ALIGNMENT != 0)
         status = trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
                                  "ring %u: begins %llu bytes behind its handle, no multiple of %u",
@@ -152,7 +152,7 @@ enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *te
 
 struct trajd_mapping *trajd_mapping_hold(struct trajd_mapping *mapping)
 {
-    /* relaxed: whoever holds passes on a reference that already keeps the mapping */
+    /* relaxed: the caller's reference keeps the mapping */
     __atomic_add_fetch(&mapping->references, 1, __ATOMIC_RELAXED);
     return mapping;
 }
@@ -161,7 +161,7 @@ void trajd_mapping_drop(struct trajd_mapping *mapping)
 {
     if (!mapping)
         return;
-    /* acquire and release: all other users' reads come before the unmapping */
+    /* acquire and release: all reads by other threads happen before the unmapping */
     if (__atomic_sub_fetch(&mapping->references, 1, __ATOMIC_ACQ_REL) != 0)
         return;
     if (mapping->opened)

@@ -1,5 +1,5 @@
-/* A ring as the worker has it: mapped once, kept while a batch in it is held, also past the
- * daemon's death. */
+/* A worker's mapping of a ring. It is mapped once and kept while a batch in it is held, also after
+ * the daemon's death. Reference-counted; thread-safe. */
 #ifndef TRAJD_C_MAPPING_H
 #define TRAJD_C_MAPPING_H
 
@@ -10,7 +10,8 @@
 #include "proto/error.h"
 #include "proto/wire.h"
 
-/* What OPENED says about a ring. */
+/* A ring as OPENED describes it. `size_bytes` is all of it: TRAJD_RING_ALIGNMENT bytes of header,
+ * then slot_count slots of slot_size_bytes. */
 struct trajd_ring_terms {
     uint64_t instance_id;
     uint64_t size_bytes;
@@ -19,7 +20,7 @@ struct trajd_ring_terms {
     uint32_t slot_count;
     bool writable;
     bool is_device;
-    uint8_t handle[TRAJD_WIRE_MAX_HANDLE]; /* of a ring on a GPU */
+    uint8_t handle[TRAJD_WIRE_MAX_HANDLE]; /* on a GPU: its cudaIpcMemHandle */
     uint32_t handle_size_bytes;
     uint64_t handle_offset_bytes;
 };
@@ -27,22 +28,25 @@ struct trajd_ring_terms {
 struct trajd_mapping {
     struct trajd_ring_terms terms;
     unsigned char *memory;
-    struct trajd_cuda *gpu; /* where the memory is; NULL: the host's */
-    void *opened;           /* on the GPU: what its handle opened */
-    uint32_t references;    /* the client's and one a batch; changed atomically, by any thread */
+    struct trajd_cuda *gpu; /* the GPU that has the memory; NULL: host memory */
+    /* on a GPU: the memory that the handle opened; `memory` lies handle_offset_bytes into it */
+    void *opened;
+    /* atomic; the client's, one for each batch and one for each trajd_ring */
+    uint32_t references;
 };
 
-/* Checks size, seals and header against the terms before anything is believed, and maps. The
- * descriptor stays the caller's. TRAJD_ERR_PROTOCOL: the ring is not what was told. */
+/* Maps a ring in host memory after checking the terms, the file's size and its seals, and then
+ * checks the header. The caller keeps the descriptor and drops the mapping. TRAJD_ERR_PROTOCOL: the
+ * ring does not match the terms; TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_mapping_create(int fd, const struct trajd_ring_terms *terms,
                                        struct trajd_mapping **mapping, struct trajd_error *error);
 /* The same for a ring on the GPU with that UUID. Also TRAJD_ERR_UNSUPPORTED, _NOT_FOUND, _DEVICE:
- * it cannot be opened from here. */
+ * its memory cannot be opened from this process. */
 enum trajd_status trajd_mapping_create_device(const char *gpu, const struct trajd_ring_terms *terms,
                                               struct trajd_mapping **mapping,
                                               struct trajd_error *error);
 struct trajd_mapping *trajd_mapping_hold(struct trajd_mapping *mapping);
-/* The last one unmaps. NULL is fine. */
+/* Drops one reference. The last one unmaps. NULL is fine. */
 void trajd_mapping_drop(struct trajd_mapping *mapping);
 unsigned char *trajd_mapping_slot(const struct trajd_mapping *mapping, uint32_t slot);
 

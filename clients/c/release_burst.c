@@ -1,8 +1,12 @@
+/* Bursts of releases on a GPU: which are pending, and when they are sent. Where processes share a
+ * GPU in time slices, each turn of the daemon costs the training step some time, however many
+ * batches it makes. So releases are sent together: half of what the session may hold, while there
+ * is other work, and 100 ms after the first of them at the latest. */
 #include "clients/c/batch_internal.h"
 
 #define BURST_NS 100000000
 
-/* Those that came behind the batch of that number, which are counted from 1. */
+/* Counts the deferred batches that were delivered after that sequence. Sequences count from 1. */
 static uint32_t count_after(const struct trajd_client *client, uint64_t sequence)
 {
     uint32_t count = 0;
@@ -18,16 +22,13 @@ uint32_t trajd_deferred_count(const struct trajd_client *client)
     return count_after(client, 0);
 }
 
-/* Batches that the GPU is yet to work on, as far as is known: those that came before one that it
- * has passed wait for something else. */
+/* Counts the batches that the GPU has yet to work on. Earlier ones in the list are delayed by
+ * something else: the GPU has already finished a later batch. */
 static uint32_t count_ahead(const struct trajd_client *client)
 {
     return count_after(client, client->ack.burst_sequence);
 }
 
-/* Parts go back in bursts for as long as there is other work, half of what the session may hold at
- * a time: the daemon makes as many batches in one turn then. Where processes share a GPU in time
- * slices it is the turns that cost a training step, not the batches. */
 uint64_t trajd_release_burst_ns(const struct trajd_client *client)
 {
     if (client->ack.burst_since_ns == 0 || client->closing ||

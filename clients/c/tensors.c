@@ -5,8 +5,8 @@
 
 #include "proto/ring_layout.h"
 
-/* *left_bytes: of a slot, for this tensor and those behind it: together they are no longer than it,
- * so that sums of theirs fit. */
+/* Checks one tensor, and subtracts it from the slot's remaining bytes. All tensors together are no
+ * larger than the slot, so sums of their sizes cannot overflow. */
 static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
                                       const struct trajd_wire_tensor *tensor,
                                       uint64_t *remaining_bytes, struct trajd_error *error)
@@ -89,14 +89,14 @@ enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened,
 
 struct trajd_schema *trajd_schema_hold(struct trajd_schema *schema)
 {
-    /* relaxed: a reference is held already */
+    /* relaxed: the caller already holds a reference */
     __atomic_add_fetch(&schema->references, 1, __ATOMIC_RELAXED);
     return schema;
 }
 
 void trajd_schema_drop(struct trajd_schema *schema)
 {
-    /* acquire and release: all other users' reads come before the freeing */
+    /* acquire and release: all reads by other threads happen before the memory is freed */
     if (!schema || __atomic_sub_fetch(&schema->references, 1, __ATOMIC_ACQ_REL) != 0)
         return;
     free(schema->tensors);

@@ -69,7 +69,7 @@ void trajd_link_destroy(struct trajd_link *link)
 static int set_options(void *dealer)
 {
     const int options[][2] = {
-        {ZMQ_IMMEDIATE, 1}, /* nothing waits for a daemon that is not there */
+        {ZMQ_IMMEDIATE, 1}, /* no message is queued for a daemon that is not connected */
         {ZMQ_RECONNECT_IVL, 20},
         {ZMQ_RECONNECT_IVL_MAX, 500},
         {ZMQ_LINGER, 0},
@@ -122,7 +122,7 @@ void trajd_link_detach(struct trajd_link *link)
     link->attached = link->greeted = false;
 }
 
-/* The one descriptor of a message; -1: there is none. More of them are closed. */
+/* Returns the first descriptor of a message, or -1. Closes all others. */
 static int take_descriptor(struct msghdr *message)
 {
     int kept = -1;
@@ -171,17 +171,17 @@ enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link
         close(fd);
     if (size == 1 && words[0] == 0)
         return TRAJD_LINK_GREETED;
-    return TRAJD_LINK_END; /* its end, or a daemon that breaks the protocol */
+    return TRAJD_LINK_END; /* the daemon closed the connection, or breaks the protocol */
 }
 
-/* By poll, not zmq_poll, which asks the socket twice: its descriptor becomes readable once, when
- * there is something after nothing. */
+/* Uses poll and not zmq_poll, which reads the socket's events twice: the descriptor is
+ * edge-triggered, so each look could consume the edge. */
 struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms)
 {
     struct pollfd items[] = {{.fd = link->dealer_fd, .events = POLLIN},
                              {.fd = wake_fd, .events = POLLIN},
                              {.fd = link->fd, .events = POLLIN}};
-    /* what it says of itself does not wait */
+    /* the GREETED of a remote link is ready at once */
     const bool greeting = link->attached && !link->greeted;
     const int count = poll(items, 3, greeting ? 0 : timeout_ms);
     if (count <= 0)

@@ -1,11 +1,16 @@
-/* The worker's way to its daemon. Here: a DEALER on ipc for messages, and the Unix connection that
- * carries descriptors and whose end is the daemon's. To a daemon elsewhere (link_remote.c): a
- * DEALER on tcp, with CURVE, over which parts travel; what the Unix connection says is said by the
- * link itself there: attached when the session is known, at its end when nobody could be reached
- * for as long as the daemon waits for us. link*.c are the only files of libtrajd that know ZeroMQ.
- * One thread at a time; nothing blocks but trajd_link_wait. */
-#ifndef TRAJD_C_LINK_H
-#define TRAJD_C_LINK_H
+/* The connection of a worker to its daemon.
+ *
+ * Local: a DEALER socket on ipc:// carries messages, and a Unix connection to fd.sock carries the
+ * descriptors of rings. The daemon and the worker each see the other's death as the end of the Unix
+ * connection.
+ * Remote: a DEALER socket on tcp://, with CURVE, carries messages and payloads. There is no Unix
+ * connection, so the link makes its events: GREETED when it is attached, and END when the daemon
+ * could not be reached for as long as it waits for a silent worker.
+ *
+ * link.c calls link_frames.c, link_remote.c and link_fork.c. These four files are the only ones of
+ * libtrajd that use ZeroMQ. One thread at a time may use a link. Only trajd_link_wait blocks. */
+#ifndef TRAJD_C_LINK_LINK_H
+#define TRAJD_C_LINK_LINK_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,34 +21,35 @@
 
 struct trajd_link {
     void *context, *dealer;
-    int fd;              /* the connection on fd.sock; -1: none */
-    int dealer_fd;       /* edge-triggered */
-    char *feed_endpoint; /* "ipc://DIRECTORY/feed.sock", or "tcp://HOST:PORT" */
-    char *fd_path;
+    int fd;              /* the connection to fd.sock; -1: none */
+    int dealer_fd;       /* of the DEALER, edge-triggered */
+    char *feed_endpoint; /* "ipc://DIRECTORY/feed.sock" or "tcp://HOST:PORT" */
+    char *fd_path;       /* "DIRECTORY/fd.sock"; remote: NULL */
+    bool remote;
+
     /* remote */
-    bool remote, curve;
-    bool attached, greeted; /* greeted: and it has been told */
-    /* the frames of a part wait behind the message that was received last */
-    bool has_payload;
+    bool curve;
+    bool attached, greeted; /* greeted: GREETED was returned */
+    bool has_payload;       /* frames of the last received message wait to be received */
     void *monitor;
     uint32_t dial_count;
-    const char *handshake_error; /* why the last handshake failed; NULL: none did */
-    uint64_t silence_timeout_ns; /* what the daemon told: it gives us up after that */
-    uint64_t connected_ns;       /* somebody was connected */
+    const char *handshake_error; /* why the last handshake failed; NULL: none failed */
+    uint64_t silence_timeout_ns; /* from WELCOME: the daemon drops a worker silent for so long */
+    uint64_t connected_ns;       /* when the socket was last seen connected */
     struct trajd_key_file keys;
-    struct trajd_link *next_open; /* of link_fork.c */
+    struct trajd_link *next_open; /* list in link_fork.c */
 };
 
-/* trajd_connect_options, of which this is a part. */
+/* These members of trajd_connect_options. Borrowed. */
 struct trajd_link_options {
     const char *endpoint, *key_file, *server_key;
 };
 
 enum trajd_link_event {
     TRAJD_LINK_NOTHING,
-    TRAJD_LINK_GREETED, /* the daemon took the token */
-    TRAJD_LINK_RING,    /* a ring's descriptor, now the caller's */
-    TRAJD_LINK_END,     /* the connection is over */
+    TRAJD_LINK_GREETED, /* the daemon accepted the token */
+    TRAJD_LINK_RING,    /* a ring's descriptor came; the caller closes it */
+    TRAJD_LINK_END,     /* the connection has ended, or the daemon breaks the protocol */
 };
 
 struct trajd_link_ring {
@@ -51,54 +57,62 @@ struct trajd_link_ring {
     int fd;
 };
 
+/* Checks the endpoint and reads the keys. Does not connect. TRAJD_ERR_ARGUMENT: a malformed
+ * endpoint, a path too long for a socket, or no key file for a remote host; and the errors of
+ * trajd_key_read_secret. On failure the link is destroyed. */
 enum trajd_status trajd_link_create(struct trajd_link *link,
                                     const struct trajd_link_options *options,
                                     struct trajd_error *error);
-/* Does not wait for what was sent to leave. */
+/* Closes everything. Messages that have not left are dropped. */
 void trajd_link_destroy(struct trajd_link *link);
 
-/* A new DEALER: what was under way on the old one is forgotten. It connects by itself, as often as
- * it takes. */
+/* Makes a new DEALER socket; messages on the old one are dropped. ZeroMQ connects it in the
+ * background, again and again until it succeeds. */
 enum trajd_status trajd_link_dial(struct trajd_link *link, struct trajd_error *error);
-/* TRAJD_ERR_TIMEOUT: nobody is connected, or the socket is full. */
+/* TRAJD_ERR_TIMEOUT: not connected, or the socket's queue is full. */
 enum trajd_status trajd_link_send(struct trajd_link *link, const void *frame, size_t size_bytes);
-/* The length of the next message; 0: none waits. One that is longer than room is dropped, and one
- * of several frames, unless the link is remote: then link->more says that the part is there. */
+/* Receives the next message. Returns its bytes; 0: none has arrived. Drops messages that are longer
+ * than `room`, and local ones of several frames. Remote: link->has_payload is true if a payload
+ * follows. */
 size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room);
-/* The part behind the message that was received last, which must be exactly so long; it is gone in
- * any case. */
+/* Receives the payload of the last message. Returns false if it does not have exactly size_bytes;
+ * the payload is consumed in any case. */
 bool trajd_link_receive_payload(struct trajd_link *link, void *payload, size_t size_bytes);
 bool trajd_link_can_send(const struct trajd_link *link);
-
-bool trajd_link_is_attached(const struct trajd_link *link);
-/* Connects to fd.sock and shows the token. TRAJD_ERR_TIMEOUT: not now. */
-enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, size_t token_size);
-void trajd_link_detach(struct trajd_link *link);
-enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link_ring *ring);
-
-/* Until either socket or wake_fd is readable, or somebody is connected; which of the two
- * descriptors is. Only after trajd_link_receive has returned 0, and nothing has been sent since. */
-struct trajd_link_readable {
-    bool connection, wake;
-    bool signalled; /* a signal came instead */
-};
-struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms);
-/* Why nobody answers, as far as the link knows; "" if it does not. */
-const char *trajd_link_handshake_error(const struct trajd_link *link);
-/* Readable when trajd_link_receive may have become worth a call; edge-triggered, -1 before the
- * first dial. */
+/* Returns a descriptor that becomes readable when a message may have arrived. It is edge-triggered,
+ * and owned by the link. -1: not dialled yet. */
 int trajd_link_poll_fd(const struct trajd_link *link);
 
-/* link_fork.c, called by link.c alone */
-void trajd_link_open_socket(struct trajd_link *link); /* link->fd; -1: it failed */
+bool trajd_link_is_attached(const struct trajd_link *link);
+/* Connects to fd.sock and sends the token. TRAJD_ERR_TIMEOUT: not possible now. */
+enum trajd_status trajd_link_attach(struct trajd_link *link, const void *token, size_t token_size);
+void trajd_link_detach(struct trajd_link *link);
+/* Returns the next event of the connection. *ring is written with TRAJD_LINK_RING. */
+enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link_ring *ring);
+
+/* Waits until a message may have arrived, fd.sock or wake_fd is readable, a signal comes, or
+ * timeout_ms (-1: for ever) is over. Correct only after trajd_link_receive has returned 0 with no
+ * send since: the DEALER's descriptor is edge-triggered. */
+struct trajd_link_readable {
+    bool connection, wake;
+    bool signalled; /* a signal ended the wait */
+};
+struct trajd_link_readable trajd_link_wait(struct trajd_link *link, int wake_fd, int timeout_ms);
+/* Returns why the last handshake failed, or "". Borrowed. */
+const char *trajd_link_handshake_error(const struct trajd_link *link);
+
+/* link_fork.c, for link.c */
+/* Opens a socket for fd.sock. link->fd is -1 on failure. */
+void trajd_link_open_socket(struct trajd_link *link);
 void trajd_link_close_socket(struct trajd_link *link);
 
-/* link_remote.c, called by link.c alone */
+/* link_remote.c, for link.c */
 bool trajd_link_is_remote_endpoint(const char *endpoint);
+/* Checks "tcp://HOST:PORT" and reads the keys. Without a key file only this machine is allowed. */
 enum trajd_status trajd_link_remote_prepare(struct trajd_link *link,
                                             const struct trajd_link_options *options,
                                             struct trajd_error *error);
-/* the options of a new DEALER; -1: see zmq_errno */
+/* Sets the options of a new DEALER. Returns 0, or -1: zmq_errno says why. */
 int trajd_link_remote_set(struct trajd_link *link);
 void trajd_link_remote_close(struct trajd_link *link);
 enum trajd_link_event trajd_link_remote_read(struct trajd_link *link);

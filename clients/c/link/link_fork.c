@@ -1,14 +1,14 @@
-/* What a child made by fork has of its parent's connections to fd.sock: nothing. Their end is how
- * the daemon knows that a worker has died, and it would come only with the last process that has
- * the descriptor. exec closes them (SOCK_CLOEXEC), but processes of multiprocessing and of
- * DataLoaders do not exec, and may outlive who made them. */
+/* Closes the connections to fd.sock in children made by fork. The end of a connection tells the
+ * daemon that the worker has died, and it comes only when the last process with the descriptor has
+ * closed it. exec closes them (SOCK_CLOEXEC), but the processes of multiprocessing and of
+ * DataLoaders do not exec, and may outlive their parent. */
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "clients/c/link/link.h"
 
-/* of the list, and of what opens and closes its descriptors: fork waits for it */
+/* protects the list, and the opening and closing of its descriptors; fork waits for it */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct trajd_link *open_links;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -23,7 +23,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Of what is here, only this thread came along. */
+/* Runs in the child, which has only the thread that called fork. */
 static void in_child(void)
 {
     for (struct trajd_link *link = open_links; link; link = link->next_open) {
@@ -36,7 +36,7 @@ static void in_child(void)
 
 static void register_handlers(void)
 {
-    /* fails without memory alone: then a child has them, as everything else */
+    /* Fails only without memory. A child then keeps the descriptors. */
     pthread_atfork(before_fork, in_parent, in_child);
 }
 

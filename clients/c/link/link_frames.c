@@ -1,3 +1,5 @@
+/* Frames over the DEALER socket: one frame a message, and after a remote daemon's BATCH the frames
+ * of a payload. */
 #include <zmq.h>
 
 #include "clients/c/link/link.h"
@@ -25,7 +27,7 @@ static void skip_frames(struct trajd_link *link)
 
 size_t trajd_link_receive(struct trajd_link *link, void *frame, size_t room)
 {
-    if (link->has_payload) /* a part that nobody wanted */
+    if (link->has_payload) /* a payload that was not received */
         skip_frames(link);
     link->has_payload = false;
     for (;;) {
@@ -44,7 +46,7 @@ bool trajd_link_receive_payload(struct trajd_link *link, void *payload, size_t s
 {
     size_t at = 0;
     bool good = true;
-    while (good && link->has_payload) { /* all frames of a message are here when its first one is */
+    while (good && link->has_payload) { /* a message arrives with all its frames */
         int size = zmq_recv(link->dealer, (char *)payload + at, size_bytes - at, 0);
         good = size > 0 && (size_t)size <= size_bytes - at;
         at += good ? (size_t)size : 0;

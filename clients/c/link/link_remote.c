@@ -1,3 +1,4 @@
+/* The remote part of a link: tcp, CURVE keys, heartbeats and failed handshakes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,17 @@
 
 #define SCHEME "tcp://"
 #define HEARTBEAT_MS 1000
-#define TIMEOUT_MS 10000 /* of a daemon that answers no heartbeat, and of what nobody takes */
+/* for heartbeats without a reply, and for data that the daemon does not take */
+#define TIMEOUT_MS 10000
 #define HANDSHAKE_MS 5000
-#define CURVE_OVERHEAD_BYTES 64 /* of a frame: it is the encrypted one that ZeroMQ measures */
+#define CURVE_OVERHEAD_BYTES 64 /* ZeroMQ limits the size of the encrypted frame */
 
 bool trajd_link_is_remote_endpoint(const char *endpoint)
 {
     return strncmp(endpoint, SCHEME, strlen(SCHEME)) == 0;
 }
 
-/* ---- what is to be connected to, and as whom ---- */
+/* ---- endpoint and keys ---- */
 
 static enum trajd_status check_endpoint(const char *endpoint, bool *loopback,
                                         struct trajd_error *error)
@@ -88,17 +90,17 @@ enum trajd_status trajd_link_remote_prepare(struct trajd_link *link,
                : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "endpoint: out of memory");
 }
 
-/* ---- a new DEALER ---- */
+/* ---- the options of a new DEALER ---- */
 
-/* Handshakes that fail are the only way to learn that a key is not known. */
+/* Monitors failed handshakes: only they show that the daemon does not know the key. */
 static int monitor_handshakes(struct trajd_link *link)
 {
-    /* events are sent by a blocking call on the I/O thread */
+    /* no limit: libzmq's thread blocks on a full monitor socket */
     const int no_limit = 0, no_linger = 0;
     const int events = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     char endpoint[64];
-    /* the last one's may live on */
+    /* a new name each time, because the socket of the last dial may still exist */
     snprintf(endpoint, sizeof endpoint, "inproc://trajd.monitor.%u", ++link->dial_count);
     if (zmq_socket_monitor(link->dealer, endpoint, events) != 0)
         return -1;
@@ -152,7 +154,7 @@ void trajd_link_remote_close(struct trajd_link *link)
     link->monitor = NULL;
 }
 
-/* ---- what the link says of itself ---- */
+/* ---- events ---- */
 
 static void read_monitor(struct trajd_link *link)
 {

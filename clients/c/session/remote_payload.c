@@ -1,7 +1,7 @@
-/* Parts that travel: how long they are, and their way into a buffer (PROTOCOL.md, "Over tcp"). */
+/* Payloads: the rows of a batch that a remote daemon sends after BATCH (PROTOCOL.md, "Over
+ * tcp"). */
 #include "clients/c/session/session.h"
 
-/* Each tensor's rows, padded: what the schema has been checked for does not overflow. */
 uint64_t trajd_payload_size(const struct trajd_schema *schema, uint32_t row_count)
 {
     uint64_t size_bytes = 0;

@@ -48,7 +48,7 @@ static void advance(struct trajd_client *client, uint64_t now_ns)
         attach(client, now_ns);
     if (client->session.phase == TRAJD_PHASE_READY && client->feed.is_granted &&
         now_ns >= client->session.retry_at_ns)
-        trajd_session_send_open(client); /* the same again, after the daemon's return */
+        trajd_session_send_open(client); /* repeats the OPEN after the daemon's return */
     bool should_greet =
         client->session.phase == TRAJD_PHASE_DOWN || (waits_for_welcome && hello_lost);
     if (!should_greet || now_ns < client->session.retry_at_ns ||
@@ -61,7 +61,7 @@ static void advance(struct trajd_client *client, uint64_t now_ns)
 
 static void ping(struct trajd_client *client, uint64_t now_ns)
 {
-    /* a daemon elsewhere must hear us, not we it */
+    /* A remote daemon must receive something from us. A local one only has to be in contact. */
     const uint64_t last_ns =
         client->session.last_sent_ns > client->session.last_received_ns || client->link.remote
             ? client->session.last_sent_ns
@@ -69,7 +69,8 @@ static void ping(struct trajd_client *client, uint64_t now_ns)
     if (!trajd_link_is_attached(&client->link) || client->session.is_resuming ||
         client->session.phase < TRAJD_PHASE_READY || now_ns < last_ns + client->session.ping_ns)
         return;
-    client->session.last_sent_ns = now_ns; /* also when nobody is connected: not in every turn */
+    /* also where the send fails, so that not every turn tries */
+    client->session.last_sent_ns = now_ns;
     trajd_session_send(
         client, &(struct trajd_wire_message){.op = TRAJD_WIRE_PING, .ping = {.time = now_ns}});
 }
@@ -108,7 +109,7 @@ void trajd_session_exchange(struct trajd_client *client)
     turn(client, false);
 }
 
-/* Until there is something to be said that waits for its time. */
+/* Returns the time until pending releases are sent. UINT64_MAX: nothing is pending. */
 static uint64_t burst_ns(struct trajd_client *client)
 {
     uint64_t remaining_ns = UINT64_MAX;
@@ -136,7 +137,7 @@ int trajd_session_timeout_ms(struct trajd_client *client, uint64_t now_ns)
     return (int)((due_ns - now_ns) / 1000000) + 1;
 }
 
-/* True if next() may sleep: then a release wakes it. What was released before goes out first. */
+/* Returns true if next() may sleep; releases then wake it. False: an ACK has to be sent first. */
 static bool begin_waiting(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state_lock);
@@ -157,8 +158,8 @@ bool trajd_session_is_cancelled(const struct trajd_client *client)
     return client->cancel.is_requested;
 }
 
-/* Asking costs the user a lock: not more often than it can be noticed, but at once when a signal
- * came. */
+/* Calls the user's callback. In Python it needs the interpreter's lock, so it is called every 50 ms
+ * at most, but at once after a signal. */
 static void check_for_cancellation(struct trajd_client *client, bool signalled)
 {
     const uint64_t now_ns = trajd_client_now_ns();
@@ -187,7 +188,7 @@ void trajd_session_wait(struct trajd_client *client, uint64_t deadline_ns)
         client->next_sleeps = false;
         pthread_mutex_unlock(&client->state_lock);
         if (readable.wake && read(client->wake_fd, &count, sizeof count) < 0)
-            count = 0; /* never empty here; and if it were, nothing would be lost */
+            count = 0; /* cannot be empty here, and nothing depends on it */
     }
     turn(client, readable.connection);
     check_for_cancellation(client, readable.signalled);

@@ -1,5 +1,5 @@
-/* The protocol of a session (proto/PROTOCOL.md), from the worker's side. The caller of each function
- * holds io_lock, and not state_lock unless it says so.
+/* The protocol of a session (proto/PROTOCOL.md), from the worker's side. The caller of each
+ * function holds io_lock, and not state_lock unless the function says so.
  *
  * A file calls only files that stand above it in this list:
  *
@@ -37,8 +37,8 @@ bool trajd_session_can_ack(const struct trajd_client *client);
 void trajd_session_fail(struct trajd_client *client, const struct trajd_error *error);
 /* Fails with TRAJD_ERR_PROTOCOL. `what` completes "the daemon breaks the protocol: ". */
 void trajd_session_fail_protocol(struct trajd_client *client, const char *what);
-/* Drops queued batches and pending ACKs, and begins a new incarnation. Batches that the caller holds
- * stay readable; their leases are not returned. */
+/* Drops queued batches and pending ACKs, and begins a new incarnation. Batches that the caller
+ * holds stay readable; their leases are not returned. */
 void trajd_session_clear_batches(struct trajd_client *client);
 /* The same, and drops the rings. */
 void trajd_session_clear(struct trajd_client *client);

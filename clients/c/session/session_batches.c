@@ -3,8 +3,8 @@
 #include "clients/c/batch_internal.h"
 #include "clients/c/session/session.h"
 
-/* Batches of what was open before go back undone: the daemon has given them up when it answers an
- * OPEN, by OPENED or by ERROR. Not before: an OPEN may be lost, and then they would be taken for
+/* The daemon takes these batches back when it answers an OPEN by OPENED or by ERROR. They are not
+ * returned before that answer: the OPEN may be lost, and the daemon would then count them as
  * DONE. */
 void trajd_session_return_queue(struct trajd_client *client)
 {
@@ -31,7 +31,7 @@ static bool is_valid(const struct trajd_client *client, const struct trajd_wire_
            batch->row_count <= client->feed.info.global_batch - batch->row_begin;
 }
 
-/* False: more are out than one ACK can name. */
+/* Returns false if more batches are leased than one ACK can name. */
 static bool enqueue(struct trajd_client *client, const struct trajd_delivery *delivery)
 {
     pthread_mutex_lock(&client->state_lock);
@@ -58,7 +58,8 @@ void trajd_session_handle_batch(struct trajd_client *client, const struct trajd_
         trajd_session_fail_protocol(client, "BATCH of another feed, slot or epoch");
         return;
     }
-    /* one of what was left is kept, unseen, until the daemon answers the OPEN */
+    /* After an OPEN, batches of the previous feed may still arrive. They stay in the queue, unseen
+     * by the user, until the daemon answers the OPEN. */
     client->session.received_sequence = batch->seq;
     struct trajd_delivery delivery = {
         .lease = {.ring = batch->ring,

@@ -29,7 +29,7 @@ void trajd_session_clear_batches(struct trajd_client *client)
         trajd_delivery_drop(client,
                             &client->queue.entries[(client->queue.first + i) % TRAJD_CLIENT_QUEUE]);
     client->queue.count = 0;
-    client->held.count = 0; /* they stay readable; no word of them goes to anybody */
+    client->held.count = 0; /* they stay readable; their leases end with the session */
     client->held.previous = NULL;
     client->ack.pending.done.count = client->ack.pending.released.count = 0;
     client->epoch_ended = false;

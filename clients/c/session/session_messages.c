@@ -16,10 +16,11 @@ static void handle_welcome(struct trajd_client *client, const struct trajd_wire_
         return;
     }
     if (!client->session.is_resuming && client->session.phase != TRAJD_PHASE_HELLO)
-        return; /* a second answer, to a HELLO that was repeated */
+        return; /* a second reply, to a repeated HELLO */
     if (client->session.is_resuming) {
         trajd_session_end(client);
-        return; /* it knows us no more: from the beginning, if we may */
+        /* the daemon no longer knows the session: start a new one, where `reconnect` allows it */
+        return;
     }
     client->session.instance = welcome->instance;
     client->session.id = welcome->session;
@@ -40,8 +41,8 @@ static bool is_about_gpu(const struct trajd_client *client, const struct trajd_e
             error->status == TRAJD_ERR_DEVICE);
 }
 
-/* Busy: others have not seen the end of their epoch, or have not come back yet. Closed: the daemon
- * is about to end, and its return is waited for. */
+/* BUSY: other workers have not seen the end of their epoch, or have not reconnected yet. CLOSED:
+ * the daemon is about to end, and with `reconnect` the client waits for its return. */
 static void handle_open_error(struct trajd_client *client, const struct trajd_error *error)
 {
     client->open.request = 0;
@@ -62,9 +63,9 @@ static void handle_open_error(struct trajd_client *client, const struct trajd_er
     }
 }
 
-/* A session is sent away from its feed: by these, and without request. While an OPEN is under way
- * it is what was open before, which is left anyhow; what the OPEN asks for is told with its
- * request. */
+/* Returns true for an ERROR about the feed that was open before the OPEN under way. The daemon
+ * closes a session's feed with these statuses and without a request number. An ERROR about the OPEN
+ * itself has the number of that request. */
 static bool is_of_previous_feed(const struct trajd_client *client,
                                 const struct trajd_wire_error *message)
 {
@@ -97,23 +98,25 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
     } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND &&
                trajd_link_is_attached(&client->link) &&
                client->session.phase >= TRAJD_PHASE_READY) {
-        /* the connection was cut and came back as another one; once is enough for all that was said
-         * on it */
+        /* The connection was cut, and ZeroMQ made a new one. Every message sent on the old one may
+         * get this ERROR; one HELLO is enough. */
         if (!client->session.is_resuming)
             client->session.hello_sent_ns = 0;
         client->session.is_resuming = true;
     } else if (message->request == 0 && error.status == TRAJD_ERR_DEVICE &&
                client->feed.is_granted && is_about_gpu(client, &error)) {
-        /* the daemon has lost them; those that the caller holds stay as they are */
+        /* the daemon lost these batches; the memory of batches that the caller holds stays
+         * readable */
         trajd_session_clear_batches(client);
         client->feed.mapping = NULL;
         client->open.is_fresh = false;
         trajd_session_fall_back_to_host(client, &error);
     } else if (message->request == 0 && error.status == TRAJD_ERR_CLOSED &&
                client->session.is_ending && client->reconnect) {
-        return; /* the daemon ends, and its feeds before it: its return is waited for */
+        return; /* the daemon ends, and its feeds end first: wait for its return */
     } else if (message->request == 0) {
-        if (error.status == TRAJD_ERR_TIMEOUT) /* of next() that means another thing */
+        /* TIMEOUT of next() means that no batch came in time */
+        if (error.status == TRAJD_ERR_TIMEOUT)
             error.status = TRAJD_ERR_CLOSED;
         trajd_session_fail(client, &error);
     }
@@ -140,7 +143,8 @@ static void handle_checkpointed(struct trajd_client *client,
         return;
     checkpoint->is_answered = true;
     checkpoint->size_bytes = checkpointed->token.size;
-    checkpoint->token = malloc(checkpointed->token.size + 1u); /* never NULL for being empty */
+    /* an empty token is not NULL either */
+    checkpoint->token = malloc(checkpointed->token.size + 1u);
     if (checkpoint->token)
         memcpy(checkpoint->token, checkpointed->token.data, checkpointed->token.size);
     else
@@ -168,7 +172,7 @@ void trajd_session_handle(struct trajd_client *client, const void *frame, size_t
     if (status == TRAJD_ERR_UNSUPPORTED)
         trajd_session_fail(client, &error);
     if (status || (client->link.has_payload && message.op != TRAJD_WIRE_BATCH))
-        return; /* an op of a later version, or nothing that a daemon of ours says */
+        return; /* an op of a later version, or a frame that no daemon sends */
     if (message.op == TRAJD_WIRE_BATCH)
         trajd_session_handle_batch(client, &message.batch);
     else if (message.op == TRAJD_WIRE_EPOCH_END)

@@ -3,7 +3,6 @@
 
 #include "clients/c/session/session.h"
 
-/* In host memory, then; *error is why. The same OPEN goes out again at once, without the GPU. */
 void trajd_session_fall_back_to_host(struct trajd_client *client, const struct trajd_error *error)
 {
     client->open.gpu_refused = true;
@@ -34,8 +33,8 @@ static void add_mapping(struct trajd_client *client, struct trajd_mapping *mappi
     client->rings.mapped[client->rings.mapped_count++] = mapping;
 }
 
-/* OPENED brings a GPU's handle each time, so one that is not read any more is closed: what the
- * daemon frees is free only then. */
+/* Drops GPU rings other than the open feed's. Each OPENED brings the handle again, so nothing is
+ * lost, and the daemon's memory becomes free only when all processes have closed it. */
 static void drop_other_device_rings(struct trajd_client *client,
                                     const struct trajd_mapping *mapping)
 {
@@ -70,7 +69,8 @@ static struct trajd_mapping *map_received(struct trajd_client *client)
     return NULL;
 }
 
-/* NULL: it cannot be opened from here, and the feed is being opened in host memory instead. */
+/* Returns NULL if the GPU's memory cannot be opened here. The feed is then opened in host memory
+ * instead. */
 static struct trajd_mapping *map_device(struct trajd_client *client)
 {
     struct trajd_error error;
@@ -115,7 +115,7 @@ static void map_ring(struct trajd_client *client)
 
 void trajd_session_add_ring(struct trajd_client *client, const struct trajd_link_ring *ring)
 {
-    /* of feeds that were opened and refused since */
+    /* the oldest is of a feed that was opened and then refused */
     if (client->rings.received_count == TRAJD_CLIENT_MAX_RINGS) {
         close(client->rings.received[0].fd);
         memmove(client->rings.received, client->rings.received + 1,
@@ -128,7 +128,8 @@ void trajd_session_add_ring(struct trajd_client *client, const struct trajd_link
 static void store_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
 {
     client->feed.id = opened->feed_id;
-    pthread_mutex_lock(&client->state_lock); /* whoever releases looks at the credit */
+    /* trajd_client_update_poll_fd reads the credit in other threads */
+    pthread_mutex_lock(&client->state_lock);
     client->feed.info = (struct trajd_feed_info){
         .global_batch = opened->batch,
         .row_begin = opened->row_begin,
@@ -163,7 +164,7 @@ static void store_opened(struct trajd_client *client, const struct trajd_wire_op
     client->feed.next_position = opened->next;
 }
 
-/* Nothing is to be mapped. */
+/* A remote feed has no ring to map. */
 static void open_remote(struct trajd_client *client)
 {
     struct trajd_error error;
@@ -175,8 +176,8 @@ static void open_remote(struct trajd_client *client)
     client->session.phase = TRAJD_PHASE_OPEN;
 }
 
-/* None, or the one that was asked for: another would be opened here unasked, and once more after it
- * could not be. */
+/* Returns true if the feed has no GPU, or the requested one. Another GPU would be opened although
+ * the caller did not request it, and a second time after a refusal. */
 static bool is_right_gpu(const struct trajd_client *client, const struct trajd_wire_opened *opened)
 {
     return opened->gpu.size == 0 || (!client->open.gpu_refused &&

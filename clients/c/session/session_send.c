@@ -9,14 +9,14 @@ void trajd_session_send(struct trajd_client *client, const struct trajd_wire_mes
     client->session.has_sent = true;
     if (trajd_wire_encode(message, client->session.frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) ||
         trajd_link_send(&client->link, client->session.frame, size))
-        return; /* nobody is connected: what matters is said again after the next HELLO */
+        return; /* not connected: everything that matters is sent again after the next HELLO */
     client->session.last_sent_ns = trajd_client_now_ns();
 }
 
 /* ---- HELLO ---- */
 
-/* What we still have. All other leases up to `received` are released by not being named, so nothing
- * is pending any more. */
+/* Names the leases that this worker still has. The daemon takes all others up to received_sequence
+ * as released, so no release is pending any more. */
 static void list_leases(struct trajd_client *client, struct trajd_wire_hello *hello)
 {
     pthread_mutex_lock(&client->state_lock);
@@ -55,13 +55,13 @@ void trajd_session_send_hello(struct trajd_client *client, uint64_t now_ns)
 void trajd_session_end_epoch(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state_lock);
-    client->ack.burst_since_ns = 0; /* all of it, now */
+    client->ack.burst_since_ns = 0; /* send all of them now */
     pthread_mutex_unlock(&client->state_lock);
     trajd_session_send_acks(client);
     pthread_mutex_lock(&client->state_lock);
     for (uint32_t i = 0; i < client->held.count; i++)
         client->held.batches[i]->is_superseded = true;
-    client->ack.pending.done.count = 0; /* could not be sent: those batches go back undone */
+    client->ack.pending.done.count = 0; /* could not be sent: these batches go back without DONE */
     client->held.previous = NULL;
     pthread_mutex_unlock(&client->state_lock);
 }
@@ -90,7 +90,7 @@ static void send_open(struct trajd_client *client)
             .local = wants_gpu && wanted->on_gpu.count > 0 ? wanted->on_gpu : wanted->local,
             .gpu = trajd_wire_text(wants_gpu ? wanted->gpu : NULL),
         }};
-    if (client->open.is_fresh) /* later the daemon knows what has been DONE since */
+    if (client->open.is_fresh) /* on a repeated OPEN the daemon knows of later DONEs itself */
         message.open.resume = (struct trajd_wire_bytes){wanted->resume, wanted->resume_size};
     trajd_session_send(client, &message);
 }
