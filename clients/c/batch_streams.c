@@ -41,8 +41,10 @@ enum trajd_status trajd_batch_use_stream(struct trajd_batch *batch, uintptr_t st
         known++;
     const bool is_new = known == batch->stream_count;
     if (known == TRAJD_BATCH_MAX_STREAMS)
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                 "a batch is used on %u streams already", TRAJD_BATCH_MAX_STREAMS);
+        status =
+            trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                            "the batch is already used on %u streams, the most that are allowed",
+                            TRAJD_BATCH_MAX_STREAMS);
     else if (is_new)
         batch->streams[batch->stream_count++] = stream;
     if (!status && stream == PER_THREAD_DEFAULT_STREAM)

@@ -17,7 +17,7 @@ static enum trajd_status await_token(struct trajd_client *client, uint64_t deadl
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "checkpoint: interrupted");
         if (trajd_client_now_ns() >= deadline_ns)
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                                   "checkpoint: no answer from the daemon at %s in time",
+                                   "checkpoint: the daemon at %s did not answer in time",
                                    client->endpoint);
         trajd_session_wait(client, deadline_ns);
     }

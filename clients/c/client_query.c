@@ -43,7 +43,7 @@ static enum trajd_status await_answer(struct trajd_client *client,
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0, "interrupted");
         if (trajd_client_now_ns() >= deadline_ns)
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                                   "no answer from the daemon at %s in time", client->endpoint);
+                                   "the daemon at %s did not answer in time", client->endpoint);
         trajd_session_wait(client, deadline_ns);
     }
     if (!client->query.json)
@@ -88,7 +88,8 @@ static enum trajd_status check_question(const struct trajd_client *client,
                                         struct trajd_error *error)
 {
     if (!query->what || query->what[0] == '\0')
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "ask: what?");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "ask: `what` is missing: name a question");
     enum trajd_status status =
         trajd_client_check_text("ask", query->what, TRAJD_WIRE_MAX_NAME, error);
     if (!status)
@@ -97,7 +98,7 @@ static enum trajd_status check_question(const struct trajd_client *client,
         return status;
     if (query->feed_id == 0 && !client->feed.is_granted)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "ask: open a feed first, or name one by its number");
+                               "ask: open a feed first, or give its number (feed_id)");
     return TRAJD_OK;
 }
 

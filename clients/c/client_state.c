@@ -29,7 +29,7 @@ enum trajd_status trajd_client_check_text(const char *what, const char *text, si
     for (size_t i = 0, length; i < size; i += length) {
         length = trajd_wire_character((const uint8_t *)text + i, size - i);
         if (length == 0)
-            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: byte %zu is no UTF-8", what,
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: not UTF-8 at byte %zu", what,
                                    i);
     }
     return TRAJD_OK;

@@ -111,7 +111,7 @@ static void load(void)
         if (*entries[i].entry)
             continue;
         trajd_error_set(&driver.error, TRAJD_ERR_UNSUPPORTED, 0,
-                        "GPU: libcuda.so.1 is too old: it has no %s", entries[i].name);
+                        "GPU: libcuda.so.1 is too old: %s is missing", entries[i].name);
         dlclose(library);
         return;
     }
@@ -163,7 +163,7 @@ static enum trajd_status read_uuid(int ordinal, device *found, char uuid[TRAJD_C
     if (code == SUCCESS)
         code = driver.device_get_uuid(&bytes, *found);
     if (code != SUCCESS)
-        return fail(error, code, "asking for its UUID");
+        return fail(error, code, "reading its UUID");
     write_uuid(&bytes, uuid);
     return TRAJD_OK;
 }
@@ -186,7 +186,7 @@ enum trajd_status trajd_cuda_uuid(int ordinal, char uuid[TRAJD_CUDA_UUID_SIZE],
     if (status)
         return status;
     if (ordinal < 0 || ordinal >= count)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d",
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %d: this process sees %d GPUs",
                                ordinal, count);
     return read_uuid(ordinal, &found, uuid, error);
 }
@@ -212,7 +212,7 @@ enum trajd_status trajd_cuda_open(const char *uuid, struct trajd_cuda **out,
                                "GPU %s: not one of the %d that this process sees", uuid, count);
     const result code = driver.primary_retain(&gpu.context, gpu.device);
     if (code != SUCCESS)
-        return fail(error, code, "its context");
+        return fail(error, code, "retaining its primary context");
     *out = malloc(sizeof(**out));
     if (!*out) {
         driver.primary_release(gpu.device);
@@ -263,12 +263,13 @@ enum trajd_status trajd_cuda_map(const struct trajd_cuda *cuda, const void *byte
     pointer opened = 0;
     if (size_bytes != sizeof handle)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "GPU: a handle of %zu bytes, not of %zu", size_bytes, sizeof handle);
+                               "GPU: the memory handle has %zu bytes instead of %zu", size_bytes,
+                               sizeof handle);
     memcpy(&handle, bytes, sizeof handle);
     int mode;
     result code = enter(cuda, &mode);
     if (code != SUCCESS)
-        return fail(error, code, "entering its context");
+        return fail(error, code, "entering its context (cuCtxPushCurrent)");
     code = driver.ipc_open(&opened, handle, IPC_LAZY_PEER_ACCESS);
     leave(mode);
     if (code != SUCCESS)
@@ -292,7 +293,7 @@ enum trajd_status trajd_cuda_read(const struct trajd_cuda *cuda, void *to, const
     int mode;
     result code = enter(cuda, &mode);
     if (code != SUCCESS)
-        return fail(error, code, "entering its context");
+        return fail(error, code, "entering its context (cuCtxPushCurrent)");
     code = driver.copy_to_host(to, (uintptr_t)from, size_bytes);
     leave(mode);
     return code == SUCCESS ? TRAJD_OK : fail(error, code, "reading the daemon's memory");
@@ -308,10 +309,11 @@ enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const v
     int mode;
     uint64_t end_bytes;
     if (__builtin_add_overflow(offset_bytes, size_bytes, &end_bytes) || end_bytes > INT64_MAX)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "GPU: a ring that no memory holds");
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "GPU: the ring ends beyond any memory");
     result code = enter(cuda, &mode);
     if (code != SUCCESS)
-        return fail(error, code, "entering its context");
+        return fail(error, code, "entering its context (cuCtxPushCurrent)");
     code = driver.get_range(&base, &length, opened);
     leave(mode);
     if (code != SUCCESS)
@@ -320,7 +322,7 @@ enum trajd_status trajd_cuda_check_extent(const struct trajd_cuda *cuda, const v
     if (base > opened || opened - base > length || length - (opened - base) < end_bytes)
         return trajd_error_set(
             error, TRAJD_ERR_PROTOCOL, 0,
-            "GPU: the daemon's memory has %llu bytes, not the %llu that were told",
+            "GPU: the daemon's memory has %llu bytes instead of the %llu of OPENED",
             (unsigned long long)length, (unsigned long long)end_bytes);
     return TRAJD_OK;
 }

@@ -62,7 +62,7 @@ static enum trajd_status deliver(struct trajd_client *client, struct trajd_deliv
         return report_failure(client, delivery, error);
     if (!is_stamped(client, delivery)) {
         trajd_error_set(&client->session.failure, TRAJD_ERR_PROTOCOL, 0,
-                        "the daemon breaks the protocol: slot %u is not of generation %llu",
+                        "the daemon breaks the protocol: slot %u does not have generation %llu",
                         delivery->lease.slot, (unsigned long long)delivery->lease.generation);
         struct trajd_error failure = client->session.failure;
         trajd_session_fail(client, &failure);
@@ -98,7 +98,7 @@ static enum trajd_status check_can_continue(struct trajd_client *client, struct 
     if (ended)
         return TRAJD_END_OF_EPOCH;
     if (client->session.is_ending && !client->reconnect)
-        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s goes away",
+        return trajd_error_set(error, TRAJD_ERR_CLOSED, 0, "the daemon at %s is shutting down",
                                client->endpoint);
     if (!client->open.terms.feed ||
         (client->session.phase == TRAJD_PHASE_READY && !client->feed.is_granted))

@@ -42,9 +42,8 @@ static enum trajd_status check_texts(const struct trajd_open_options *options,
     if (!status)
         status = trajd_client_check_text("open: gpu", options->gpu, TRAJD_WIRE_MAX_GPU, error);
     if (!status && options->epoch == UINT64_MAX)
-        status =
-            trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: epoch %llu is beyond the last",
-                            (unsigned long long)options->epoch);
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: epoch %llu is too large",
+                                 (unsigned long long)options->epoch);
     return status;
 }
 
@@ -54,37 +53,39 @@ static enum trajd_status check_options(const struct trajd_open_options *options,
     const uint32_t world = options->world > 0 ? options->world : 1;
     if ((options->feed != NULL && options->feed[0] != '\0') ==
         (options->spec != NULL && options->spec[0] != '\0'))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: either feed or spec");
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "open: give either feed or spec");
     if (options->mode != TRAJD_MODE_QUEUE && options->mode != TRAJD_MODE_SHARD)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: mode %d is neither share nor shard", (int)options->mode);
+                               "open: mode %d is neither queue nor shard", (int)options->mode);
     if (options->rank >= world || (options->mode == TRAJD_MODE_QUEUE && world != 1))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: rank %u of %u (rank below world; share has no ranks)",
-                               options->rank, world);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "open: rank %u of %u: the rank must be below world, and mode queue has no ranks",
+            options->rank, world);
     if (options->local_rank_count > 0 &&
         (options->mode != TRAJD_MODE_SHARD ||
          !is_rank_list(options, options->local_ranks, options->local_rank_count, world)))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: local_ranks: at most %u ranks below %u, ascending, rank %u "
-                               "among them (of shard)",
+                               "open: local_ranks must be at most %u ascending ranks below %u that "
+                               "include rank %u, in mode shard",
                                TRAJD_WIRE_MAX_LOCAL, world, options->rank);
     if (options->resume_size_bytes > TRAJD_WIRE_MAX_CHECKPOINT ||
         (options->resume_size_bytes > 0 && options->mode != TRAJD_MODE_QUEUE))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
-            "open: resume: the token of a checkpoint, at most %u bytes (of share)",
+            "open: resume must be a checkpoint token of at most %u bytes, in mode queue",
             TRAJD_WIRE_MAX_CHECKPOINT);
     if (options->gpu_rank_count > 0 &&
         (!options->gpu || options->mode != TRAJD_MODE_SHARD ||
          !is_rank_list(options, options->gpu_ranks, options->gpu_rank_count, world)))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: gpu_ranks: at most %u ranks below %u, ascending, rank %u "
-                               "among them (of shard, with gpu)",
+                               "open: gpu_ranks must be at most %u ascending ranks below %u that "
+                               "include rank %u, in mode shard with a gpu",
                                TRAJD_WIRE_MAX_LOCAL, world, options->rank);
     if (options->credit == 1)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "open: credit 1 (at least 2: one in use, one under way)");
+                               "open: credit 1 is too low: at least 2 are needed, one batch in use "
+                               "and one on its way");
     return check_texts(options, error);
 }
 
@@ -172,7 +173,7 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
                 return TRAJD_ERR_BUSY;
             }
             return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
-                                   "open: no answer from the daemon at %s in time",
+                                   "open: the daemon at %s did not answer in time",
                                    client->endpoint);
         }
         trajd_session_wait(client, deadline_ns);

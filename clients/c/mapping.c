@@ -19,9 +19,9 @@ static enum trajd_status check_terms(const struct trajd_ring_terms *terms,
         __builtin_add_overflow(size_bytes, TRAJD_RING_ALIGNMENT, &size_bytes) ||
         size_bytes != terms->size_bytes || size_bytes > INT64_MAX)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "ring %u: %llu bytes cannot be %u slots of %llu", terms->ring_id,
-                               (unsigned long long)terms->size_bytes, terms->slot_count,
-                               (unsigned long long)terms->slot_size_bytes);
+                               "ring %u: %llu bytes cannot hold %u slots of %llu bytes",
+                               terms->ring_id, (unsigned long long)terms->size_bytes,
+                               terms->slot_count, (unsigned long long)terms->slot_size_bytes);
     return TRAJD_OK;
 }
 
@@ -31,7 +31,7 @@ static enum trajd_status check_file(int fd, const struct trajd_ring_terms *terms
     struct stat file;
     if (fstat(fd, &file) != 0 || (uint64_t)file.st_size != terms->size_bytes)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "ring %u: its file has not the %llu bytes that were told",
+                               "ring %u: its file does not have the %llu bytes of OPENED",
                                terms->ring_id, (unsigned long long)terms->size_bytes);
     const int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -55,8 +55,8 @@ static enum trajd_status check_header(const struct trajd_mapping *mapping,
     if (status)
         return status;
     if (header.magic != TRAJD_RING_MAGIC || header.version != 1)
-        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0, "ring %u: no ring of version 1",
-                               terms->ring_id);
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "ring %u: its memory is not a ring of version 1", terms->ring_id);
     if (header.ring_id != terms->ring_id || header.slot_count != terms->slot_count ||
         header.slot_size_bytes != terms->slot_size_bytes ||
         header.instance_id != terms->instance_id)
@@ -115,7 +115,7 @@ enum trajd_status trajd_mapping_create_device(const char *gpu, const struct traj
     /* kernels need aligned tensors: other loads trap */
     if (!status && terms->handle_offset_bytes % TRAJD_RING_ALIGNMENT != 0)
         status = trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                                 "ring %u: begins %llu bytes behind its handle, no multiple of %u",
+                                 "ring %u: its offset of %llu bytes is not a multiple of %u",
                                  terms->ring_id, (unsigned long long)terms->handle_offset_bytes,
                                  TRAJD_RING_ALIGNMENT);
     if (status)

@@ -24,7 +24,7 @@ static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
            tensor->offset_bytes % item_bytes == 0 && size_bytes <= *remaining_bytes;
     if (!good)
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
-                               "tensor %.*s: does not lie in a slot of %llu bytes",
+                               "tensor %.*s does not lie in a slot of %llu bytes",
                                (int)tensor->name.size, tensor->name.data ? tensor->name.data : "",
                                (unsigned long long)opened->slot_size_bytes);
     *remaining_bytes -= size_bytes;

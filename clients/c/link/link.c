@@ -18,9 +18,10 @@ static enum trajd_status prepare_local(struct trajd_link *link, const char *dire
 {
     const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
     if (strlen(directory) + strlen("/feed.sock") > limit)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-                               "endpoint %s: a socket's path has at most %zu bytes", directory,
-                               limit);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+            "endpoint %s: the path is too long: a socket's path has at most %zu bytes", directory,
+            limit);
     if (asprintf(&link->feed_endpoint, "ipc://%s/feed.sock", directory) < 0)
         link->feed_endpoint = NULL;
     if (asprintf(&link->fd_path, "%s/fd.sock", directory) < 0)

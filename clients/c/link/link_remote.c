@@ -33,8 +33,8 @@ static enum trajd_status check_endpoint(const char *endpoint, bool *loopback,
     const unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
     if (length == 0 || colon[1] < '0' || colon[1] > '9' || *end != '\0' || port < 1 ||
         port > 65535 || strpbrk(host, ";/*"))
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "endpoint %s: tcp://HOST:PORT",
-                               endpoint);
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "endpoint %s: write it as tcp://HOST:PORT", endpoint);
     *loopback = false;
     for (size_t i = 0; i < sizeof loopbacks / sizeof *loopbacks; i++)
         *loopback = *loopback ||
@@ -48,21 +48,21 @@ static enum trajd_status read_keys(struct trajd_link *link,
 {
     if (zmq_has("curve") != 1)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "endpoint %s: this libzmq was built without CURVE (libsodium)",
+                               "endpoint %s: this libzmq is built without CURVE (libsodium)",
                                options->endpoint);
     enum trajd_status status = trajd_key_read_secret(options->key_file, &link->keys, error);
     if (status)
         return status;
     if (options->server_key && options->server_key[0] != '\0') {
         if (!trajd_key_is_valid(options->server_key))
-            return trajd_error_set(
-                error, TRAJD_ERR_ARGUMENT, 0,
-                "server_key: not 40 characters of Z85 (the public-key of the server's file)");
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "server_key is not 40 characters of Z85: take the public-key of "
+                                   "the daemon's key file");
         memcpy(link->keys.server_key, options->server_key, TRAJD_KEY_SIZE);
     }
     if (link->keys.server_key[0] == '\0')
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%s: no server-key, and none was given: whom is it for?",
+                               "%s has no server-key, and no server_key was given",
                                options->key_file);
     link->curve = true;
     return TRAJD_OK;
@@ -164,16 +164,14 @@ static void read_monitor(struct trajd_link *link)
         zmq_recv(link->monitor, address, sizeof address, ZMQ_DONTWAIT);
         memcpy(&number, event, sizeof number);
         if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
-            link->handshake_error =
-                "the daemon does not know the key of this worker (its file is missing "
-                "in clients/ there)";
+            link->handshake_error = "the daemon does not know the key of this worker (its public "
+                                    "key file is missing in clients/ there)";
         else if (link->curve)
-            link->handshake_error =
-                "the handshake failed: another server's key, a daemon without CURVE, "
-                "or no daemon of ours";
+            link->handshake_error = "the handshake failed: the daemon has another key or no CURVE, "
+                                    "or the server is no trajd daemon";
         else
-            link->handshake_error = "the handshake failed: a daemon with CURVE (then a key file is "
-                                    "needed), or no daemon of ours";
+            link->handshake_error = "the handshake failed: the daemon requires a key file (CURVE), "
+                                    "or the server is no trajd daemon";
     }
 }
 

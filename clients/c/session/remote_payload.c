@@ -34,8 +34,8 @@ enum trajd_status trajd_payload_receive(struct trajd_client *client, uint32_t ro
     if (row_count > client->feed.row_limit)
         return trajd_error_set(
             error, TRAJD_ERR_PROTOCOL, 0,
-            "the daemon breaks the protocol: a part of %u rows, where %u are the most", row_count,
-            client->feed.row_limit);
+            "the daemon breaks the protocol: a payload of %u rows, where %u are the most",
+            row_count, client->feed.row_limit);
     const uint64_t size_bytes = trajd_payload_size(client->feed.schema, row_count);
     *payload = trajd_buffers_take(client->feed.buffers);
     if (!*payload)
@@ -47,6 +47,6 @@ enum trajd_status trajd_payload_receive(struct trajd_client *client, uint32_t ro
     *payload = NULL;
     return trajd_error_set(
         error, TRAJD_ERR_PROTOCOL, 0,
-        "the daemon breaks the protocol: a part of another length than its %llu bytes",
+        "the daemon breaks the protocol: a payload that does not have %llu bytes",
         (unsigned long long)size_bytes);
 }

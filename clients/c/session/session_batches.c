@@ -55,7 +55,8 @@ void trajd_session_handle_batch(struct trajd_client *client, const struct trajd_
         batch->seq <= client->session.received_sequence)
         return;
     if (expected && !is_valid(client, batch)) {
-        trajd_session_fail_protocol(client, "BATCH of another feed, slot or epoch");
+        trajd_session_fail_protocol(
+            client, "BATCH of another feed or epoch, or of a slot that does not exist");
         return;
     }
     /* After an OPEN, batches of the previous feed may still arrive. They stay in the queue, unseen
@@ -82,7 +83,7 @@ void trajd_session_handle_batch(struct trajd_client *client, const struct trajd_
     }
     if (failure_lost || !enqueue(client, &delivery)) {
         trajd_delivery_drop(client, &delivery);
-        trajd_session_fail_protocol(client, "more batches than it gave credit for");
+        trajd_session_fail_protocol(client, "more batches than the credit allows");
     }
 }
 

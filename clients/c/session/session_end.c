@@ -63,9 +63,10 @@ void trajd_session_end(struct trajd_client *client)
     client->session.is_resuming = client->session.is_ending = false;
     client->open.is_fresh = client->open.is_fresh && !client->feed.is_granted;
     if (client->session.was_ready && !client->reconnect) {
-        trajd_error_set(
-            &error, TRAJD_ERR_CLOSED, 0, "the daemon at %s ended%s", client->endpoint,
-            client->link.remote ? ", or was not heard for so long that it has given us up" : "");
+        trajd_error_set(&error, TRAJD_ERR_CLOSED, 0, "the daemon at %s ended%s", client->endpoint,
+                        client->link.remote
+                            ? ", or could not be reached for so long that it closed this session"
+                            : "");
         trajd_session_fail(client, &error);
         return;
     }

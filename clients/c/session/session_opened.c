@@ -98,7 +98,7 @@ static void map_ring(struct trajd_client *client)
         return;
     struct trajd_mapping *mapping = find_mapping(client);
     if (mapping && !same_terms(&mapping->terms, &client->feed.ring_terms)) {
-        trajd_session_fail_protocol(client, "two rings with one number");
+        trajd_session_fail_protocol(client, "two rings with the same number");
         return;
     }
     if (!mapping)
@@ -147,7 +147,7 @@ static void store_opened(struct trajd_client *client, const struct trajd_wire_op
     pthread_mutex_unlock(&client->state_lock);
     if (client->open.terms.gpu[0] != '\0' && opened->gpu.size == 0 &&
         !client->feed.info.gpu_refusal)
-        client->feed.info.gpu_refusal = "this daemon knows nothing of GPUs";
+        client->feed.info.gpu_refusal = "this daemon does not support GPUs";
     trajd_wire_text_copy(opened->gpu, client->feed.gpu, sizeof client->feed.gpu);
     client->feed.ring_terms =
         (struct trajd_ring_terms){.instance_id = client->session.instance,
@@ -194,12 +194,12 @@ void trajd_session_handle_opened(struct trajd_client *client,
     if (opened->batch == 0 || opened->credit == 0 || opened->credit > TRAJD_WIRE_MAX_LEASES ||
         opened->row_begin > opened->batch ||
         opened->row_count > opened->batch - opened->row_begin) {
-        trajd_session_fail_protocol(
-            client, "OPENED with rows that the batch does not have, or without credit");
+        trajd_session_fail_protocol(client,
+                                    "OPENED with rows outside the batch, or without credit");
         return;
     }
     if (!is_right_gpu(client, opened)) {
-        trajd_session_fail_protocol(client, "OPENED with a GPU that it was not asked for");
+        trajd_session_fail_protocol(client, "OPENED with a GPU that was not requested");
         return;
     }
     if (trajd_schema_create(opened, &schema, &error)) {
