@@ -96,11 +96,10 @@ enum trajd_mode {
 
 /* All texts and arrays are copied. */
 struct trajd_open_options {
-    /* Exactly one of the two: the name of a feed in the daemon's configuration, or */
-    const char *feed;
-    /* a feed as YAML or JSON text, as it would stand under `feeds: NAME:` */
-    const char *spec;
-    const char *job; /* workers with the same job share its batches; NULL: "" */
+    /* exactly one of `feed` and `spec` is given */
+    const char *feed; /* the name of a feed in the daemon's configuration */
+    const char *spec; /* a feed as YAML or JSON text, as it would stand under `feeds: NAME:` */
+    const char *job;  /* workers with the same job share its batches; NULL: "" */
     enum trajd_mode mode;
     uint32_t rank, world; /* in mode shard: rank below world; world 0 means 1 */
     /* The most batches that may be held or on their way to this worker. At least 2; 0: 4, or 16

@@ -134,7 +134,7 @@ static void test_mapping_refuses_a_device_ring_between_boundaries(void **state)
     assert_int_equal(trajd_mapping_create_device("GPU-none", &terms, &mapping, &error),
                      TRAJD_ERR_PROTOCOL);
     assert_null(mapping);
-    assert_non_null(strstr(error.message, "4160 bytes behind its handle"));
+    assert_non_null(strstr(error.message, "offset of 4160 bytes"));
     trajd_server_ring_destroy(&ring);
 }
 
