@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Behaviour cloning of a small network, which may be killed at any moment and goes on where its checkpoint stands.
+"""Trains a small network by behaviour cloning. It may be killed at any moment, and continues at its last checkpoint.
 
     behaviour_cloning.py square.yaml --checkpoint square.pt
 
-The daemon is found ($TRAJD_ENDPOINT) or started for this job. A run that was killed, together with its daemon or not, gives the
-losses of one that was not, bit for bit: the checkpoint holds network, optimizer and the feed's position, and the order of windows
-is a function of that. With torch where it is installed, else (or with --framework numpy) in numpy.
+The daemon is that of $TRAJD_ENDPOINT, or a private one that is started. A run that was killed, with or without its
+daemon, has the same losses as a run that was not, bit for bit: the checkpoint holds the network, the optimizer and the
+feed's position, and that position determines the order of the following windows. It uses torch if it is installed, else (or
+with --framework numpy) numpy.
 """
 import argparse
 import os
@@ -18,7 +19,7 @@ HIDDEN, LEARNING_RATE = 128, 1e-3
 
 
 def rows_of(batch):
-    """[B, inputs]: the observations side by side; [B, T * D]: the actions; [B, T]: which steps are recorded."""
+    """Returns the observations side by side [B, inputs], the actions [B, T, D], and which steps are recorded [B, T]."""
     concatenate = np.concatenate if isinstance(batch["actions"], np.ndarray) else __import__("torch").cat
     count = len(batch["actions"])
     inputs = concatenate([value.reshape(count, -1) for value in batch["obs"].values()], 1)
@@ -29,10 +30,11 @@ def make_torch_policy(inputs, actions):
     import torch
 
     class Policy:
-        """Two layers and Adam; the loss is the squared error of the steps that are recorded."""
+        """Two layers and Adam. The loss is the mean squared error of the recorded steps."""
 
         def __init__(self):
-            self.network = torch.nn.Sequential(torch.nn.Linear(inputs, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, actions))
+            self.network = torch.nn.Sequential(
+                torch.nn.Linear(inputs, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, actions))
             self.optimizer = torch.optim.Adam(self.network.parameters(), LEARNING_RATE)
 
         def step(self, batch):
@@ -56,12 +58,14 @@ def make_torch_policy(inputs, actions):
 
 
 class NumpyPolicy:
-    """The same in numpy: two layers, Adam, gradients by hand."""
+    """The same in numpy, with gradients by hand."""
 
     def __init__(self, inputs, actions):
         random = np.random.default_rng(0)
-        self.weights = [random.normal(0, inputs ** -0.5, (inputs, HIDDEN)).astype(np.float32), np.zeros(HIDDEN, np.float32),
-                        random.normal(0, HIDDEN ** -0.5, (HIDDEN, actions)).astype(np.float32), np.zeros(actions, np.float32)]
+        self.weights = [random.normal(0, inputs ** -0.5, (inputs, HIDDEN)).astype(np.float32),
+                        np.zeros(HIDDEN, np.float32),
+                        random.normal(0, HIDDEN ** -0.5, (HIDDEN, actions)).astype(np.float32),
+                        np.zeros(actions, np.float32)]
         self.moments = [(np.zeros_like(weight), np.zeros_like(weight)) for weight in self.weights]
         self.steps = 0
 
@@ -81,7 +85,8 @@ class NumpyPolicy:
         for weight, gradient, (mean, square) in zip(self.weights, gradients, self.moments):
             mean += 0.1 * (gradient - mean)
             square += 0.001 * (gradient ** 2 - square)
-            weight -= LEARNING_RATE * (mean / (1 - 0.9 ** self.steps)) / (np.sqrt(square / (1 - 0.999 ** self.steps)) + 1e-8)
+            weight -= LEARNING_RATE * (mean / (1 - 0.9 ** self.steps)) / (
+                np.sqrt(square / (1 - 0.999 ** self.steps)) + 1e-8)
 
     def state_dict(self):
         return {"weights": self.weights, "moments": self.moments, "steps": self.steps}
@@ -91,7 +96,7 @@ class NumpyPolicy:
 
 
 def save(path, checkpoint):
-    """Whole or not at all, whenever this process is killed."""
+    """Writes the checkpoint completely or not at all, whenever this process is killed."""
     with open(path + ".new", "wb") as file:
         pickle.dump(checkpoint, file)
         file.flush()
@@ -133,7 +138,7 @@ def main():
                     inputs.shape[1], actions.shape[1] * actions.shape[2])
                 if checkpoint:
                     policy.load_state_dict(checkpoint["policy"])
-            print(epoch, batch.position, policy.step(batch).hex(), flush=True)  # hex: every bit of it
+            print(epoch, batch.position, policy.step(batch).hex(), flush=True)  # hex shows every bit
             count += 1
             if count % options.every == 0:
                 save(options.checkpoint, {"feed": feed.state_dict(), "policy": policy.state_dict()})

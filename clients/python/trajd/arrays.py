@@ -1,4 +1,4 @@
-"""Views of a batch as numpy arrays or torch tensors, and what key styles do to them. Both libraries by their common names."""
+"""Makes numpy arrays or torch tensors of a batch's tensors, and applies the conversions of key styles to them."""
 from __future__ import annotations
 
 import importlib
@@ -9,39 +9,40 @@ import numpy as np
 from . import _core
 from .errors import ArgumentError
 
-_BEFORE_START, _AFTER_END = 1, 2  # codes of a mask, as kernels/resample.h numbers them
+_BEFORE_START, _AFTER_END = 1, 2  # mask codes of kernels/resample.h
 
 
 def import_torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError:
-        raise ArgumentError("torch is asked for (device= or framework=) and is not installed; without, batches are numpy "
-                            "arrays") from None
+        raise ArgumentError("torch is asked for (device= or framework=) and is not installed; without, batches are "
+                            "numpy arrays") from None
 
 
 def _bfloat16() -> Any:
     try:
         return importlib.import_module("ml_dtypes").bfloat16
     except ImportError:
-        raise ArgumentError("bf16: numpy has no such type; install ml_dtypes, ask for framework='torch', or let the feed "
-                            "deliver f32") from None
+        raise ArgumentError("bf16: numpy has no such type; install ml_dtypes, ask for framework='torch', or let the "
+                            "feed deliver f32") from None
 
 
 def numpy_view(tensor: "_core.Tensor", copy: bool) -> np.ndarray:
-    """[rows, ...] in the ring itself, writeable if the ring is this job's alone; a copy if asked."""
+    """Returns [B, ...], a view of the ring or a copy of it. A view is writeable if no other job reads the ring."""
     array = np.array(tensor) if copy else np.asarray(tensor)
     return array.view(_bfloat16()) if tensor.dtype == "bf16" else array
 
 
 def torch_view(tensor: "_core.Tensor", copy: bool) -> Any:
-    """The same as a torch tensor on the CPU. Torch knows no read-only tensors: writing to one of a shared ring is a fault."""
+    """Returns the same as a torch tensor on the CPU. Torch has no read-only tensors: writing to a view of a shared ring
+    ends the process (SIGSEGV)."""
     torch = import_torch()
     if copy or (tensor.read_only and tensor.dtype == "bf16"):
         copied = torch.utils.dlpack.from_dlpack(tensor.__dlpack__(copy=True)) if tensor.dtype != "bool" else \
             torch.from_numpy(np.array(tensor))
         return copied
-    if tensor.read_only or tensor.dtype == "bool":  # old torch takes no bool from DLPack
+    if tensor.read_only or tensor.dtype == "bool":  # older versions of torch do not accept bool from DLPack
         return torch.from_numpy(np.asarray(tensor))
     return torch.utils.dlpack.from_dlpack(tensor.__dlpack__())
 
@@ -77,7 +78,7 @@ STEPS: Dict[str, Callable[[Any], Any]] = {
 
 
 def stack(parts: List[Any]) -> Any:
-    """[B, K, ...] of K times [B, ...]."""
+    """Returns [B, K, ...] for K arrays of [B, ...]."""
     if isinstance(parts[0], np.ndarray):
         return np.stack(parts, axis=1)
     return import_torch().stack(parts, dim=1)

@@ -1,4 +1,4 @@
-"""Batch: what a feed hands out. A mapping of names to arrays whose first extent is this worker's rows."""
+"""Batch: a mapping from names to arrays, with this worker's rows of one global batch."""
 from __future__ import annotations
 
 import weakref
@@ -15,7 +15,7 @@ IDS = ("window_id", "dataset_index", "episode_index", "anchor_ns")
 
 
 class Layout:
-    """What all batches of an opened feed have in common: the schema, and the keys of a style."""
+    """The common part of all batches of an open feed: the schema, and the keys of the style."""
 
     def __init__(self, schema: List[Tensor], plan: Plan) -> None:
         self.schema, self.plan = schema, plan
@@ -34,15 +34,18 @@ class Layout:
 
 
 class Explanation(Dict[str, Any]):
-    """What the daemon says of one window: source file, rows, stamps, weights, and the reason of each masked step."""
+    """The origin of one window: source file, rows, stamps, weights, and the reason for each masked step.
+
+    A dict with the daemon's JSON document; print it for a readable form."""
 
     def __repr__(self) -> str:
-        head = (f"window {self['window_id']}: {self['dataset']}, {self['file']}, episode {self['episode']}, anchor {self['anchor']} at "
-                f"{self['anchor_ns'] / 1e9:.6f} s")
+        head = (f"window {self['window_id']}: {self['dataset']}, {self['file']}, episode {self['episode']}, "
+                f"anchor {self['anchor']} at {self['anchor_ns'] / 1e9:.6f} s")
         lines = [head]
         for output in self["outputs"]:
             for item in output["items"]:
-                lines.append(f"  {output['name']}[{item['step']}] at {item['ns'] / 1e9:.6f} s: {self._say(output, item)}")
+                lines.append(f"  {output['name']}[{item['step']}] at {item['ns'] / 1e9:.6f} s: "
+                             f"{self._say(output, item)}")
         return "\n".join(lines)
 
     @staticmethod
@@ -56,7 +59,7 @@ class Explanation(Dict[str, Any]):
 
 
 class Group(Mapping[str, Any]):
-    """A nested part of a batch, such as batch["obs"]."""
+    """A nested mapping of a batch, such as batch["obs"]."""
 
     __slots__ = ("_batch", "_plan", "_path")
 
@@ -77,21 +80,22 @@ class Group(Mapping[str, Any]):
 
 
 class Batch(Mapping[str, Any]):
-    """Rows of one global batch, B of them here, as arrays made when they are asked for.
+    """This worker's B rows of one global batch. Each array is made when it is first read.
 
-    `batch["obs"]["x"]` and `batch["obs/x"]` are the same: [B, T, D] (or [B, T, H, W, C]). `batch["actions_is_pad"]` is bool
-    [B, T], True where a step lies outside the episode. Which keys there are is a matter of the feed's style (styles.py).
+    `batch["obs"]["x"]` and `batch["obs/x"]` are the same array, [B, T, D] (images: [B, T, H, W, C]).
+    `batch["actions_is_pad"]` is bool [B, T], True where a step lies outside the episode. The feed's style determines
+    the keys and shapes (trajd.styles).
 
-    The memory is the daemon's ring. It is given back when the batch and all its arrays are gone, or by release(); until then
-    the ring has one slot less for all. Arrays may be kept, views too, and used in other threads.
+    Memory: arrays are views of the daemon's ring. The memory goes back when the batch and all arrays and views of it
+    are gone, or by release(). Until then the ring has one slot less for all its workers. Copy what you keep for long.
 
-    epoch, position: of the global batch's first window. rows: B. row_begin: where they begin in the global batch."""
+    Threads: arrays may be used, kept and dropped in any thread."""
 
     __slots__ = ("_core", "_layout", "_view", "_feed", "_made", "__weakref__")
 
     def __init__(self, core: Any, layout: Layout, view: Callable[[int], Any], feed: "Feed") -> None:
         self._core, self._layout, self._view = core, layout, view
-        self._feed = weakref.ref(feed)  # a batch that somebody keeps must not keep the others that its feed was sent
+        self._feed = weakref.ref(feed)  # a batch that is kept must not keep its feed, and so the batches ahead
         self._made: Dict[Any, Any] = {}
 
     # ---- the mapping ----
@@ -106,7 +110,7 @@ class Batch(Mapping[str, Any]):
                 raise KeyError(f"{key} (there are: {', '.join(self._layout.plan)})")
             entry = entry[part]
         made = Group(self, entry, key) if isinstance(entry, dict) else self._make(entry)
-        if not isinstance(made, Group):  # a group refers to the batch: kept here, it would keep the batch
+        if not isinstance(made, Group):  # a group refers to the batch, so storing it here would be a cycle
             self._made[key] = made
         return made
 
@@ -132,7 +136,7 @@ class Batch(Mapping[str, Any]):
         if field.meta is not None:
             try:
                 return self.meta(field.meta)
-            except NotFound:  # a dataset without such texts
+            except NotFound:  # the datasets have no such texts
                 return [None] * self.rows
         parts = [self._tensor(source) for source in field.sources]
         for step in field.steps:
@@ -141,96 +145,112 @@ class Batch(Mapping[str, Any]):
             parts = [arrays.STEPS[step](part) for part in parts]
         return parts[0]
 
-    # ---- what is told of it ----
+    # ---- its rows ----
 
     def _ask_feed(self) -> "Feed":
         feed = self._feed()
         if feed is None:
-            raise Closed("the feed that this batch is of is gone, and can no longer be asked about it: keep the feed as well")
+            raise Closed("the feed that this batch is of is gone, and can no longer be asked about it: "
+                         "keep the feed as well")
         return feed
 
     @property
     def epoch(self) -> int:
+        """The epoch of the batch."""
         return int(self._core.epoch)
 
     @property
     def position(self) -> int:
+        """The position of the global batch's first window in the epoch."""
         return int(self._core.position)
 
     @property
     def rows(self) -> int:
+        """B, the number of this worker's rows."""
         return int(self._core.row_count)
 
     @property
     def row_begin(self) -> int:
+        """The index of this worker's first row in the global batch."""
         return int(self._core.row_begin)
 
     @property
     def ready_ns(self) -> int:
-        """CLOCK_MONOTONIC when the daemon had it ready, as time.monotonic_ns() counts."""
+        """The time at which the daemon had the batch ready, on the clock of time.monotonic_ns() of its machine."""
         return int(self._core.ready_ns)
 
     @property
     def window_id(self) -> Any:
-        """int64 [B], unique in the dataset."""
+        """int64 [B]: the number of each window, unique in the dataset."""
         return self._tensor(self._layout.find("window_id"))
 
     @property
     def dataset_index(self) -> Any:
-        """int64 [B], of the feed's datasets."""
+        """int64 [B]: the index of each window's dataset among the datasets of the feed."""
         return self._tensor(self._layout.find("dataset_index"))
 
     @property
     def episode_index(self) -> Any:
-        """int64 [B], in its dataset."""
+        """int64 [B]: the index of each window's episode in its dataset."""
         return self._tensor(self._layout.find("episode_index"))
 
     @property
     def anchor_ns(self) -> Any:
-        """int64 [B], the time that a window is anchored at, as its recording counts time."""
+        """int64 [B]: the time of each window's anchor in nanoseconds, on the clock of its recording."""
         return self._tensor(self._layout.find("anchor_ns"))
 
     def raw(self, name: str) -> Any:
-        """Any tensor by the feed's own name, whatever the style."""
+        """Returns a tensor by its name in the feed, in any style. Raises NotFound."""
         return self._tensor(self._layout.find(name))
 
     def mask(self, name: str) -> Any:
-        """uint8 [B, T] of an output (by the feed's name): 0 valid, 1 before start, 2 after end, 3 gap, 4 bad stamp, 5 NaN in the
-        source, 6 stream missing, 7 too old."""
+        """Returns the mask of an output, uint8 [B, T]. `name` is the output's name in the feed.
+
+        0 valid, 1 before the episode's start, 2 after its end, 3 gap, 4 bad stamp, 5 NaN in the source, 6 stream
+        missing, 7 too old. Raises NotFound."""
         return self._tensor(self._layout.find_mask(name))
 
     def is_pad(self, name: str) -> Any:
-        """bool [B, T] of an output (by the feed's name): True = padding, before the episode's start or after its end."""
+        """Returns bool [B, T] of an output: True for padding, before the episode's start or after its end.
+
+        `name` is the output's name in the feed. Raises NotFound."""
         return arrays.STEPS["is_pad"](self.mask(name))
 
     def meta(self, name: str) -> List[Optional[str]]:
-        """A text of each row's episode, such as "language"; None where its episode has none. NotFound: no layout has it."""
+        """Returns a text of each row's episode, such as "language". None for an episode without that text.
+
+        Raises NotFound if no dataset of the feed has such a text, and Closed if the feed is gone."""
         texts = self._ask_feed()._texts_of(name)
         return [texts[place] for place in zip(self.dataset_index.tolist(), self.episode_index.tolist())]
 
     def explain(self, row: int) -> Explanation:
-        """Where row `row` of this batch comes from; print it."""
+        """Returns the origin of row `row`: print it. Raises Closed if the feed is gone."""
         return self._ask_feed().explain(int(self.window_id[row]))
 
-    # ---- its life ----
+    # ---- its end ----
 
     @property
     def released(self) -> bool:
+        """True after release()."""
         return bool(self._core.released)
 
     def done(self) -> None:
-        """It is worked on: it will not be handed out again, whoever dies. Said by itself when the next one is asked for."""
+        """Counts the batch as worked on: it is not delivered again, whichever process dies.
+
+        Asking for the next batch does the same."""
         self._core.done()
 
     def record_stream(self, stream: Any) -> None:
-        """On a GPU: work on this torch stream reads tensors of the batch, beside work on the streams on which they were asked for. To be
-        said before the last of them is dropped."""
+        """Names a torch stream whose work reads this batch on a GPU.
+
+        Streams that are current when a tensor is read from the batch need not be named. Call it before the last tensor
+        is dropped. Does nothing in host memory."""
         record = getattr(self._view, "record_stream", None)
         if record is not None:
             record(stream)
 
     def release(self) -> None:
-        """Gives the memory back now. BufferError while arrays of it live; those that this object keeps do not count."""
+        """Gives the memory back now. Raises BufferError while arrays of the batch are in use outside this object."""
         self._made.clear()
         forget = getattr(self._view, "forget", None)
         if forget is not None:

@@ -1,4 +1,4 @@
-"""trajd.connect attaches to a daemon; trajd.open finds one, or starts a private one."""
+"""trajd.connect attaches to a running daemon. trajd.open finds one or starts a private one."""
 from __future__ import annotations
 
 import os
@@ -14,56 +14,81 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None, spec: Union[str, Mapping[str, Any], None] = None,
-            timeout: Optional[float] = None, **options: Unpack[Options]) -> Feed:
-    """A feed of the daemon at `endpoint` (its runtime directory, or tcp://HOST:PORT; default $TRAJD_ENDPOINT, else /run/trajd/main).
+def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
+            spec: Union[str, Mapping[str, Any], None] = None, timeout: Optional[float] = None,
+            **options: Unpack[Options]) -> Feed:
+    """Connects to the daemon at `endpoint` and returns a feed.
 
-    feed         the name of a feed in the daemon's configuration; or
-    spec         a feed as a dict, or as YAML text, as it would stand there
-    job          which workers belong together; "" by default
-    mode         "queue": each batch goes to the next worker that is free. "shard": rank r of W gets its rows of every
-                 global batch. Default: shard if there is more than one rank, queue otherwise
+    endpoint     the daemon's runtime directory, or tcp://HOST:PORT. Default: $TRAJD_ENDPOINT, else /run/trajd/main
+    feed         the name of a feed in the daemon's configuration. Exactly one of feed and spec is given
+    spec         a feed as a dict or as YAML text, as it would stand in the configuration under `feeds: NAME:`
+    timeout      the longest time in seconds to wait for the daemon, for a reply and for a batch; then Timeout is
+                 raised. None: waits without limit, and logs a warning
+
+    Dividing the batches among workers:
+
+    job          workers with the same job divide its batches among them. Default ""
+    mode         "queue": each batch goes to the next worker that is free. "shard": rank r of world size W gets its rows
+                 of every global batch. Default: shard if there is more than one rank, else queue
     rank, world_size, local_ranks
-                 of shard; default as torch.distributed says if it is initialised, else torchrun's or Slurm's environment.
-                 local_ranks are those that read from this daemon, where each node has its own
-    gpu_ranks    with zero_copy, of shard: those that read on this one's GPU; default as torch.distributed says if it is initialised, else
-                 this one alone
-    credit       batches that may be held or under way, at least 2, and no more than the feed has slots; default 4, with zero_copy on
-                 a GPU 16. Workers of one job in mode "queue" should each ask for their share of the slots
-    epoch        that iteration begins with; default 0
-    resume       in mode "queue": what checkpoint() returned in that epoch
-    device       None: numpy arrays. "cpu": torch tensors. "cuda", "cuda:N": torch tensors on the GPU, copied one batch ahead
-    framework    "numpy" or "torch", if it is not to be what device says
-    style        the names in a batch: raw, robomimic, lerobot, act, diffusion_policy, openpi (trajd.styles)
-    zero_copy    with device="cuda": batches are made in that GPU's memory and read there, where the daemon has one (`gpu:` of its
-                 configuration); a side stream that reads them is named by batch.record_stream. Where it cannot be they are copied,
-                 and the log says why. Else: views also of a ring that other jobs read: numpy's are not writeable, and torch's
-                 must not be written to. Otherwise such batches are copied
-    timeout      seconds to wait for the daemon, its answers and a batch; None: waits, and says so
-    reconnect    wait for a daemon that died, and go on; else Closed is raised
-    name         shown by trajctl status
-    key_file     of a tcp:// endpoint: what `trajctl keygen DIR --client NAME` made for this machine
-    server_key   of a tcp:// endpoint: the daemon's public key, if it is not the one that key_file names"""
+                 in mode shard. Default: those of torch.distributed if it is initialised, else those of torchrun's or
+                 Slurm's environment. local_ranks lists the ranks that read from this daemon, if each node has its own
+    gpu_ranks    in mode shard with zero_copy: the ranks that read on this process's GPU. Default: found through
+                 torch.distributed if it is initialised, else only this rank
+    credit       the most batches that may be held or on their way, at least 2. The daemon grants at most the number of
+                 slots of the feed. Default 4, or 16 with zero_copy on a GPU. Workers of one job in mode queue should
+                 each request their share of the slots
+    epoch        the epoch with which iteration begins. Default 0
+    resume       in mode queue: the token that checkpoint() returned in this epoch
+
+    What a batch contains:
+
+    device       None: numpy arrays. "cpu": torch tensors. "cuda" or "cuda:N": torch tensors on the GPU, copied one
+                 batch ahead
+    framework    "numpy" or "torch", where device alone would select the other one
+    style        the names and shapes in a batch: raw, robomimic, lerobot, act, diffusion_policy or openpi; see
+                 trajd.styles
+    zero_copy    with device="cuda": the daemon makes the batches in that GPU's memory, and tensors are views of it. It
+                 needs `gpu:` in the daemon's configuration; where that is impossible batches are copied, and the log
+                 says why. Name each side stream that reads a batch with batch.record_stream. Without a GPU: arrays are
+                 views even if other jobs read the same ring. numpy's are then not writeable, and torch's must not be
+                 written to. False: batches of such a ring are copied
+
+    The connection:
+
+    reconnect    True: waits for the return of a daemon that died, and goes on. False: raises Closed
+    name         the name of this worker in `trajctl status`
+    key_file     for tcp:// endpoints: the key file that `trajctl keygen DIR --client NAME` made for this machine
+    server_key   for tcp:// endpoints: the daemon's public key. Default: the one in key_file
+
+    Raises Timeout if no daemon answers in time, and ArgumentError for wrong options. A wrong feed name is reported when
+    the feed is first used."""
     return Feed(make(endpoint=endpoint, feed=feed, spec=spec, timeout=timeout, **options))
 
 
 def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapping[str, Any]] = None,
          timeout: Optional[float] = None, **options: Unpack[Options]) -> Feed:
-    """A feed of the configuration `config` (a path, or what would stand in the file as a dict): from the daemon at $TRAJD_ENDPOINT
-    if that is set, else from a private daemon of this user, node, job and configuration, which is started if it does not run and
-    ends a minute after its last worker. Should it die before, it is started again, and the feed goes on.
+    """Returns a feed of the configuration `config`: a path, or a dict with the content of such a file.
 
-    feed         may be left out where the configuration has one
-    overrides    merged into the feed's mapping (None removes a key): a sweep needs no files, and shares the daemon's data
+    If $TRAJD_ENDPOINT is set, the feed is one of that daemon. Otherwise a private daemon serves it, which belongs to
+    this user, node, job and configuration. It is started if it does not run, and ends a minute after its last worker.
+    If it dies before, it is started again, and the feed goes on.
 
-    The other options are those of connect. Processes that are to share the batches of a job say mode= or job=; without, one that
-    is no rank of several is a job of its own."""
+    feed         the name of a feed in the configuration. May be left out if there is only one
+    overrides    a mapping that is merged into the feed's mapping; None removes a key. Sweeps need no further files, and
+                 share the daemon's data
+
+    All other options are those of connect. Pass mode= or job= in processes that are to divide the batches of one job.
+    Without them, a process that is not one rank of several is a job of its own.
+
+    Raises LaunchError if the private daemon does not start; the message contains its errors."""
     target = launch.resolve(config, feed, overrides, timeout=timeout)
     if target.private is None:
         return connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options)
     if not {"job", "mode", "rank", "world_size", "resume"} & set(options) and detect().world_size == 1:
-        # two runs of one terminal, at once or one after the other, never share out one epoch by accident
+        # so that two runs in one terminal never divide an epoch between them by accident
         options["job"] = f"pid {os.getpid()} {uuid.uuid4().hex[:8]}"
     with launch.Keeper(target.private) as keeper:
-        opened: Feed = keeper.watch(connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options))
+        opened: Feed = keeper.watch(
+            connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options))
         return opened

@@ -1,11 +1,14 @@
-"""Batches on the GPU: each is copied on a stream of its own while the one before is worked on.
+"""Copies batches to the GPU (`device="cuda"`), one ahead, on a stream of its own.
 
-The tensors belong to torch and are ordered with the stream that is current when the batch is asked for, those that are when one of them is,
-and those that `record_stream` names; they may outlive feed and daemon. Their batch in the ring is given back when its copy is over *and* the program has asked for the next one: only then is it
-worked on (DONE), so that what was copied ahead is never counted as done. The ring is registered with CUDA once, which makes the
-copies asynchronous; where that is refused they still are right.
+Tensors belong to torch's allocator, and may outlive feed and daemon. Each stream that reads them waits for the copy:
+the stream that is current when the batch is taken, the streams that are current when a tensor is read from the batch,
+and those that `record_stream` names.
 
-Holds up to three batches of credit: the one in use, the one ahead, and one whose copy is not over."""
+A batch in the ring is given back when its copy has finished *and* the program has asked for the next batch. Only then
+is it counted as DONE, so a batch that was only copied ahead never is. The ring is registered with CUDA once, which
+makes the copies asynchronous. If the registration fails the copies are slower, and still correct.
+
+A Stage holds up to three batches of the credit: the one in use, the next one, and one whose copy has not finished."""
 from __future__ import annotations
 
 import logging
@@ -22,24 +25,26 @@ from .errors import ArgumentError, Busy, DataError, DeviceError, Timeout
 log = logging.getLogger("trajd")
 
 _ALIGNMENT = 64
-_REGISTER_PORTABLE, _REGISTER_READ_ONLY = 1, 8  # cudaHostRegister's flags
+_REGISTER_PORTABLE, _REGISTER_READ_ONLY = 1, 8  # flags of cudaHostRegister
 
 _TORCH_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
-                "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool"}
+                "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+                "bool": "bool"}
 
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """Where tensors of a slot come to lie in one block of `size` bytes."""
+    """The offsets of a slot's tensors in one block of `size` bytes on the GPU."""
 
     offsets: Tuple[int, ...]
     size: int
-    whole: bool  # the slot's bytes from the first tensor to the last in one piece; else one copy a tensor
+    whole: bool  # one copy from the first tensor to the last; else one copy for each tensor
 
 
 def plan_copy(begin: int, span: int, places: Sequence[Tuple[int, int]]) -> CopyPlan:
-    """places: (address, bytes) of each tensor, all inside [begin, begin + span). One copy, unless most of it would be other
-    ranks' rows."""
+    """Plans the copies of one slot. Plans a single copy unless most of its bytes would be rows of other ranks.
+
+    places: (address, bytes) of each tensor, all inside [begin, begin + span)."""
     if 2 * sum(size for _, size in places) >= span:
         return CopyPlan(tuple(address - begin for address, _ in places), span, True)
     offsets, end = [], 0
@@ -55,7 +60,7 @@ class Event(Protocol):
 
 
 class Device(Protocol):
-    """What Stage needs of a GPU."""
+    """The GPU operations that Stage needs. Tests replace it."""
 
     def register(self, ring: "_core.Ring") -> bool: ...
     def unregister(self, ring: "_core.Ring") -> None: ...
@@ -67,7 +72,7 @@ class Device(Protocol):
 
 
 def torch_index(name: str) -> int:
-    """The GPU that torch means by "cuda" or "cuda:N"; DeviceError: it is not here."""
+    """Returns the index of the GPU that torch calls "cuda" or "cuda:N". Raises DeviceError if there is none."""
     torch = arrays.import_torch()
     if not torch.cuda.is_available():
         raise DeviceError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
@@ -83,16 +88,16 @@ class CudaDevice:
         self._torch = torch = arrays.import_torch()
         self.device = torch.device("cuda", torch_index(name))
         self._stream = torch.cuda.Stream(self.device)
-        self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a tenth of what current_stream() takes
+        self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # ten times faster than current_stream()
 
     def register(self, ring: "_core.Ring") -> bool:
         flags = _REGISTER_PORTABLE | (0 if ring.writable else _REGISTER_READ_ONLY)
         with self._torch.cuda.device(self.device):
             code = int(self._torch.cuda.cudart().cudaHostRegister(ring.base, ring.size_bytes, flags))
             if code != 0:
-                log.warning("cudaHostRegister of a ring of %d bytes failed (%d): copies to %s wait for the host", ring.size_bytes, code,
-                            self.device)
-                try:  # the error would be reported by whatever torch does next
+                log.warning("cudaHostRegister of a ring of %d bytes failed (%d): copies to %s wait for the host",
+                            ring.size_bytes, code, self.device)
+                try:  # otherwise torch's next operation would report the error
                     self._torch.zeros(1, device=self.device)
                 except RuntimeError:
                     pass
@@ -104,7 +109,7 @@ class CudaDevice:
 
     def _from_host(self, source: np.ndarray) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a shared ring is not writeable: it is only read here
+            warnings.simplefilter("ignore")  # torch warns that a shared ring is not writeable, but it is only read here
             return self._torch.from_numpy(source)
 
     def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray]) -> Tuple[Any, Event]:
@@ -122,7 +127,7 @@ class CudaDevice:
         return int(self._raw(index) if self._raw is not None else self._torch.cuda.current_stream(index).cuda_stream)
 
     def hand_over(self, block: Any, event: Event, stream: Any = None) -> None:
-        """`stream`, or the current one, reads the block, behind its copy."""
+        """Lets a stream read the block after its copy. None: the current stream."""
         stream = self._torch.cuda.current_stream(self.device) if stream is None else stream
         stream.wait_event(event)
         block.record_stream(stream)
@@ -130,7 +135,8 @@ class CudaDevice:
     def view(self, block: Any, offset: int, size: int, dtype: str, shape: Sequence[int]) -> Any:
         kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
         if kind is None:
-            raise ArgumentError(f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
+            raise ArgumentError(
+                f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
         return block[offset:offset + size].view(kind).view(tuple(shape))
 
     def settle(self) -> None:
@@ -142,7 +148,7 @@ def open_device(name: str) -> Device:
 
 
 class DeviceBatch:
-    """What a Batch asks of its lease, for one that was copied: the ring's part is Stage's."""
+    """Stands in for _core.Batch in a Batch that was copied. Stage gives the copied batch's slot back."""
 
     def __init__(self, core: "_core.Batch") -> None:
         self.epoch, self.position = core.epoch, core.position
@@ -181,7 +187,7 @@ class _Copied:
 
 
 class View:
-    """The tensors of a copied batch, by their numbers: torch is told of each stream that one is asked for on, or that is named."""
+    """Makes the tensors of a copied batch by their numbers, and lets each stream that uses them wait for the copy."""
 
     __slots__ = ("_device", "_block", "_event", "_plan", "_facts", "_streams")
 
@@ -205,16 +211,16 @@ class View:
 
 
 class Stage:
-    """Between the client and the program: takes batches one ahead and copies them."""
+    """Takes batches from the client one ahead, and copies them to the GPU."""
 
     def __init__(self, name: str, to_any_stream: bool = False) -> None:
         self._device = open_device(name)
-        self._to_any_stream = to_any_stream  # a batch may be read on any stream when it is handed out: its copy is waited for
+        self._to_any_stream = to_any_stream  # waits for each copy, so that any stream may read the batch
         self._rings: Dict[int, Tuple["_core.Ring", bool]] = {}
         self._ahead: Optional[_Copied] = None
-        self._failure: Optional[DataError] = None  # of the one ahead, told when it is asked for
+        self._failure: Optional[DataError] = None  # of the batch ahead, raised when it is taken
         self._current: Optional[_Copied] = None
-        self._finishing: List[_Copied] = []  # worked on; their copies may not be over
+        self._finishing: List[_Copied] = []  # worked on, but their copies may still run
 
     def take(self, wait: Callable[[Optional[float]], Optional["_core.Batch"]], timeout: Optional[float],
              lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
@@ -238,7 +244,7 @@ class Stage:
     def _begin(self, core: "_core.Batch", lay_out: Callable[["_core.Batch"], Layout]) -> _Copied:
         ring = core.ring()
         if ring is not None and ring.base not in self._rings:
-            self._drop_rings()  # another daemon's, or another feed's
+            self._drop_rings()  # they belong to another daemon or feed
             self._rings[ring.base] = (ring, self._device.register(ring))
         return _Copied(core, lay_out(core), self._device)
 
@@ -255,7 +261,7 @@ class Stage:
             self._ahead = self._begin(core, lay_out)
 
     def done(self) -> None:
-        """The batch that the program was handed last is worked on."""
+        """Counts the last batch that the program was given as worked on."""
         if self._current is not None:
             self._current.core.done()
 
@@ -267,7 +273,7 @@ class Stage:
             self._current = None
 
     def _collect(self, wait_for_copies: bool) -> None:
-        """Gives back what is worked on and copied."""
+        """Gives back batches that are worked on and copied."""
         kept = []
         for copied in self._finishing:
             if wait_for_copies:
@@ -287,7 +293,9 @@ class Stage:
         self._rings.clear()
 
     def leave(self) -> "List[_Copied]":
-        """Before another epoch is opened: what is returned is dropped after that, for a release before would count as DONE."""
+        """Returns all batches, before another epoch is opened. The caller drops them after the opening.
+
+        A release before would count as DONE."""
         self._device.settle()
         self._failure = None
         left = [copied for copied in (self._ahead, self._current, *self._finishing) if copied is not None]
@@ -297,7 +305,7 @@ class Stage:
         return left
 
     def end(self) -> None:
-        """Before the client is closed: what the program had is worked on, what is ahead is not."""
+        """Gives everything back before the client is closed. The batch ahead does not count as DONE."""
         self._finish_current()
         self._collect(wait_for_copies=True)
         if self._ahead is not None:

@@ -1,75 +1,75 @@
-"""What can go wrong, as exceptions; the message is the daemon's own, with file, row, key or name."""
+"""The exceptions of trajd. Messages come from the daemon and name the file, row, key or feed."""
 from __future__ import annotations
 
 from . import _core
 
 
 class Error(Exception):
-    """Of which all others here are kinds."""
+    """The base class of all other exceptions of trajd."""
 
     status = "error"
 
 
 class ArgumentError(Error, ValueError):
-    """A call or a configuration that is wrong: correct it, then try again."""
+    """A wrong argument or a wrong configuration."""
 
     status = "argument"
 
 
 class StateError(ArgumentError):
-    """A state that is not of this feed: another dataset or seed, or not a state at all."""
+    """A state that does not belong to this feed (another dataset or seed), or is not a state at all."""
 
 
 class NotFound(Error, LookupError):
-    """No feed, stream, file or episode of that name; the message names those that there are."""
+    """There is no feed, stream, file or episode of that name. The message lists the names that exist."""
 
     status = "not_found"
 
 
 class DataError(Error):
-    """This batch could not be made: file and row stand in the message. The next one can be asked for."""
+    """A batch could not be made. The message names file and row. Iteration can go on with the next batch."""
 
     status = "data"
 
 
 class Unsupported(Error):
-    """Understood and refused: another protocol version, file, filter or kernel."""
+    """The daemon does not support a protocol version, file, filter or kernel."""
 
     status = "unsupported"
 
 
 class StorageError(Error, OSError):
-    """Reading failed, and not because of what stands in the file."""
+    """Reading from the storage failed. The file's content is not the cause."""
 
     status = "io"
 
 
 class MemoryLimit(Error, MemoryError):
-    """A limit, or the machine's memory, is too small for what was asked."""
+    """A limit, or the machine's memory, is too small for the request."""
 
     status = "memory"
 
 
 class ProtocolError(Error):
-    """The other side broke the protocol."""
+    """The daemon broke the protocol."""
 
     status = "protocol"
 
 
 class Timeout(Error, TimeoutError):
-    """Not in the time that was given."""
+    """No reply, no batch or no daemon within the timeout."""
 
     status = "timeout"
 
 
 class Closed(Error, ConnectionError):
-    """The daemon is gone, or this connection was closed."""
+    """The daemon is gone, or the feed was closed."""
 
     status = "closed"
 
 
 class Busy(Error):
-    """Somebody else has it: all batches are held, or another job reads the feed."""
+    """All batches of the credit are held, or another job uses the feed: try again later."""
 
     status = "busy"
 
@@ -93,9 +93,9 @@ class ForkError(Error, RuntimeError):
 
 
 class LaunchError(Error, RuntimeError):
-    """A private daemon could not be started; the message ends with what the daemon said."""
+    """A private daemon could not be started. The message ends with the daemon's own errors."""
 
 
-# By the numbers of `enum trajd_status`; behind them the one for forks.
-_core.set_errors([Error, ArgumentError, NotFound, DataError, Unsupported, StorageError, MemoryLimit, ProtocolError, Timeout,
-                  Closed, Busy, SystemFailure, DeviceError, Error, ForkError])
+# In the order of `enum trajd_status`, and ForkError at the end.
+_core.set_errors([Error, ArgumentError, NotFound, DataError, Unsupported, StorageError, MemoryLimit, ProtocolError,
+                  Timeout, Closed, Busy, SystemFailure, DeviceError, Error, ForkError])

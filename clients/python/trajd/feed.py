@@ -1,4 +1,4 @@
-"""Feed: an open end of the daemon in this process. Epochs are iterators of batches; where it stands is a small dict."""
+"""Feed: this process's connection to one feed of a daemon. Epochs are iterators of batches."""
 from __future__ import annotations
 
 import contextlib
@@ -20,36 +20,36 @@ from .state import State, frontier, parse
 
 log = logging.getLogger("trajd")
 
-_PATIENCE_S = 10.0       # without a batch: said once
-_FIRST_PATIENCE_S = 2.0  # without a daemon: said once
+_PATIENCE_S = 10.0       # without a batch, before a warning
+_FIRST_PATIENCE_S = 2.0  # without a daemon, before a warning
 _CLOSING_MS = 1000
 _FOR_EVER_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
 class FeedInfo:
-    """What the daemon said when the feed was opened. Positions and lengths count windows over all ranks."""
+    """The description of an open feed. Positions and lengths count windows over all ranks."""
 
-    global_batch: int   # G: rows of a batch over all ranks
-    row_begin: int      # this worker's rows of it
-    row_count: int
-    credit: int         # batches that may be held or under way
+    global_batch: int   # rows of a batch over all ranks
+    row_begin: int      # index of this worker's first row in it
+    row_count: int      # this worker's rows of it
+    credit: int         # the most batches that may be held or on their way, as granted
     epoch: int
-    next: int           # position that batches were asked from
+    next: int           # position at which delivery began
     epoch_length: int   # windows that an epoch delivers
     window_count: int   # windows of the dataset
-    dropped_count: int  # of them left out at the epoch's end
+    dropped_count: int  # windows left out at the end of an epoch
     fingerprint: int
     seed: int
 
     @property
     def batches(self) -> int:
-        """Global batches of a whole epoch."""
+        """The number of global batches of a whole epoch."""
         return -(-self.epoch_length // self.global_batch)
 
 
 def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
-    """Waits for the daemon, and says so, unless a timeout is given."""
+    """Waits for the daemon. Without a timeout it waits for ever, and logs a warning."""
     def attempt(seconds: float) -> "_core.Client":
         return _core.Client(endpoint=settings.endpoint, name=settings.name, timeout_ms=max(1, int(seconds * 1000)),
                             reconnect=settings.reconnect, explicit_done=explicit_done, key_file=settings.key_file,
@@ -66,26 +66,33 @@ def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
 
 @dataclass(eq=False)
 class _Run:
-    """An epoch under way, known to the feed and to its iterator: the iterator holds the feed, and the feed not the iterator, so that
-    a feed which nobody has any more is closed at once, also in the middle of an epoch."""
+    """An epoch under way, shared by the feed and its iterator.
+
+    The iterator refers to the feed, but the feed does not refer to the iterator: so a feed is closed as soon as the
+    program drops it, even within an epoch."""
 
     over: bool = False
 
 
 class Epoch(Iterator[Batch]):
-    """The batches of one epoch from a position on. Ends when every window of it is worked on, in mode queue by all workers."""
+    """The iterator over the batches of one epoch.
+
+    Ends when every window of the epoch is worked on; in mode queue that means by all workers.
+
+    epoch     the number of the epoch
+    position  the position after the last batch that was returned"""
 
     def __init__(self, feed: "Feed", run: _Run, epoch: int, position: int) -> None:
         self._feed, self._run = feed, run
         self.epoch = epoch
-        self.position = position  # behind the batch that was handed out last
+        self.position = position  # after the last batch that was returned
         self._begin = position
 
     def __iter__(self) -> "Epoch":
         return self
 
     def __len__(self) -> int:
-        """Batches from the position it began at."""
+        """The number of batches from the position at which the iterator began."""
         info = self._feed.info
         return -(-(info.epoch_length - self._begin) // info.global_batch)
 
@@ -110,22 +117,31 @@ class Epoch(Iterator[Batch]):
 
 
 class Feed:
-    """Made by trajd.connect and trajd.open. Used by one thread at a time; its batches by any.
+    """A connection to one feed, made by trajd.connect or trajd.open.
 
-    `for batch in feed.epoch(e)` or `for batch in feed` (the epoch it stands at; `set_epoch` names another). Nothing is asked of
-    the daemon before the first epoch, `info` or `len()`."""
+        for batch in feed.epoch(3): ...     # one epoch
+        for batch in feed: ...              # the epoch at which the feed stands; see set_epoch
+
+    The feed is opened at the daemon by the first epoch, or by `info` or `len()`.
+
+    Threads: one thread at a time may use a feed. Its batches may be used in any thread.
+    Processes: a feed cannot be used after a fork, or pickled. trajd.torch.FeedDataset can be pickled.
+
+    pid            the process that made the connection
+    dataloading_s  the seconds that iteration has waited for batches
+    batch_count    the number of batches returned so far"""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.pid = os.getpid()    # of the process that it is a connection of
-        self.dataloading_s = 0.0  # seconds that iteration waited for batches
-        self.batch_count = 0      # handed out
+        self.pid = os.getpid()
+        self.dataloading_s = 0.0
+        self.batch_count = 0
         self._epoch, self._position = settings.epoch, 0
         self._resume: Optional[State] = None
         self._token = (settings.epoch, settings.resume)
         self._strict = True
         self._info: Optional[FeedInfo] = None
-        self._opened_at: Optional[Tuple[int, int]] = None  # (epoch, position), while nothing was taken since
+        self._opened_at: Optional[Tuple[int, int]] = None  # (epoch, position), until a batch is taken
         self._running: Optional[_Run] = None
         self._layout: Optional[Layout] = None
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
@@ -149,8 +165,10 @@ class Feed:
     # ---- epochs ----
 
     def epoch(self, epoch: SupportsIndex) -> Epoch:
-        """The batches of epoch `epoch`, whose order depends on the seed and on it alone. From its beginning, or from where the
-        state that was loaded stands, if that is in this epoch."""
+        """Opens epoch `epoch` and returns an iterator over its batches.
+
+        The order of the windows depends only on the feed's seed and on `epoch`. The epoch begins at its first window,
+        or where the loaded state stands if that state belongs to this epoch."""
         epoch = self._number(epoch)
         resume = self._resume
         position = resume.position if resume is not None and resume.epoch == epoch else 0
@@ -162,14 +180,14 @@ class Feed:
 
     @staticmethod
     def _number(epoch: SupportsIndex) -> int:
-        """Of an epoch; numpy's whole numbers are as good as Python's."""
+        """Checks an epoch's number. Integers of numpy are accepted too."""
         number = operator.index(epoch)
         if not 0 <= number < (1 << 64) - 1:
             raise ArgumentError(f"epoch {number}: they are counted from 0")
         return number
 
     def forever(self) -> Iterator[Batch]:
-        """Epoch after epoch, from where the feed stands."""
+        """Returns an iterator over all following epochs, beginning where the feed stands. It does not end."""
         while True:
             yield from self.epoch(self._epoch)
 
@@ -177,17 +195,19 @@ class Feed:
         return self.epoch(self._epoch)
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
-        """Which epoch the next iteration is of; without, one after the other. Keeps a loaded state of that epoch."""
+        """Sets the epoch of the next iteration. Without it, epochs follow one another.
+
+        A loaded state of that epoch stays in force."""
         epoch = self._number(epoch)
         self._stand(epoch, self._resume.position if self._resume is not None and self._resume.epoch == epoch else 0)
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, as many for each rank in mode shard; in mode queue those of all workers together."""
+        """The number of batches of a whole epoch: of each rank in mode shard, of all workers together in mode queue."""
         return self.info.batches
 
     @property
     def info(self) -> FeedInfo:
-        """What the daemon says of the feed; opens it if that was not done."""
+        """The description of the feed. Opens the feed if it is not open yet."""
         if self._info is None:
             self._open(self._epoch, self._position)
         assert self._info is not None
@@ -196,8 +216,9 @@ class Feed:
     # ---- state ----
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where the job stands, small and JSON-able, the same on every rank. The batch that was handed out last counts: call it
-        when that is worked on."""
+        """Returns the job's position as a small dict that JSON can hold, the same on every rank.
+
+        The last batch that was returned counts as worked on, so call it after that batch."""
         if self._resume is not None and self._running is None:
             return self._resume.to_dict()
         info = self.info
@@ -210,12 +231,15 @@ class Feed:
         return State(info.seed, self._epoch, position, info.fingerprint, token).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Goes on where `state` stands, with the next epoch() of its epoch or the next iteration: exactly, also with another world
-        size or batch size. A state of another dataset, other windows or another seed is refused (StateError), unless strict is
-        False: then its epoch and position are taken as they are."""
+        """Continues at `state` with the next iteration, or with the next epoch() of that epoch.
+
+        Exactly the windows that were not worked on follow, even with another world size or batch size. Raises
+        StateError for a state of another dataset, other windows or another seed. With strict=False its epoch and
+        position are used all the same."""
         parsed = parse(state)
         if parsed.token is not None and self._settings.shard:
-            raise StateError("the state is of a job of mode share whose workers stood at different batches: it goes on in share only")
+            raise StateError("the state is of a job of mode share whose workers stood at different batches: "
+                             "it goes on in share only")
         if strict and self._info is not None:
             self._check(parsed, self._info)
         self._resume, self._strict, self._running = parsed, strict, None
@@ -224,8 +248,10 @@ class Feed:
         self._stand(parsed.epoch, parsed.position)
 
     def checkpoint(self) -> bytes:
-        """In share: the batches that are DONE, over all workers of the job, as a token for a state or connect(resume=...). The batch
-        that this worker was handed last is counted."""
+        """Returns a token of the windows of this epoch that are DONE, over all workers of a job in mode queue.
+
+        It is an argument of connect(resume=...). The last batch that this worker was given counts as worked on. Raises
+        ArgumentError in mode shard."""
         last = self._held[-1]() if self._held else None
         if self._stage is not None:
             self._stage.done()
@@ -242,10 +268,11 @@ class Feed:
     def _check(self, state: State, info: FeedInfo) -> None:
         if state.fingerprint != info.fingerprint:
             raise StateError(f"the state is of fingerprint {state.fingerprint:016x}, feed {self._settings.title} is "
-                             f"{info.fingerprint:016x}: another dataset, or other windows (strict=False takes it all the same)")
-        if state.seed != info.seed:
-            raise StateError(f"the state is of seed {state.seed}, feed {self._settings.title} has seed {info.seed}: another order "
+                             f"{info.fingerprint:016x}: another dataset, or other windows "
                              "(strict=False takes it all the same)")
+        if state.seed != info.seed:
+            raise StateError(f"the state is of seed {state.seed}, feed {self._settings.title} has seed {info.seed}: "
+                             "another order (strict=False takes it all the same)")
 
     # ---- the daemon ----
 
@@ -278,7 +305,8 @@ class Feed:
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings
         if self._gpu_ranks is None and settings.shard and settings.topology.world_size > 1:
-            self._gpu_ranks = settings.gpu_ranks or job.ranks_beside(getattr(self._stage, "uuid", None), settings.topology)
+            self._gpu_ranks = settings.gpu_ranks or job.ranks_beside(
+                getattr(self._stage, "uuid", None), settings.topology)
         return self._gpu_ranks
 
     def _ask(self, what: str, **details: Any) -> str:
@@ -292,11 +320,13 @@ class Feed:
         return self._texts[name]
 
     def episodes(self) -> List[Dict[str, Any]]:
-        """What the daemon tells of each episode: dataset, file, name, rows, digest, texts, and why it is not used if it is not."""
+        """Returns a dict for each episode: dataset, file, name, rows, digest, texts, and why it is not used if so."""
         return episodes.fetch(self._ask)[0]
 
     def explain(self, window_id: int, output: Optional[str] = None) -> Explanation:
-        """Where a window comes from, of one output or of all: source file, rows, stamps, weights, and why steps are masked."""
+        """Returns the origin of a window: source file, rows, stamps, weights, and why steps are masked.
+
+        `output` limits it to one output. Raises NotFound."""
         told: Dict[str, Any] = {}
         first: Optional[int] = 0
         while first is not None:
@@ -313,12 +343,14 @@ class Feed:
         return Explanation(told)
 
     def stats(self, names: Optional[List[str]] = None) -> Any:
-        """trajd.Stats of outputs, computed by the daemon over this feed's windows (padding left out); all but pictures unless named.
-        The first time may take long: the daemon computes once, and keeps it."""
+        """Returns trajd.Stats of outputs over all windows of this feed, without padding.
+
+        `names` lists the outputs; None means all except images. The daemon computes the statistics once and stores
+        them, so the first call may take long."""
         return figures.fetch(self._ask, names)
 
     def status(self) -> Dict[str, Any]:
-        """The daemon's status: feeds, workers, rates, who waits for whom."""
+        """Returns the daemon's status: feeds, workers, rates, and what each feed waits for."""
         told: Dict[str, Any] = json.loads(self._client.status(self._timeout_ms()))
         return told
 
@@ -330,28 +362,32 @@ class Feed:
         return f"the Batch objects at positions {positions}" if held else "arrays of batches that are gone themselves"
 
     def _next_core(self, timeout: Optional[float]) -> Optional["_core.Batch"]:
-        """The client's next batch; says once what it waits for, and who holds all batches."""
+        """Waits for the next batch. Warns once if it takes long, or if this process holds all batches of its credit."""
         end = None if timeout is None else time.monotonic() + timeout
         warned = said = False
         while True:
             rest = _PATIENCE_S if end is None else min(_PATIENCE_S, max(0.0, end - time.monotonic()))
             try:
-                return self._client.next(int(rest * 1000 + 0.999))  # not before the end
+                return self._client.next(int(rest * 1000 + 0.999))  # rounded up, so that it does not end too early
             except Busy as error:
-                message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}; they are given back "
-                           "when they and all their arrays are gone. Copy what is to be kept, or ask for more with credit= (and slots: of the feed)")
+                message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}; they "
+                           "are given back when they and all their arrays are gone. Copy what is to be kept, or ask "
+                           "for more with credit= (and slots: of the feed)")
                 if warned or (end is not None and time.monotonic() >= end):
                     raise Busy(message) from None
                 warnings.warn(message, RuntimeWarning, stacklevel=5)
                 warned = True
             except Timeout:
                 twin = job.has_twin(self)
-                why = "another feed of this process is of the same job, and batches wait there: close() it, or name one of the jobs (job=)"
+                why = ("another feed of this process is of the same job, and batches wait there: close() it, or name "
+                       "one of the jobs (job=)")
                 if end is not None and time.monotonic() >= end:
-                    raise Timeout(f"feed {self._settings.title}: no batch in {timeout} s{': ' + why if twin else ''}") from None
+                    raise Timeout(
+                        f"feed {self._settings.title}: no batch in {timeout} s{': ' + why if twin else ''}") from None
                 if not said:
                     log.warning("feed %s: no batch for %d s: %s", self._settings.title, _PATIENCE_S,
-                                why if twin else "the daemon is away, or waits for files or other ranks (trajctl status)")
+                                why if twin else
+                                "the daemon is away, or waits for files or other ranks (trajctl status)")
                     said = True
 
     def _lay_out(self, core: "_core.Batch") -> Layout:
@@ -386,10 +422,11 @@ class Feed:
 
     @property
     def closed(self) -> bool:
+        """True after close()."""
         return self._client.closed
 
     def close(self) -> None:
-        """Ends the session. Batches that are held stay readable, and count as worked on."""
+        """Ends the session. Batches that the program holds stay readable, and count as worked on."""
         self._running = self._opened_at = None
         if self._stage is not None:
             self._stage.end()
@@ -398,20 +435,23 @@ class Feed:
         self._client.close()
 
     def _leave(self) -> None:
-        """The session lives on for batches that are held. It must not take others for nobody: an OPEN that is refused leaves the
-        feed."""
+        """Leaves the feed before close(), because the session lives on while batches are held.
+
+        Without that, the session would still be given batches that no one reads. An OPEN that is refused leaves the
+        feed, so this sends one for a feed that does not exist."""
         held = [batch for batch in (ref() for ref in self._held) if batch is not None and not batch.released]
         for batch in held:
             batch.done()
         self._held.clear()
         try:
-            self._client.open(feed="(closing)", timeout_ms=_CLOSING_MS if self._client.connected() else 1)  # nobody answers; it counts on return
+            # without a daemon nothing is waited for: the OPEN counts when the daemon returns
+            self._client.open(feed="(closing)", timeout_ms=_CLOSING_MS if self._client.connected() else 1)
         except Error:
             pass
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # one that was never made, or a daemon that is gone
-            if self.pid == os.getpid() and not self.closed:  # a forked process has only a picture of it
+        with contextlib.suppress(Exception):  # __init__ failed, or the daemon is gone
+            if self.pid == os.getpid() and not self.closed:  # a forked process must not end its parent's session
                 self.close()
 
     def __enter__(self) -> "Feed":
@@ -421,7 +461,8 @@ class Feed:
         self.close()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a feed is a connection of this process and cannot be sent to another: trajd.torch.FeedDataset can")
+        raise TypeError("a feed is a connection of this process and cannot be sent to another: "
+                        "trajd.torch.FeedDataset can")
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"epoch {self._epoch}, position {self._position}"

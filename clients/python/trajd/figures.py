@@ -1,4 +1,4 @@
-"""Statistics as the daemon tells them: computed once there, fetched page by page."""
+"""Fetches statistics from the daemon, which computes them once and sends them page by page."""
 from __future__ import annotations
 
 import json
@@ -11,7 +11,7 @@ _PAUSE_S = 0.1
 
 
 def _fetch_one(ask: Callable[..., str], name: str) -> Dict[str, Any]:
-    """All features of one output, its lists joined; waits while the daemon computes."""
+    """Returns the statistics of all features of one output. Waits while the daemon computes them."""
     told: Dict[str, Any] = {}
     first: Optional[int] = 0
     while first is not None:
@@ -31,7 +31,7 @@ def _fetch_one(ask: Callable[..., str], name: str) -> Dict[str, Any]:
 
 
 def fetch(ask: Callable[..., str], names: Optional[List[str]] = None) -> Any:
-    """trajd.Stats of the outputs `names`; of all but pictures without."""
+    """Returns trajd.Stats of the outputs `names`. None: all outputs except pictures."""
     from .stats import Stats
     if names is None:
         names = [output["name"] for output in json.loads(ask("statistics"))["outputs"] if not output["picture"]]

@@ -1,9 +1,13 @@
-"""Batches where they were born: in the GPU's memory, in the daemon's ring (`device="cuda", zero_copy=True`).
+"""Reads batches in the GPU memory in which the daemon made them (`device="cuda", zero_copy=True`).
 
-One slab a batch is handed to torch by DLPack, tensors are views of it, made on demand. A batch is given back when all of its tensors are gone
-*and* the streams have passed what they were given until then: the stream that is current when the batch is taken, those that are
-current when one of its tensors is asked for, and those that `record_stream` names. So dropping a tensor while its kernels are still queued is
-safe, also from autograd's threads. Where batches cannot lie there they are copied, and may be read as those that lie there; the log says why."""
+Each batch is one slab, which torch receives by DLPack. Tensors are views of the slab, made when they are read.
+
+A batch is given back when all of its tensors are gone *and* the streams that use it have finished the work they were
+given until then. These streams are the one that is current when the batch is taken, those that are current when a
+tensor is read from the batch, and those that `record_stream` names. So a tensor may be dropped while its kernels are
+still queued, even by the threads of autograd.
+
+If batches cannot be made in that GPU's memory they are copied, with the same rules for streams. The log says why."""
 from __future__ import annotations
 
 import logging
@@ -17,31 +21,34 @@ from .errors import ArgumentError, Error
 log = logging.getLogger("trajd")
 
 Wait = Callable[[Optional[float]], Optional["_core.Batch"]]
-Place = Tuple[int, int, Any, Tuple[int, ...]]  # of a tensor in the slab: offset, bytes, type, shape
+Place = Tuple[int, int, Any, Tuple[int, ...]]  # of a tensor in the slab: offset, bytes, torch type, shape
 
 
 class Torch:
-    """What Direct needs of torch on one GPU; tests have another."""
+    """The operations of torch that Direct needs on one GPU. Tests replace it."""
 
     def __init__(self, name: str) -> None:
         self._torch = torch = arrays.import_torch()
         self.index = torch_index(name)
         torch.cuda.init()
-        self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a tenth of what current_stream() takes
+        self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # ten times faster than current_stream()
 
     def current_stream(self) -> int:
-        """1 is the legacy default stream."""
-        raw = self._raw(self.index) if self._raw is not None else self._torch.cuda.current_stream(self.index).cuda_stream
+        """Returns the handle of the current stream. 1 is the legacy default stream."""
+        raw = (self._raw(self.index) if self._raw is not None else
+               self._torch.cuda.current_stream(self.index).cuda_stream)
         return int(raw) or 1
 
     def adopt(self, slab: "_core.Tensor", stream: int) -> Any:
-        capsule = slab.__dlpack__(stream=stream, max_version=(1, 0)) if slab.read_only else slab.__dlpack__(stream=stream)
+        capsule = (slab.__dlpack__(stream=stream, max_version=(1, 0)) if slab.read_only else
+                   slab.__dlpack__(stream=stream))
         return self._torch.utils.dlpack.from_dlpack(capsule)
 
     def type_of(self, dtype: str) -> Any:
         kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
         if kind is None:
-            raise ArgumentError(f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
+            raise ArgumentError(
+                f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
         return kind
 
     def view(self, slab: Any, place: Place) -> Any:
@@ -54,7 +61,7 @@ def open_torch(name: str) -> Torch:
 
 
 class Slab:
-    """The tensors of a batch, by their numbers."""
+    """Makes the tensors of a batch by their numbers."""
 
     __slots__ = ("_torch", "_core", "_places", "_stream", "_block")
 
@@ -75,26 +82,26 @@ class Slab:
         self._core.use_stream(stream.cuda_stream or 1)
 
     def forget(self) -> None:
-        """Holds nothing of the batch, until it is asked again."""
+        """Drops the slab. The next tensor takes it again."""
         self._block = None
 
 
 class Direct:
-    """Between the client and the program, in place of cuda.Stage: takes batches, and hands their slabs to torch."""
+    """Takes batches from the client and passes their slabs to torch, where cuda.Stage would copy them."""
 
     def __init__(self, name: str, refusal: Callable[[], Optional[str]]) -> None:
         self._name, self._refusal = name, refusal
         self._torch = open_torch(name)
-        self.uuid: Optional[str] = None  # what is asked for; None once batches come in host memory
-        self._unnamed = ""               # why there is none
+        self.uuid: Optional[str] = None  # the GPU to request; None: batches come in host memory
+        self._unnamed = ""               # why uuid is None
         try:
             self.uuid = _core.gpu_uuid(self._torch.index)
         except Error as error:
             self._unnamed = str(error)
         self._current: Optional["_core.Batch"] = None
-        self._places: Dict[Tuple[int, int], List[Place]] = {}  # by the rows of a part: everything else is the same in all slots
+        self._places: Dict[Tuple[int, int], List[Place]] = {}  # by (row_begin, row_count); all slots are alike
         self._layout: Optional[Layout] = None
-        self._copying: Optional[Stage] = None  # once they come in host memory
+        self._copying: Optional[Stage] = None  # not None once batches come in host memory
 
     def take(self, wait: Wait, timeout: Optional[float],
              lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
@@ -115,7 +122,8 @@ class Direct:
         slab = core.slab()
         places = self._places.get((core.row_begin, core.row_count))
         if places is None:
-            places = self._places[core.row_begin, core.row_count] = self._measure(core, slab.address, len(layout.schema))
+            places = self._measure(core, slab.address, len(layout.schema))
+            self._places[core.row_begin, core.row_count] = places
         return Slab(self._torch, core, slab, places)
 
     def _measure(self, core: "_core.Batch", begin: int, count: int) -> List[Place]:
@@ -132,12 +140,13 @@ class Direct:
                           lay_out: Callable[["_core.Batch"], Layout]) -> Optional[Tuple[Any, Callable[[int], Any]]]:
         log.warning("device %s, zero_copy: %s: batches are copied from host memory instead", self._name,
                     self._unnamed or self._refusal() or "the daemon serves them in host memory")
-        self._copying, self.uuid = Stage(self._name, to_any_stream=True), None  # which cannot copy what lies on a GPU, if later epochs came there
+        # Stage cannot copy batches that are on a GPU, so later epochs must not be opened there
+        self._copying, self.uuid = Stage(self._name, to_any_stream=True), None
         first = [core]
         return self._copying.take(lambda limit: first.pop() if first else wait(limit), timeout, lay_out)
 
     def done(self) -> None:
-        """The batch that the program was handed last is worked on."""
+        """Counts the last batch that the program was given as worked on."""
         if self._copying is not None:
             self._copying.done()
         elif self._current is not None and not self._current.released:
@@ -148,7 +157,7 @@ class Direct:
         self._current = None
 
     def leave(self) -> List[Any]:
-        """Before another epoch is opened: what is returned is dropped after that."""
+        """Returns all batches, before another epoch is opened. The caller drops them after the opening."""
         if self._copying is not None:
             left: List[Any] = self._copying.leave()
             return left
@@ -156,11 +165,12 @@ class Direct:
         return [] if kept is None else [kept]
 
     def end(self) -> None:
-        """Before the client is closed: what the program had is worked on."""
+        """Counts the last batch as worked on, before the client is closed."""
         if self._copying is not None:
             self._copying.end()
         else:
             self._finish()
 
 
-_SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "bool": 1}
+_SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4,
+          "u64": 8, "bool": 1}

@@ -1,4 +1,4 @@
-"""What the processes of a job have in common, and what is to be done when one ends."""
+"""Checks across the processes of a job, and the closing of feeds when the interpreter ends."""
 from __future__ import annotations
 
 import atexit
@@ -19,25 +19,26 @@ _feeds: "weakref.WeakSet[Feed]" = weakref.WeakSet()
 
 
 def remember(feed: "Feed") -> None:
-    """It is closed when the interpreter ends: the daemon hears what is DONE."""
+    """Closes the feed when the interpreter ends, so that the daemon learns which batches are DONE."""
     _feeds.add(feed)
 
 
 def has_twin(feed: "Feed") -> bool:
-    """In share: another feed of this process, not closed, reads what this one reads, as a worker of the same job."""
+    """Returns True if another open feed of this process is a worker of the same job in mode queue."""
     def reads(one: "Feed") -> Any:
         settings = one._settings
         return settings.endpoint, settings.feed, settings.spec, settings.job, settings.shard
 
     return not feed._settings.shard and any(
-        other is not feed and other.pid == feed.pid and not other.closed and reads(other) == reads(feed) for other in list(_feeds))
+        other is not feed and other.pid == feed.pid and not other.closed and reads(other) == reads(feed)
+        for other in list(_feeds))
 
 
 @atexit.register
 def _close_all() -> None:
     for feed in list(_feeds):
         if feed.pid == os.getpid():
-            with contextlib.suppress(RuntimeError):  # a thread that lives on is in a call of it
+            with contextlib.suppress(RuntimeError):  # a daemon thread is in a call of the feed
                 feed.close()
 
 
@@ -49,9 +50,12 @@ def _distributed() -> Any:
 
 
 def ranks_beside(gpu: Optional[str], topology: "Topology") -> Tuple[int, ...]:
-    """The ranks whose workers are on this one's GPU, itself among them: as torch.distributed tells, else itself. A collective call."""
+    """Returns the ranks whose workers use this process's GPU, its own rank included.
+
+    Without torch.distributed that is only its own rank. A collective call: all ranks make it."""
     distributed = _distributed()
-    if distributed is None or (distributed.get_rank(), distributed.get_world_size()) != (topology.rank, topology.world_size):
+    if distributed is None or (
+            distributed.get_rank(), distributed.get_world_size()) != (topology.rank, topology.world_size):
         return (topology.rank,)
     gpus: "List[Optional[str]]" = [None] * topology.world_size
     distributed.all_gather_object(gpus, gpu)
@@ -59,7 +63,10 @@ def ranks_beside(gpu: Optional[str], topology: "Topology") -> Tuple[int, ...]:
 
 
 def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], List[Dict[str, Any]]]) -> None:
-    """All ranks of torch.distributed see the same data, or all of them raise, naming an episode. A collective call."""
+    """Raises StateError in all ranks of torch.distributed if two of them see different data.
+
+    The message names an episode that differs. A collective call: all ranks make it. Does nothing without
+    torch.distributed."""
     distributed = _distributed()
     if distributed is None:
         return

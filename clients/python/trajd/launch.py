@@ -1,11 +1,15 @@
-"""Private daemons: one per user, node, job and configuration, started when it is needed, gone a minute after its last worker.
+"""Starts private daemons: one for each user, node, job and configuration.
 
-Nothing here needs root, systemd or a YAML library: the daemon itself reads its configuration and tells it as JSON.
+A private daemon is started when it is needed, and ends a minute after its last worker. It needs neither root nor
+systemd. Python needs no YAML library either: the daemon reads its configuration and prints it as JSON.
 
-How N ranks that call at once start one daemon: `launch.lock` in the daemon's private folder is taken by flock. Whoever has it
-and finds no daemon starts one and *hands the lock over* (--ready-fd): the daemon writes "ready" into the file and lets go of it
-when it can serve. So all others, and the starter, simply wait for the lock, and neither side's death leaves it taken. That a
-daemon lives is told by the lock that it holds itself in its runtime directory; a socket left by kill -9 says nothing.
+If N ranks call at the same time, one daemon is started. Each rank locks `launch.lock` in the daemon's private folder by
+flock. The rank that has the lock and finds no daemon starts one, and passes the lock on to it (--ready-fd). The daemon
+writes "ready" into the file and unlocks it when it can serve. So all ranks only wait for the lock, and the kernel
+unlocks it if its holder dies.
+
+A daemon is alive if it holds the lock in its runtime directory. A socket proves nothing, because it remains after
+kill -9.
 """
 import contextlib
 import difflib
@@ -32,32 +36,35 @@ from .errors import Error, LaunchError, Timeout
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
-PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}  # where the configuration says nothing
-TOLD_AFTER_S = 10.0  # of waiting
-LOOKED_AFTER_S = 1.0  # between looks at whether it lives
-LONGEST_PAUSE_S = 60.0  # between starts of one that dies
-LIVES_S = 60.0  # who lives so long is no such one
-LOG_LINES = 12
+# for keys that the configuration does not set
+PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}
+TOLD_AFTER_S = 10.0  # between messages to a user who waits
+LOOKED_AFTER_S = 1.0  # between two checks whether the daemon is alive
+LONGEST_PAUSE_S = 60.0  # between two starts of a daemon that dies again and again
+LIVES_S = 60.0  # a daemon that has lived so long is not dying again and again
+LOG_LINES = 12  # of the daemon's log, in messages
 
 log = logging.getLogger("trajd")
 
-_started: List["subprocess.Popen[bytes]"] = []  # this process's children, so that they are reaped
+_started: List["subprocess.Popen[bytes]"] = []  # children of this process, kept so that they are reaped
 
 
 class Target(NamedTuple):
-    """Where to connect, and what to open there: a feed of the daemon's configuration, or a specification sent by the job."""
+    """An endpoint, and either the name of a feed there or a specification to send."""
+
     endpoint: str
     feed: Optional[str]
     spec: Optional[str]
-    private: Optional["Private"] = None  # the daemon, if it is one of this job's own
+    private: Optional["Private"] = None  # None: the daemon of $TRAJD_ENDPOINT
 
 
 def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapping[str, Any]] = None, *,
             job: Optional[str] = None, timeout: Optional[float] = None) -> Target:
-    """The daemon for a configuration ($TRAJD_ENDPOINT, else a private one) and the feed to open there.
+    """Returns the daemon for a configuration and the feed to open there. Starts a private daemon if needed.
 
-    `feed` may be left out where the configuration has one. `overrides` are merged into the feed's mapping (None removes a
-    key) and sent as a specification: a sweep needs no files and shares the daemon's data.
+    The daemon is that of $TRAJD_ENDPOINT if it is set, else a private one. `feed` may be left out if the configuration
+    has only one. `overrides` are merged into the feed's mapping (None removes a key) and sent as a specification.
+    Raises LaunchError and Timeout.
     """
     source = _Source(config)
     feeds = source.document["feeds"]
@@ -67,7 +74,8 @@ def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapp
         raise LaunchError(f"{source.name}: feed= is needed, there are: {', '.join(feeds) or 'none'}")
     if feed not in feeds:
         near = difflib.get_close_matches(feed, feeds, 1)
-        raise LaunchError(f"{source.name}: no feed {feed} ({f'did you mean {near[0]}?' if near else 'there are: ' + ', '.join(feeds)})")
+        raise LaunchError(f"{source.name}: no feed {feed} "
+                          f"({f'did you mean {near[0]}?' if near else 'there are: ' + ', '.join(feeds)})")
     endpoint, private = os.environ.get("TRAJD_ENDPOINT"), None
     if not endpoint:
         private = Private(source, job)
@@ -78,20 +86,21 @@ def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapp
 
 
 def ensure_daemon(config: Config, *, job: Optional[str] = None, timeout: Optional[float] = None) -> str:
-    """The endpoint of the private daemon for `config` (a path, or the same as a dict), started if there is none.
+    """Returns the endpoint of the private daemon for `config`, a path or a dict. Starts the daemon if it does not run.
 
-    Returns when it can serve. Processes of one job get the same one: `job` defaults to job_id(). In a dict, paths are
-    relative to the current directory. Raises LaunchError with the daemon's own words if it does not start, Timeout after
-    `timeout` seconds (None: indexing a large dataset for the first time may take long).
+    Returns when the daemon can serve. Processes of one job get the same daemon; `job` defaults to job_id(). Paths in a
+    dict are relative to the current directory. Raises LaunchError with the daemon's errors if it does not start, and
+    Timeout after `timeout` seconds. The default is to wait without limit, because the first indexing of a large dataset
+    may take long.
     """
     return Private(_Source(config), job).ensure(timeout)
 
 
 def job_id() -> str:
-    """What processes of one job on this node have in common and other jobs have not.
+    """Returns a text that is the same in all processes of one job on this node, and different in other jobs.
 
-    $TRAJD_JOB, else the scheduler's job (Slurm's with its step, PBS, LSF, PMIx), else torch.distributed's rendezvous, else
-    the session (terminal, notebook, container) that this process belongs to.
+    It names the first of these that exists: $TRAJD_JOB; the scheduler's job (Slurm with its step, PBS, LSF, PMIx); the
+    rendezvous of torch.distributed; the session (terminal, notebook, container) to which this process belongs.
     """
     env = os.environ
     if env.get("TRAJD_JOB"):
@@ -107,9 +116,12 @@ def job_id() -> str:
 
 
 def program(name: str = "trajd") -> str:
-    """The program to run: $TRAJD_PROGRAM (for trajd), the one of this package or of its build tree, else the one on PATH."""
+    """Returns the path of a program: $TRAJD_PROGRAM (for trajd), else in this package or build tree, else on PATH.
+
+    Raises LaunchError."""
     package = pathlib.Path(__file__).parent
-    places = [package / "bin" / name, package.parents[2] / "daemon" / name if len(package.parents) > 2 else package / name]
+    places = [package / "bin" / name,
+              package.parents[2] / "daemon" / name if len(package.parents) > 2 else package / name]
     if name == "trajd" and os.environ.get("TRAJD_PROGRAM"):
         return os.environ["TRAJD_PROGRAM"]
     for place in places:
@@ -122,9 +134,9 @@ def program(name: str = "trajd") -> str:
 
 
 def read_config(path: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
-    """Every key of a configuration with the value in force, as the daemon reads it."""
-    done = subprocess.run([program(), "--config", os.fspath(path), "--print-config", "--json"], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, errors="replace")
+    """Returns all keys of a configuration with their values in force, as the daemon reads them."""
+    done = subprocess.run([program(), "--config", os.fspath(path), "--print-config", "--json"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         raise LaunchError(_said(done.stderr) or f"{program()} ended with status {done.returncode}")
     document: Dict[str, Any] = json.loads(done.stdout)
@@ -132,7 +144,7 @@ def read_config(path: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
 
 
 def merge(base: Any, changes: Mapping[str, Any]) -> Dict[str, Any]:
-    """`base` with `changes` merged into it, mappings within mappings; None removes a key."""
+    """Returns `base` with `changes` merged into it, nested mappings included. None removes a key."""
     merged = dict(base) if isinstance(base, Mapping) else {}
     for key, value in changes.items():
         if value is None:
@@ -148,7 +160,7 @@ def merge(base: Any, changes: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class _Source:
-    """A configuration: its file (of a dict, one below the private folder), what it says, and a digest of all it depends on."""
+    """A configuration: its path, name and content. A dict is written to a file in the private folder."""
 
     def __init__(self, config: Config):
         if isinstance(config, Mapping):
@@ -164,18 +176,21 @@ class _Source:
         self.document = read_config(self.path)
 
     def digest(self, *others: str) -> str:
+        """Returns a digest of the configuration, its layouts, its datasets, the program and `others`.
+
+        Datasets and program enter it by size and modification time."""
         parts = [str(self.path), *others]
         for path in [str(self.path)] + [d["layout"] for d in self.document["datasets"].values() if "/" in d["layout"]]:
             parts.append(pathlib.Path(path).read_text(errors="replace"))
         for path in [d["path"] for d in self.document["datasets"].values()] + [program()]:
-            with contextlib.suppress(OSError):  # the daemon says it better
+            with contextlib.suppress(OSError):  # the daemon reports a missing file with a better message
                 found = os.stat(path)
                 parts.append(f"{path} {found.st_size} {found.st_mtime_ns}")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
-    """The paths of a dict are relative to the current directory; those of a file would be to the file."""
+    """Makes the paths of a dict absolute. They are relative to the current directory."""
     result = dict(config)
     result.setdefault("version", 1)
     for key in ("runtime", "cache", "state"):
@@ -194,7 +209,7 @@ def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _write_once(path: pathlib.Path, text: str) -> None:
-    """Its name says what is in it: whoever comes first writes it, and nobody sees half of it."""
+    """Writes a file whose name is a digest of its content. Safe for concurrent writers and readers."""
     with contextlib.suppress(OSError):
         if path.read_text() == text:
             return
@@ -207,8 +222,9 @@ def _write_once(path: pathlib.Path, text: str) -> None:
 
 
 def private_folder() -> pathlib.Path:
-    """This user's folder for private daemons: in $TRAJD_RUNTIME_DIR, in $XDG_RUNTIME_DIR if it exists, else in the folder for
-    temporary files."""
+    """Returns this user's folder for private daemons, and makes it if needed.
+
+    It lies in $TRAJD_RUNTIME_DIR, else in $XDG_RUNTIME_DIR if that exists, else in the folder for temporary files."""
     given, session = os.environ.get("TRAJD_RUNTIME_DIR"), os.environ.get("XDG_RUNTIME_DIR")
     if given:
         folder = pathlib.Path(os.path.abspath(given))
@@ -222,21 +238,25 @@ def private_folder() -> pathlib.Path:
 
 
 def _make_private(folder: pathlib.Path) -> pathlib.Path:
-    """Made for us alone, or found so: in a folder that others write to, somebody may have been there before."""
+    """Makes a folder with mode 0700, or checks that an existing one is ours alone. Raises LaunchError.
+
+    The check matters in folders where other users may write, such as /tmp."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
-        raise LaunchError(f"{folder}: a folder of yours is needed there, and it is {'a link' if stat.S_ISLNK(found.st_mode) else 'none'}"
+        raise LaunchError(f"{folder}: a folder of yours is needed there, and it is "
+                          f"{'a link' if stat.S_ISLNK(found.st_mode) else 'none'}"
                           "; $TRAJD_RUNTIME_DIR names another place")
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise LaunchError(f"{folder}: it belongs to uid {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}; it must be "
-                          f"yours alone (uid {os.geteuid()}, mode 0700); $TRAJD_RUNTIME_DIR names another place")
+        raise LaunchError(f"{folder}: it belongs to uid {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}; "
+                          f"it must be yours alone (uid {os.geteuid()}, mode 0700); $TRAJD_RUNTIME_DIR names another "
+                          "place")
     return folder
 
 
 def _cache_folder(place: pathlib.Path) -> pathlib.Path:
-    """Indexes are worth keeping longer than a daemon."""
+    """Returns the folder for indexes, which outlive the daemon: in $XDG_CACHE_HOME or ~/.cache if it is writable."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = pathlib.Path(base) / "trajd"
     try:
@@ -252,7 +272,7 @@ def _cache_folder(place: pathlib.Path) -> pathlib.Path:
 
 
 class Private:
-    """The private daemon of a configuration and a job, running or not."""
+    """The private daemon of a configuration and a job. It may be running or not."""
 
     def __init__(self, source: _Source, job: Optional[str] = None):
         digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
@@ -261,7 +281,9 @@ class Private:
         self._place = _make_private(private_folder() / f"{name}-{digest}")
 
     def ensure(self, timeout: Optional[float] = None) -> str:
-        """Its endpoint, when it can serve: started here, or by whoever was first."""
+        """Returns the daemon's endpoint when it can serve. Starts the daemon if no other process does.
+
+        Raises LaunchError and Timeout."""
         place, source = self._place, self._source
         end = None if timeout is None else time.monotonic() + timeout
         before = _read_attempt(place)
@@ -270,7 +292,7 @@ class Private:
                 return str(place / "run")
             attempt = _read_attempt(place)
             if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"] and _tail(place):
-                raise _failure(source, place)  # somebody else's, while this process waited: it would be the same again
+                raise _failure(source, place)  # another process has just failed, and this one would fail the same way
             process = _start(source, place, lock)
         with _locked(place, end):
             if _is_alive(place):
@@ -280,7 +302,7 @@ class Private:
             raise _failure(source, place, process.returncode)
 
     def is_gone(self) -> bool:
-        """True if it neither runs nor is being started."""
+        """Returns True if the daemon neither runs nor is being started."""
         with _opened(self._place / "launch.lock") as lock:
             try:
                 fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -290,8 +312,9 @@ class Private:
 
 
 class Keeper:
-    """Starts a private daemon again that dies while a feed of this process reads from it: the feed then goes on where it was. Used
-    around connecting; watches, in a thread, until the feed is closed or gone."""
+    """Restarts a private daemon that dies while a feed of this process uses it. The feed then goes on where it was.
+
+    A context manager around the connecting. Its thread runs until the feed is closed or deleted."""
 
     def __init__(self, private: Private):
         self._private, self._over = private, threading.Event()
@@ -322,7 +345,7 @@ class Keeper:
                     pause = LOOKED_AFTER_S
                 if not self._private.is_gone():
                     continue
-                if not lives:  # what dies again and again is started less and less often
+                if not lives:  # a daemon that dies again and again is started less and less often
                     pause = min(2 * pause, LONGEST_PAUSE_S)
                 self._private.ensure()
                 started_at = time.monotonic()
@@ -332,14 +355,14 @@ class Keeper:
 
 
 def _read_attempt(place: pathlib.Path) -> List[str]:
-    """Lines of the lock file: the name of the last attempt to start, and "ready" if it succeeded."""
+    """Returns the lines of the lock file: a name of the last attempt to start, and "ready" if it succeeded."""
     with contextlib.suppress(FileNotFoundError):
         return (place / "launch.lock").read_text().split()
     return []
 
 
 class _Lock:
-    """An open lock file. Unlocked at the end, not only closed: a process that another thread forks meanwhile has it open, too."""
+    """An open lock file. close() also unlocks it, because a process forked by another thread may have it open too."""
 
     def __init__(self, path: pathlib.Path, flags: int = 0):
         self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
@@ -357,7 +380,7 @@ def _opened(path: pathlib.Path, flags: int = os.O_CREAT) -> "contextlib.closing[
 
 @contextlib.contextmanager
 def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[_Lock]:
-    """The lock; Timeout at `end`. Says on standard error what is waited for if it takes long."""
+    """Takes the lock. Raises Timeout at `end`. Prints the daemon's last log line to standard error every 10 s."""
     with _opened(place / "launch.lock") as lock:
         pause, tell_at = 0.002, time.monotonic() + TOLD_AFTER_S
         while True:
@@ -369,14 +392,17 @@ def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[_Lock]:
                 raise Timeout(f"the private daemon is not ready yet; its log: {place / 'log'}")
             if now >= tell_at:
                 tell_at = now + TOLD_AFTER_S
-                print(f"trajd: waiting for the private daemon: {(_tail(place) or ['(no word from it yet)'])[-1]}", file=sys.stderr, flush=True)
+                print(f"trajd: waiting for the private daemon: {(_tail(place) or ['(no word from it yet)'])[-1]}",
+                      file=sys.stderr, flush=True)
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
         yield lock
 
 
 def _is_alive(place: pathlib.Path) -> bool:
-    """Does a daemon hold the lock of the runtime directory? Asked with launch.lock held: none can be starting."""
+    """Returns True if a daemon holds the lock of the runtime directory.
+
+    The caller holds launch.lock, so no daemon is just starting."""
     try:
         with _opened(place / "run" / "lock", 0) as lock:
             fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -388,24 +414,27 @@ def _is_alive(place: pathlib.Path) -> bool:
 
 
 def _start(source: _Source, place: pathlib.Path, lock: _Lock) -> "subprocess.Popen[bytes]":
-    """Starts the daemon, which has the lock from then on: it is of a session of its own and survives this process."""
+    """Starts the daemon and passes the lock on to it. The daemon has its own session and outlives this process."""
     path = place / "log"
     with contextlib.suppress(FileNotFoundError):
-        path.unlink()  # others may still be reading the one before
+        path.unlink()  # other processes may still be reading the last log
     os.ftruncate(lock.fd, 0)
     os.pwrite(lock.fd, f"{uuid.uuid4().hex}\n".encode(), 0)
     os.lseek(lock.fd, 0, os.SEEK_END)
-    command = [program(), "--config", str(source.path), "--ready-fd", str(lock.fd), "--set", f"runtime={place / 'run'}",
-               "--set", f"state={_make_private(place / 'state')}", "--preset", f"cache={_cache_folder(place)}"]
+    command = [program(), "--config", str(source.path), "--ready-fd", str(lock.fd),
+               "--set", f"runtime={place / 'run'}", "--set", f"state={_make_private(place / 'state')}",
+               "--preset", f"cache={_cache_folder(place)}"]
     for key, value in PRESETS.items():
         command += ["--preset", f"{key}={value}"]
     service = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID")
     lock.is_daemons = True
     with open(path, "xb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", pass_fds=[lock.fd],
-                                   start_new_session=True, env={k: v for k, v in os.environ.items() if k not in service})
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
+                                   pass_fds=[lock.fd], start_new_session=True,
+                                   env={k: v for k, v in os.environ.items() if k not in service})
     _started[:] = [child for child in _started if child.poll() is None] + [process]
-    print(f"trajd: private daemon {process.pid} for {source.name} at {place / 'run'}, log: {path}", file=sys.stderr, flush=True)
+    print(f"trajd: private daemon {process.pid} for {source.name} at {place / 'run'}, log: {path}",
+          file=sys.stderr, flush=True)
     return process
 
 
@@ -416,7 +445,7 @@ def _tail(place: pathlib.Path) -> List[str]:
 
 
 def _said(text: str) -> str:
-    """The errors among a daemon's log lines, without stamps; all of it if there are none."""
+    """Returns the errors in a daemon's log without their stamps, or the whole text if there are none."""
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line.split(" error: ", 1)[1] for line in lines if " error: " in line]
     return "\n".join(errors or lines)
@@ -425,4 +454,5 @@ def _said(text: str) -> str:
 def _failure(source: _Source, place: pathlib.Path, status: Optional[int] = None) -> LaunchError:
     ended = "" if status is None else f" (killed by signal {-status})" if status < 0 else f" (status {status})"
     said = _said("\n".join(_tail(place))) or "nothing"
-    return LaunchError(f"the private daemon for {source.name} did not start{ended}, it said: {said}\nits log: {place / 'log'}")
+    return LaunchError(
+        f"the private daemon for {source.name} did not start{ended}, it said: {said}\nits log: {place / 'log'}")

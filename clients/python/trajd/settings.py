@@ -1,4 +1,4 @@
-"""What a feed is connected with: plain values, so that they can be sent to another process."""
+"""The options of a feed as plain values, which can be pickled and sent to another process."""
 from __future__ import annotations
 
 import json
@@ -11,12 +11,12 @@ from .styles import STYLES
 from .topology import Topology, resolve
 
 FRAMEWORKS = ("numpy", "torch")
-LONGEST_S = 1e6  # of a timeout: milliseconds have 32 bits
+LONGEST_S = 1e6  # the longest timeout, because libtrajd counts milliseconds in 32 bits
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 
 class Options(TypedDict, total=False):
-    """What connect, open and FeedDataset take beside the feed's name; connect's documentation says what each is."""
+    """The options of connect, open and FeedDataset. The docstring of connect describes each of them."""
 
     job: str
     mode: Optional[Literal["queue", "shard", "share"]]  # "share" is the name of "queue" in 0.1.0
@@ -52,12 +52,12 @@ class Settings:
     framework: str
     style: str
     zero_copy: bool
-    timeout: Optional[float]  # seconds; None: waits
+    timeout: Optional[float]  # in seconds; None: waits without limit
     reconnect: bool
     name: Optional[str]
     key_file: Optional[str] = None
     server_key: Optional[str] = None
-    gpu_ranks: "Optional[tuple[int, ...]]" = None  # None: found out when the feed is opened
+    gpu_ranks: "Optional[tuple[int, ...]]" = None  # None: found when the feed is opened
 
     @property
     def title(self) -> str:
@@ -77,12 +77,16 @@ def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[st
     return device, framework or "torch"
 
 
-def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Union[str, Mapping[str, Any], None] = None,
-         job: str = "", mode: Optional[str] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
-         local_ranks: Optional[Sequence[int]] = None, credit: Optional[int] = None, epoch: int = 0, resume: Optional[bytes] = None,
-         device: Optional[str] = None, framework: Optional[str] = None, style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None,
-         reconnect: bool = True, name: Optional[str] = None, key_file: "Union[str, os.PathLike[str], None]" = None,
-         server_key: Optional[str] = None, gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
+def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
+         spec: Union[str, Mapping[str, Any], None] = None, job: str = "", mode: Optional[str] = None,
+         rank: Optional[int] = None, world_size: Optional[int] = None,
+         local_ranks: Optional[Sequence[int]] = None, credit: Optional[int] = None, epoch: int = 0,
+         resume: Optional[bytes] = None, device: Optional[str] = None, framework: Optional[str] = None,
+         style: str = "raw", zero_copy: bool = False, timeout: Optional[float] = None, reconnect: bool = True,
+         name: Optional[str] = None,
+         key_file: "Union[str, os.PathLike[str], None]" = None, server_key: Optional[str] = None,
+         gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
+    """Checks the options and fills in defaults. Raises ArgumentError."""
     if (feed is None) == (spec is None):
         raise ArgumentError("either feed=NAME, one that the daemon has, or spec=, one of your own")
     if mode not in (None, "queue", "shard", "share"):
@@ -108,7 +112,8 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None, spec: Un
         raise ArgumentError(f"gpu_ranks {list(gpu_ranks)} lack this process's own rank {topology.rank}")
     return Settings(endpoint=None if endpoint is None else str(endpoint), feed=feed,
                     spec=spec if spec is None or isinstance(spec, str) else json.dumps(spec), job=job, shard=shard,
-                    topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device, framework=chosen_framework,
-                    style=style, zero_copy=zero_copy, timeout=None if timeout is None else min(timeout, LONGEST_S), reconnect=reconnect, name=name,
+                    topology=topology, credit=credit, epoch=epoch, resume=resume, device=chosen_device,
+                    framework=chosen_framework, style=style, zero_copy=zero_copy,
+                    timeout=None if timeout is None else min(timeout, LONGEST_S), reconnect=reconnect, name=name,
                     key_file=None if key_file is None else os.fspath(key_file), server_key=server_key,
                     gpu_ranks=None if gpu_ranks is None else tuple(gpu_ranks))

@@ -1,10 +1,11 @@
-"""Where a job stands, small and JSON-able: what state_dict() returns and load_state_dict() takes.
+"""The state of a feed: a small dict that JSON can hold. state_dict() returns it, and load_state_dict() accepts it.
 
     version      1
-    seed, epoch  of the order
-    position     windows of the epoch, over all ranks, that are worked on: the next batch begins there
-    fingerprint  of dataset and windows, 16 hexadecimal digits
-    token        in share, where several workers take batches in any order: what the daemon counts as DONE, base64"""
+    seed, epoch  determine the order of the windows
+    position     the number of windows of the epoch that are worked on, over all ranks; the next batch begins there
+    fingerprint  identifies dataset and windows: 16 hexadecimal digits
+    token        only in mode queue, if the DONE windows are not one range from the beginning: the daemon's list of
+                 them, base64"""
 from __future__ import annotations
 
 import base64
@@ -35,8 +36,9 @@ class State:
 
 
 def frontier(token: bytes) -> Optional[int]:
-    """The position before which all is DONE and behind which nothing is; None where it is not one position. The words are those
-    of daemon/feed/checkpoint_token.h."""
+    """Returns the position that separates the DONE windows from the others. None: no single position does.
+
+    The token is a list of 64-bit words, described in daemon/feed/checkpoint_token.h."""
     words = struct.unpack(f"<{len(token) // 8}Q", token)
     if len(words) < 11 or words[0] != _TOKEN_MAGIC or len(words) != 11 + words[9]:
         raise StateError("checkpoint: the daemon's token is of another version")

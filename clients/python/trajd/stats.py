@@ -1,16 +1,18 @@
-"""Statistics of a feed's outputs, and normalisation by them: numpy alone, no daemon, no compiled part; for the robot.
+"""Statistics of a feed's outputs, and normalisation with them.
 
     stats = Stats.load("stats.json")                # written by `trajctl stats FEED -o stats.json`
     actions = stats.unnormalize("actions", policy(stats.normalize("obs/state", state)))
 
-Files of trajd, openpi (norm_stats.json) and LeRobot (stats.json) are read and written. The rules are the daemon's:
+This module needs only numpy, neither the daemon nor the compiled extension: so it also runs on the robot. It reads and
+writes the files of trajd, openpi (norm_stats.json) and LeRobot (stats.json). Its rules are those of the daemon:
 
     mean_std   (x - mean) / std
-    min_max    [min, max] onto [-1, 1]
-    q01_q99    [q01, q99] onto [-1, 1], nothing is clipped
+    min_max    maps [min, max] onto [-1, 1]
+    q01_q99    maps [q01, q99] onto [-1, 1], without clipping
 
-A feature is flat where std, or half its range, is at most 1e-6 of its greatest magnitude: its scale is 1 and its mean (min, q01)
-becomes 0. Features without figures are passed on. Scale and offset are rounded to float32, as the daemon has them.
+A feature is flat if its std, or half its range, is at most 1e-6 of its greatest magnitude. A flat feature gets scale 1,
+and its mean (or min, or q01) becomes 0. Features without statistics pass unchanged. Scale and offset are rounded to
+float32, as in the daemon.
 """
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ FLAT = 1e-6
 
 
 def _numbers(value: Any) -> np.ndarray:
-    """Numbers of a list, however nested, as float64 [features]; null is NaN."""
+    """Returns the numbers of a nested list as float64 [features]. null becomes NaN."""
     flat: list[float] = []
 
     def walk(item: Any) -> None:
@@ -57,10 +59,11 @@ def _read_entry(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
     found = {figure: _numbers(entry[figure]) for figure in FIGURES if figure in entry}
     sizes = {len(values) for values in found.values()}
     if len(sizes) != 1:
-        raise ValueError(f"statistics of {name}: {'no figures' if not sizes else f'figures of {sorted(sizes)} features'}")
+        raise ValueError(
+            f"statistics of {name}: {'no figures' if not sizes else f'figures of {sorted(sizes)} features'}")
     features = sizes.pop()
     for count in COUNTS:
-        if count in entry:  # LeRobot's is one number
+        if count in entry:  # LeRobot has one number for all features
             found[count] = np.broadcast_to(_numbers(entry[count]), features).copy()
     return found
 
@@ -73,14 +76,16 @@ def _magnitude(figures: Mapping[str, np.ndarray], by: str) -> np.ndarray:
 
 
 def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """float32 [features] each: x * scale + offset."""
+    """Returns scale and offset, float32 [features] each: normalised = x * scale + offset."""
     needs = {"mean_std": ("mean", "std"), "min_max": ("min", "max"), "q01_q99": ("q01", "q99")}[by]
     missing = [need for need in needs if need not in figures]
     if missing:
-        raise KeyError(f"statistics of {name} have no {' and no '.join(missing)}, which {by} needs (there are: {', '.join(figures)})")
+        raise KeyError(f"statistics of {name} have no {' and no '.join(missing)}, which {by} needs "
+                       f"(there are: {', '.join(figures)})")
     low, high = figures[needs[0]], figures[needs[1]]
     with np.errstate(all="ignore"):
-        centre, width, flat_centre = (low, high, low) if by == "mean_std" else (low + (high - low) / 2, (high - low) / 2, low)
+        centre, width, flat_centre = (
+            (low, high, low) if by == "mean_std" else (low + (high - low) / 2, (high - low) / 2, low))
         scale, offset = (1 / width).astype(np.float32), (-centre / width).astype(np.float32)
         flat = ~(width > FLAT * _magnitude(figures, by)) | ~np.isfinite(scale) | ~np.isfinite(offset)
         scale[flat], offset[flat] = 1, (-flat_centre)[flat]
@@ -90,7 +95,10 @@ def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str) -> 
 
 
 class Stats(Mapping[str, Mapping[str, np.ndarray]]):
-    """Figures by output: `stats["actions"]["mean"]` is float64 [features]. Of pictures, a feature is a channel."""
+    """A mapping from outputs to figures: `stats["actions"]["mean"]` is float64 [features].
+
+    The figures are mean, std, min, max, q01, q10, q50, q90, q99, count, nan and infinite, as far as the file has
+    them. The features of an image are its channels."""
 
     def __init__(self, figures: Mapping[str, Mapping[str, np.ndarray]],
                  norms: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -101,10 +109,11 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Stats:
-        """Reads a file of trajd, openpi or LeRobot; which, is told by what is in it."""
+        """Reads a file of trajd, openpi or LeRobot. The content shows which. Raises ValueError."""
         document = json.loads(pathlib.Path(path).read_text())
         if not isinstance(document, dict):
-            raise ValueError(f"{path}: no statistics: neither trajd's nor openpi's (norm_stats) nor a mapping of names as LeRobot's")
+            raise ValueError(f"{path}: no statistics: neither trajd's nor openpi's (norm_stats) nor a mapping of names "
+                             "as LeRobot's")
         own = "trajd_statistics" in document
         if own and document["trajd_statistics"] != 1:
             raise ValueError(f"{path}: statistics of version {document['trajd_statistics']}; this reads 1")
@@ -116,7 +125,10 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         return cls(figures, {name: entry["norm"] for name, entry in entries.items() if own and "norm" in entry})
 
     def save(self, path: str | os.PathLike[str], format: str = "trajd") -> None:
-        """Writes a file; format is trajd, openpi or lerobot. It is written beside its place and renamed."""
+        """Writes a file in the format "trajd", "openpi" or "lerobot".
+
+        It is written under another name and then renamed, so a reader never sees half of it. Raises ValueError and
+        OSError."""
         if format not in FORMATS:
             raise ValueError(f"no format is called {format!r} (there are: {', '.join(FORMATS)})")
         wanted = ("mean", "std", "q01", "q99") if format == "openpi" else FIGURES
@@ -124,17 +136,19 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         for name, entry in self._figures.items():
             entries[name] = {figure: _plain(entry[figure]) for figure in wanted if figure in entry}
             if format == "trajd":
-                entries[name].update({count: [int(value) for value in entry[count]] for count in COUNTS if count in entry})
+                entries[name].update(
+                    {count: [int(value) for value in entry[count]] for count in COUNTS if count in entry})
                 if name in self._norms:
                     entries[name]["norm"] = self._norms[name]
             elif format == "lerobot" and "count" in entry:
                 entries[name]["count"] = [int(entry["count"].max())]
-        document = {"trajd": {"trajd_statistics": 1, "outputs": entries}, "openpi": {"norm_stats": entries}, "lerobot": entries}[format]
+        document = {"trajd": {"trajd_statistics": 1, "outputs": entries}, "openpi": {"norm_stats": entries},
+                    "lerobot": entries}[format]
         path = pathlib.Path(path)
-        if path.exists() and not path.is_file():  # a pipe, a terminal: it takes the bytes, and stays
+        if path.exists() and not path.is_file():  # a pipe or a terminal is written to, and not replaced
             path.write_text(json.dumps(document, indent=1, allow_nan=False))
             return
-        path = pathlib.Path(os.path.realpath(path))  # where a link leads to a file, that one is replaced
+        path = pathlib.Path(os.path.realpath(path))  # a symbolic link stays, and its target is replaced
         handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
         try:
             with os.fdopen(handle, "w") as file:
@@ -162,8 +176,13 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
 
     def scale_and_offset(self, name: str, by: str | None = None,
                          mask: Sequence[bool] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """float32 [features] each: normalised = x * scale + offset. Without `by`: what the feed had in force when the file was
-        written; an output that it did not normalise is passed on. `mask`: False features are passed on unchanged."""
+        """Returns scale and offset, float32 [features] each: normalised = x * scale + offset.
+
+        by    a rule: "mean_std", "min_max" or "q01_q99". None: the normalisation of the feed when the file was written,
+              which leaves outputs unchanged that the feed does not normalise
+        mask  one bool for each feature, only with `by`: False leaves the feature unchanged
+
+        Raises KeyError if there are no such statistics, and ValueError for wrong arguments."""
         figures = self[name]
         features = len(next(iter(figures.values())))
         if by is None and mask is not None:
@@ -172,7 +191,8 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
             norm = self._norms[name]
             return np.array(norm["scale"], dtype=np.float32), np.array(norm["offset"], dtype=np.float32)
         if by is None and not self._norms:
-            raise ValueError(f"the file does not say how {name} is normalised: say by={' or by='.join(map(repr, RULES))}")
+            raise ValueError(
+                f"the file does not say how {name} is normalised: say by={' or by='.join(map(repr, RULES))}")
         if by is None:
             return np.ones(features, np.float32), np.zeros(features, np.float32)
         if by not in RULES:
@@ -189,7 +209,8 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     def _check(name: str, given: Any, scale: np.ndarray) -> np.ndarray:
         x: np.ndarray = np.asarray(given)
         if x.shape[-1:] != scale.shape and scale.shape != (1,):
-            raise ValueError(f"{name} has {len(scale)} features, and the last axis of x is {x.shape[-1] if x.ndim else 'missing'}")
+            raise ValueError(f"{name} has {len(scale)} features, and the last axis of x is "
+                             f"{x.shape[-1] if x.ndim else 'missing'}")
         return x
 
     @staticmethod
@@ -198,11 +219,13 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         return typed
 
     def normalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
-        """x [..., features] as the daemon delivers it. float64 stays, all else becomes float32; the arithmetic is float64."""
+        """Normalises x [..., features] as the daemon does. `by` and `mask` as in scale_and_offset.
+
+        Computes in float64. Returns float64 for float64, and float32 for all other types."""
         scale, offset = self.scale_and_offset(name, by, mask)
         return self._typed_as(x, self._check(name, x, scale).astype(np.float64) * scale + offset)
 
     def unnormalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
-        """The inverse: x [..., features] normalised, back in the units of the recording. Types as in normalize."""
+        """The inverse of normalize: returns x [..., features] in the units of the recording. Types as in normalize."""
         scale, offset = self.scale_and_offset(name, by, mask)
         return self._typed_as(x, (self._check(name, x, scale).astype(np.float64) - offset) / scale)

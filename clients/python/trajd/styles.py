@@ -1,22 +1,40 @@
-"""Key styles: what the outputs of a feed are called in a batch, and how they lie.
+"""Key styles: the names and shapes of a feed's outputs in a batch.
 
-One table. A rule takes the outputs whose role, name and content it names and gives each a key; the first rule that fits counts.
-`{name}` is the output's name without a leading `obs/`. Keys with dots stay flat; those with slashes are nested dicts.
+A style is a list of rules. A rule selects outputs by role, name and content, and gives each a key. The first rule that
+fits an output applies. NAME below is the output's name without a leading `obs/`. Keys with dots are flat; keys with
+slashes are nested dicts. B is the number of rows, T of steps, D of features, K of cameras. `..._is_pad` is bool, True
+for padding. "0..1" means float32 from 0 to 1; images are otherwise as stored.
 
-| style | observations | actions | padding (True = padding) | valid (True = valid) | pictures | of each row |
-| --- | --- | --- | --- | --- | --- | --- |
-| raw | `obs/NAME`, as in the feed | as in the feed | `NAME_is_pad`, for `obs/x` under `obs_is_pad/x` | | as stored | `window_id`, `dataset_index`, `episode_index`, `anchor_ns` |
-| robomimic | `obs/NAME` | `actions` | `actions_is_pad` | `pad_mask` [B, T, 1] | as stored | `index` |
-| lerobot | `observation.NAME`, pictures `observation.images.NAME` | `action` | `KEY_is_pad` | | uint8 [B, T, C, H, W] | `index`, `episode_index`, `dataset_index`, `task` |
-| act | `image` [B, K, C, H, W], `qpos` [B, D] | `action` | `is_pad`, `action_is_pad` | | float32 0..1 | |
-| diffusion_policy | `obs/NAME` | `action` | `action_is_pad` | | float32 0..1 [B, T, C, H, W] | |
-| openpi | `image/NAME` [B, H, W, C], `state` [B, D] | `actions` | `actions_is_pad` | `image_mask/NAME` [B] | as stored | `prompt` |
+    raw               observations  as in the feed, `obs/NAME`
+                      actions       as in the feed
+                      padding       `NAME_is_pad`; for `obs/x`: `obs_is_pad/x`
+                      ids           `window_id`, `dataset_index`, `episode_index`, `anchor_ns`
+    robomimic         observations  `obs/NAME`
+                      actions       `actions`
+                      padding       `actions_is_pad`, and `pad_mask` [B, T, 1], True for valid steps
+                      ids           `index`
+    lerobot           observations  `observation.NAME`; images `observation.images.NAME`, uint8 [B, T, C, H, W]
+                      actions       `action`
+                      padding       `KEY_is_pad`
+                      ids           `index`, `episode_index`, `dataset_index`, and the text `task`
+    act               observations  `image` [B, K, C, H, W], 0..1; `qpos` [B, D]
+                      actions       `action`
+                      padding       `is_pad`, `action_is_pad`
+    diffusion_policy  observations  `obs/NAME`; images [B, T, C, H, W], 0..1
+                      actions       `action`
+                      padding       `action_is_pad`
+    openpi            observations  `image/NAME` [B, H, W, C]; `state` [B, D]
+                      actions       `actions`
+                      padding       `actions_is_pad`, and `image_mask/NAME` [B], True for valid images
+                      ids           the text `prompt`
 
-Sources of the names and shapes: robomimic's SequenceDataset.__getitem__ (`pad_mask` True where the step is recorded), LeRobotDataset
-(`<key>_is_pad`; pictures are what it calls return_uint8), ACT's EpisodicDataset (image, qpos, action, is_pad in this order:
-`image, qpos, action, is_pad = list(batch.values())[:4]`), diffusion_policy's ReplayImageDataset, openpi's Observation.from_dict
-and its repacked LeRobot keys. Where a style has one row per observation it is the last one of the window. `timestamp` and
-`frame_index` of LeRobot are not there: a window is anchored in time (`batch.anchor_ns`), not at a frame."""
+If a style has no T for an observation, the observation is the last one of the window.
+
+The names and shapes come from robomimic's SequenceDataset.__getitem__ (`pad_mask` is True where the step is recorded),
+LeRobotDataset (`<key>_is_pad`; images as with its return_uint8), ACT's EpisodicDataset (in this order: `image, qpos,
+action, is_pad = list(batch.values())[:4]`), diffusion_policy's ReplayImageDataset, and openpi's Observation.from_dict
+with its repacked LeRobot keys. LeRobot's `timestamp` and `frame_index` do not exist here: a window is anchored at a
+time (`batch.anchor_ns`), not at a frame."""
 from __future__ import annotations
 
 import re
@@ -27,7 +45,7 @@ from .errors import ArgumentError
 
 
 class Tensor(NamedTuple):
-    """An entry of a feed's schema; shape is that of one row: [T, ...] of an output, [] of an id."""
+    """A tensor of a feed's schema. `shape` is that of one row: [T, ...] for an output, [] for an id."""
 
     name: str
     role: str
@@ -42,11 +60,11 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class Field:
-    """How a key's value is made: of which tensors of the schema, and what is done to each in turn."""
+    """How the value of a key is made: from which tensors of the schema, and by which steps."""
 
     sources: Tuple[int, ...] = ()
-    steps: Tuple[str, ...] = ()  # names of functions of arrays.py
-    meta: Optional[str] = None   # a text of the episode, one per row
+    steps: Tuple[str, ...] = ()  # names of functions in arrays.py, applied in turn
+    meta: Optional[str] = None   # the name of an episode's text, instead of tensors
 
 
 Plan = Dict[str, Union[Field, "Plan"]]
@@ -55,13 +73,13 @@ Plan = Dict[str, Union[Field, "Plan"]]
 @dataclass(frozen=True)
 class Rule:
     key: str
-    role: Optional[str] = None     # obs, action; None: any
-    name: str = r".*"              # all of the output's name, without a leading obs/
+    role: Optional[str] = None     # "obs" or "action"; None: any
+    name: str = r".*"              # matches the output's whole name without a leading obs/
     picture: Optional[bool] = None
     steps: Tuple[str, ...] = ()
-    gather: bool = False           # several outputs become one, stacked behind the rows
-    pad: Optional[str] = None      # key of the padding flags
-    valid: Optional[str] = None    # key of their opposite
+    gather: bool = False           # all outputs are stacked to one, [B, K, ...]
+    pad: Optional[str] = None      # keys of the padding flags, separated by spaces
+    valid: Optional[str] = None    # key of the opposite flags
     valid_steps: Tuple[str, ...] = ()
 
 
@@ -70,7 +88,7 @@ class Style:
     rules: Tuple[Rule, ...]
     ids: Dict[str, str] = field(default_factory=dict)   # key -> id tensor
     texts: Dict[str, str] = field(default_factory=dict)  # key -> name of an episode's text
-    needs: Tuple[str, ...] = ()                          # keys without which the style means nothing
+    needs: Tuple[str, ...] = ()                          # keys that a feed must have for this style
 
 
 RAW_IDS = {name: name for name in ("window_id", "dataset_index", "episode_index", "anchor_ns")}
@@ -79,7 +97,8 @@ STYLES: Dict[str, Style] = {
     "raw": Style((Rule("{full}", pad="{pad}"),), ids=RAW_IDS),
     "robomimic": Style((
         Rule("obs/{name}", role="obs"),
-        Rule("actions", role="action", name="actions?", pad="actions_is_pad", valid="pad_mask", valid_steps=("as_column",)),
+        Rule("actions", role="action", name="actions?", pad="actions_is_pad", valid="pad_mask",
+             valid_steps=("as_column",)),
         Rule("{name}")), ids={"index": "window_id"}, needs=("actions",)),
     "lerobot": Style((
         Rule("observation.images.{dotted}", role="obs", picture=True, steps=("channels_first",),
@@ -101,7 +120,8 @@ STYLES: Dict[str, Style] = {
         Rule("action", role="action", name="actions?", pad="action_is_pad"),
         Rule("{name}")), needs=("obs", "action")),
     "openpi": Style((
-        Rule("image/{name}", role="obs", picture=True, steps=("last_step",), valid="image_mask/{name}", valid_steps=("last_step",)),
+        Rule("image/{name}", role="obs", picture=True, steps=("last_step",), valid="image_mask/{name}",
+             valid_steps=("last_step",)),
         Rule("state", role="obs", name="(robot_)?(state|qpos)", steps=("last_step",)),
         Rule("actions", role="action", name="actions?", pad="actions_is_pad"),
         Rule("{name}")), texts={"prompt": "language"}, needs=("state", "actions")),
@@ -113,7 +133,8 @@ def _short(name: str) -> str:
 
 
 def _fits(rule: Rule, tensor: Tensor) -> bool:
-    return ((rule.role is None or rule.role == tensor.role) and (rule.picture is None or rule.picture == tensor.is_picture) and
+    return ((rule.role is None or rule.role == tensor.role) and
+            (rule.picture is None or rule.picture == tensor.is_picture) and
             re.fullmatch(rule.name, _short(tensor.name)) is not None)
 
 
@@ -143,8 +164,10 @@ def _put_flags(plan: Plan, rule: Rule, tensor: Tensor, mask: int, style: str) ->
 
 
 def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
-    """The keys of a batch of that schema: nested dicts of Fields, observations and actions before flags, those before ids.
-    ArgumentError: the style needs an output that the feed has not, or two would have one name."""
+    """Returns the keys of a batch as nested dicts of Fields: observations and actions, then flags, then ids and texts.
+
+    Raises ArgumentError if the style needs an output that the feed does not have, or if two outputs get the same
+    key."""
     chosen = STYLES[style]
     masks = {tensor.of: index for index, tensor in enumerate(schema) if tensor.role == "mask"}
     taken: List[Tuple[int, Tensor, Rule]] = []
@@ -152,7 +175,7 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
         if tensor.role in ("obs", "action"):
             taken.append((index, tensor, next(rule for rule in chosen.rules if _fits(rule, tensor))))
     order = {id(rule): place for place, rule in enumerate(chosen.rules)}
-    if chosen.rules[0].gather:  # a tuple in its source: the order of keys is the order of the rules
+    if chosen.rules[0].gather:  # ACT's source unpacks a tuple: the order of the keys is that of the rules
         taken.sort(key=lambda item: order[id(item[2])])
     plan: Plan = {}
     for rule in chosen.rules:

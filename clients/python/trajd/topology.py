@@ -1,8 +1,9 @@
-"""Which rank this process is, of how many, and which ranks run on this node.
+"""Finds the rank of this process, the world size, and the ranks on this node.
 
-Explicit arguments win, then torch.distributed if it is initialised, then torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK,
-LOCAL_WORLD_SIZE), then that of a Slurm step (SLURM_PROCID, SLURM_NTASKS, SLURM_NODEID, SLURM_TASKS_PER_NODE; a batch script
-outside srun is no step and counts as one process)."""
+The first of these that applies is used: explicit arguments; torch.distributed if it is initialised; torchrun's
+environment (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE); the environment of a Slurm step (SLURM_PROCID,
+SLURM_NTASKS, SLURM_NODEID, SLURM_TASKS_PER_NODE). A batch script outside srun is not a step, and counts as one
+process."""
 from __future__ import annotations
 
 import os
@@ -18,7 +19,7 @@ from .errors import ArgumentError
 class Topology:
     rank: int = 0
     world_size: int = 1
-    local_ranks: Optional[Tuple[int, ...]] = None  # None: all ranks are served by the daemon of this process
+    local_ranks: Optional[Tuple[int, ...]] = None  # None: all ranks read from the daemon of this process
 
     def __post_init__(self) -> None:
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
@@ -38,7 +39,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 
 def parse_tasks_per_node(text: str) -> "list[int]":
-    """Slurm's "2(x3),1" as [2, 2, 2, 1]."""
+    """Parses Slurm's counts: "2(x3),1" becomes [2, 2, 2, 1]."""
     counts: "list[int]" = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
@@ -60,8 +61,9 @@ def _is_slurm_step(environment: Mapping[str, str]) -> bool:
 
 def _from_torchrun(environment: Mapping[str, str], rank: int, world: int) -> Topology:
     if "LOCAL_RANK" not in environment or "LOCAL_WORLD_SIZE" not in environment:
-        # torch.distributed that was given a rank by hand: which ranks are here, Slurm knows if it counts them alike
-        alike = _is_slurm_step(environment) and (_number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS")) == (rank, world)
+        # torch.distributed was given its rank by hand; if Slurm counts ranks the same way, it knows the local ones
+        alike = _is_slurm_step(environment) and (
+            _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS")) == (rank, world)
         return _from_slurm(environment) if alike else Topology(rank, world)
     first = rank - _number(environment, "LOCAL_RANK")
     return _narrowed(rank, world, first, _number(environment, "LOCAL_WORLD_SIZE"))
@@ -76,13 +78,13 @@ def _from_slurm(environment: Mapping[str, str]) -> Topology:
         raise ArgumentError(f"$SLURM_NODEID is {node}, but $SLURM_TASKS_PER_NODE tells of {len(counts)} nodes")
     first = sum(counts[:node])
     if len(counts) > 1 and not first <= rank < first + counts[node]:
-        raise ArgumentError(f"Slurm's rank {rank} on node {node} is not one of {first}..{first + counts[node] - 1}: ranks are not "
-                            "distributed in blocks, so say local_ranks=[...]")
+        raise ArgumentError(f"Slurm's rank {rank} on node {node} is not one of {first}..{first + counts[node] - 1}: "
+                            "ranks are not distributed in blocks, so say local_ranks=[...]")
     return _narrowed(rank, world, first, counts[node])
 
 
 def detect(environment: Optional[Mapping[str, str]] = None) -> Topology:
-    """What torch.distributed or the environment say; rank 0 of 1 if nothing does."""
+    """Returns the topology of torch.distributed or of the environment. Without either: rank 0 of 1."""
     environment = os.environ if environment is None else environment
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -95,7 +97,7 @@ def detect(environment: Optional[Mapping[str, str]] = None) -> Topology:
 
 
 def resolve(rank: Optional[int], world_size: Optional[int], local_ranks: Optional[Sequence[int]]) -> Topology:
-    """What was said, completed by what is detected; nothing is detected once rank or world_size is said."""
+    """Returns the topology of explicit arguments. If rank and world_size are both None they are detected."""
     if rank is None and world_size is None:
         found = detect()
         if local_ranks is None:

@@ -3,8 +3,9 @@
     dataset = trajd.torch.FeedDataset("/run/trajd/main", feed="train")
     for batch in DataLoader(dataset, batch_size=None): ...
 
-Batches are made already: without batch_size=None a DataLoader would collate them once more, which is an error that says so. The daemon is the worker pool: num_workers=0 is the fast way. One spawn worker works, and copies every batch once more; more are
-refused, for each would be a worker of the job of its own, and rank r is one process."""
+batch_size=None is required: the dataset yields complete batches, and a DataLoader with a batch size would collate them
+again. Use num_workers=0, because the daemon already prepares batches in parallel. One worker process (spawn) works, but
+copies every batch once more. More are refused: each would be a further worker of the job, and a rank is one process."""
 from __future__ import annotations
 
 import os
@@ -19,17 +20,19 @@ from .errors import ArgumentError, ForkError
 from .feed import Feed
 from .settings import Config, Settings, make
 
-_imported_by = os.getpid()  # a worker that was forked has not imported this itself
+_imported_by = os.getpid()  # differs from os.getpid() in a forked worker
 
 
 def plain(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """A batch as dicts of tensors, all made."""
+    """Returns a batch as nested dicts, with all tensors made."""
     return {key: plain(value) if isinstance(value, Group) else value for key, value in batch.items()}
 
 
 class Batched(Dict[str, Any]):
-    """A batch on its way through a DataLoader, known by its type to torch's default_collate. Whatever is made of it is a plain dict: by
-    default_convert (batch_size=None), which calls the type or copies, and by pickling."""
+    """A batch inside a DataLoader. Its type makes torch's default_collate refuse it.
+
+    Everything made from it is a plain dict: by default_convert (batch_size=None), which calls the type or copies it,
+    and by pickling."""
 
     def __new__(cls, *arguments: Any) -> "Batched":
         return dict(*arguments)  # type: ignore[return-value]
@@ -45,8 +48,9 @@ class Batched(Dict[str, Any]):
 
 
 def refuse_to_collate(batches: List[Batched], *, collate_fn_map: Any = None) -> NoReturn:
-    raise ArgumentError("DataLoader(FeedDataset) without batch_size=None: it would collate batches, which are [B, T, ...] already, into a further "
-                        "dimension. Use DataLoader(dataset, batch_size=None); rows of a batch are the feed's global_batch")
+    raise ArgumentError("DataLoader(FeedDataset) without batch_size=None: it would collate batches, which are "
+                        "[B, T, ...] already, into a further dimension. Use DataLoader(dataset, batch_size=None); rows "
+                        "of a batch are the feed's global_batch")
 
 
 try:
@@ -58,11 +62,18 @@ else:
 
 
 class FeedDataset(IterableDataset):  # type: ignore[misc]
-    """Iterates over dicts of tensors, already batched: [B, T, ...]. Takes what trajd.connect takes, or with config= what trajd.open
-    does; device is "cpu" unless said. Connects where and when it is first iterated, and is pickled as its configuration.
+    """An iterable dataset of complete batches: dicts of tensors, [B, T, ...].
 
-    Rank and world size are found out when it is made, so make it after torch.distributed is initialised. Each iteration is the
-    next epoch, unless set_epoch says which; a worker process that is started for each epoch needs set_epoch before each."""
+    Takes the arguments of trajd.connect, or with config= those of trajd.open. The default device is "cpu". It connects
+    when it is first iterated, in the process that iterates. Pickling it keeps its configuration and state, and not the
+    connection.
+
+    Make it after torch.distributed is initialised, because it finds rank and world size when it is made. Each iteration
+    is the next epoch, or the epoch of set_epoch. Call set_epoch before each epoch if worker processes are started anew
+    for each epoch.
+
+    Raises ArgumentError for wrong options, more than one worker process, or a GPU device in a worker process, and
+    ForkError in a forked worker process."""
 
     def __init__(self, endpoint: Optional[str] = None, *, config: Optional[Config] = None,
                  overrides: Optional[Mapping[str, Any]] = None, **options: Any) -> None:
@@ -70,8 +81,9 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
             raise ArgumentError("either endpoint or config")
         options.setdefault("device", "cpu")
         self._endpoint, self._config, self._overrides = endpoint, config, overrides
-        # what is wrong is told here, and the ranks are those of this process; of a configuration the feed may go unnamed
-        self._settings: Settings = make(endpoint=endpoint, **({"feed": "", **options} if config is not None else options))
+        # checks the options here and finds this process's ranks; with config= the feed's name may be missing
+        self._settings: Settings = make(
+            endpoint=endpoint, **({"feed": "", **options} if config is not None else options))
         if self._settings.shard:
             ranks = self._settings.topology
             options.update(rank=ranks.rank, world_size=ranks.world_size, local_ranks=ranks.local_ranks)
@@ -91,14 +103,15 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
     def _check_worker(self) -> None:
         info = get_worker_info()
         if os.getpid() != _imported_by:
-            raise ForkError("FeedDataset in a forked process: libtrajd's threads and CUDA do not survive fork. Use num_workers=0 (the "
-                            "daemon prepares batches in its own processes), or DataLoader(..., num_workers=1, "
-                            "multiprocessing_context='spawn')")
+            raise ForkError("FeedDataset in a forked process: libtrajd's threads and CUDA do not survive fork. Use "
+                            "num_workers=0 (the daemon prepares batches in its own processes), or DataLoader(..., "
+                            "num_workers=1, multiprocessing_context='spawn')")
         if info is not None and info.num_workers > 1:
-            raise ArgumentError(f"FeedDataset with {info.num_workers} workers: each would be another worker of the job, and a rank is one "
-                                "process. Use num_workers=0: the daemon is the worker pool")
+            raise ArgumentError(f"FeedDataset with {info.num_workers} workers: each would be another worker of the "
+                                "job, and a rank is one process. Use num_workers=0: the daemon is the worker pool")
         if info is not None and self._settings.device != "cpu":
-            raise ArgumentError(f"FeedDataset with device {self._settings.device!r} in a worker process: use num_workers=0, or device='cpu'")
+            raise ArgumentError(f"FeedDataset with device {self._settings.device!r} in a worker process: "
+                                "use num_workers=0, or device='cpu'")
 
     def _connect(self) -> Feed:
         if self._feed is None or self._feed.closed:
@@ -121,26 +134,30 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
             yield Batched.of(batch)
 
     def __len__(self) -> int:
-        """Batches of an epoch, once it is connected in this process."""
+        """The number of batches of an epoch. Raises TypeError before this process has connected."""
         if self._feed is None:
-            raise TypeError("FeedDataset has a length once it is connected: iterate it, or call connect() in this process")
+            raise TypeError(
+                "FeedDataset has a length once it is connected: iterate it, or call connect() in this process")
         return len(self._feed)
 
     def connect(self) -> Feed:
-        """The feed itself, in this process."""
+        """Connects in this process and returns the feed."""
         return self._connect()
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration is of."""
+        """Sets the epoch of the next iteration."""
         self._epoch = epoch
 
     def state_dict(self) -> Dict[str, Any]:
-        """As torchdata's StatefulDataLoader calls it: the batches that were yielded count. Empty before the first iteration."""
+        """Returns the position after the yielded batches, as torchdata's StatefulDataLoader expects.
+
+        Empty before the first iteration."""
         if self._feed is not None and not self._feed.closed:
             return self._feed.state_dict()
         return dict(self._state or {})
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Continues at `state` with the next iteration, like Feed.load_state_dict."""
         if not state:
             return
         self._strict = strict
@@ -150,6 +167,7 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
             self._state = dict(state)
 
     def close(self) -> None:
+        """Closes the feed of this process, if it is connected."""
         if self._feed is not None:
             self._feed.close()
 
