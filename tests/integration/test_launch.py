@@ -257,7 +257,7 @@ def test_folders_that_are_not_ours_alone_are_refused(node):
     private.symlink_to(node.folder / "elsewhere")
     for env in ({"TRAJD_RUNTIME_DIR": str(shared)}, {"TRAJD_RUNTIME_DIR": "", "TMPDIR": str(shared)}):
         status, _, err = node.run(code, **env)
-        assert status == 1 and "it is a link" in err, err
+        assert status == 1 and "a symbolic link" in err, err
     assert not node.daemons() and not list((node.folder / "elsewhere").iterdir())
 
 
@@ -301,10 +301,10 @@ def test_a_keeper_does_not_outlive_its_feed(node):
     status, out, err = node.run(f"""
         import threading, trajd
         feed = trajd.open({str(node.config)!r})
-        assert "trajd-keeper" in [thread.name for thread in threading.enumerate()]
+        assert "trajd-watcher" in [thread.name for thread in threading.enumerate()]
         feed.close()
         end = time.monotonic() + 10
-        while "trajd-keeper" in [thread.name for thread in threading.enumerate()]:
+        while "trajd-watcher" in [thread.name for thread in threading.enumerate()]:
             assert time.monotonic() < end
             time.sleep(0.05)
         try: trajd.open({str(node.config)!r}, mode="neither")

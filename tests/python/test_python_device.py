@@ -50,7 +50,7 @@ def test_ranks_copy_their_rows_alone(producer, device):
     batch = next(feed.epoch(0))
     assert batch.rows == 64
     feed.close()
-    assert cuda.plan_copy(1000, 1000, [(1000, 400), (1400, 200)]).whole
+    assert cuda.plan_copy(1000, 1000, [(1000, 400), (1400, 200)]).in_one_copy
     packed = cuda.plan_copy(64, 10000, [(64, 100), (4096, 8), (9000, 0)])
     assert packed == cuda.CopyPlan((0, 128, 192), 192, False)
 

@@ -31,7 +31,7 @@ def test_a_feed_that_does_not_exist(daemon, demo_file):
 
 
 def test_arguments():
-    for options, text in [(dict(feed="a", spec={}), "either"), (dict(), "either"), (dict(feed="a", mode="both"), "queue or shard"),
+    for options, text in [(dict(feed="a", spec={}), "exactly one"), (dict(), "exactly one"), (dict(feed="a", mode="both"), "queue or shard"),
                           (dict(feed="a", style="lerobt"), "lerobot"), (dict(feed="a", credit=1), "at least 2"),
                           (dict(feed="a", timeout=0), "seconds"), (dict(feed="a", timeout=float("nan")), "seconds"), (dict(feed="a", epoch=-1), "from 0"),
                           (dict(feed="a", device="gpu"), "cuda"),
@@ -84,13 +84,13 @@ def test_no_daemon(tmp_path, caplog):
 
 
 def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("trajd.feed._FIRST_PATIENCE_S", 0.1)
+    monkeypatch.setattr("trajd.feed._CONNECT_WARNING_AFTER_S", 0.1)
     begun = []
     thread = threading.Thread(target=lambda: (wait_for(lambda: caplog.records), begun.append(producer())))
     thread.start()
     feed = trajd.connect(str(tmp_path), spec={"any": 1})
     thread.join()
-    assert "waiting for it to be started" in caplog.text and len(feed) == 125
+    assert "waiting until it is started" in caplog.text and len(feed) == 125
     feed.close()
 
 

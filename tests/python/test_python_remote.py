@@ -50,7 +50,7 @@ def test_arrays_outlive_the_feed(daemon, demo_file, key_file):
 
 def test_a_key_is_needed(daemon, demo_file, key_file):
     _, endpoint = start(daemon, demo_file)
-    with pytest.raises(trajd.Timeout, match="a daemon with CURVE"):
+    with pytest.raises(trajd.Timeout, match="requires a key file"):
         trajd.connect(endpoint, feed="train", timeout=0.5)
     with pytest.raises(trajd.ArgumentError, match="keygen"):
         trajd.connect("tcp://192.0.2.1:7878", feed="train", timeout=0.5)

@@ -121,17 +121,17 @@ def test_flat_features_and_unknown_ones():
 def test_what_cannot_be(tmp_path):
     stats = Stats({"x": {"mean": np.zeros(2), "std": np.ones(2)}})
     for call, message in ((lambda: stats.normalize("y", [1, 2], by="mean_std"), "no statistics of y .there are: x"),
-                          (lambda: stats.normalize("x", [1, 2]), "does not say how x is normalised: say by='mean_std'"),
+                          (lambda: stats.normalize("x", [1, 2]), "does not say how x is normalised: give by='mean_std'"),
                           (lambda: stats.normalize("x", [1, 2], by="min_max"), "no min and no max, which min_max needs"),
-                          (lambda: stats.normalize("x", [1, 2], by="minmax"), "no rule is called 'minmax'"),
+                          (lambda: stats.normalize("x", [1, 2], by="minmax"), "no rule 'minmax'"),
                           (lambda: stats.normalize("x", [1, 2, 3], by="mean_std"), "2 features, and the last axis of x is 3"),
-                          (lambda: stats.normalize("x", [1, 2], by="mean_std", mask=[True]), "1 words for 2 features"),
-                          (lambda: stats.normalize("x", [1, 2], mask=[True, True]), "only with by="),
-                          (lambda: stats.save(tmp_path / "s", format="yaml"), "no format is called 'yaml'")):
+                          (lambda: stats.normalize("x", [1, 2], by="mean_std", mask=[True]), "1 values for 2 features"),
+                          (lambda: stats.normalize("x", [1, 2], mask=[True, True]), "mask needs by="),
+                          (lambda: stats.save(tmp_path / "s", format="yaml"), "no format 'yaml'")):
         with pytest.raises((KeyError, ValueError), match=message):
             call()
-    for text, message in (("[1]", "no statistics"), ('{"trajd_statistics": 2, "outputs": {}}', "version 2"), ('{"x": {"mean": [1], "std": [1, 2]}}', "figures of"),
-                          ('{"x": 1}', "statistics of x: no mapping"), ('{"x": {}}', "no figures")):
+    for text, message in (("[1]", "not a file of statistics"), ('{"trajd_statistics": 2, "outputs": {}}', "version 2"), ('{"x": {"mean": [1], "std": [1, 2]}}', "figures of"),
+                          ('{"x": 1}', "statistics of x: not a mapping"), ('{"x": {}}', "no figures")):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(ValueError, match=message):
             Stats.load(tmp_path / "bad.json")

@@ -28,7 +28,7 @@ class HostDevice:
 
     def copy(self, plan, sources):
         block = np.zeros(plan.size, np.uint8)
-        for offset, source in zip((0,) if plan.whole else plan.offsets, sources):
+        for offset, source in zip((0,) if plan.in_one_copy else plan.offsets, sources):
             block[offset:offset + source.size] = source
         self.events.append(HostEvent(self))
         return block, self.events[-1]

@@ -5,8 +5,8 @@
 
 The daemon is that of $TRAJD_ENDPOINT, or a private one that is started. A run that was killed, with or without its
 daemon, has the same losses as a run that was not, bit for bit: the checkpoint holds the network, the optimizer and the
-feed's position, and that position determines the order of the following windows. It uses torch if it is installed, else (or
-with --framework numpy) numpy.
+feed's position, and that position determines the order of the following windows. It uses torch if it is installed,
+else (or with --framework numpy) numpy.
 """
 import argparse
 import os

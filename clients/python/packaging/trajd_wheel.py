@@ -6,8 +6,8 @@ libraries that they link.
 
 In the wheel all files lie in `trajd/` as in the prefix of an installation (bin, libexec, lib, share), so the programs
 find each other in the same way (daemon/base/paths.c). auditwheel bundles the shared libraries, rewrites run paths, and
-sets the manylinux tag of the C library. The extension uses the limited API, so one wheel serves every Python from 3.9. The
-licence texts of the bundled libraries, shared and static, come from the distribution's packages that own their files.
+sets the manylinux tag of the C library. The extension uses the limited API, so one wheel serves every Python from 3.9.
+The licence texts of the bundled libraries, shared and static, come from the distribution's packages that own them.
 """
 import argparse
 import base64
@@ -114,7 +114,7 @@ def package_of(path):
         done = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True)
         if done.returncode == 0:
             return done.stdout.split(":")[0]
-    sys.exit(f"{path}: belongs to no package of the distribution: its licence cannot be told")
+    sys.exit(f"{path}: belongs to no package of the distribution, so its licence is unknown")
 
 
 def needed_files(package):
@@ -143,7 +143,7 @@ def add_licences(folder, info, known, archives):
     sources = list(archives)
     for path in sorted((folder / "trajd.libs").glob("*")):
         name = re.sub(r"-[0-9a-f]{8}(?=\.)", "", path.name)
-        sources.append(known.get(name) or sys.exit(f"{path.name}: bundled, and nobody knows from where"))
+        sources.append(known.get(name) or sys.exit(f"{path.name} is bundled, but its origin is unknown"))
     packages = sorted({package_of(path) for path in sources})
     for name in packages:
         shutil.copyfile(f"/usr/share/doc/{name}/copyright", info / "licenses" / f"{name}.txt")
@@ -217,7 +217,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description="Builds the wheel from a finished build.")
     parser.add_argument("--build", default=ROOT / "build" / "release", type=pathlib.Path)
     parser.add_argument("--out", default=ROOT / "build" / "wheel", type=pathlib.Path)
     options = parser.parse_args()

@@ -16,16 +16,16 @@ def import_torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError:
-        raise ArgumentError("torch is asked for (device= or framework=) and is not installed; without, batches are "
-                            "numpy arrays") from None
+        raise ArgumentError("device= or framework= needs torch, which is not installed; without them batches are numpy "
+                            "arrays") from None
 
 
 def _bfloat16() -> Any:
     try:
         return importlib.import_module("ml_dtypes").bfloat16
     except ImportError:
-        raise ArgumentError("bf16: numpy has no such type; install ml_dtypes, ask for framework='torch', or let the "
-                            "feed deliver f32") from None
+        raise ArgumentError("bf16: numpy has no such type; install ml_dtypes, use framework='torch', or set dtype f32 "
+                            "in the feed") from None
 
 
 def numpy_view(tensor: "_core.Tensor", copy: bool) -> np.ndarray:

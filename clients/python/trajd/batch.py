@@ -45,17 +45,17 @@ class Explanation(Dict[str, Any]):
         for output in self["outputs"]:
             for item in output["items"]:
                 lines.append(f"  {output['name']}[{item['step']}] at {item['ns'] / 1e9:.6f} s: "
-                             f"{self._say(output, item)}")
+                             f"{self._describe(output, item)}")
         return "\n".join(lines)
 
     @staticmethod
-    def _say(output: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-        said = []
+    def _describe(output: Mapping[str, Any], item: Mapping[str, Any]) -> str:
+        sources = []
         for source, part in zip(output["sources"], item["sources"]):
             rows = " + ".join(f"{weight:.6g} * row {row}" for row, _, weight in part["rows"]) or output["edge"]
             reason = f" ({part['reason']})" if part.get("reason") else ""
-            said.append(f"{source['stream']} {source['kind']} = {rows}{reason}")
-        return "; ".join(said)
+            sources.append(f"{source['stream']} {source['kind']} = {rows}{reason}")
+        return "; ".join(sources)
 
 
 class Group(Mapping[str, Any]):
@@ -150,8 +150,7 @@ class Batch(Mapping[str, Any]):
     def _ask_feed(self) -> "Feed":
         feed = self._feed()
         if feed is None:
-            raise Closed("the feed that this batch is of is gone, and can no longer be asked about it: "
-                         "keep the feed as well")
+            raise Closed("the feed of this batch no longer exists, and only it can answer this: keep the feed as well")
         return feed
 
     @property

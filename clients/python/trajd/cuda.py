@@ -38,7 +38,7 @@ class CopyPlan:
 
     offsets: Tuple[int, ...]
     size: int
-    whole: bool  # one copy from the first tensor to the last; else one copy for each tensor
+    in_one_copy: bool  # one copy from the first tensor to the last; else one copy for each tensor
 
 
 def plan_copy(begin: int, span: int, places: Sequence[Tuple[int, int]]) -> CopyPlan:
@@ -79,7 +79,7 @@ def torch_index(name: str) -> int:
     index = torch.device(name).index
     index = torch.cuda.current_device() if index is None else index
     if index >= torch.cuda.device_count():
-        raise DeviceError(f"device {name!r}: there are {torch.cuda.device_count()}")
+        raise DeviceError(f"device {name!r}: torch sees {torch.cuda.device_count()} GPUs")
     return int(index)
 
 
@@ -116,7 +116,7 @@ class CudaDevice:
         torch = self._torch
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             block = torch.empty(plan.size, dtype=torch.uint8, device=self.device)
-            for offset, source in zip((0,) if plan.whole else plan.offsets, sources):
+            for offset, source in zip((0,) if plan.in_one_copy else plan.offsets, sources):
                 block[offset:offset + source.size].copy_(self._from_host(source), non_blocking=True)
             event = torch.cuda.Event()
             event.record(self._stream)
@@ -136,7 +136,7 @@ class CudaDevice:
         kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
         if kind is None:
             raise ArgumentError(
-                f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
+                f"torch {self._torch.__version__} has no type for {dtype}: set another dtype in the feed")
         return block[offset:offset + size].view(kind).view(tuple(shape))
 
     def settle(self) -> None:
@@ -177,7 +177,7 @@ class _Copied:
         self._device = device
         self._facts = [(host.size, tensor.dtype, tensor.shape) for host, tensor in zip(hosts, tensors)]
         self._plan = plan_copy(slab.address, slab.shape[0], [(t.address, h.size) for t, h in zip(tensors, hosts)])
-        self._block, self.event = device.copy(self._plan, [np.asarray(slab)] if self._plan.whole else hosts)
+        self._block, self.event = device.copy(self._plan, [np.asarray(slab)] if self._plan.in_one_copy else hosts)
         self.batch = DeviceBatch(core)
 
     def hand_over(self, to_any_stream: bool) -> "View":
@@ -298,11 +298,11 @@ class Stage:
         A release before would count as DONE."""
         self._device.settle()
         self._failure = None
-        left = [copied for copied in (self._ahead, self._current, *self._finishing) if copied is not None]
-        for copied in left:
+        remaining = [copied for copied in (self._ahead, self._current, *self._finishing) if copied is not None]
+        for copied in remaining:
             copied.batch.forget()
         self._ahead, self._current, self._finishing = None, None, []
-        return left
+        return remaining
 
     def end(self) -> None:
         """Gives everything back before the client is closed. The batch ahead does not count as DONE."""

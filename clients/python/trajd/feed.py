@@ -20,8 +20,8 @@ from .state import State, frontier, parse
 
 log = logging.getLogger("trajd")
 
-_PATIENCE_S = 10.0       # without a batch, before a warning
-_FIRST_PATIENCE_S = 2.0  # without a daemon, before a warning
+_WARNING_AFTER_S = 10.0         # without a batch
+_CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
 _CLOSING_MS = 1000
 _FOR_EVER_MS = 24 * 3600 * 1000
 
@@ -58,9 +58,9 @@ def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
     if settings.timeout is not None:
         return attempt(settings.timeout)
     try:
-        return attempt(_FIRST_PATIENCE_S)
+        return attempt(_CONNECT_WARNING_AFTER_S)
     except Timeout as error:
-        log.warning("%s: waiting for it to be started (timeout=SECONDS gives up after that time)", error)
+        log.warning("%s: waiting until it is started (timeout=SECONDS limits the wait)", error)
         return attempt(_FOR_EVER_MS / 1000)
 
 
@@ -101,7 +101,7 @@ class Epoch(Iterator[Batch]):
             raise StopIteration
         feed = self._feed
         if feed._running is not self._run:
-            raise ArgumentError(f"epoch {self.epoch} was left when another one was begun")
+            raise ArgumentError(f"epoch {self.epoch} was left when another one began")
         begin = time.perf_counter()
         batch = feed._take()
         feed.dataloading_s += time.perf_counter() - begin
@@ -183,7 +183,7 @@ class Feed:
         """Checks an epoch's number. Integers of numpy are accepted too."""
         number = operator.index(epoch)
         if not 0 <= number < (1 << 64) - 1:
-            raise ArgumentError(f"epoch {number}: they are counted from 0")
+            raise ArgumentError(f"epoch {number}: epochs count from 0")
         return number
 
     def forever(self) -> Iterator[Batch]:
@@ -226,7 +226,7 @@ class Feed:
         if not self._settings.shard and self._running is not None and not self._running.over:
             token = self.checkpoint()
             front = frontier(token)
-            if front is not None:  # one worker, or several that stand together: a number says it all
+            if front is not None:  # one worker, or several at the same batch: the position is enough
                 position, token = front, None
         return State(info.seed, self._epoch, position, info.fingerprint, token).to_dict()
 
@@ -238,8 +238,8 @@ class Feed:
         position are used all the same."""
         parsed = parse(state)
         if parsed.token is not None and self._settings.shard:
-            raise StateError("the state is of a job of mode share whose workers stood at different batches: "
-                             "it goes on in share only")
+            raise StateError("the state is of a job of mode queue whose workers stood at different batches: "
+                             "it can continue only in mode queue")
         if strict and self._info is not None:
             self._check(parsed, self._info)
         self._resume, self._strict, self._running = parsed, strict, None
@@ -267,12 +267,12 @@ class Feed:
 
     def _check(self, state: State, info: FeedInfo) -> None:
         if state.fingerprint != info.fingerprint:
-            raise StateError(f"the state is of fingerprint {state.fingerprint:016x}, feed {self._settings.title} is "
+            raise StateError(f"the state has fingerprint {state.fingerprint:016x}, and feed {self._settings.title} has "
                              f"{info.fingerprint:016x}: another dataset, or other windows "
-                             "(strict=False takes it all the same)")
+                             "(strict=False uses the state all the same)")
         if state.seed != info.seed:
-            raise StateError(f"the state is of seed {state.seed}, feed {self._settings.title} has seed {info.seed}: "
-                             "another order (strict=False takes it all the same)")
+            raise StateError(f"the state has seed {state.seed}, and feed {self._settings.title} has seed {info.seed}: "
+                             "another order (strict=False uses the state all the same)")
 
     # ---- the daemon ----
 
@@ -284,15 +284,15 @@ class Feed:
             return
         settings, resume = self._settings, self._resume
         self._running = None
-        left = self._stage.leave() if self._stage is not None else []
+        remaining = self._stage.leave() if self._stage is not None else []
         token = self._token_for(epoch)
-        told = self._client.open(feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
+        opened = self._client.open(feed=settings.feed, spec=settings.spec, job=settings.job, shard=settings.shard,
                                  rank=settings.topology.rank, world=settings.topology.world_size,
                                  local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
                                  next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms(),
                                  gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks())
-        left.clear()
-        info = FeedInfo(**told)
+        remaining.clear()
+        info = FeedInfo(**opened)
         if resume is not None and self._strict:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
@@ -327,20 +327,20 @@ class Feed:
         """Returns the origin of a window: source file, rows, stamps, weights, and why steps are masked.
 
         `output` limits it to one output. Raises NotFound."""
-        told: Dict[str, Any] = {}
+        document: Dict[str, Any] = {}
         first: Optional[int] = 0
         while first is not None:
             page = json.loads(self._ask("explain", window=window_id, name=output, first=first))
-            if not told:
-                told = {**page, "outputs": []}
+            if not document:
+                document = {**page, "outputs": []}
             for part in page["outputs"]:
-                if told["outputs"] and told["outputs"][-1]["name"] == part["name"]:
-                    told["outputs"][-1]["items"] += part["items"]
+                if document["outputs"] and document["outputs"][-1]["name"] == part["name"]:
+                    document["outputs"][-1]["items"] += part["items"]
                 else:
-                    told["outputs"].append(part)
+                    document["outputs"].append(part)
             first = page["next"]
-        del told["first"], told["next"]
-        return Explanation(told)
+        del document["first"], document["next"]
+        return Explanation(document)
 
     def stats(self, names: Optional[List[str]] = None) -> Any:
         """Returns trajd.Stats of outputs over all windows of this feed, without padding.
@@ -351,44 +351,44 @@ class Feed:
 
     def status(self) -> Dict[str, Any]:
         """Returns the daemon's status: feeds, workers, rates, and what each feed waits for."""
-        told: Dict[str, Any] = json.loads(self._client.status(self._timeout_ms()))
-        return told
+        status: Dict[str, Any] = json.loads(self._client.status(self._timeout_ms()))
+        return status
 
     # ---- batches ----
 
     def _describe_held(self) -> str:
         held = [batch for batch in (ref() for ref in self._held) if batch is not None and not batch.released]
         positions = ", ".join(str(batch.position) for batch in held)
-        return f"the Batch objects at positions {positions}" if held else "arrays of batches that are gone themselves"
+        return f"the Batch objects at positions {positions}" if held else "arrays of batches that are gone"
 
     def _next_core(self, timeout: Optional[float]) -> Optional["_core.Batch"]:
         """Waits for the next batch. Warns once if it takes long, or if this process holds all batches of its credit."""
         end = None if timeout is None else time.monotonic() + timeout
-        warned = said = False
+        warned = logged = False
         while True:
-            rest = _PATIENCE_S if end is None else min(_PATIENCE_S, max(0.0, end - time.monotonic()))
+            wait = _WARNING_AFTER_S if end is None else min(_WARNING_AFTER_S, max(0.0, end - time.monotonic()))
             try:
-                return self._client.next(int(rest * 1000 + 0.999))  # rounded up, so that it does not end too early
+                return self._client.next(int(wait * 1000 + 0.999))  # rounded up, so that it does not end too early
             except Busy as error:
-                message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}; they "
-                           "are given back when they and all their arrays are gone. Copy what is to be kept, or ask "
-                           "for more with credit= (and slots: of the feed)")
+                message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}. Their "
+                           "memory goes back when they and all their arrays are gone. Copy arrays that you keep, or "
+                           "raise credit= (and slots: of the feed)")
                 if warned or (end is not None and time.monotonic() >= end):
                     raise Busy(message) from None
                 warnings.warn(message, RuntimeWarning, stacklevel=5)
                 warned = True
             except Timeout:
-                twin = job.has_twin(self)
-                why = ("another feed of this process is of the same job, and batches wait there: close() it, or name "
-                       "one of the jobs (job=)")
+                shared = job.has_other_feed(self)
+                why = ("another feed of this process is of the same job, and batches wait there: close() it, or give "
+                       "one of the feeds another job=")
                 if end is not None and time.monotonic() >= end:
                     raise Timeout(
-                        f"feed {self._settings.title}: no batch in {timeout} s{': ' + why if twin else ''}") from None
-                if not said:
-                    log.warning("feed %s: no batch for %d s: %s", self._settings.title, _PATIENCE_S,
-                                why if twin else
-                                "the daemon is away, or waits for files or other ranks (trajctl status)")
-                    said = True
+                        f"feed {self._settings.title}: no batch in {timeout} s{': ' + why if shared else ''}") from None
+                if not logged:
+                    log.warning("feed %s: no batch for %d s: %s", self._settings.title, _WARNING_AFTER_S,
+                                why if shared else
+                                "the daemon is gone, or waits for files or other ranks (see trajctl status)")
+                    logged = True
 
     def _lay_out(self, core: "_core.Batch") -> Layout:
         if self._layout is None:

@@ -12,7 +12,7 @@ _PAUSE_S = 0.1
 
 def _fetch_one(ask: Callable[..., str], name: str) -> Dict[str, Any]:
     """Returns the statistics of all features of one output. Waits while the daemon computes them."""
-    told: Dict[str, Any] = {}
+    joined: Dict[str, Any] = {}
     first: Optional[int] = 0
     while first is not None:
         page = json.loads(ask("statistics", name=name, first=first))
@@ -21,13 +21,13 @@ def _fetch_one(ask: Callable[..., str], name: str) -> Dict[str, Any]:
             continue
         first = page.pop("next")
         norm = page.get("norm", {})
-        for part, whole in ((page, told), (norm, told.setdefault("norm", {}))):
+        for part, target in ((page, joined), (norm, joined.setdefault("norm", {}))):
             for key, value in part.items():
                 if isinstance(value, list):
-                    whole.setdefault(key, []).extend(value)
+                    target.setdefault(key, []).extend(value)
                 elif key != "norm":
-                    whole[key] = value
-    return told
+                    target[key] = value
+    return joined
 
 
 def fetch(ask: Callable[..., str], names: Optional[List[str]] = None) -> Any:
@@ -35,7 +35,7 @@ def fetch(ask: Callable[..., str], names: Optional[List[str]] = None) -> Any:
     from .stats import Stats
     if names is None:
         names = [output["name"] for output in json.loads(ask("statistics"))["outputs"] if not output["picture"]]
-    told = {name: _fetch_one(ask, name) for name in names}
+    outputs = {name: _fetch_one(ask, name) for name in names}
     figures = {name: {key: np.array([np.nan if number is None else number for number in value], dtype=np.float64)
-                      for key, value in one.items() if isinstance(value, list)} for name, one in told.items()}
-    return Stats(figures, {name: one["norm"] for name, one in told.items() if one["norm"]})
+                      for key, value in one.items() if isinstance(value, list)} for name, one in outputs.items()}
+    return Stats(figures, {name: one["norm"] for name, one in outputs.items() if one["norm"]})

@@ -48,7 +48,7 @@ class Torch:
         kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
         if kind is None:
             raise ArgumentError(
-                f"torch {self._torch.__version__} has no type for {dtype}: let the feed deliver another dtype")
+                f"torch {self._torch.__version__} has no type for {dtype}: set another dtype in the feed")
         return kind
 
     def view(self, slab: Any, place: Place) -> Any:
@@ -159,8 +159,8 @@ class Direct:
     def leave(self) -> List[Any]:
         """Returns all batches, before another epoch is opened. The caller drops them after the opening."""
         if self._copying is not None:
-            left: List[Any] = self._copying.leave()
-            return left
+            remaining: List[Any] = self._copying.leave()
+            return remaining
         kept, self._current = self._current, None
         return [] if kept is None else [kept]
 

@@ -23,7 +23,7 @@ def remember(feed: "Feed") -> None:
     _feeds.add(feed)
 
 
-def has_twin(feed: "Feed") -> bool:
+def has_other_feed(feed: "Feed") -> bool:
     """Returns True if another open feed of this process is a worker of the same job in mode queue."""
     def reads(one: "Feed") -> Any:
         settings = one._settings
@@ -62,7 +62,7 @@ def ranks_beside(gpu: Optional[str], topology: "Topology") -> Tuple[int, ...]:
     return tuple(rank for rank, one in enumerate(gpus) if one == gpu)
 
 
-def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], List[Dict[str, Any]]]) -> None:
+def compare_fingerprints(fingerprint: int, fetch_episodes: Callable[[], List[Dict[str, Any]]]) -> None:
     """Raises StateError in all ranks of torch.distributed if two of them see different data.
 
     The message names an episode that differs. A collective call: all ranks make it. Does nothing without
@@ -75,7 +75,7 @@ def compare_fingerprints(fingerprint: int, tell_episodes: Callable[[], List[Dict
     other = next((rank for rank, one in enumerate(prints) if one != prints[0]), None)
     if other is None:
         return
-    told = [None] * distributed.get_world_size()
-    distributed.all_gather_object(told, tell_episodes() if distributed.get_rank() in (0, other) else None)
+    episodes = [None] * distributed.get_world_size()
+    distributed.all_gather_object(episodes, fetch_episodes() if distributed.get_rank() in (0, other) else None)
     raise StateError(f"ranks 0 and {other} see different data (fingerprints {prints[0]} and {prints[other]}): "
-                     + first_difference(told[0], told[other]))  # type: ignore[arg-type]
+                     + first_difference(episodes[0], episodes[other]))  # type: ignore[arg-type]

@@ -38,10 +38,10 @@ Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 # for keys that the configuration does not set
 PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}
-TOLD_AFTER_S = 10.0  # between messages to a user who waits
-LOOKED_AFTER_S = 1.0  # between two checks whether the daemon is alive
+MESSAGE_INTERVAL_S = 10.0  # between messages to a user who waits
+CHECK_INTERVAL_S = 1.0  # between two checks whether the daemon is alive
 LONGEST_PAUSE_S = 60.0  # between two starts of a daemon that dies again and again
-LIVES_S = 60.0  # a daemon that has lived so long is not dying again and again
+STABLE_AFTER_S = 60.0  # a daemon that has lived so long is not dying again and again
 LOG_LINES = 12  # of the daemon's log, in messages
 
 log = logging.getLogger("trajd")
@@ -71,7 +71,7 @@ def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapp
     if feed is None and len(feeds) == 1:
         feed = next(iter(feeds))
     if feed is None:
-        raise LaunchError(f"{source.name}: feed= is needed, there are: {', '.join(feeds) or 'none'}")
+        raise LaunchError(f"{source.name}: give feed=, there are: {', '.join(feeds) or 'none'}")
     if feed not in feeds:
         near = difflib.get_close_matches(feed, feeds, 1)
         raise LaunchError(f"{source.name}: no feed {feed} "
@@ -138,7 +138,7 @@ def read_config(path: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
     done = subprocess.run([program(), "--config", os.fspath(path), "--print-config", "--json"],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
-        raise LaunchError(_said(done.stderr) or f"{program()} ended with status {done.returncode}")
+        raise LaunchError(_errors_in(done.stderr) or f"{program()} ended with status {done.returncode}")
     document: Dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -245,13 +245,13 @@ def _make_private(folder: pathlib.Path) -> pathlib.Path:
         folder.mkdir(mode=0o700)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
-        raise LaunchError(f"{folder}: a folder of yours is needed there, and it is "
-                          f"{'a link' if stat.S_ISLNK(found.st_mode) else 'none'}"
-                          "; $TRAJD_RUNTIME_DIR names another place")
+        raise LaunchError(f"{folder}: this must be a folder of yours, and it is "
+                          f"{'a symbolic link' if stat.S_ISLNK(found.st_mode) else 'no folder'}"
+                          "; set $TRAJD_RUNTIME_DIR to another place")
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise LaunchError(f"{folder}: it belongs to uid {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}; "
-                          f"it must be yours alone (uid {os.geteuid()}, mode 0700); $TRAJD_RUNTIME_DIR names another "
-                          "place")
+                          f"it must be yours alone (uid {os.geteuid()}, mode 0700); set $TRAJD_RUNTIME_DIR to "
+                          "another place")
     return folder
 
 
@@ -311,7 +311,7 @@ class Private:
             return not _is_alive(self._place)
 
 
-class Keeper:
+class DaemonWatcher:
     """Restarts a private daemon that dies while a feed of this process uses it. The feed then goes on where it was.
 
     A context manager around the connecting. Its thread runs until the feed is closed or deleted."""
@@ -320,8 +320,8 @@ class Keeper:
         self._private, self._over = private, threading.Event()
         self._feed: Optional["weakref.ref[Any]"] = None
 
-    def __enter__(self) -> "Keeper":
-        threading.Thread(target=self._run, name="trajd-keeper", daemon=True).start()
+    def __enter__(self) -> "DaemonWatcher":
+        threading.Thread(target=self._run, name="trajd-watcher", daemon=True).start()
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -337,15 +337,15 @@ class Keeper:
         return self._feed is not None and (feed is None or feed.closed)
 
     def _run(self) -> None:
-        pause, started_at = LOOKED_AFTER_S, -LIVES_S
+        pause, started_at = CHECK_INTERVAL_S, -STABLE_AFTER_S
         while not self._over.wait(pause) and not self._is_over():
             try:
-                lives = time.monotonic() - started_at > LIVES_S
-                if lives:
-                    pause = LOOKED_AFTER_S
+                is_stable = time.monotonic() - started_at > STABLE_AFTER_S
+                if is_stable:
+                    pause = CHECK_INTERVAL_S
                 if not self._private.is_gone():
                     continue
-                if not lives:  # a daemon that dies again and again is started less and less often
+                if not is_stable:  # a daemon that dies again and again is started less and less often
                     pause = min(2 * pause, LONGEST_PAUSE_S)
                 self._private.ensure()
                 started_at = time.monotonic()
@@ -382,7 +382,7 @@ def _opened(path: pathlib.Path, flags: int = os.O_CREAT) -> "contextlib.closing[
 def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[_Lock]:
     """Takes the lock. Raises Timeout at `end`. Prints the daemon's last log line to standard error every 10 s."""
     with _opened(place / "launch.lock") as lock:
-        pause, tell_at = 0.002, time.monotonic() + TOLD_AFTER_S
+        pause, message_at = 0.002, time.monotonic() + MESSAGE_INTERVAL_S
         while True:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -390,9 +390,9 @@ def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[_Lock]:
             now = time.monotonic()
             if end is not None and now >= end:
                 raise Timeout(f"the private daemon is not ready yet; its log: {place / 'log'}")
-            if now >= tell_at:
-                tell_at = now + TOLD_AFTER_S
-                print(f"trajd: waiting for the private daemon: {(_tail(place) or ['(no word from it yet)'])[-1]}",
+            if now >= message_at:
+                message_at = now + MESSAGE_INTERVAL_S
+                print(f"trajd: waiting for the private daemon: {(_tail(place) or ['(its log is empty)'])[-1]}",
                       file=sys.stderr, flush=True)
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
@@ -444,7 +444,7 @@ def _tail(place: pathlib.Path) -> List[str]:
     return []
 
 
-def _said(text: str) -> str:
+def _errors_in(text: str) -> str:
     """Returns the errors in a daemon's log without their stamps, or the whole text if there are none."""
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line.split(" error: ", 1)[1] for line in lines if " error: " in line]
@@ -453,6 +453,6 @@ def _said(text: str) -> str:
 
 def _failure(source: _Source, place: pathlib.Path, status: Optional[int] = None) -> LaunchError:
     ended = "" if status is None else f" (killed by signal {-status})" if status < 0 else f" (status {status})"
-    said = _said("\n".join(_tail(place))) or "nothing"
+    errors = _errors_in("\n".join(_tail(place))) or "nothing"
     return LaunchError(
-        f"the private daemon for {source.name} did not start{ended}, it said: {said}\nits log: {place / 'log'}")
+        f"the private daemon for {source.name} did not start{ended}. Its errors: {errors}\nIts log: {place / 'log'}")

@@ -66,12 +66,12 @@ class Settings:
 
 def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[str, str]":
     if framework is not None and framework not in FRAMEWORKS:
-        raise ArgumentError(f"framework {framework!r}: one of {', '.join(FRAMEWORKS)}")
+        raise ArgumentError(f"framework {framework!r}: must be one of {', '.join(FRAMEWORKS)}")
     if device is None:
         return "cpu", framework or "numpy"
     device = str(device)
     if device != "cpu" and device.split(":")[0] != "cuda":
-        raise ArgumentError(f"device {device!r}: cpu, cuda or cuda:N")
+        raise ArgumentError(f"device {device!r}: must be cpu, cuda or cuda:N")
     if device != "cpu" and framework == "numpy":
         raise ArgumentError(f"device {device!r} needs framework='torch'")
     return device, framework or "torch"
@@ -88,22 +88,24 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
          gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
     """Checks the options and fills in defaults. Raises ArgumentError."""
     if (feed is None) == (spec is None):
-        raise ArgumentError("either feed=NAME, one that the daemon has, or spec=, one of your own")
+        raise ArgumentError("give exactly one of feed= (a name in the daemon's configuration) and spec= (a feed of "
+                            "your own)")
     if mode not in (None, "queue", "shard", "share"):
-        raise ArgumentError(f"mode {mode!r}: queue or shard")
+        raise ArgumentError(f"mode {mode!r}: must be queue or shard")
     if style not in STYLES:
-        raise ArgumentError(f"style {style!r}: one of {', '.join(sorted(STYLES))}")
+        raise ArgumentError(f"style {style!r}: must be one of {', '.join(sorted(STYLES))}")
     if timeout is not None and not timeout > 0:
-        raise ArgumentError(f"timeout {timeout}: seconds above 0, or None to wait")
+        raise ArgumentError(f"timeout {timeout}: must be seconds above 0, or None to wait without limit")
     if epoch < 0:
-        raise ArgumentError(f"epoch {epoch}: they are counted from 0")
+        raise ArgumentError(f"epoch {epoch}: epochs count from 0")
     chosen_device, chosen_framework = _choose_device(device, framework)
     if credit is None:
         credit = 16 if zero_copy and chosen_device != "cpu" else 4
     if credit < 2:
-        raise ArgumentError(f"credit {credit}: at least 2, one batch in use and one under way")
+        raise ArgumentError(f"credit {credit}: must be at least 2, one batch in use and one on its way")
     if chosen_device != "cpu" and credit < 3:
-        raise ArgumentError(f"credit {credit}: at least 3 with device {chosen_device!r}, for a batch is copied ahead")
+        raise ArgumentError(f"credit {credit}: must be at least 3 with device {chosen_device!r}, because one batch is "
+                            "copied ahead")
     topology = resolve(rank, world_size, local_ranks)
     shard = topology.world_size > 1 if mode is None else mode == "shard"
     if not shard:

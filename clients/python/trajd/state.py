@@ -41,7 +41,7 @@ def frontier(token: bytes) -> Optional[int]:
     The token is a list of 64-bit words, described in daemon/feed/checkpoint_token.h."""
     words = struct.unpack(f"<{len(token) // 8}Q", token)
     if len(words) < 11 or words[0] != _TOKEN_MAGIC or len(words) != 11 + words[9]:
-        raise StateError("checkpoint: the daemon's token is of another version")
+        raise StateError("checkpoint: the daemon's token has another version")
     begin, length, batch, high, undone = words[5], words[6], words[7], words[8], words[10:-1]
     front = high - len(undone)
     return min(begin + front * batch, length) if undone == tuple(range(front, high)) else None
@@ -50,12 +50,12 @@ def frontier(token: bytes) -> Optional[int]:
 def parse(state: Mapping[str, Any]) -> State:
     if not isinstance(state, Mapping) or state.get("version") != VERSION:
         version = state.get("version") if isinstance(state, Mapping) else type(state).__name__
-        raise StateError(f"no state of a feed that this version reads (version {version!r}, expected {VERSION})")
+        raise StateError(f"not a state of a feed that this version can read (version {version!r}, expected {VERSION})")
     numbers = {}
     for key in ("seed", "epoch", "position"):
         value = state.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
-            raise StateError(f"state: {key} is {value!r}, expected a whole number from 0")
+            raise StateError(f"state: {key} is {value!r}, expected an integer from 0")
         numbers[key] = value
     try:
         fingerprint = int(state["fingerprint"], 16)

@@ -55,7 +55,7 @@ def _plain(values: np.ndarray) -> list[float | None]:
 
 def _read_entry(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
     if not isinstance(entry, Mapping):
-        raise ValueError(f"statistics of {name}: no mapping of figures")
+        raise ValueError(f"statistics of {name}: not a mapping of figures")
     found = {figure: _numbers(entry[figure]) for figure in FIGURES if figure in entry}
     sizes = {len(values) for values in found.values()}
     if len(sizes) != 1:
@@ -112,11 +112,12 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         """Reads a file of trajd, openpi or LeRobot. The content shows which. Raises ValueError."""
         document = json.loads(pathlib.Path(path).read_text())
         if not isinstance(document, dict):
-            raise ValueError(f"{path}: no statistics: neither trajd's nor openpi's (norm_stats) nor a mapping of names "
-                             "as LeRobot's")
+            raise ValueError(f"{path}: not a file of statistics: neither trajd's nor openpi's (norm_stats) nor a "
+                             "mapping of names as LeRobot's")
         own = "trajd_statistics" in document
         if own and document["trajd_statistics"] != 1:
-            raise ValueError(f"{path}: statistics of version {document['trajd_statistics']}; this reads 1")
+            raise ValueError(
+                f"{path}: statistics of version {document['trajd_statistics']}; only version 1 can be read")
         entries = document["outputs"] if own else document.get("norm_stats", document)
         try:
             figures = {name: _read_entry(name, entry) for name, entry in entries.items()}
@@ -130,7 +131,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         It is written under another name and then renamed, so a reader never sees half of it. Raises ValueError and
         OSError."""
         if format not in FORMATS:
-            raise ValueError(f"no format is called {format!r} (there are: {', '.join(FORMATS)})")
+            raise ValueError(f"there is no format {format!r} (there are: {', '.join(FORMATS)})")
         wanted = ("mean", "std", "q01", "q99") if format == "openpi" else FIGURES
         entries: dict[str, Any] = {}
         for name, entry in self._figures.items():
@@ -186,21 +187,21 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         figures = self[name]
         features = len(next(iter(figures.values())))
         if by is None and mask is not None:
-            raise ValueError("mask: only with by=, the rule that it is of")
+            raise ValueError("mask needs by=, the rule that it applies to")
         if by is None and name in self._norms:
             norm = self._norms[name]
             return np.array(norm["scale"], dtype=np.float32), np.array(norm["offset"], dtype=np.float32)
         if by is None and not self._norms:
             raise ValueError(
-                f"the file does not say how {name} is normalised: say by={' or by='.join(map(repr, RULES))}")
+                f"the file does not say how {name} is normalised: give by={' or by='.join(map(repr, RULES))}")
         if by is None:
             return np.ones(features, np.float32), np.zeros(features, np.float32)
         if by not in RULES:
-            raise ValueError(f"no rule is called {by!r} (there are: {', '.join(RULES)})")
+            raise ValueError(f"there is no rule {by!r} (there are: {', '.join(RULES)})")
         scale, offset = _scale_and_offset(figures, by, name)
         if mask is not None:
             if len(mask) != features:
-                raise ValueError(f"mask: {len(mask)} words for {features} features of {name}")
+                raise ValueError(f"mask: {len(mask)} values for {features} features of {name}")
             keep = np.asarray(mask, dtype=bool)
             scale, offset = np.where(keep, scale, np.float32(1)), np.where(keep, offset, np.float32(0))
         return scale, offset

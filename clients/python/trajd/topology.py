@@ -26,7 +26,7 @@ class Topology:
             raise ArgumentError(f"rank {self.rank} of {self.world_size}: ranks are 0 to world_size - 1")
         for local in self.local_ranks or ():
             if not 0 <= local < self.world_size:
-                raise ArgumentError(f"local_ranks: {local} is no rank of {self.world_size}")
+                raise ArgumentError(f"local_ranks: {local} is not a rank of {self.world_size}")
         if self.local_ranks is not None and self.rank not in self.local_ranks:
             raise ArgumentError(f"local_ranks {list(self.local_ranks)} lack this process's own rank {self.rank}")
 
@@ -35,7 +35,7 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     try:
         return int(environment[name])
     except ValueError:
-        raise ArgumentError(f"${name} is {environment[name]!r}, which is no number") from None
+        raise ArgumentError(f"${name} is {environment[name]!r}, which is not a number") from None
 
 
 def parse_tasks_per_node(text: str) -> "list[int]":
@@ -75,11 +75,11 @@ def _from_slurm(environment: Mapping[str, str]) -> Topology:
         return Topology(rank, world)
     node, counts = _number(environment, "SLURM_NODEID"), parse_tasks_per_node(environment["SLURM_TASKS_PER_NODE"])
     if node >= len(counts):
-        raise ArgumentError(f"$SLURM_NODEID is {node}, but $SLURM_TASKS_PER_NODE tells of {len(counts)} nodes")
+        raise ArgumentError(f"$SLURM_NODEID is {node}, but $SLURM_TASKS_PER_NODE lists {len(counts)} nodes")
     first = sum(counts[:node])
     if len(counts) > 1 and not first <= rank < first + counts[node]:
         raise ArgumentError(f"Slurm's rank {rank} on node {node} is not one of {first}..{first + counts[node] - 1}: "
-                            "ranks are not distributed in blocks, so say local_ranks=[...]")
+                            "ranks are not distributed in blocks, so give local_ranks=[...]")
     return _narrowed(rank, world, first, counts[node])
 
 
@@ -104,5 +104,5 @@ def resolve(rank: Optional[int], world_size: Optional[int], local_ranks: Optiona
             return found
         return Topology(found.rank, found.world_size, tuple(local_ranks))
     if rank is None or world_size is None:
-        raise ArgumentError("rank and world_size are said together, or neither is")
+        raise ArgumentError("give both rank and world_size, or neither")
     return Topology(rank, world_size, None if local_ranks is None else tuple(local_ranks))

@@ -78,7 +78,7 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
     def __init__(self, endpoint: Optional[str] = None, *, config: Optional[Config] = None,
                  overrides: Optional[Mapping[str, Any]] = None, **options: Any) -> None:
         if config is not None and endpoint is not None:
-            raise ArgumentError("either endpoint or config")
+            raise ArgumentError("give either endpoint or config")
         options.setdefault("device", "cpu")
         self._endpoint, self._config, self._overrides = endpoint, config, overrides
         # checks the options here and finds this process's ranks; with config= the feed's name may be missing
