@@ -37,7 +37,7 @@ def test_arguments():
                           (dict(feed="a", device="gpu"), "cuda"),
                           (dict(feed="a", device="cuda", framework="numpy"), "torch"), (dict(feed="a", framework="jax"), "numpy"),
                           (dict(feed="a", device="cuda", credit=2), "at least 3"),
-                          (dict(feed="a", rank=2, world_size=2), "rank 2 of 2"), (dict(feed="a", rank=1), "together"),
+                          (dict(feed="a", rank=2, world_size=2), "rank 2 of 2"), (dict(feed="a", rank=1), "give both"),
                           (dict(feed="a", rank=0, world_size=4, local_ranks=[1, 2]), "own rank 0")]:
         with pytest.raises(trajd.ArgumentError, match=text):
             trajd.connect("/nowhere", **options)

@@ -2,7 +2,7 @@
 #include "proto/ring_layout.h"
 
 struct batch_object {
-    PyObject_HEAD struct trajd_lease *lease; /* NULL: released */
+    PyObject_HEAD struct trajd_lease *lease; /* NULL after release */
     struct trajd_batch_info info;
     bool writable;
 };
@@ -37,7 +37,7 @@ static void batch_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* The batch, or NULL with an exception. */
+/* Returns the batch. NULL with an exception after its release. */
 static struct trajd_batch *batch_of(PyObject *object)
 {
     struct batch_object *self = (struct batch_object *)object;
@@ -99,7 +99,8 @@ static PyObject *batch_tensor(PyObject *object, PyObject *argument)
     return trajd_py_tensor_create(self->lease, &view);
 }
 
-/* From the first byte of any tensor to behind the last, from a boundary that suits every type. */
+/* Returns the bytes from the first tensor to the end of the last one. They begin at a multiple of
+ * TRAJD_TENSOR_ALIGNMENT, which is enough for every dtype. */
 static PyObject *batch_slab(PyObject *object, PyObject *unused)
 {
     struct batch_object *self = (struct batch_object *)object;

@@ -5,15 +5,14 @@
 #include "clients/python/core/py_core.h"
 
 struct client_object {
-    PyObject_HEAD struct trajd_client *client; /* NULL: closed */
+    PyObject_HEAD struct trajd_client *client; /* NULL after close */
     pid_t pid;
-    bool in_use; /* by a thread that is in a call; guarded by the GIL */
+    bool in_use; /* a thread is in a call; protected by the GIL */
 };
 
 static PyTypeObject *client_type;
 
-/* Signals are Python's: its handlers run in here, in the waiting thread, and an exception ends the
- * wait. */
+/* Runs Python's signal handlers in the waiting thread. An exception of a handler ends the wait. */
 static bool run_signal_handlers(void *context)
 {
     (void)context;
@@ -44,8 +43,8 @@ static struct trajd_client *enter(PyObject *object)
     return self->client;
 }
 
-/* True if the call succeeded; else the exception is set: that of a signal handler, or the daemon's.
- */
+/* Ends a call. Returns true if it succeeded; otherwise an exception is set, that of a signal
+ * handler or that of `error`. */
 static bool leave(PyObject *object, enum trajd_status status, const struct trajd_error *error)
 {
     ((struct client_object *)object)->in_use = false;
@@ -134,7 +133,7 @@ static PyObject *tell_feed(const struct trajd_feed_info *info)
 
 #define MAX_LOCAL_RANKS 512
 
-/* A sequence of ranks, or None, and how many there are. */
+/* Reads a sequence of ranks. None has no ranks. */
 static bool read_ranks(PyObject *sequence, const char *name, uint32_t *ranks, uint32_t *rank_count)
 {
     *rank_count = 0;
@@ -180,7 +179,7 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
     options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
     options.local_ranks = local_ranks;
     options.gpu_ranks = gpu_ranks;
-    /* of a feed on a GPU alone */
+    /* gpu_ranks count only for a feed on a GPU */
     options.gpu_rank_count = options.gpu ? options.gpu_rank_count : 0;
     struct trajd_client *client = enter(object);
     if (!client)

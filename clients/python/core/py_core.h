@@ -1,11 +1,11 @@
-/* trajd._core: libtrajd for Python, through the limited API (3.9). Client attaches and waits, Batch
- * owns a lease, Tensor is a view of it: DLPack producer and numpy's array struct. What batches mean
- * is Python's part, ../trajd.
+/* trajd._core: libtrajd for Python, in the limited API of 3.9. A Client connects and waits, a Batch
+ * owns a lease, and a Tensor is a view of it, as DLPack producer and as numpy's array struct. The
+ * modules in ../trajd build the public package on it.
  *
- * Threads: a Client is used by one thread at a time, which is looked after here (RuntimeError); all
- * else by any. The GIL is released wherever libtrajd may wait. The last reference to a lease may be
- * dropped without it, by any thread, also after the client was closed and the interpreter has
- * ended: see py_lease.c. */
+ * Threads: one thread at a time may be in a call of a Client; other threads get RuntimeError. All
+ * other objects may be used by any thread. The GIL is released wherever libtrajd may wait. The last
+ * reference to a lease may be dropped without the GIL by any thread, even after the client is
+ * closed and the interpreter has ended (py_lease.c). */
 #ifndef TRAJD_PYTHON_CORE_PY_CORE_H
 #define TRAJD_PYTHON_CORE_PY_CORE_H
 
@@ -14,44 +14,45 @@
 
 #include "clients/c/trajd.h"
 
-/* A batch and how many hold it: the Batch, its Tensors and what was exported of them. Knows nothing
- * of Python. */
+/* A batch with a count of references: those of the Batch, its Tensors and their exports. */
 struct trajd_lease;
-/* with one reference; NULL: no memory */
+/* Returns a lease with one reference. It takes over the batch. NULL: out of memory. */
 struct trajd_lease *trajd_lease_create(struct trajd_batch *batch);
 struct trajd_lease *trajd_lease_hold(struct trajd_lease *lease);
-void trajd_lease_drop(struct trajd_lease *lease); /* the last one gives the memory back */
-/* The same, but nothing is said of the batch: it goes back undone with the session. */
+/* the last reference releases the batch; NULL is fine */
+void trajd_lease_drop(struct trajd_lease *lease);
+/* Drops a reference. The last one abandons the batch, which then does not count as worked on. */
 void trajd_lease_abandon(struct trajd_lease *lease);
 int64_t trajd_lease_count(const struct trajd_lease *lease);
 struct trajd_batch *trajd_lease_batch(const struct trajd_lease *lease);
 
-/* What a Tensor shows. Strides in bytes, C order; data is valid while the lease is held. */
+/* The memory of a Tensor, dense in C order. `data` is valid while the lease is held. */
 struct trajd_view {
     void *data;
     enum trajd_dtype dtype;
     int rank;
     Py_ssize_t shape[TRAJD_TENSOR_RANK_LIMIT], strides_bytes[TRAJD_TENSOR_RANK_LIMIT];
     bool read_only;
-    int gpu; /* as this process counts; below 0: host memory */
+    int gpu; /* the number by which this process counts the GPU; below 0: host memory */
 };
 
-/* py_client.c, py_batch.c, py_tensor.c: types; NULL with an exception */
+/* Make the types, in py_client.c, py_batch.c and py_tensor.c. NULL with an exception. */
 PyObject *trajd_py_client_type(void);
 PyObject *trajd_py_batch_type(void);
 PyObject *trajd_py_tensor_type(void);
 PyObject *trajd_py_ring_type(void);
 
-/* Take the batch over, also when they fail. */
+/* New references; NULL with an exception. The first takes over the batch, even if it fails. */
 PyObject *trajd_py_batch_create(struct trajd_batch *batch);
 PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_view *view);
 
-/* py_dlpack.c: a capsule, "dltensor_versioned" if `versioned`, that holds the lease or memory of
- * its own (`copy`). */
+/* py_dlpack.c: returns a capsule, "dltensor_versioned" if `versioned`. It holds the lease, or with
+ * `copy` memory of its own. */
 PyObject *trajd_py_dlpack(struct trajd_lease *lease, const struct trajd_view *view, bool versioned,
                           bool copy);
 
-/* py_module.c: raises the exception of that status with the daemon's message, and returns NULL. */
+/* py_module.c: raises the exception class of the status with the error's message, and returns
+ * NULL. */
 PyObject *trajd_py_raise(const struct trajd_error *error);
 void trajd_py_raise_fork(void);
 

@@ -5,14 +5,14 @@
 
 #include "clients/python/core/py_core.h"
 
-/* What a capsule owns: one block, freed by the consumer's thread, with or without the GIL. */
+/* A capsule's content: one block, freed by the consumer in any thread, with or without the GIL. */
 struct export
 {
     union {
         struct dlpack_managed managed;
         struct dlpack_versioned versioned;
     };
-    struct trajd_lease *lease; /* NULL: the memory is `copy` */
+    struct trajd_lease *lease; /* NULL: the data is in `copy` */
     void *copy;
     int64_t shape[TRAJD_TENSOR_RANK_LIMIT], strides[TRAJD_TENSOR_RANK_LIMIT];
 };
@@ -34,7 +34,7 @@ static void delete_versioned(struct dlpack_versioned *versioned)
     drop(versioned->context);
 }
 
-/* A capsule that nobody consumed; a consumer renames it. */
+/* Frees a capsule that was not consumed. A consumer renames its capsule. */
 static void destroy_capsule(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor"))

@@ -1,5 +1,4 @@
-/* The structs of DLPack 1.0 (https://dmlc.github.io/dlpack/latest/c_api.html), as far as host
- * memory needs them. */
+/* The structs of DLPack 1.0 (https://dmlc.github.io/dlpack/latest/c_api.html). */
 #ifndef TRAJD_PYTHON_CORE_PY_DLPACK_H
 #define TRAJD_PYTHON_CORE_PY_DLPACK_H
 
@@ -32,7 +31,7 @@ struct dlpack_tensor {
     struct dlpack_device device;
     int32_t rank;
     struct dlpack_dtype dtype;
-    int64_t *shape, *strides; /* strides in elements */
+    int64_t *shape, *strides; /* the strides count elements */
     uint64_t offset_bytes;
 };
 

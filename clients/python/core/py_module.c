@@ -1,7 +1,7 @@
 #include "clients/python/core/py_core.h"
 
-/* The package's exception classes by status, and the one for forks behind them: given once, by
- * errors.py. */
+/* The exception classes of the package, by status, and ForkError after them. errors.py sets them
+ * once. */
 static PyObject *error_classes;
 
 PyObject *trajd_py_raise(const struct trajd_error *error)
@@ -75,7 +75,8 @@ PyMODINIT_FUNC PyInit__core(void)
                  {"Ring", trajd_py_ring_type}};
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < sizeof types / sizeof *types; i++) {
-        PyObject *type = types[i].create(); /* the module's reference beside the static one */
+        /* one reference for the module, one for the static variable */
+        PyObject *type = types[i].create();
         Py_XINCREF(type);
         if (!type || PyModule_AddObject(module, types[i].name, type) != 0) {
             Py_XDECREF(type);

@@ -3,8 +3,8 @@
 #include "clients/python/core/py_core.h"
 #include "clients/python/core/py_dlpack.h"
 
-/* numpy's array interface, C side (https://numpy.org/doc/stable/reference/arrays.interface.html).
- */
+/* The C side of numpy's array interface
+ * (https://numpy.org/doc/stable/reference/arrays.interface.html). */
 struct array_struct {
     int two;
     int rank;
@@ -46,7 +46,7 @@ static char kind_of(enum trajd_dtype dtype)
     case TRAJD_BOOL:
         return 'b';
     default:
-        return 'u'; /* bf16 as its bits: numpy has no such type */
+        return 'u'; /* bf16 appears as uint16, because numpy has no such type */
     }
 }
 
@@ -91,9 +91,9 @@ static int is_here(PyObject *device, const struct trajd_view *view)
     return view->gpu < 0 ? type == DLPACK_CPU && id == 0 : type == DLPACK_CUDA && id == view->gpu;
 }
 
-/* The stream that the consumer reads on. Nothing is to be waited for: a batch is announced when the
- * GPU has made it. None is the legacy default stream; -1 says that the consumer looks after its
- * streams itself, by Batch.use_stream. False with an exception. */
+/* Names the stream on which the consumer will read. It need not wait for anything, because a batch
+ * is delivered after the GPU has made it. None is the legacy default stream. -1 means that the
+ * consumer names its streams by Batch.use_stream. Returns false with an exception. */
 static bool note_stream(const struct tensor_object *self, PyObject *stream)
 {
     struct trajd_error error = {0};

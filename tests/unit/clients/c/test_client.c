@@ -1,5 +1,5 @@
-/* libtrajd against a server in this process (what each call does), and against processes that are
- * killed (who gets which window). */
+/* libtrajd with a server in the same process (what each call does), and with processes that are
+ * killed (which worker gets which window). */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -116,7 +116,7 @@ static void test_a_batch_is_what_was_produced(void **state)
     assert_int_equal(actions->strides_bytes[0], PRODUCER_COLUMNS * sizeof(float));
     assert_true(((float *)actions->data)[1] ==
                 producer_value(3, producer_window(3, 16, LENGTH), 1));
-    ((float *)actions->data)[1] = 0; /* a worker may write into its batch */
+    ((float *)actions->data)[1] = 0; /* a worker may write to its batch */
     assert_string_equal(trajd_batch_find(batch, "actions.mask")->of, "actions");
     assert_null(trajd_batch_find(batch, "absent"));
     assert_null(trajd_batch_tensor(batch, 3));
@@ -165,7 +165,7 @@ static void test_holding_all_credit_is_said(void **state)
     trajd_client_close(&client);
     assert_true(((float *)trajd_batch_find(held[2], "actions")->data)[0] ==
                 producer_value(0, 16, 0));
-    trajd_batch_release(&held[2]); /* after the client */
+    trajd_batch_release(&held[2]); /* after the client is closed */
 }
 
 static void test_a_failed_batch_is_told_and_passed(void **state)
@@ -182,7 +182,8 @@ static void test_a_failed_batch_is_told_and_passed(void **state)
         count++;
         trajd_batch_release(&batch);
     }
-    assert_int_equal(error.status, TRAJD_ERR_DATA); /* of long ago: the end is no error */
+    /* left from an earlier call: the end of the epoch sets no error */
+    assert_int_equal(error.status, TRAJD_ERR_DATA);
     assert_int_equal(count, BATCHES - 101);
     trajd_client_close(&client);
 }
@@ -231,7 +232,7 @@ static void test_bad_calls_are_refused(void **state)
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = '\0';
     const struct trajd_open_options bad[] = {
-        {.feed = name}, /* what no message can say is not waited for */
+        {.feed = name}, /* an OPEN that no message can carry is refused at once */
         {.feed = "train", .job = name},
         {.feed = "train", .job = "\xff"},
         {.feed = "train", .epoch = UINT64_MAX},
@@ -252,11 +253,12 @@ static void test_bad_calls_are_refused(void **state)
         trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .fingerprint = 78},
                           &error),
         TRAJD_OK);
-    open_train(client, 2, 0, 0); /* and then it works */
+    open_train(client, 2, 0, 0); /* the client still works */
     trajd_client_close(&client);
 }
 
-/* What a refused OPEN left is given back: else the slots would run out in a few turns. */
+/* Batches of the feed before a refused OPEN are given back. Otherwise a few rounds would use up all
+ * slots. */
 static void test_a_refused_open_gives_back_what_it_left(void **state)
 {
     (void)state;
@@ -270,7 +272,7 @@ static void test_a_refused_open_gives_back_what_it_left(void **state)
         assert_int_equal(
             trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
             TRAJD_ERR_NOT_FOUND);
-        trajd_batch_done(batch); /* too late to be said */
+        trajd_batch_done(batch); /* too late: the epoch has been left */
         trajd_batch_release(&batch);
         assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_ERR_ARGUMENT);
     }
@@ -278,7 +280,7 @@ static void test_a_refused_open_gives_back_what_it_left(void **state)
     trajd_client_close(&client);
 }
 
-/* Another worker reads the whole epoch, through every slot but that one. */
+/* Another worker reads the whole epoch through all slots but the held one. */
 static void test_a_batch_is_readable_after_close(void **state)
 {
     (void)state;
@@ -291,7 +293,8 @@ static void test_a_batch_is_readable_after_close(void **state)
     assert_int_equal(trajd_client_next(client, 10000, &held, &error), TRAJD_OK);
     trajd_client_close(&client);
     open_train(other, 2, 0, 0);
-    while (count < BATCHES - 2) { /* what the first one had queued comes after its end */
+    /* batches that the first worker had queued follow after its end */
+    while (count < BATCHES - 2) {
         status = trajd_client_next(other, 10000, &batch, &error);
         assert_true(status == TRAJD_OK || status == TRAJD_ERR_DATA);
         count++;
@@ -306,7 +309,7 @@ static void test_a_batch_is_readable_after_close(void **state)
         trajd_batch_release(&batch);
     }
     assert_int_equal(status, TRAJD_END_OF_EPOCH);
-    assert_int_equal(count, BATCHES - 1); /* the one that was held and released is DONE */
+    assert_int_equal(count, BATCHES - 1); /* the batch that was held and released is DONE */
     assert_int_equal(status_number(other, "session_count"), 1);
     trajd_client_close(&other);
 }
@@ -343,7 +346,7 @@ static void test_interrupt_and_timeout(void **state)
     assert_int_equal(trajd_client_next(client, -1, &held[0], &error), TRAJD_OK);
     assert_int_equal(trajd_client_next(client, -1, &held[1], &error), TRAJD_OK);
     struct trajd_client *other = connect_client(false);
-    /* joins; there is nothing left for it, and the end waits for held[1] */
+    /* joins when no batch is left; the end of the epoch waits for held[1] */
     open_train(other, 2, 0, 0);
     assert_int_equal(trajd_client_next(other, 30, &batch, &error), TRAJD_ERR_TIMEOUT);
     assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, other), 0);
@@ -406,7 +409,8 @@ static void test_a_child_may_not_use_it(void **state)
     waitpid(child, &status, 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_int_equal(trajd_client_next(client, -1, &other, &error), TRAJD_OK);
-    assert_int_equal(status_number(client, "batches_done"), 1); /* the child's release was none */
+    /* the release in the child did not count */
+    assert_int_equal(status_number(client, "batches_done"), 1);
     trajd_batch_release(&batch);
     trajd_batch_release(&other);
     trajd_client_close(&client);
@@ -465,7 +469,7 @@ static void test_batches_are_released_by_other_threads(void **state)
     trajd_client_close(&client);
 }
 
-/* Epochs are left early, while what was handed out of them is released by others. */
+/* Epochs are left early while other threads release their batches. */
 static void test_batches_are_released_beside_open(void **state)
 {
     (void)state;
@@ -502,7 +506,7 @@ static void test_the_daemons_end_is_told(void **state)
     assert_true(trajd_client_is_connected(client));
     producer_stop(&producer);
     while (!(status = trajd_client_next(client, 10000, &next, &error)))
-        trajd_batch_release(&next); /* one may have been on its way */
+        trajd_batch_release(&next); /* one batch may have been on its way */
     assert_int_equal(status, TRAJD_ERR_CLOSED);
     assert_false(trajd_client_is_connected(client));
     /* still readable */
@@ -514,7 +518,7 @@ static void test_the_daemons_end_is_told(void **state)
 /* ---- processes ---- */
 
 struct histogram {
-    uint32_t seen[LENGTH]; /* times that a window's row was delivered */
+    uint32_t seen[LENGTH]; /* how often each window was delivered */
     uint32_t lines;
     bool ended;
 };
@@ -573,8 +577,8 @@ static void end_daemon(struct process *daemon)
     assert_int_equal(process_wait(daemon), 0);
 }
 
-/* Starts workers one after another. Each is stopped when it has read some batches: who came after
- * the end would begin the epoch again. */
+/* Starts workers one after another. Each is stopped when it has read some batches, because a worker
+ * that comes after the end would begin the epoch again. */
 static void start_sharing(struct process *workers, uint32_t count, const char *arguments,
                           uint32_t batches, struct histogram *histogram)
 {
@@ -620,7 +624,7 @@ static void test_an_epoch_is_sharded(void **state)
     struct histogram histogram = {0};
     read_rest(&first, &histogram);
     read_rest(&second, &histogram);
-    assert_int_equal(histogram.lines, 4 * BATCHES); /* each half, two epochs */
+    assert_int_equal(histogram.lines, 4 * BATCHES); /* half of the windows in each of two epochs */
     for (uint32_t i = 0; i < LENGTH; i++)
         assert_int_equal(histogram.seen[i], 2);
     assert_int_equal(process_wait(&first), 0);
@@ -636,7 +640,7 @@ static void test_a_killed_workers_batches_go_to_others(void **state)
     struct process doomed = process_start("fake_worker", directory, "credit=4 hang=10");
     read_batches(&doomed, &victim, 10);
     struct trajd_client *watcher = connect_client(false);
-    while (status_number(watcher, "batches_done") < 9) /* the tenth is held, not DONE */
+    while (status_number(watcher, "batches_done") < 9) /* the tenth batch is held, and not DONE */
         usleep(1000);
     struct process worker = process_start("fake_worker", directory, "credit=4");
     read_batches(&worker, &heir, 1);
@@ -645,7 +649,8 @@ static void test_a_killed_workers_batches_go_to_others(void **state)
     read_rest(&worker, &heir);
     assert_int_equal(process_wait(&worker), 0);
     assert_true(heir.ended);
-    for (uint32_t i = 0; i < LENGTH; i++) /* what was DONE never again, all else to the heir */
+    /* windows that were DONE never come again; the other worker gets all others */
+    for (uint32_t i = 0; i < LENGTH; i++)
         assert_int_equal(heir.seen[i], i < 9 * BATCH ? 0 : 1);
     assert_int_equal(status_number(watcher, "windows_done"), LENGTH);
     assert_int_equal(status_number(watcher, "dead_sessions"), 1);
@@ -664,7 +669,8 @@ static void test_a_stopped_worker_loses_nothing(void **state)
     struct process worker = process_start("fake_worker", directory, "credit=2");
     read_batches(&worker, &histogram, BATCHES / 2);
     struct trajd_client *watcher = connect_client(false);
-    assert_int_equal(status_number(watcher, "handed_again"), 0); /* silence is no death */
+    /* a silent worker is not a dead worker */
+    assert_int_equal(status_number(watcher, "handed_again"), 0);
     process_signal(&stopped, SIGCONT);
     read_rest(&worker, &histogram);
     read_rest(&stopped, &histogram);
@@ -697,7 +703,7 @@ static void test_a_killed_daemon_comes_back_to_shared_workers(void **state)
         assert_true(histogram.seen[i] >= 1);
         again += histogram.seen[i] - 1;
     }
-    assert_true(again <= 2 * 2 * BATCH); /* only what was leased, and not DONE */
+    assert_true(again <= 2 * 2 * BATCH); /* only windows that were leased and not DONE */
     end_daemon(&daemon);
 }
 

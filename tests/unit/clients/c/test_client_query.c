@@ -1,4 +1,5 @@
-/* ASK through libtrajd and by hand: in order, bounded, answered once, to whoever is still there. */
+/* ASK, through libtrajd and by hand: answered in order, at most 64 at a time, and each at most
+ * once. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include "clients/c/trajd.h"
 #include "tests/support/test_producer.h"
 
-#define CALLERS 66u /* two more than fit the queue */
+#define CALLERS 66u /* two more than the queue holds */
 
 static char directory[64];
 static struct producer *producer;
@@ -143,7 +144,7 @@ static void test_the_open_feed_is_meant_where_none_is_named(void **state)
     (void)state;
     connect_caller(&caller);
     call(&caller);
-    assert_int_equal(caller.status, TRAJD_ERR_ARGUMENT); /* nothing is open */
+    assert_int_equal(caller.status, TRAJD_ERR_ARGUMENT); /* no feed is open */
     assert_int_equal(trajd_client_open(caller.client, &open, &caller.error), TRAJD_OK);
     begin(&caller);
     take(&query);
@@ -163,7 +164,8 @@ static void test_the_open_feed_is_meant_where_none_is_named(void **state)
     trajd_client_close(&caller.client);
 }
 
-/* The queue holds 64; two callers more are told so at once, and none is lost. */
+/* The queue holds 64 questions. Two more callers get TRAJD_ERR_BUSY at once, and no question is
+ * lost. */
 static void test_too_many_are_refused(void **state)
 {
     static struct caller callers[CALLERS];
@@ -180,7 +182,7 @@ static void test_too_many_are_refused(void **state)
     }
     for (uint64_t last = 0; answered < CALLERS - 2; answered++) {
         char text[32];
-        /* those that came too late have gone before the first answer makes room */
+        /* the refused callers have returned before the first answer makes room in the queue */
         if (!answered)
             for (uint32_t refused = 0; refused < 2; usleep(1000)) {
                 refused = 0;
@@ -199,7 +201,8 @@ static void test_too_many_are_refused(void **state)
         end(&callers[i]);
         busy += callers[i].status == TRAJD_ERR_BUSY;
         if (!callers[i].status)
-            assert_int_equal(strtoul(callers[i].json, NULL, 10), i); /* each its own */
+            /* each caller gets its own answer */
+            assert_int_equal(strtoul(callers[i].json, NULL, 10), i);
         free(callers[i].json);
         trajd_client_close(&callers[i].client);
     }
@@ -218,7 +221,7 @@ static void test_the_query_service_may_be_gone(void **state)
     take(&query);
     trajd_client_close(&caller.client);
     trajd_server_answer_query(producer_server(producer), query.id, "{}", 2, NULL);
-    connect_caller(&caller); /* a late answer is nobody else's */
+    connect_caller(&caller); /* a late answer goes to no other caller */
     caller.timeout_ms = 20000;
     begin(&caller);
     take(&query);

@@ -1,5 +1,5 @@
-/* libtrajd against a daemon elsewhere that lies about the parts it sends: an error, and never a
- * byte outside the buffer that OPENED allows for. */
+/* libtrajd with a remote daemon that sends wrong payloads: the call fails, and no byte is written
+ * outside the buffer of the feed. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,17 +17,19 @@
 
 #define ROWS 8u
 #define WORLD 2u
-#define PART_BYTES 128u /* 4 rows of an int64 and of 5 bytes, each padded to 64 */
+#define PART_BYTES 128u /* 4 rows of an int64 and of 5 bytes, each padded to 64 bytes */
 
-/* What comes behind BATCH, and how it ends. */
+/* The frames that follow BATCH, and the result. */
 struct lie {
     const char *name;
-    enum trajd_status status;                              /* of next() */
-    size_t frames[6];                                      /* their sizes; 0 ends */
-    void (*bend_opened)(struct trajd_wire_opened *opened); /* may be NULL, like the next one */
+    enum trajd_status status; /* of next() */
+    size_t frames[6];         /* their sizes in bytes, ended by 0 */
+    /* NULL: no change; the same for bend_batch */
+    void (*bend_opened)(struct trajd_wire_opened *opened);
     void (*bend_batch)(struct trajd_wire_batch *batch);
-    bool empty_frame; /* behind those */
-    bool noisy;       /* frames behind other messages, too, which are passed over then */
+    bool empty_frame; /* an empty frame at the end */
+    /* other messages have further frames too, and libtrajd drops these messages */
+    bool noisy;
 };
 
 struct daemon {
@@ -50,7 +52,7 @@ static void say(struct daemon *daemon, const struct trajd_wire_message *message)
     size_t size = 0;
     if (trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL))
         abort();
-    /* the same with something behind it first: nobody may believe it */
+    /* the same message with further frames comes first, and must be dropped */
     if (!is_batch && daemon->lie->noisy) {
         zmq_send(daemon->router, daemon->route, (size_t)daemon->route_size, ZMQ_SNDMORE);
         zmq_send(daemon->router, daemon->frame, size, ZMQ_SNDMORE);
@@ -136,7 +138,7 @@ static void hear(struct daemon *daemon)
 static void *run(void *context)
 {
     struct daemon *daemon = context;
-    /* acquire: what the test wrote before it stops the thread */
+    /* acquire: pairs with the store in daemon_stop */
     while (!__atomic_load_n(&daemon->stop, __ATOMIC_ACQUIRE))
         hear(daemon);
     return NULL;
@@ -209,7 +211,7 @@ static void no_rows(struct trajd_wire_batch *batch)
 {
     batch->row_count = 0;
 }
-static void all_rows(struct trajd_wire_batch *batch) /* more than a rank of two can have */
+static void all_rows(struct trajd_wire_batch *batch) /* more rows than a rank of two can have */
 {
     batch->row_begin = 0;
     batch->row_count = ROWS;
@@ -227,7 +229,7 @@ static void huge_tensor(struct trajd_wire_opened *opened)
     tensor_of(opened)->rank = 3;
     tensor_of(opened)->shape[1] = tensor_of(opened)->shape[2] = UINT64_C(1) << 40;
 }
-/* more than there is memory, and well told */
+/* more than there is memory, with consistent numbers */
 static void huge_slot(struct trajd_wire_opened *opened)
 {
     tensor_of(opened)->shape[1] = UINT64_C(1) << 52;
@@ -272,7 +274,7 @@ static void test_lies_are_found_out(void **state)
          .bend_opened = huge_slot},
         {"rows beyond the batch", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES},
          .bend_opened = many_rows},
-        /* ends the connection */
+        /* closes the connection */
         {"a frame that is too long", TRAJD_ERR_TIMEOUT,
          .frames = {2 * TRAJD_WIRE_MAX_PAYLOAD_FRAME}},
     };
@@ -280,7 +282,7 @@ static void test_lies_are_found_out(void **state)
         try_lie(&lies[i]);
 }
 
-/* The sanitizers' allocators end the process where malloc would say no. */
+/* The sanitizers' allocators abort where malloc would return NULL. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 

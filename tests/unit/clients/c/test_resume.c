@@ -1,5 +1,5 @@
-/* libtrajd through a proxy that cuts its messages off: the session lives on by fd.sock, and nothing
- * is lost or comes twice. */
+/* libtrajd through a proxy that cuts its message connection. The session survives by fd.sock, and
+ * no batch is lost or comes twice. */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,12 +23,12 @@
 #define BATCH 8u
 #define MAX_PAIRS 4u
 
-/* Forwards bytes between a socket of its own and the daemon's. */
+/* Forwards bytes between its own socket and the daemon's. */
 struct proxy {
     char path[96], target[96];
     int listener, control;
     int pairs[MAX_PAIRS][2];
-    uint32_t pair_count, cuts_done; /* atomic: cuts_done */
+    uint32_t pair_count, cuts_done; /* cuts_done is atomic */
     uint32_t cuts_wanted;           /* atomic */
     bool stop;                      /* atomic */
     pthread_t thread;
@@ -59,7 +59,7 @@ static void cut(struct proxy *from)
     from->pair_count = 0;
 }
 
-/* False: one side has ended. */
+/* Returns false if one side has closed. */
 static bool forward(int from, int to)
 {
     char bytes[4096];
@@ -84,7 +84,7 @@ static void serve(struct proxy *from)
             break;
         }
     if (items[1].revents != 0 && read(from->control, &count, sizeof count) > 0 &&
-        /* acquire and release: the test and this thread take turns by these two */
+        /* acquire and release: these two counters order the test and this thread */
         __atomic_load_n(&from->cuts_wanted, __ATOMIC_ACQUIRE) > from->cuts_done) {
         cut(from);
         __atomic_add_fetch(&from->cuts_done, 1, __ATOMIC_RELEASE);
@@ -195,7 +195,7 @@ static uint64_t position_of(const struct trajd_batch *batch)
     return info.position;
 }
 
-/* Cut while one batch is held, with others queued and releases unsaid. */
+/* Cuts the connection while one batch is held, others are queued and releases are pending. */
 static void test_an_epoch_survives_cuts(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void test_an_epoch_survives_cuts(void **state)
     uint64_t expected = 0;
     open_epoch(client, 0, 6);
     while (!(status = trajd_client_next(client, 20000, &batch, &error))) {
-        assert_int_equal(position_of(batch), expected); /* each once, in order */
+        assert_int_equal(position_of(batch), expected); /* each batch once, in order */
         assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[0], expected);
         expected += BATCH;
         if (expected % (25 * BATCH) == 0)
@@ -223,8 +223,8 @@ static void test_an_epoch_survives_cuts(void **state)
     trajd_client_close(&client);
 }
 
-/* The cut comes before the OPEN, which is lost or not: it is answered all the same, and what was
- * left is not accounted for. */
+/* Cuts the connection before the OPEN, which may be lost or not. It is answered in any case, and
+ * batches of the feed before do not count as DONE. */
 static void test_an_open_survives_a_cut(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void test_an_open_survives_a_cut(void **state)
         assert_int_equal(trajd_client_next(client, 20000, &held, &error), TRAJD_OK);
         cut_now();
         open_epoch(client, epoch, 4);
-        trajd_batch_done(held); /* too late to be said */
+        trajd_batch_done(held); /* too late: the epoch has been left */
         assert_int_equal(trajd_client_next(client, 20000, &batch, &error), TRAJD_OK);
         assert_int_equal(position_of(batch), 0);
         assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[0],
