@@ -173,7 +173,7 @@ def test_two_threads_in_one_feed(producer):
     except RuntimeError as error:
         problems.append(str(error))
     thread.join()
-    assert problems and "one at a time" in problems[0]
+    assert problems and "only one thread at a time" in problems[0]
     feed.close()
 
 

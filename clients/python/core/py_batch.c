@@ -239,29 +239,30 @@ INFO(sequence)
 
 static PyMethodDef batch_methods[] = {
     {"schema", batch_schema, METH_NOARGS,
-     "[(name, role, of or None, dtype, [extent behind the rows...])...]"},
-    {"tensor", batch_tensor, METH_O, "The Tensor of that index in the schema."},
-    {"slab", batch_slab, METH_NOARGS, "All tensors as one Tensor of bytes."},
-    {"ring", batch_ring, METH_NOARGS, "The Ring that the batch lies in, or None."},
-    {"use_stream", batch_use_stream, METH_O,
-     "On a GPU: work given to this stream until the last reference is dropped reads it."},
-    {"done", batch_done, METH_NOARGS, "Counts it as worked on; the memory stays leased."},
+     "Returns a list of (name, role, output of a mask or None, dtype, shape of one row)."},
+    {"tensor", batch_tensor, METH_O, "Returns the Tensor of that index in the schema."},
+    {"slab", batch_slab, METH_NOARGS, "Returns the bytes of all tensors as one Tensor."},
+    {"ring", batch_ring, METH_NOARGS, "Returns the Ring that contains the batch, or None."},
+    {"use_stream", batch_use_stream, METH_O, "Names a stream whose work reads the batch on a GPU."},
+    {"done", batch_done, METH_NOARGS, "Counts the batch as worked on. The memory stays leased."},
     {"release", batch_release, METH_NOARGS,
-     "Gives the memory back. BufferError while tensors of it live."},
-    {"abandon", batch_abandon, METH_NOARGS, "Right before close: it goes back as not worked on."},
+     "Gives the memory back. BufferError while tensors of the batch are alive."},
+    {"abandon", batch_abandon, METH_NOARGS,
+     "Drops the batch right before close, without counting it as worked on."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef batch_properties[] = {
     {"epoch", batch_epoch, NULL, NULL, NULL},
-    {"position", batch_position, NULL, "Of the global batch's first window.", NULL},
+    {"position", batch_position, NULL, "The position of the global batch's first window.", NULL},
     {"row_begin", batch_row_begin, NULL, NULL, NULL},
     {"row_count", batch_row_count, NULL, NULL, NULL},
-    {"ready_ns", batch_ready_ns, NULL, "CLOCK_MONOTONIC when the daemon had it ready.", NULL},
+    {"ready_ns", batch_ready_ns, NULL, "CLOCK_MONOTONIC when the daemon had the batch ready.",
+     NULL},
     {"sequence", batch_sequence, NULL, NULL, NULL},
-    {"live", batch_live, NULL, "Tensors and exports that hold the memory, beside this.", NULL},
+    {"live", batch_live, NULL, "The number of Tensors and exports that keep the memory.", NULL},
     {"released", batch_released, NULL, NULL, NULL},
-    {"gpu", batch_gpu, NULL, "The GPU that it lies on; below 0: host memory.", NULL},
+    {"gpu", batch_gpu, NULL, "The GPU that has the batch; below 0: host memory.", NULL},
     {"writable", batch_writable, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -272,8 +273,9 @@ PyObject *trajd_py_batch_type(void)
         {Py_tp_dealloc, batch_dealloc},
         {Py_tp_methods, batch_methods},
         {Py_tp_getset, batch_properties},
-        {Py_tp_doc, "A lease: rows of one global batch in shared memory, until it and all its "
-                    "tensors are gone."},
+        {Py_tp_doc,
+         "The leased rows of one global batch. The lease ends when the batch and all its "
+         "tensors are gone."},
         {0, NULL},
     };
     static PyType_Spec spec = {"trajd._core.Batch", sizeof(struct batch_object), 0,
@@ -322,7 +324,7 @@ PyObject *trajd_py_ring_type(void)
     static PyType_Slot slots[] = {
         {Py_tp_dealloc, ring_dealloc},
         {Py_tp_getset, ring_properties},
-        {Py_tp_doc, "A mapped ring; it stays mapped while this lives, which holds no batch."},
+        {Py_tp_doc, "A mapped ring. It keeps the mapping, but no batch."},
         {0, NULL},
     };
     static PyType_Spec spec = {"trajd._core.Ring", sizeof(struct ring_object), 0,

@@ -35,8 +35,9 @@ static struct trajd_client *enter(PyObject *object)
         return NULL;
     }
     if (self->in_use) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "another thread is in a call of this client: one at a time");
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "another thread is in a call of this client; only one thread at a time may be");
         return NULL;
     }
     self->in_use = true;
@@ -70,7 +71,7 @@ static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
                                      &options.key_file, &options.server_key))
         return -1;
     if (self->client || self->in_use) {
-        PyErr_SetString(PyExc_RuntimeError, "a client connects once");
+        PyErr_SetString(PyExc_RuntimeError, "a client can connect only once");
         return -1;
     }
     options.timeout_ms = timeout_ms;
@@ -119,7 +120,7 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 
 /* ---- open ---- */
 
-static PyObject *tell_feed(const struct trajd_feed_info *info)
+static PyObject *describe_feed(const struct trajd_feed_info *info)
 {
     return Py_BuildValue(
         "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "global_batch", info->global_batch,
@@ -141,7 +142,7 @@ static bool read_ranks(PyObject *sequence, const char *name, uint32_t *ranks, ui
         return true;
     const Py_ssize_t count = PySequence_Size(sequence);
     if (count > MAX_LOCAL_RANKS)
-        PyErr_Format(PyExc_ValueError, "%s: %zd of them (at most %d)", name, count,
+        PyErr_Format(PyExc_ValueError, "%s has %zd ranks, at most %d are allowed", name, count,
                      MAX_LOCAL_RANKS);
     for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
@@ -159,7 +160,7 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
                             "world",  "credit",     "epoch", "next",      "local_ranks",
                             "resume", "timeout_ms", "gpu",   "gpu_ranks", NULL};
     uint32_t local_ranks[MAX_LOCAL_RANKS], gpu_ranks[MAX_LOCAL_RANKS];
-    PyObject *ranks = Py_None, *ranks_there = Py_None;
+    PyObject *ranks = Py_None, *gpu_rank_list = Py_None;
     Py_ssize_t resume_size = 0;
     struct trajd_open_options options = {0};
     struct trajd_error error = {0};
@@ -169,9 +170,9 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#IzO", names, &options.feed,
                                      &options.spec, &options.job, &shard, &rank, &world, &credit,
                                      &epoch, &next, &ranks, (const char **)&options.resume,
-                                     &resume_size, &timeout_ms, &options.gpu, &ranks_there) ||
+                                     &resume_size, &timeout_ms, &options.gpu, &gpu_rank_list) ||
         !read_ranks(ranks, "local_ranks", local_ranks, &options.local_rank_count) ||
-        !read_ranks(ranks_there, "gpu_ranks", gpu_ranks, &options.gpu_rank_count))
+        !read_ranks(gpu_rank_list, "gpu_ranks", gpu_ranks, &options.gpu_rank_count))
         return NULL;
     options.mode = shard ? TRAJD_MODE_SHARD : TRAJD_MODE_QUEUE;
     options.rank = rank, options.world = world, options.credit = credit,
@@ -190,7 +191,7 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
     Py_END_ALLOW_THREADS;
     if (!leave(object, status, &error))
         return NULL;
-    return tell_feed(trajd_client_feed_info(client));
+    return describe_feed(trajd_client_feed_info(client));
 }
 
 /* ---- batches ---- */
@@ -221,8 +222,8 @@ static PyObject *client_next(PyObject *object, PyObject *argument)
 
 /* ---- questions ---- */
 
-static PyObject *keep_document(PyObject *object, enum trajd_status status, char *json,
-                               const struct trajd_error *error)
+static PyObject *finish_document(PyObject *object, enum trajd_status status, char *json,
+                                 const struct trajd_error *error)
 {
     PyObject *text = leave(object, status, error) ? PyUnicode_FromString(json) : NULL;
     free(json);
@@ -243,7 +244,7 @@ static PyObject *client_status(PyObject *object, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     status = trajd_client_status(client, timeout_ms, &json, &error);
     Py_END_ALLOW_THREADS;
-    return keep_document(object, status, json, &error);
+    return finish_document(object, status, json, &error);
 }
 
 static PyObject *client_ask(PyObject *object, PyObject *args, PyObject *keywords)
@@ -265,7 +266,7 @@ static PyObject *client_ask(PyObject *object, PyObject *args, PyObject *keywords
     Py_BEGIN_ALLOW_THREADS;
     status = trajd_client_ask(client, &question, timeout_ms, &json, &error);
     Py_END_ALLOW_THREADS;
-    return keep_document(object, status, json, &error);
+    return finish_document(object, status, json, &error);
 }
 
 static PyObject *client_checkpoint(PyObject *object, PyObject *args)
@@ -320,24 +321,24 @@ static PyObject *client_closed(PyObject *object, void *unused)
 
 static PyMethodDef methods[] = {
     {"open", (PyCFunction)(void (*)(void))client_open, METH_VARARGS | METH_KEYWORDS,
-     "Opens a feed, or another epoch of it; a dict of what the daemon said."},
+     "Opens a feed, or another epoch of it. Returns the values of trajd.FeedInfo as a dict."},
     {"next", client_next, METH_O,
-     "next(timeout_ms): a Batch, or None at the epoch's end. Below 0: for ever."},
-    {"status", client_status, METH_VARARGS, "The daemon's status, JSON text."},
+     "next(timeout_ms) waits for a Batch; below 0 without limit. None: the epoch has ended."},
+    {"status", client_status, METH_VARARGS, "Returns the daemon's status as JSON text."},
     {"ask", (PyCFunction)(void (*)(void))client_ask, METH_VARARGS | METH_KEYWORDS,
-     "A question about the open feed, answered by JSON text."},
+     "Sends a question about the open feed. Returns the answer as JSON text."},
     {"checkpoint", client_checkpoint, METH_VARARGS,
-     "What of a queue job's epoch is DONE, as bytes."},
+     "Returns a token of the DONE windows of a queue job's epoch, as bytes."},
     {"connected", client_connected, METH_NOARGS,
-     "Whether a session stands now, as far as this end has heard."},
-    {"close", client_close, METH_NOARGS, "Ends the session; batches that are held stay readable."},
+     "Returns True if there is a session with a daemon. Does not wait."},
+    {"close", client_close, METH_NOARGS, "Ends the session. Batches that are held stay readable."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef properties[] = {
     {"closed", client_closed, NULL, NULL, NULL},
     {"gpu_refusal", client_gpu_refusal, NULL,
-     "Why batches do not lie on the GPU that was asked for, or None.", NULL},
+     "Why the open feed is not on the requested GPU, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -349,7 +350,7 @@ PyObject *trajd_py_client_type(void)
         {Py_tp_dealloc, client_dealloc},
         {Py_tp_methods, methods},
         {Py_tp_getset, properties},
-        {Py_tp_doc, "A connection to a daemon. Used by one thread at a time."},
+        {Py_tp_doc, "A connection to a daemon. One thread at a time may be in a call."},
         {0, NULL},
     };
     static PyType_Spec spec = {"trajd._core.Client", sizeof(struct client_object), 0,

@@ -32,7 +32,8 @@ static PyObject *set_errors(PyObject *module, PyObject *list)
 {
     (void)module;
     if (!PyList_Check(list) || PyList_Size(list) != TRAJD_END_OF_EPOCH + 2)
-        return PyErr_Format(PyExc_TypeError, "a list of %d classes", TRAJD_END_OF_EPOCH + 2);
+        return PyErr_Format(PyExc_TypeError, "set_errors needs a list of %d classes",
+                            TRAJD_END_OF_EPOCH + 2);
     Py_INCREF(list);
     Py_XDECREF(error_classes);
     error_classes = list;
@@ -53,8 +54,10 @@ static PyObject *gpu_uuid(PyObject *module, PyObject *argument)
 }
 
 static PyMethodDef functions[] = {
-    {"gpu_uuid", gpu_uuid, METH_O, "Of the GPU that this process counts so."},
-    {"set_errors", set_errors, METH_O, "Exception classes by the number of their status."},
+    {"gpu_uuid", gpu_uuid, METH_O,
+     "Returns the UUID of the GPU that this process counts as the argument."},
+    {"set_errors", set_errors, METH_O,
+     "Sets the exception classes, by the number of their status."},
     {NULL, NULL, 0, NULL},
 };
 

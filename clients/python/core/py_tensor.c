@@ -81,7 +81,7 @@ static void tensor_dealloc(PyObject *object)
 
 /* ---- DLPack ---- */
 
-static int is_here(PyObject *device, const struct trajd_view *view)
+static int is_this_device(PyObject *device, const struct trajd_view *view)
 {
     int type, id;
     if (device == Py_None)
@@ -101,11 +101,12 @@ static bool note_stream(const struct tensor_object *self, PyObject *stream)
     if (PyErr_Occurred())
         return false;
     if (number < -1) {
-        PyErr_SetString(PyExc_ValueError, "stream: a stream's handle, 1, 2 or -1");
+        PyErr_SetString(PyExc_ValueError, "stream: must be a stream's handle, 1, 2 or -1");
         return false;
     }
     if (self->view.gpu < 0 && stream != Py_None && number != -1) {
-        PyErr_SetString(PyExc_ValueError, "stream: this is host memory, which has none");
+        PyErr_SetString(PyExc_ValueError,
+                        "stream: this batch is in host memory, which has no streams");
         return false;
     }
     if (self->view.gpu < 0 || number == -1)
@@ -116,7 +117,7 @@ static bool note_stream(const struct tensor_object *self, PyObject *stream)
     return false;
 }
 
-static int wants_versioned(PyObject *max_version)
+static int is_versioned_wanted(PyObject *max_version)
 {
     unsigned major, minor;
     if (max_version == Py_None)
@@ -129,9 +130,9 @@ static int wants_versioned(PyObject *max_version)
 static PyObject *refuse_read_only(void)
 {
     PyErr_SetString(PyExc_BufferError,
-                    "this memory is shared with other jobs and read-only, which the old DLPack "
-                    "capsule cannot say: "
-                    "copy=True, or a consumer that asks with max_version=(1, 0)");
+                    "other jobs read this memory, so it is read-only, which an unversioned DLPack "
+                    "capsule cannot say: use copy=True, or a consumer that passes "
+                    "max_version=(1, 0)");
     return NULL;
 }
 
@@ -143,15 +144,17 @@ static PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *keywo
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &max_version,
                                      &device, &copy))
         return NULL;
-    const int here = is_here(device, &self->view), versioned = wants_versioned(max_version);
+    const int same_device = is_this_device(device, &self->view),
+              versioned = is_versioned_wanted(max_version);
     const int copies = copy == Py_None ? 0 : PyObject_IsTrue(copy);
-    if (here < 0 || versioned < 0 || copies < 0)
+    if (same_device < 0 || versioned < 0 || copies < 0)
         return NULL;
-    if (!here || (copies && self->view.gpu >= 0)) {
-        PyErr_SetString(PyExc_BufferError,
-                        self->view.gpu < 0
-                            ? "dl_device: this batch lies in host memory, device (1, 0)"
-                            : "dl_device, copy: this batch lies on a GPU, and is read there");
+    if (!same_device || (copies && self->view.gpu >= 0)) {
+        PyErr_SetString(
+            PyExc_BufferError,
+            self->view.gpu < 0
+                ? "dl_device: this batch is in host memory, device (1, 0)"
+                : "dl_device, copy: this batch is on a GPU, and can only be read there");
         return NULL;
     }
     if (!note_stream(self, stream))
@@ -180,8 +183,7 @@ static PyObject *tensor_array_struct(PyObject *object, void *unused)
     struct tensor_object *self = (struct tensor_object *)object;
     (void)unused;
     if (self->view.gpu >= 0) {
-        PyErr_SetString(PyExc_AttributeError,
-                        "this batch lies on a GPU, where numpy cannot read it");
+        PyErr_SetString(PyExc_AttributeError, "this batch is on a GPU, where numpy cannot read it");
         return NULL;
     }
     PyObject *capsule = PyCapsule_New(&self->array, NULL, drop_array_capsule);
@@ -225,19 +227,20 @@ static PyObject *tensor_read_only(PyObject *object, void *unused)
 
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "A DLPack capsule, versioned if max_version says so. The memory stays leased until its "
-     "consumer frees it."},
-    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "(1, 0): host memory; (2, N): GPU N."},
+     "Returns a DLPack capsule, versioned if max_version is (1, 0) or later. The memory stays "
+     "leased until the consumer frees it."},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS,
+     "Returns (1, 0) for host memory, (2, N) for GPU N."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef properties[] = {
     {"__array_struct__", tensor_array_struct, NULL,
-     "numpy's array interface; bf16 is seen as uint16.", NULL},
-    {"shape", tensor_shape, NULL, "Rows of this worker's part first.", NULL},
-    {"dtype", tensor_dtype, NULL, "trajd's word: f32, bf16, i64, u8, ...", NULL},
-    {"address", tensor_address, NULL, "Of the first element.", NULL},
-    {"read_only", tensor_read_only, NULL, "The ring is shared among jobs.", NULL},
+     "numpy's array interface. bf16 appears as uint16.", NULL},
+    {"shape", tensor_shape, NULL, "The shape; the first dimension is this worker's rows.", NULL},
+    {"dtype", tensor_dtype, NULL, "trajd's name of the dtype: f32, bf16, i64, u8, ...", NULL},
+    {"address", tensor_address, NULL, "The address of the first element.", NULL},
+    {"read_only", tensor_read_only, NULL, "True if other jobs read the same memory.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -247,7 +250,7 @@ PyObject *trajd_py_tensor_type(void)
         {Py_tp_dealloc, tensor_dealloc},
         {Py_tp_methods, methods},
         {Py_tp_getset, properties},
-        {Py_tp_doc, "A view of a batch in shared memory; holds its lease."},
+        {Py_tp_doc, "A view of a leased batch. It keeps the lease."},
         {0, NULL},
     };
     static PyType_Spec spec = {"trajd._core.Tensor", sizeof(struct tensor_object), 0,

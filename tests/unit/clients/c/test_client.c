@@ -146,7 +146,7 @@ static void test_the_last_batch_is_held_and_the_epoch_ends(void **state)
     trajd_client_close(&client);
 }
 
-static void test_holding_all_credit_is_said(void **state)
+static void test_holding_all_credit_is_reported(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_client(false);
@@ -168,7 +168,7 @@ static void test_holding_all_credit_is_said(void **state)
     trajd_batch_release(&held[2]); /* after the client is closed */
 }
 
-static void test_a_failed_batch_is_told_and_passed(void **state)
+static void test_a_failed_batch_is_reported_and_skipped(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_client(false);
@@ -259,7 +259,7 @@ static void test_bad_calls_are_refused(void **state)
 
 /* Batches of the feed before a refused OPEN are given back. Otherwise a few rounds would use up all
  * slots. */
-static void test_a_refused_open_gives_back_what_it_left(void **state)
+static void test_a_refused_open_gives_back_earlier_batches(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_client(false);
@@ -366,7 +366,7 @@ static bool is_readable(int fd, int timeout_ms)
     return poll(&item, 1, timeout_ms) == 1;
 }
 
-static void test_the_poll_descriptor_says_when(void **state)
+static void test_the_poll_descriptor_becomes_readable(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_client(false);
@@ -390,7 +390,7 @@ static void test_the_poll_descriptor_says_when(void **state)
     trajd_client_close(&client);
 }
 
-static void test_a_child_may_not_use_it(void **state)
+static void test_a_forked_child_is_refused(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_client(false);
@@ -494,7 +494,7 @@ static void test_batches_are_released_beside_open(void **state)
     trajd_client_close(&client);
 }
 
-static void test_the_daemons_end_is_told(void **state)
+static void test_the_daemons_end_is_reported(void **state)
 {
     (void)state;
     struct trajd_client *client = connect_client(false);
@@ -537,7 +537,7 @@ static bool count_line(struct histogram *histogram, const char *line)
     return true;
 }
 
-static void read_rest(struct process *worker, struct histogram *histogram)
+static void read_remaining(struct process *worker, struct histogram *histogram)
 {
     char line[256];
     while (process_read(worker, line, sizeof line)) {
@@ -579,7 +579,7 @@ static void end_daemon(struct process *daemon)
 
 /* Starts workers one after another. Each is stopped when it has read some batches, because a worker
  * that comes after the end would begin the epoch again. */
-static void start_sharing(struct process *workers, uint32_t count, const char *arguments,
+static void start_workers(struct process *workers, uint32_t count, const char *arguments,
                           uint32_t batches, struct histogram *histogram)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -589,15 +589,15 @@ static void start_sharing(struct process *workers, uint32_t count, const char *a
     }
 }
 
-static void share_among(uint32_t count)
+static void run_workers(uint32_t count)
 {
     struct process daemon = start_daemon("slots=12 delay_us=1000"), workers[4];
     struct histogram histogram = {0};
-    start_sharing(workers, count, "credit=2 delay_us=1000", 1, &histogram);
+    start_workers(workers, count, "credit=2 delay_us=1000", 1, &histogram);
     for (uint32_t i = 0; i < count; i++)
         process_signal(&workers[i], SIGCONT);
     for (uint32_t i = 0; i < count; i++) {
-        read_rest(&workers[i], &histogram);
+        read_remaining(&workers[i], &histogram);
         assert_int_equal(process_wait(&workers[i]), 0);
     }
     assert_true(histogram.ended);
@@ -605,12 +605,12 @@ static void share_among(uint32_t count)
     end_daemon(&daemon);
 }
 
-static void test_an_epoch_is_shared(void **state)
+static void test_workers_divide_an_epoch(void **state)
 {
     (void)state;
-    share_among(1);
-    share_among(2);
-    share_among(4);
+    run_workers(1);
+    run_workers(2);
+    run_workers(4);
 }
 
 static void test_an_epoch_is_sharded(void **state)
@@ -622,8 +622,8 @@ static void test_an_epoch_is_sharded(void **state)
     struct process second =
         process_start("fake_worker", directory, "shard=1 rank=1 world=2 epochs=2");
     struct histogram histogram = {0};
-    read_rest(&first, &histogram);
-    read_rest(&second, &histogram);
+    read_remaining(&first, &histogram);
+    read_remaining(&second, &histogram);
     assert_int_equal(histogram.lines, 4 * BATCHES); /* half of the windows in each of two epochs */
     for (uint32_t i = 0; i < LENGTH; i++)
         assert_int_equal(histogram.seen[i], 2);
@@ -646,7 +646,7 @@ static void test_a_killed_workers_batches_go_to_others(void **state)
     read_batches(&worker, &heir, 1);
     process_signal(&doomed, SIGKILL);
     assert_int_equal(process_wait(&doomed), -SIGKILL);
-    read_rest(&worker, &heir);
+    read_remaining(&worker, &heir);
     assert_int_equal(process_wait(&worker), 0);
     assert_true(heir.ended);
     /* windows that were DONE never come again; the other worker gets all others */
@@ -672,8 +672,8 @@ static void test_a_stopped_worker_loses_nothing(void **state)
     /* a silent worker is not a dead worker */
     assert_int_equal(status_number(watcher, "handed_again"), 0);
     process_signal(&stopped, SIGCONT);
-    read_rest(&worker, &histogram);
-    read_rest(&stopped, &histogram);
+    read_remaining(&worker, &histogram);
+    read_remaining(&stopped, &histogram);
     assert_int_equal(process_wait(&worker), 0);
     assert_int_equal(process_wait(&stopped), 0);
     assert_each_once(&histogram);
@@ -687,14 +687,14 @@ static void test_a_killed_daemon_comes_back_to_shared_workers(void **state)
     struct process daemon = start_daemon("slots=8 journal=1");
     struct histogram histogram = {0};
     struct process workers[2];
-    start_sharing(workers, 2, "credit=2 reconnect=1 delay_us=500", 10, &histogram);
+    start_workers(workers, 2, "credit=2 reconnect=1 delay_us=500", 10, &histogram);
     process_signal(&daemon, SIGKILL);
     process_wait(&daemon);
     daemon = start_daemon("slots=8 journal=1");
     for (uint32_t i = 0; i < 2; i++)
         process_signal(&workers[i], SIGCONT);
     for (uint32_t i = 0; i < 2; i++) {
-        read_rest(&workers[i], &histogram);
+        read_remaining(&workers[i], &histogram);
         assert_int_equal(process_wait(&workers[i]), 0);
     }
     assert_true(histogram.ended);
@@ -722,7 +722,7 @@ static void test_a_killed_daemon_repeats_nothing_to_ranks(void **state)
     process_wait(&daemon);
     daemon = start_daemon("");
     for (uint32_t i = 0; i < 2; i++) {
-        read_rest(&workers[i], &histogram);
+        read_remaining(&workers[i], &histogram);
         assert_int_equal(process_wait(&workers[i]), 0);
     }
     assert_each_once(&histogram);
@@ -735,20 +735,22 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_batch_is_what_was_produced, start, stop),
         cmocka_unit_test_setup_teardown(test_the_last_batch_is_held_and_the_epoch_ends, start,
                                         stop),
-        cmocka_unit_test_setup_teardown(test_holding_all_credit_is_said, start, stop),
-        cmocka_unit_test_setup_teardown(test_a_failed_batch_is_told_and_passed, start, stop),
+        cmocka_unit_test_setup_teardown(test_holding_all_credit_is_reported, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_failed_batch_is_reported_and_skipped, start, stop),
         cmocka_unit_test_setup_teardown(test_an_epoch_can_be_left_early, start, stop),
         cmocka_unit_test_setup_teardown(test_bad_calls_are_refused, start, stop),
-        cmocka_unit_test_setup_teardown(test_a_refused_open_gives_back_what_it_left, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_refused_open_gives_back_earlier_batches, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_a_batch_is_readable_after_close, start, stop),
         cmocka_unit_test_setup_teardown(test_a_busy_feed_is_waited_for, start, stop),
         cmocka_unit_test_setup_teardown(test_interrupt_and_timeout, start, stop),
-        cmocka_unit_test_setup_teardown(test_the_poll_descriptor_says_when, start, stop),
-        cmocka_unit_test_setup_teardown(test_a_child_may_not_use_it, start, stop),
+        cmocka_unit_test_setup_teardown(test_the_poll_descriptor_becomes_readable, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_forked_child_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(test_batches_are_released_by_other_threads, start, stop),
         cmocka_unit_test_setup_teardown(test_batches_are_released_beside_open, start, stop),
-        cmocka_unit_test_setup_teardown(test_the_daemons_end_is_told, start, stop),
-        cmocka_unit_test_setup_teardown(test_an_epoch_is_shared, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(test_the_daemons_end_is_reported, start, stop),
+        cmocka_unit_test_setup_teardown(test_workers_divide_an_epoch, make_directory,
+                                        remove_directory),
         cmocka_unit_test_setup_teardown(test_an_epoch_is_sharded, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(test_a_killed_workers_batches_go_to_others, make_directory,
                                         remove_directory),

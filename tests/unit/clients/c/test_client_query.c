@@ -37,7 +37,7 @@ static int start(void **state)
     return start_with(true);
 }
 
-static int start_deaf(void **state)
+static int start_without_queries(void **state)
 {
     (void)state;
     return start_with(false);
@@ -97,7 +97,7 @@ static void take(struct trajd_query *query)
     assert_int_equal(trajd_server_take_query(producer_server(producer), 20000, query), TRAJD_OK);
 }
 
-static void test_a_question_arrives_and_so_does_its_answer(void **state)
+static void test_a_question_is_answered(void **state)
 {
     struct caller caller = {.question = {.what = "explain",
                                          .name = "obs/x",
@@ -134,7 +134,7 @@ static void test_a_question_arrives_and_so_does_its_answer(void **state)
     trajd_client_close(&caller.client);
 }
 
-static void test_the_open_feed_is_meant_where_none_is_named(void **state)
+static void test_the_default_is_the_open_feed(void **state)
 {
     struct caller caller = {.question = {.what = "episodes"}, .timeout_ms = 20000};
     const struct trajd_open_options open = {.feed = "train"};
@@ -247,7 +247,7 @@ static void test_the_end(void **state)
     trajd_client_close(&caller.client);
 }
 
-static void test_a_server_that_nobody_answers_for(void **state)
+static void test_a_server_without_a_query_service(void **state)
 {
     struct caller caller = {.question = {.what = "explain", .feed_id = 1}, .timeout_ms = 20000};
 
@@ -261,14 +261,13 @@ static void test_a_server_that_nobody_answers_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_question_arrives_and_so_does_its_answer, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(test_the_open_feed_is_meant_where_none_is_named, start,
-                                        stop),
+        cmocka_unit_test_setup_teardown(test_a_question_is_answered, start, stop),
+        cmocka_unit_test_setup_teardown(test_the_default_is_the_open_feed, start, stop),
         cmocka_unit_test_setup_teardown(test_too_many_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(test_the_query_service_may_be_gone, start, stop),
         cmocka_unit_test_setup_teardown(test_the_end, start, stop),
-        cmocka_unit_test_setup_teardown(test_a_server_that_nobody_answers_for, start_deaf, stop),
+        cmocka_unit_test_setup_teardown(test_a_server_without_a_query_service,
+                                        start_without_queries, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

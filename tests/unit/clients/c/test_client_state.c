@@ -1,4 +1,4 @@
-/* The state at the bottom of a client: texts for messages, lists of leases, the poll descriptor, and
+/* The state at the bottom of a client: texts for messages, lists of leases, the poll descriptor and
  * which thread is woken to send. */
 #include <setjmp.h>
 #include <stdarg.h>

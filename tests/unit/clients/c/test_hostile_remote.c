@@ -17,10 +17,10 @@
 
 #define ROWS 8u
 #define WORLD 2u
-#define PART_BYTES 128u /* 4 rows of an int64 and of 5 bytes, each padded to 64 bytes */
+#define PAYLOAD_BYTES 128u /* 4 rows of an int64 and of 5 bytes, each padded to 64 bytes */
 
 /* The frames that follow BATCH, and the result. */
-struct lie {
+struct fault {
     const char *name;
     enum trajd_status status; /* of next() */
     size_t frames[6];         /* their sizes in bytes, ended by 0 */
@@ -33,7 +33,7 @@ struct lie {
 };
 
 struct daemon {
-    const struct lie *lie;
+    const struct fault *fault;
     void *context, *router;
     bool stop; /* atomic */
     pthread_t thread;
@@ -45,26 +45,26 @@ struct daemon {
 
 static char endpoint[64];
 
-static void say(struct daemon *daemon, const struct trajd_wire_message *message)
+static void send_message(struct daemon *daemon, const struct trajd_wire_message *message)
 {
     const bool is_batch = message->op == TRAJD_WIRE_BATCH;
-    const size_t *frames = daemon->lie->frames;
+    const size_t *frames = daemon->fault->frames;
     size_t size = 0;
     if (trajd_wire_encode(message, daemon->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL))
         abort();
     /* the same message with further frames comes first, and must be dropped */
-    if (!is_batch && daemon->lie->noisy) {
+    if (!is_batch && daemon->fault->noisy) {
         zmq_send(daemon->router, daemon->route, (size_t)daemon->route_size, ZMQ_SNDMORE);
         zmq_send(daemon->router, daemon->frame, size, ZMQ_SNDMORE);
         zmq_send(daemon->router, daemon->bytes, 1000, 0);
     }
     zmq_send(daemon->router, daemon->route, (size_t)daemon->route_size, ZMQ_SNDMORE);
-    const bool alone = !is_batch || (frames[0] == 0 && !daemon->lie->empty_frame);
+    const bool alone = !is_batch || (frames[0] == 0 && !daemon->fault->empty_frame);
     zmq_send(daemon->router, daemon->frame, size, alone ? 0 : ZMQ_SNDMORE);
     for (size_t i = 0; is_batch && frames[i] > 0; i++)
         zmq_send(daemon->router, daemon->bytes, frames[i],
-                 frames[i + 1] > 0 || daemon->lie->empty_frame ? ZMQ_SNDMORE : 0);
-    if (is_batch && daemon->lie->empty_frame)
+                 frames[i + 1] > 0 || daemon->fault->empty_frame ? ZMQ_SNDMORE : 0);
+    if (is_batch && daemon->fault->empty_frame)
         zmq_send(daemon->router, "", 0, 0);
 }
 
@@ -105,15 +105,15 @@ static void answer_open(struct daemon *daemon, uint64_t request)
                                                  .generation = 1,
                                                  .row_begin = 4,
                                                  .row_count = 4}};
-    if (daemon->lie->bend_opened)
-        daemon->lie->bend_opened(&opened.opened);
-    if (daemon->lie->bend_batch)
-        daemon->lie->bend_batch(&batch.batch);
-    say(daemon, &opened);
-    say(daemon, &batch);
+    if (daemon->fault->bend_opened)
+        daemon->fault->bend_opened(&opened.opened);
+    if (daemon->fault->bend_batch)
+        daemon->fault->bend_batch(&batch.batch);
+    send_message(daemon, &opened);
+    send_message(daemon, &batch);
 }
 
-static void hear(struct daemon *daemon)
+static void receive_message(struct daemon *daemon)
 {
     struct trajd_wire_message message,
         welcome = {.op = TRAJD_WIRE_WELCOME,
@@ -128,11 +128,11 @@ static void hear(struct daemon *daemon)
     if (trajd_wire_decode(daemon->frame, (size_t)size, NULL, &message, &request, NULL))
         abort();
     if (message.op == TRAJD_WIRE_HELLO)
-        say(daemon, &welcome);
+        send_message(daemon, &welcome);
     else if (message.op == TRAJD_WIRE_OPEN)
         answer_open(daemon, message.open.request);
     else if (message.op == TRAJD_WIRE_BYE)
-        say(daemon, &gone);
+        send_message(daemon, &gone);
 }
 
 static void *run(void *context)
@@ -140,7 +140,7 @@ static void *run(void *context)
     struct daemon *daemon = context;
     /* acquire: pairs with the store in daemon_stop */
     while (!__atomic_load_n(&daemon->stop, __ATOMIC_ACQUIRE))
-        hear(daemon);
+        receive_message(daemon);
     return NULL;
 }
 
@@ -174,13 +174,13 @@ static void check_batch(const struct trajd_batch *batch, uint64_t rows)
         assert_int_equal(((const unsigned char *)actions->data)[i], 7);
 }
 
-static void try_lie(const struct lie *lie)
+static void try_fault(const struct fault *fault)
 {
     struct daemon *daemon = calloc(1, sizeof *daemon);
     struct trajd_client *client = NULL;
     struct trajd_batch *batch = NULL;
     struct trajd_error error;
-    daemon->lie = lie;
+    daemon->fault = fault;
     daemon_start(daemon);
     enum trajd_status status = trajd_client_connect(
         &(struct trajd_connect_options){.endpoint = endpoint}, &client, &error);
@@ -194,13 +194,13 @@ static void try_lie(const struct lie *lie)
                                    &error);
     if (!status) {
         const struct trajd_feed_info *info = trajd_client_feed_info(client);
-        status = trajd_client_next(client, lie->status == TRAJD_ERR_TIMEOUT ? 300 : 10000, &batch,
+        status = trajd_client_next(client, fault->status == TRAJD_ERR_TIMEOUT ? 300 : 10000, &batch,
                                    &error);
         if (!status)
-            check_batch(batch, lie->bend_batch ? 0 : info->row_count);
+            check_batch(batch, fault->bend_batch ? 0 : info->row_count);
     }
-    if (status != lie->status)
-        fail_msg("%s: %s (%s)", lie->name, trajd_status_name(status), error.message);
+    if (status != fault->status)
+        fail_msg("%s: %s (%s)", fault->name, trajd_status_name(status), error.message);
     trajd_batch_release(&batch);
     trajd_client_close(&client);
     daemon_stop(daemon);
@@ -240,46 +240,46 @@ static void many_rows(struct trajd_wire_opened *opened)
     opened->row_count = ROWS;
 }
 
-static void test_honest_parts_are_believed(void **state)
+static void test_right_payloads_are_accepted(void **state)
 {
     (void)state;
-    const struct lie lies[] = {
-        {"in one frame", TRAJD_OK, .frames = {PART_BYTES}},
+    const struct fault faults[] = {
+        {"in one frame", TRAJD_OK, .frames = {PAYLOAD_BYTES}},
         {"in many", TRAJD_OK, .frames = {1, 63, 40, 23, 1}},
         {"no rows, no frames", TRAJD_OK, .frames = {0}, .bend_batch = no_rows},
         {"a batch that failed", TRAJD_ERR_DATA, .frames = {0}, .bend_batch = failed},
-        {"noise", TRAJD_OK, .frames = {PART_BYTES}, .noisy = true},
+        {"noise", TRAJD_OK, .frames = {PAYLOAD_BYTES}, .noisy = true},
     };
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
-        try_lie(&lies[i]);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        try_fault(&faults[i]);
 }
 
-static void test_lies_are_found_out(void **state)
+static void test_wrong_payloads_are_refused(void **state)
 {
     (void)state;
-    const struct lie lies[] = {
-        {"no part", TRAJD_ERR_PROTOCOL, .frames = {0}},
-        {"a short one", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES - 1}},
-        {"a long one", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES + 1}},
+    const struct fault faults[] = {
+        {"no payload", TRAJD_ERR_PROTOCOL, .frames = {0}},
+        {"a short one", TRAJD_ERR_PROTOCOL, .frames = {PAYLOAD_BYTES - 1}},
+        {"a long one", TRAJD_ERR_PROTOCOL, .frames = {PAYLOAD_BYTES + 1}},
         {"a long one in pieces", TRAJD_ERR_PROTOCOL, .frames = {64, 64, 1}},
         {"a much longer one", TRAJD_ERR_PROTOCOL,
          .frames = {64, TRAJD_WIRE_MAX_PAYLOAD_FRAME, TRAJD_WIRE_MAX_PAYLOAD_FRAME, 64}},
         {"an empty frame", TRAJD_ERR_PROTOCOL, .frames = {64, 64}, .empty_frame = true},
-        {"rows of others", TRAJD_ERR_PROTOCOL, .frames = {2 * PART_BYTES - 64},
+        {"rows of others", TRAJD_ERR_PROTOCOL, .frames = {2 * PAYLOAD_BYTES - 64},
          .bend_batch = all_rows},
-        {"a part of no rows", TRAJD_ERR_PROTOCOL, .frames = {64}, .bend_batch = no_rows},
-        {"a tensor that overflows", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES},
+        {"a payload of no rows", TRAJD_ERR_PROTOCOL, .frames = {64}, .bend_batch = no_rows},
+        {"a tensor that overflows", TRAJD_ERR_PROTOCOL, .frames = {PAYLOAD_BYTES},
          .bend_opened = huge_tensor},
-        {"more than there is memory", TRAJD_ERR_MEMORY, .frames = {PART_BYTES},
+        {"more than there is memory", TRAJD_ERR_MEMORY, .frames = {PAYLOAD_BYTES},
          .bend_opened = huge_slot},
-        {"rows beyond the batch", TRAJD_ERR_PROTOCOL, .frames = {PART_BYTES},
+        {"rows beyond the batch", TRAJD_ERR_PROTOCOL, .frames = {PAYLOAD_BYTES},
          .bend_opened = many_rows},
         /* closes the connection */
         {"a frame that is too long", TRAJD_ERR_TIMEOUT,
          .frames = {2 * TRAJD_WIRE_MAX_PAYLOAD_FRAME}},
     };
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
-        try_lie(&lies[i]);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        try_fault(&faults[i]);
 }
 
 /* The sanitizers' allocators abort where malloc would return NULL. */
@@ -299,8 +299,8 @@ const char *__tsan_default_options(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_honest_parts_are_believed),
-        cmocka_unit_test(test_lies_are_found_out),
+        cmocka_unit_test(test_right_payloads_are_accepted),
+        cmocka_unit_test(test_wrong_payloads_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

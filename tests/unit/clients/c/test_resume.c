@@ -104,7 +104,7 @@ static void *run_proxy(void *context)
     return NULL;
 }
 
-static void kick(void)
+static void signal_proxy(void)
 {
     const uint64_t one = 1;
     assert_int_equal(write(proxy.control, &one, sizeof one), sizeof one);
@@ -113,7 +113,7 @@ static void kick(void)
 static void cut_now(void)
 {
     const uint32_t wanted = __atomic_add_fetch(&proxy.cuts_wanted, 1, __ATOMIC_RELEASE);
-    kick();
+    signal_proxy();
     while (__atomic_load_n(&proxy.cuts_done, __ATOMIC_ACQUIRE) < wanted)
         usleep(100);
 }
@@ -147,7 +147,7 @@ static int stop(void **state)
     char command[192];
     (void)state;
     __atomic_store_n(&proxy.stop, true, __ATOMIC_RELEASE);
-    kick();
+    signal_proxy();
     pthread_join(proxy.thread, NULL);
     close(proxy.listener);
     close(proxy.control);
