@@ -22,9 +22,9 @@ static bool take_delivery(struct trajd_client *client, struct trajd_delivery *de
 
 static void advance_position(struct trajd_client *client, uint64_t position)
 {
-    uint64_t behind = position + client->feed.info.global_batch;
+    uint64_t end = position + client->feed.info.global_batch;
     client->feed.next_position =
-        behind < client->feed.info.epoch_length ? behind : client->feed.info.epoch_length;
+        end < client->feed.info.epoch_length ? end : client->feed.info.epoch_length;
 }
 
 /* Reports a batch that could not be made. The report counts as DONE and as the release. */

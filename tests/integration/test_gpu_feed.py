@@ -451,7 +451,7 @@ def test_what_outlives_session_and_client_is_let_go_all_the_same(make):
 
 
 @pytest.mark.parametrize("environment, why", [({"FAKE_CUDA": "open"}, "cuIpcOpenMemHandle"), ({"FAKE_CUDA": "init"}, "cuInit"),
-                                               ({"FAKE_CUDA": "short"}, "has 4096 bytes, not the")])
+                                               ({"FAKE_CUDA": "short"}, "has 4096 bytes instead of the")])
 def test_a_worker_that_cannot_open_the_memory_falls_back(make, environment, why):
     daemon = make()
     worker = start_worker(daemon, """

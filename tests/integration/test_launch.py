@@ -205,7 +205,7 @@ def test_mistakes_come_with_file_line_and_key_and_all_waiting_ranks_hear_them(no
     ranks = [node.begin(f"launch.ensure_daemon({str(node.config)!r})") for _ in range(4)]
     for rank in ranks:
         _, err = rank.communicate(timeout=60)
-        assert rank.returncode == 1 and "did you mean obs/robot0_eef_pos" in err and "its log: " in err, err
+        assert rank.returncode == 1 and "did you mean obs/robot0_eef_pos" in err and "Its log: " in err, err
     assert not node.daemons()
     node.write()
     node.config.write_text(node.config.read_text().replace("store: 64MiB", "store: 100000GiB"))

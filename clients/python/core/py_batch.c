@@ -112,9 +112,9 @@ static PyObject *batch_slab(PyObject *object, PyObject *unused)
     for (uint32_t i = 0; i < trajd_batch_tensor_count(batch); i++) {
         const struct trajd_tensor *tensor = trajd_batch_tensor(batch, i);
         const uintptr_t data = (uintptr_t)tensor->data;
-        const uintptr_t behind = data + tensor->shape[0] * (uint64_t)tensor->strides_bytes[0];
+        const uintptr_t tensor_end = data + tensor->shape[0] * (uint64_t)tensor->strides_bytes[0];
         begin = data < begin ? data : begin;
-        end = behind > end ? behind : end;
+        end = tensor_end > end ? tensor_end : end;
     }
     begin = end == 0 ? 0 : begin - begin % TRAJD_TENSOR_ALIGNMENT;
     const struct trajd_view view = {.data = (void *)begin,
@@ -147,7 +147,7 @@ static PyObject *batch_ring(PyObject *object, PyObject *unused)
     return (PyObject *)self;
 }
 
-/* ---- life ---- */
+/* ---- streams and the end ---- */
 
 static PyObject *batch_use_stream(PyObject *object, PyObject *argument)
 {

@@ -7,9 +7,10 @@
 from ._core import version as __version__
 from .batch import Batch, Explanation
 from .connect import connect, open
+from .epoch import Epoch
 from .errors import (ArgumentError, Busy, Closed, DataError, DeviceError, Error, ForkError, LaunchError, MemoryLimit,
                      NotFound, ProtocolError, StateError, StorageError, SystemFailure, Timeout, Unsupported)
-from .feed import Epoch, Feed, FeedInfo
+from .feed import Feed, FeedInfo
 from .stats import Stats
 
 __all__ = ["ArgumentError", "Batch", "Busy", "Closed", "DataError", "DeviceError", "Epoch", "Error", "Explanation",

@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 
 from . import launch
+from .daemon_watcher import DaemonWatcher
 from .feed import Feed
 from .settings import Config, Options, make
 from .topology import detect
@@ -88,7 +89,7 @@ def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapp
     if not {"job", "mode", "rank", "world_size", "resume"} & set(options) and detect().world_size == 1:
         # so that two runs in one terminal never divide an epoch between them by accident
         options["job"] = f"pid {os.getpid()} {uuid.uuid4().hex[:8]}"
-    with launch.DaemonWatcher(target.private) as watcher:
+    with DaemonWatcher(target.private) as watcher:
         opened: Feed = watcher.watch(
             connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options))
         return opened

@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Suppo
 
 from . import _core, arrays, episodes, figures, job, styles
 from .batch import Batch, Explanation, Layout
+from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
 from .settings import Settings
 from .state import State, frontier, parse
@@ -64,58 +65,6 @@ def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
         return attempt(_FOR_EVER_MS / 1000)
 
 
-@dataclass(eq=False)
-class _Run:
-    """An epoch under way, shared by the feed and its iterator.
-
-    The iterator refers to the feed, but the feed does not refer to the iterator: so a feed is closed as soon as the
-    program drops it, even within an epoch."""
-
-    over: bool = False
-
-
-class Epoch(Iterator[Batch]):
-    """The iterator over the batches of one epoch.
-
-    Ends when every window of the epoch is worked on; in mode queue that means by all workers.
-
-    epoch     the number of the epoch
-    position  the position after the last batch that was returned"""
-
-    def __init__(self, feed: "Feed", run: _Run, epoch: int, position: int) -> None:
-        self._feed, self._run = feed, run
-        self.epoch = epoch
-        self.position = position  # after the last batch that was returned
-        self._begin = position
-
-    def __iter__(self) -> "Epoch":
-        return self
-
-    def __len__(self) -> int:
-        """The number of batches from the position at which the iterator began."""
-        info = self._feed.info
-        return -(-(info.epoch_length - self._begin) // info.global_batch)
-
-    def __next__(self) -> Batch:
-        if self._run.over:
-            raise StopIteration
-        feed = self._feed
-        if feed._running is not self._run:
-            raise ArgumentError(f"epoch {self.epoch} was left when another one began")
-        begin = time.perf_counter()
-        batch = feed._take()
-        feed.dataloading_s += time.perf_counter() - begin
-        if batch is None:
-            self._run.over = True
-            feed._stand(self.epoch + 1, 0)
-            raise StopIteration
-        info = feed.info
-        self.position = min(batch.position + info.global_batch, info.epoch_length)
-        feed._stand(self.epoch, self.position)
-        feed.batch_count += 1
-        return batch
-
-
 class Feed:
     """A connection to one feed, made by trajd.connect or trajd.open.
 
@@ -142,7 +91,7 @@ class Feed:
         self._strict = True
         self._info: Optional[FeedInfo] = None
         self._opened_at: Optional[Tuple[int, int]] = None  # (epoch, position), until a batch is taken
-        self._running: Optional[_Run] = None
+        self._running: Optional[Run] = None
         self._layout: Optional[Layout] = None
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
         self._held: "List[weakref.ref[Batch]]" = []
@@ -174,7 +123,7 @@ class Feed:
         position = resume.position if resume is not None and resume.epoch == epoch else 0
         self._open(epoch, position)
         self._resume, self._token = None, (epoch, None)
-        self._running = _Run()
+        self._running = Run()
         self._stand(epoch, position)
         return Epoch(self, self._running, epoch, position)
 

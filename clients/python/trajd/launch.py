@@ -16,7 +16,6 @@ import difflib
 import fcntl
 import hashlib
 import json
-import logging
 import os
 import pathlib
 import re
@@ -26,25 +25,18 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
-import weakref
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 
-from .errors import Error, LaunchError, Timeout
+from .errors import LaunchError, Timeout
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 # for keys that the configuration does not set
 PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}
 MESSAGE_INTERVAL_S = 10.0  # between messages to a user who waits
-CHECK_INTERVAL_S = 1.0  # between two checks whether the daemon is alive
-LONGEST_PAUSE_S = 60.0  # between two starts of a daemon that dies again and again
-STABLE_AFTER_S = 60.0  # a daemon that has lived so long is not dying again and again
 LOG_LINES = 12  # of the daemon's log, in messages
-
-log = logging.getLogger("trajd")
 
 _started: List["subprocess.Popen[bytes]"] = []  # children of this process, kept so that they are reaped
 
@@ -309,49 +301,6 @@ class Private:
             except BlockingIOError:
                 return False
             return not _is_alive(self._place)
-
-
-class DaemonWatcher:
-    """Restarts a private daemon that dies while a feed of this process uses it. The feed then goes on where it was.
-
-    A context manager around the connecting. Its thread runs until the feed is closed or deleted."""
-
-    def __init__(self, private: Private):
-        self._private, self._over = private, threading.Event()
-        self._feed: Optional["weakref.ref[Any]"] = None
-
-    def __enter__(self) -> "DaemonWatcher":
-        threading.Thread(target=self._run, name="trajd-watcher", daemon=True).start()
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is not None:
-            self._over.set()
-
-    def watch(self, feed: Any) -> Any:
-        self._feed = weakref.ref(feed)
-        return feed
-
-    def _is_over(self) -> bool:
-        feed = self._feed() if self._feed is not None else None
-        return self._feed is not None and (feed is None or feed.closed)
-
-    def _run(self) -> None:
-        pause, started_at = CHECK_INTERVAL_S, -STABLE_AFTER_S
-        while not self._over.wait(pause) and not self._is_over():
-            try:
-                is_stable = time.monotonic() - started_at > STABLE_AFTER_S
-                if is_stable:
-                    pause = CHECK_INTERVAL_S
-                if not self._private.is_gone():
-                    continue
-                if not is_stable:  # a daemon that dies again and again is started less and less often
-                    pause = min(2 * pause, LONGEST_PAUSE_S)
-                self._private.ensure()
-                started_at = time.monotonic()
-            except (Error, OSError) as error:
-                log.error("the private daemon died and does not start again: %s", error)
-                return
 
 
 def _read_attempt(place: pathlib.Path) -> List[str]:
