@@ -15,7 +15,11 @@ struct cli_command {
     const char *help;                  /* one line */
 };
 
-extern const struct cli_command cli_commands[]; /* the last one has the name NULL */
+/* The table of commands; the last one has the name NULL. main sets it before a command runs. */
+extern const struct cli_command *cli_commands;
+
+/* Returns the command of that name, or NULL. */
+const struct cli_command *cli_find_command(const char *name);
 
 int cli_inspect(int argc, char **argv);
 int cli_init(int argc, char **argv);

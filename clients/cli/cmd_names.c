@@ -126,9 +126,8 @@ int cli_names(int argc, char **argv)
     if (strcmp(argv[1], "--feeds") == 0 &&
         (argc == 2 || (argc == 4 && strcmp(argv[2], "--endpoint") == 0)))
         return print_feeds(argc == 4 ? argv[3] : NULL);
-    for (command = cli_commands; command->name && strcmp(command->name, argv[1]) != 0; command++)
-        ;
-    if (!command->name || argc > 3)
+    command = cli_find_command(argv[1]);
+    if (!command || argc > 3)
         return cli_usage("names");
     if (argc == 3)
         print_value(command->usage, argv[2]);

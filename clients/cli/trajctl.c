@@ -1,9 +1,8 @@
-#include <stdarg.h>
 #include <string.h>
 
 #include "clients/cli/cli.h"
 
-const struct cli_command cli_commands[] = {
+static const struct cli_command commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
      "show what is in HDF5 files: episodes, streams, clocks, storage, and problems"},
     {"init", cli_init, "[--layout NAME] FILE-OR-FOLDER > trajd.yaml",
@@ -61,36 +60,8 @@ const struct cli_command cli_commands[] = {
 static void print_help(FILE *file)
 {
     fprintf(file, "usage: trajctl COMMAND ...\n\n");
-    for (const struct cli_command *command = cli_commands; command->name; command++)
+    for (const struct cli_command *command = commands; command->name; command++)
         fprintf(file, "  trajctl %s %s\n      %s\n", command->name, command->usage, command->help);
-}
-
-static const struct cli_command *find_command(const char *name)
-{
-    for (const struct cli_command *command = cli_commands; command->name; command++)
-        if (!strcmp(command->name, name))
-            return command;
-    return NULL;
-}
-
-int cli_fail(const char *format, ...)
-{
-    va_list arguments;
-
-    fprintf(stderr, "trajctl: ");
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "\n");
-    return CLI_FAILED;
-}
-
-int cli_usage(const char *command)
-{
-    const struct cli_command *found = find_command(command);
-
-    fprintf(stderr, "usage: trajctl %s %s\n", command, found ? found->usage : "...");
-    return CLI_USAGE;
 }
 
 static bool asks_for_help(const char *word)
@@ -100,7 +71,7 @@ static bool asks_for_help(const char *word)
 
 static int run(int argc, char **argv)
 {
-    const struct cli_command *command = argc > 1 ? find_command(argv[1]) : NULL;
+    const struct cli_command *command = argc > 1 ? cli_find_command(argv[1]) : NULL;
 
     if (argc > 1 && (asks_for_help(argv[1]) || !strcmp(argv[1], "help"))) {
         print_help(stdout);
@@ -127,8 +98,10 @@ static int run(int argc, char **argv)
  * 0. */
 int main(int argc, char **argv)
 {
-    const int status = run(argc, argv);
+    int status;
 
+    cli_commands = commands;
+    status = run(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && status == CLI_OK)
         return cli_fail("standard output: %m");
     return status;
