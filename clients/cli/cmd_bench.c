@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/json.h"
 
 #define MAX_WORKERS 64u
@@ -18,13 +18,6 @@ struct worker_result {
     bool good;
     uint64_t latency_ns[LATENCY_SAMPLES];
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
 
 static void note_batch(struct worker_result *result, struct trajd_batch **batch,
                        uint64_t returned_ns)
@@ -45,12 +38,12 @@ static bool work(struct cli_feed_arguments arguments, struct worker_result *resu
     if (!client)
         return false;
     enum trajd_status status = cli_open(client, &arguments, &error);
-    const uint64_t begin_ns = now_ns();
+    const uint64_t begin_ns = (uint64_t)trajd_now_ns();
     const uint64_t end_ns = begin_ns + arguments.seconds * UINT64_C(1000000000);
     uint64_t at_ns = begin_ns;
     while (!status && at_ns < end_ns) {
         status = trajd_client_next(client, 1000, &batch, &error);
-        const uint64_t returned_ns = now_ns();
+        const uint64_t returned_ns = (uint64_t)trajd_now_ns();
         result->waited_ns += returned_ns - at_ns;
         if (!status) {
             note_batch(result, &batch, returned_ns);
@@ -61,7 +54,7 @@ static bool work(struct cli_feed_arguments arguments, struct worker_result *resu
             result->failed += status == TRAJD_ERR_DATA;
             status = TRAJD_OK;
         }
-        at_ns = now_ns();
+        at_ns = (uint64_t)trajd_now_ns();
     }
     result->elapsed_ns = at_ns - begin_ns;
     trajd_client_close(&client);

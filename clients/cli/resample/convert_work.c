@@ -7,18 +7,12 @@
 #include <unistd.h>
 
 #include "clients/cli/resample/convert_internal.h"
+#include "daemon/base/clock.h"
 
-enum { THREADS_MAX = 64, WAIT_MS = 50, PROGRESS_MS = 250, COMMIT_MS = 1000 };
+enum { THREADS_MAX = 64, WAIT_MS = 50 };
 
+static const int64_t progress_pause_ns = 250000000, commit_pause_ns = 1000000000;
 static const uint64_t commit_bytes = UINT64_C(16) << 20;
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static bool is_cancelled(const struct conversion *r)
 {
@@ -99,7 +93,7 @@ static void note_backend_failure(struct conversion *r)
  * cancellation. */
 static enum trajd_status supervise(struct conversion *r)
 {
-    int64_t progress_ms = now_ms(), committed_ms = progress_ms;
+    int64_t progress_ns = trajd_now_ns(), committed_ns = progress_ns;
     uint64_t committed_bytes = 0;
     enum trajd_status status = TRAJD_OK;
 
@@ -112,14 +106,15 @@ static enum trajd_status supervise(struct conversion *r)
             status = trajd_error_set(r->error, TRAJD_ERR_CLOSED, 0, "interrupted");
         }
         if (!r->stop && r->finished_count > r->committed_count &&
-            (now_ms() - committed_ms >= COMMIT_MS || bytes - committed_bytes >= commit_bytes)) {
+            (trajd_now_ns() - committed_ns >= commit_pause_ns ||
+             bytes - committed_bytes >= commit_bytes)) {
             status = convert_commit(r);
             r->stop = r->stop || status;
-            committed_ms = now_ms();
+            committed_ns = trajd_now_ns();
             committed_bytes = bytes;
         }
-        if (now_ms() - progress_ms >= PROGRESS_MS) {
-            progress_ms = now_ms();
+        if (trajd_now_ns() - progress_ns >= progress_pause_ns) {
+            progress_ns = trajd_now_ns();
             convert_report_progress(r, TRAJD_CONVERT_RUNNING);
             note_backend_failure(r);
         }
