@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clients/cli/cli.h"
+#include "proto/array_len.h"
 
 /* also the wait for another job, which may be about to end */
 #define OPEN_TIMEOUT_MS 10000u
@@ -58,7 +59,7 @@ static bool set_option(struct cli_feed_arguments *arguments, const char *name, c
         {"-o", NULL, &arguments->out},
         {"--format", NULL, &arguments->format},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         if (strcmp(table[i].name, name) != 0)
             continue;
         if (table[i].number)

@@ -9,6 +9,7 @@
 #include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
+#include "proto/array_len.h"
 
 #define CHUNK_STEPS "0..15"
 
@@ -40,7 +41,7 @@ static bool is_observation(const struct trajd_index_stream *stream)
 {
     static const char *const others[] = {"next_obs/", "rewards", "dones", "states", "action"};
 
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (strncmp(stream->name, others[i], strlen(others[i])) == 0)
             return false;
     return true;

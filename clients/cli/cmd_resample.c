@@ -8,6 +8,7 @@
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/resample_print.h"
 #include "daemon/base/quantity.h"
+#include "proto/array_len.h"
 
 enum { ITEMS_MAX = 256, LEVEL_MAX = 9 };
 
@@ -138,7 +139,7 @@ static bool parse_backend(struct resampling *resampling, const char *text)
     static const enum trajd_convert_backend kinds[] = {TRAJD_CONVERT_AUTO, TRAJD_CONVERT_CPU,
                                                        TRAJD_CONVERT_CUDA, TRAJD_CONVERT_DAEMON};
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         if (!strcmp(text, trajd_convert_backend_name(kinds[i])))
             return resampling->options.backend = kinds[i], true;
     return cli_fail("--backend %s: choose auto, cpu, cuda or daemon", text), false;
@@ -218,7 +219,7 @@ static bool takes_value(const char *option)
                                           "--window",  "--dtype",   "--max-gap",  "--compress",
                                           "--threads", "--backend", "--endpoint"};
 
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
         if (!strcmp(options[i], option))
             return true;
     return false;

@@ -12,6 +12,7 @@
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/json.h"
+#include "proto/array_len.h"
 
 #define PAUSE_NS 100000000
 #define MAX_OUTPUTS 1024 /* over all datasets of a mixture */
@@ -191,10 +192,10 @@ static void write_own(FILE *out, const struct subject *subject)
 
     fprintf(out, "\"source\": \"%s\", \"fingerprint\": \"%s\"", cli_text(root, "source"),
             cli_text(root, "fingerprint"));
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (trajd_yaml_get(root, numbers[i]))
             fprintf(out, ", \"%s\": %s", numbers[i], cli_text(root, numbers[i]));
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         fputs(",\n      ", out);
         write_list(out, subject, NULL, lists[i]);
     }

@@ -6,6 +6,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/yaml.h"
+#include "proto/array_len.h"
 
 #define MIB 1048576.0
 
@@ -165,7 +166,7 @@ static void print_trouble(const struct trajd_yaml_node *root)
                                         "rank_timeouts",    "slow_jobs"};
     const char *before = "\nproblems: ";
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (number_of(root, names[i]) <= 0)
             continue;
         printf("%s%s %s", before, text_of(root, names[i]), names[i]);

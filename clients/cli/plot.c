@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/array_len.h"
+
 enum {
     WIDTH = 1000,
     HEIGHT = 420,
@@ -103,8 +105,7 @@ static void draw_line(FILE *file, const struct convert_series *series, const str
 {
     bool down = false;
 
-    fprintf(file, "<path fill=\"none\" stroke=\"%s\" d=\"",
-            colours[feature % (sizeof colours / sizeof *colours)]);
+    fprintf(file, "<path fill=\"none\" stroke=\"%s\" d=\"", colours[feature % ARRAY_LEN(colours)]);
     for (uint64_t t = 0; t < series->step_count; t++) {
         const double value = series->steps[t * series->feature_count + feature];
         if (isfinite(value))
@@ -120,8 +121,7 @@ static void draw_points(FILE *file, const struct convert_series *series, const s
 {
     const uint64_t every = series->row_count / POINTS_MAX + 1;
 
-    fprintf(file, "<g fill=\"%s\" fill-opacity=\"0.45\">\n",
-            colours[feature % (sizeof colours / sizeof *colours)]);
+    fprintf(file, "<g fill=\"%s\" fill-opacity=\"0.45\">\n", colours[feature % ARRAY_LEN(colours)]);
     for (uint64_t r = 0; r < series->row_count; r += every) {
         const double value = series->rows[r * series->feature_count + feature];
         if (isfinite(value))

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "daemon/base/paths.h"
+#include "proto/array_len.h"
 
 enum { FILE_TIMEOUT_MS = 60000 };
 
@@ -58,7 +59,7 @@ static enum trajd_status guess(const struct cli_files *files, const char *path,
     struct trajd_index *second_best = NULL;
     enum trajd_status first = TRAJD_OK, status;
 
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(layouts); i++) {
         struct trajd_error other;
         status = open_with(files, layouts[i], path, index, &other);
         if (!status && is_convincing(*index)) {

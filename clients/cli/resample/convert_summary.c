@@ -8,6 +8,7 @@
 #include "daemon/base/json.h"
 #include "daemon/window/window_report.h"
 #include "daemon/index/writer_protocol.h"
+#include "proto/array_len.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -96,7 +97,7 @@ static bool rate_number(struct trajd_rate rate, char *text, size_t size)
     static const int digits[] = {4, 6, 9, 15};
     struct trajd_rate back;
 
-    for (size_t i = 0; i < sizeof digits / sizeof *digits; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(digits); i++) {
         snprintf(text, size, "%.*g", digits[i], (double)rate.num / (double)rate.den);
         if (!strchr(text, 'e') && trajd_parse_rate(text, &back) && back.num == rate.num &&
             back.den == rate.den)

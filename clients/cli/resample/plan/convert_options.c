@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/base/yaml.h"
+#include "proto/array_len.h"
 
 enum { NOTE_SIZE = 1024 };
 
@@ -39,10 +40,10 @@ enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *e
         TRAJD_KIND_SLERP_XYZW, TRAJD_KIND_SLERP_WXYZ, TRAJD_KIND_ANGLE,   TRAJD_KIND_MEAN};
     const char *near;
 
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (!strcmp(words[i], word))
             return kinds[i];
-    near = trajd_yaml_nearest(word, words, sizeof words / sizeof *words);
+    near = trajd_yaml_nearest(word, words, ARRAY_LEN(words));
     trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                     "\"%s\" is not a kind%s%s%s; the kinds are linear, previous, nearest, slerp "
                     "(or slerp_xyzw, slerp_wxyz), angle, mean",
