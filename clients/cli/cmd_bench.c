@@ -102,18 +102,31 @@ static struct summary summarise(const struct worker_result *results, uint64_t wo
     return summary;
 }
 
+static void print_json(const struct summary *summary, const struct cli_feed_arguments *arguments)
+{
+    struct trajd_json json = {.out = stdout};
+
+    trajd_json_open_object(&json, NULL);
+    trajd_json_string(&json, "feed", arguments->feed);
+    trajd_json_u64(&json, "workers", arguments->workers);
+    trajd_json_u64(&json, "seconds", arguments->seconds);
+    trajd_json_u64(&json, "batches", summary->batches);
+    trajd_json_u64(&json, "failed", summary->failed);
+    trajd_json_number(&json, "batches_per_second", "%.1f", summary->batches_per_second);
+    trajd_json_number(&json, "windows_per_second", "%.1f", summary->windows_per_second);
+    trajd_json_open_object(&json, "ready_to_next_us");
+    trajd_json_number(&json, "p50", "%.1f", summary->p50_us);
+    trajd_json_number(&json, "p99", "%.1f", summary->p99_us);
+    trajd_json_close_object(&json);
+    trajd_json_number(&json, "stall_share", "%.4f", summary->stall_share);
+    trajd_json_close_object(&json);
+    putchar('\n');
+}
+
 static void print_summary(const struct summary *summary, const struct cli_feed_arguments *arguments)
 {
     if (arguments->json) {
-        printf("{\"feed\":");
-        trajd_json_text(stdout, arguments->feed);
-        printf(",\"workers\":%" PRIu64 ",\"seconds\":%" PRIu64 ",\"batches\":%" PRIu64
-               ",\"failed\":%" PRIu64,
-               arguments->workers, arguments->seconds, summary->batches, summary->failed);
-        printf(",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f",
-               summary->batches_per_second, summary->windows_per_second);
-        printf(",\"ready_to_next_us\":{\"p50\":%.1f,\"p99\":%.1f},\"stall_share\":%.4f}\n",
-               summary->p50_us, summary->p99_us, summary->stall_share);
+        print_json(summary, arguments);
         return;
     }
     printf("%s: %" PRIu64 " workers, %" PRIu64 " s, %" PRIu64 " batches, %" PRIu64 " failed\n",

@@ -13,6 +13,7 @@ enum { LISTED_MAX = 20 };
 struct inspection {
     const char *layout; /* NULL: guess */
     bool json;
+    struct trajd_json document; /* on stdout, with `json` */
     struct cli_files files;
 };
 
@@ -236,31 +237,28 @@ static void print_index(const char *path, const struct trajd_index *index)
         print_meta(index, i);
 }
 
-static void json_field(const char *name, const char *text)
-{
-    printf("\"%s\": ", name);
-    trajd_json_text(stdout, text);
-}
-
-static void json_clock(const struct trajd_index *index, uint32_t which)
+static void json_clock(struct trajd_json *json, const struct trajd_index *index, uint32_t which)
 {
     struct clock_summary summary = summarize_clock(index, which);
 
-    printf("{");
-    json_field("name", index->clocks[which].name);
-    printf(", \"regular\": %s, \"rows\": %" PRIu64 ", \"dropped_rows\": %" PRIu64,
-           index->clocks[which].regular ? "true" : "false", summary.rows, summary.dropped);
-    if (index->clocks[which].regular)
-        printf(", \"lowest_rate_hz\": %.9g, \"highest_rate_hz\": %.9g", summary.lowest_hz,
-               summary.highest_hz);
-    else if (summary.intervals)
-        printf(", \"mean_rate_hz\": %.9g, \"shortest_interval_ns\": %" PRId64
-               ", \"longest_interval_ns\": %" PRId64,
-               (double)summary.intervals / summary.sum_s, summary.shortest_ns, summary.longest_ns);
-    printf("}");
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", index->clocks[which].name);
+    trajd_json_bool(json, "regular", index->clocks[which].regular);
+    trajd_json_u64(json, "rows", summary.rows);
+    trajd_json_u64(json, "dropped_rows", summary.dropped);
+    if (index->clocks[which].regular) {
+        trajd_json_number(json, "lowest_rate_hz", "%.9g", summary.lowest_hz);
+        trajd_json_number(json, "highest_rate_hz", "%.9g", summary.highest_hz);
+    } else if (summary.intervals) {
+        trajd_json_number(json, "mean_rate_hz", "%.9g", (double)summary.intervals / summary.sum_s);
+        trajd_json_i64(json, "shortest_interval_ns", summary.shortest_ns);
+        trajd_json_i64(json, "longest_interval_ns", summary.longest_ns);
+    }
+    trajd_json_close_object(json);
 }
 
-static void json_stream(const struct trajd_index *index, const struct trajd_index_stream *stream)
+static void json_stream(struct trajd_json *json, const struct trajd_index *index,
+                        const struct trajd_index_stream *stream)
 {
     const struct trajd_array *array = example_array(index, stream->array_index);
     uint64_t least, most;
@@ -269,95 +267,88 @@ static void json_stream(const struct trajd_index *index, const struct trajd_inde
 
     describe_storage(array, storage, sizeof storage);
     count_rows(index, stream->array_index, &least, &most, &episodes);
-    printf("{");
-    json_field("name", stream->name);
-    printf(", ");
-    json_field("dataset", index->arrays[stream->array_index].path);
-    printf(", ");
-    json_field("dtype", trajd_dtype_name(stream->dtype));
-    printf(", \"row_shape\": [");
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", stream->name);
+    trajd_json_string(json, "dataset", index->arrays[stream->array_index].path);
+    trajd_json_string(json, "dtype", trajd_dtype_name(stream->dtype));
+    trajd_json_open_array(json, "row_shape");
     for (uint32_t i = 0; i < stream->rank; i++)
-        printf("%s%" PRIu64, i ? ", " : "", stream->shape[i]);
-    printf("], ");
-    json_field("kind", kind_name(stream->kind));
-    printf(", ");
-    json_field("clock", index->clocks[stream->clock_index].name);
-    printf(", ");
-    json_field("storage", storage);
-    printf(", \"fewest_rows\": %" PRIu64 ", \"most_rows\": %" PRIu64 ", \"episodes\": %u}", least,
-           most, episodes);
+        trajd_json_u64(json, NULL, stream->shape[i]);
+    trajd_json_close_array(json);
+    trajd_json_string(json, "kind", kind_name(stream->kind));
+    trajd_json_string(json, "clock", index->clocks[stream->clock_index].name);
+    trajd_json_string(json, "storage", storage);
+    trajd_json_u64(json, "fewest_rows", least);
+    trajd_json_u64(json, "most_rows", most);
+    trajd_json_u64(json, "episodes", episodes);
+    trajd_json_close_object(json);
 }
 
-static void json_episode(const struct trajd_index *index, const struct trajd_episode *episode)
+static void json_episode(struct trajd_json *json, const struct trajd_index *index,
+                         const struct trajd_episode *episode)
 {
-    printf("{");
-    json_field("file", index->files[episode->file_index].relative_path);
-    printf(", ");
-    json_field("id", episode->id);
-    printf(", ");
-    json_field("quarantine", episode->quarantine);
-    printf(", \"filter_keys\": [");
-    for (uint32_t i = 0; episode->filter_keys[i]; i++) {
-        printf("%s", i ? ", " : "");
-        trajd_json_text(stdout, episode->filter_keys[i]);
-    }
-    printf("], \"rows\": {");
-    for (uint32_t i = 0; !episode->quarantine && i < index->clock_count; i++) {
-        printf("%s", i ? ", " : "");
-        trajd_json_text(stdout, index->clocks[i].name);
-        printf(": %" PRId64, episode->clocks[i].row_count);
-    }
-    printf("}, \"meta\": {");
-    for (uint32_t i = 0; i < index->layout->meta_count; i++) {
-        printf("%s", i ? ", " : "");
-        trajd_json_text(stdout, index->layout->metas[i].name);
-        printf(": ");
-        trajd_json_text(stdout, episode->metas[i]);
-    }
-    printf("}}");
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "file", index->files[episode->file_index].relative_path);
+    trajd_json_string(json, "id", episode->id);
+    trajd_json_string(json, "quarantine", episode->quarantine);
+    trajd_json_open_array(json, "filter_keys");
+    for (uint32_t i = 0; episode->filter_keys[i]; i++)
+        trajd_json_string(json, NULL, episode->filter_keys[i]);
+    trajd_json_close_array(json);
+    trajd_json_open_object(json, "rows");
+    for (uint32_t i = 0; !episode->quarantine && i < index->clock_count; i++)
+        trajd_json_i64(json, index->clocks[i].name, episode->clocks[i].row_count);
+    trajd_json_close_object(json);
+    trajd_json_open_object(json, "meta");
+    for (uint32_t i = 0; i < index->layout->meta_count; i++)
+        trajd_json_string(json, index->layout->metas[i].name, episode->metas[i]);
+    trajd_json_close_object(json);
+    trajd_json_close_object(json);
 }
 
-static void json_index(const char *path, const struct trajd_index *index)
+static void json_files(struct trajd_json *json, const struct trajd_index *index)
 {
-    printf("{");
-    json_field("path", path);
-    printf(", ");
-    json_field("layout", index->layout->name);
-    printf(", \"fingerprint\": \"%016" PRIx64
-           "\", \"episode_count\": %u, \"kept_count\": %u, \"trimmed_rows\": %" PRIu64,
-           index->fingerprint, index->episode_count, index->kept_count, index->trimmed_row_count);
-    printf(",\n \"files\": [");
+    trajd_json_open_array(json, "files");
     for (uint32_t i = 0; i < index->file_count; i++) {
-        printf("%s{", i ? ", " : "");
-        json_field("path", index->files[i].relative_path);
-        printf(", \"size_bytes\": %" PRIu64 ", ", index->files[i].size_bytes);
-        json_field("refusal", index->files[i].refusal);
-        printf("}");
+        trajd_json_open_object(json, NULL);
+        trajd_json_string(json, "path", index->files[i].relative_path);
+        trajd_json_u64(json, "size_bytes", index->files[i].size_bytes);
+        trajd_json_string(json, "refusal", index->files[i].refusal);
+        trajd_json_close_object(json);
     }
-    printf("],\n \"clocks\": [");
-    for (uint32_t i = 0; i < index->clock_count; i++) {
-        printf("%s", i ? ", " : "");
-        json_clock(index, i);
-    }
-    printf("],\n \"streams\": [");
-    for (uint32_t i = 0; i < index->stream_count; i++) {
-        printf("%s", i ? ",\n  " : "");
-        json_stream(index, &index->streams[i]);
-    }
-    printf("],\n \"notes\": [");
-    for (uint32_t i = 0; i < index->note_count; i++) {
-        printf("%s", i ? ", " : "");
-        trajd_json_text(stdout, index->notes[i]);
-    }
-    printf("],\n \"episodes\": [");
-    for (uint32_t i = 0; i < index->episode_count; i++) {
-        printf("%s", i ? ",\n  " : "");
-        json_episode(index, &index->episodes[i]);
-    }
-    printf("]}");
+    trajd_json_close_array(json);
 }
 
-static int inspect_path(const struct inspection *inspection, const char *path)
+static void json_index(struct trajd_json *json, const char *path, const struct trajd_index *index)
+{
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "path", path);
+    trajd_json_string(json, "layout", index->layout->name);
+    trajd_json_format(json, "fingerprint", "%016" PRIx64, index->fingerprint);
+    trajd_json_u64(json, "episode_count", index->episode_count);
+    trajd_json_u64(json, "kept_count", index->kept_count);
+    trajd_json_u64(json, "trimmed_rows", index->trimmed_row_count);
+    json_files(json, index);
+    trajd_json_open_array(json, "clocks");
+    for (uint32_t i = 0; i < index->clock_count; i++)
+        json_clock(json, index, i);
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "streams");
+    for (uint32_t i = 0; i < index->stream_count; i++)
+        json_stream(json, index, &index->streams[i]);
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "notes");
+    for (uint32_t i = 0; i < index->note_count; i++)
+        trajd_json_string(json, NULL, index->notes[i]);
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "episodes");
+    for (uint32_t i = 0; i < index->episode_count; i++)
+        json_episode(json, index, &index->episodes[i]);
+    trajd_json_close_array(json);
+    trajd_json_close_object(json);
+}
+
+static int inspect_path(struct inspection *inspection, const char *path)
 {
     struct trajd_index *index = NULL;
     struct trajd_error error;
@@ -366,17 +357,16 @@ static int inspect_path(const struct inspection *inspection, const char *path)
 
     if (status) {
         if (inspection->json) {
-            printf("{");
-            json_field("path", path);
-            printf(", ");
-            json_field("error", error.message);
-            printf("}");
+            trajd_json_open_object(&inspection->document, NULL);
+            trajd_json_string(&inspection->document, "path", path);
+            trajd_json_string(&inspection->document, "error", error.message);
+            trajd_json_close_object(&inspection->document);
         }
         return cli_fail("%s%s%s", strstr(error.message, path) ? "" : path,
                         strstr(error.message, path) ? "" : ": ", error.message);
     }
     if (inspection->json)
-        json_index(path, index);
+        json_index(&inspection->document, path, index);
     else
         print_index(path, index);
     trajd_index_destroy(&index);
@@ -408,7 +398,7 @@ static int parse(int argc, char **argv, struct inspection *inspection)
 
 int cli_inspect(int argc, char **argv)
 {
-    struct inspection inspection = {0};
+    struct inspection inspection = {.document.out = stdout};
     int count = parse(argc, argv, &inspection), result = CLI_OK;
     struct trajd_error error;
 
@@ -417,14 +407,13 @@ int cli_inspect(int argc, char **argv)
     if (cli_files_find(&inspection.files, &error))
         return cli_fail("%s", error.message);
     if (inspection.json)
-        printf("[");
-    for (int i = 1; i <= count; i++) {
-        if (inspection.json && i > 1)
-            printf(",\n");
+        trajd_json_open_array(&inspection.document, NULL);
+    for (int i = 1; i <= count; i++)
         if (inspect_path(&inspection, argv[i]))
             result = CLI_FAILED;
+    if (inspection.json) {
+        trajd_json_close_array(&inspection.document);
+        putchar('\n');
     }
-    if (inspection.json)
-        printf("]\n");
     return result;
 }

@@ -8,6 +8,7 @@
 
 #define SHOWN_VALUES 4u
 #define MASK_CODES 8u
+#define VALUE_SIZE 32u
 
 static uint64_t count_values(const struct trajd_tensor *tensor)
 {
@@ -56,16 +57,14 @@ static double half_value(uint16_t bits)
     return bits >> 15 ? -value : value;
 }
 
-/* JSON has neither NaN nor infinity. */
-static void print_real(double value, bool json)
+static bool format_real(double value, char text[VALUE_SIZE])
 {
-    if (json && !isfinite(value))
-        printf("null");
-    else
-        printf("%.6g", value);
+    snprintf(text, VALUE_SIZE, "%.6g", value);
+    return isfinite(value);
 }
 
-static void print_value(const struct trajd_tensor *tensor, uint64_t index, bool json)
+/* Writes one value as text. Returns false for NaN and infinities, which JSON lacks. */
+static bool format_value(const struct trajd_tensor *tensor, uint64_t index, char text[VALUE_SIZE])
 {
     const unsigned char *at =
         (const unsigned char *)tensor->data + index * trajd_dtype_size(tensor->dtype);
@@ -76,123 +75,152 @@ static void print_value(const struct trajd_tensor *tensor, uint64_t index, bool 
     switch (tensor->dtype) {
     case TRAJD_F16:
         memcpy(&bits, at, sizeof bits);
-        print_real(half_value(bits), json);
-        return;
+        return format_real(half_value(bits), text);
     case TRAJD_BF16:
         memcpy(&bits, at, sizeof bits);
         wide = (uint32_t)bits << 16;
         memcpy(&single, &wide, sizeof single);
-        print_real(single, json);
-        return;
+        return format_real(single, text);
     case TRAJD_F32:
         memcpy(&single, at, sizeof single);
-        print_real(single, json);
-        return;
+        return format_real(single, text);
     case TRAJD_F64:
         memcpy(&real, at, sizeof real);
-        print_real(real, json);
-        return;
+        return format_real(real, text);
     case TRAJD_U64:
-        printf("%" PRIu64, (uint64_t)read_integer(tensor->dtype, at));
-        return;
+        snprintf(text, VALUE_SIZE, "%" PRIu64, (uint64_t)read_integer(tensor->dtype, at));
+        return true;
     default:
-        printf("%" PRId64, read_integer(tensor->dtype, at));
+        snprintf(text, VALUE_SIZE, "%" PRId64, read_integer(tensor->dtype, at));
+        return true;
     }
 }
 
-static void print_values(const struct trajd_tensor *tensor, bool json)
+/* Counts how often the mask has each code of kernels/resample.h; 0 is valid. */
+static void count_codes(const struct trajd_tensor *tensor, uint64_t counts[MASK_CODES])
 {
-    const uint64_t count = count_values(tensor);
-    printf("[");
-    for (uint64_t i = 0; i < count && i < SHOWN_VALUES; i++) {
-        printf(i > 0 ? ", " : "");
-        print_value(tensor, i, json);
-    }
-    printf(!json && count > SHOWN_VALUES ? ", ...]" : "]");
-}
-
-/* Prints how often the mask has each code of kernels/resample.h; 0 is valid. */
-static void print_mask(const struct trajd_tensor *tensor)
-{
-    uint64_t counts[MASK_CODES] = {0};
     const uint64_t count = tensor->dtype == TRAJD_U8 ? count_values(tensor) : 0;
+    memset(counts, 0, MASK_CODES * sizeof *counts);
     for (uint64_t i = 0; i < count; i++) {
         uint8_t code = ((const uint8_t *)tensor->data)[i];
         counts[code < MASK_CODES ? code : MASK_CODES - 1]++;
     }
+}
+
+static void print_counts(const uint64_t *counts, uint32_t count)
+{
     printf("[");
-    for (uint32_t code = 0; code < MASK_CODES; code++)
-        printf("%s%" PRIu64, code > 0 ? ", " : "", counts[code]);
+    for (uint32_t i = 0; i < count; i++)
+        printf("%s%" PRIu64, i > 0 ? ", " : "", counts[i]);
     printf("]");
 }
 
-static void print_shape(const struct trajd_tensor *tensor)
+static void print_values(const struct trajd_tensor *tensor)
 {
+    const uint64_t count = count_values(tensor);
+    char text[VALUE_SIZE];
     printf("[");
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        printf("%s%" PRIu64, i > 0 ? ", " : "", tensor->shape[i]);
-    printf("]");
+    for (uint64_t i = 0; i < count && i < SHOWN_VALUES; i++) {
+        format_value(tensor, i, text);
+        printf("%s%s", i > 0 ? ", " : "", text);
+    }
+    printf(count > SHOWN_VALUES ? ", ...]" : "]");
 }
 
 static void print_tensor(const struct trajd_tensor *tensor)
 {
+    uint64_t counts[MASK_CODES];
     printf("  %-32s %-4s ", tensor->name, trajd_dtype_name(tensor->dtype));
-    print_shape(tensor);
+    print_counts(tensor->shape, tensor->rank);
     printf("  ");
     if (strcmp(tensor->role, "mask") == 0) {
+        count_codes(tensor, counts);
         printf("steps by mask code ");
-        print_mask(tensor);
+        print_counts(counts, MASK_CODES);
     } else {
-        print_values(tensor, false);
+        print_values(tensor);
     }
     printf("\n");
 }
 
-static void print_tensor_json(const struct trajd_tensor *tensor)
+static void json_counts(struct trajd_json *json, const char *key, const uint64_t *counts,
+                        uint32_t count)
 {
-    printf("{\"name\":");
-    trajd_json_text(stdout, tensor->name);
-    printf(",\"dtype\":\"%s\",\"shape\":", trajd_dtype_name(tensor->dtype));
-    print_shape(tensor);
-    const bool is_mask = strcmp(tensor->role, "mask") == 0;
-    printf(is_mask ? ",\"mask_counts\":" : ",\"first\":");
-    if (is_mask)
-        print_mask(tensor);
-    else
-        print_values(tensor, true);
-    printf("}");
+    trajd_json_open_array(json, key);
+    for (uint32_t i = 0; i < count; i++)
+        trajd_json_u64(json, NULL, counts[i]);
+    trajd_json_close_array(json);
+}
+
+static void json_values(struct trajd_json *json, const char *key, const struct trajd_tensor *tensor)
+{
+    const uint64_t count = count_values(tensor);
+    char text[VALUE_SIZE];
+    trajd_json_open_array(json, key);
+    for (uint64_t i = 0; i < count && i < SHOWN_VALUES; i++)
+        trajd_json_raw(json, NULL, format_value(tensor, i, text) ? text : "null");
+    trajd_json_close_array(json);
+}
+
+static void json_tensor(struct trajd_json *json, const struct trajd_tensor *tensor)
+{
+    uint64_t counts[MASK_CODES];
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", tensor->name);
+    trajd_json_string(json, "dtype", trajd_dtype_name(tensor->dtype));
+    json_counts(json, "shape", tensor->shape, tensor->rank);
+    if (strcmp(tensor->role, "mask") == 0) {
+        count_codes(tensor, counts);
+        json_counts(json, "mask_counts", counts, MASK_CODES);
+    } else {
+        json_values(json, "first", tensor);
+    }
+    trajd_json_close_object(json);
+}
+
+static void json_batch(const struct trajd_batch *batch, const struct trajd_batch_info *info)
+{
+    struct trajd_json json = {.out = stdout};
+    trajd_json_open_object(&json, NULL);
+    trajd_json_u64(&json, "epoch", info->epoch);
+    trajd_json_u64(&json, "position", info->position);
+    trajd_json_open_array(&json, "rows");
+    trajd_json_u64(&json, NULL, info->row_begin);
+    trajd_json_u64(&json, NULL, info->row_count);
+    trajd_json_close_array(&json);
+    trajd_json_open_array(&json, "tensors");
+    for (uint32_t i = 0; i < trajd_batch_tensor_count(batch); i++)
+        json_tensor(&json, trajd_batch_tensor(batch, i));
+    trajd_json_close_array(&json);
+    trajd_json_close_object(&json);
+    putchar('\n');
 }
 
 static void print_batch(const struct trajd_batch *batch, bool json)
 {
     struct trajd_batch_info info;
-    const uint32_t count = trajd_batch_tensor_count(batch);
     trajd_batch_get_info(batch, &info);
-    if (!json) {
-        printf("epoch %" PRIu64 " position %" PRIu64 " rows %u..%u\n", info.epoch, info.position,
-               info.row_begin, info.row_begin + info.row_count);
-        for (uint32_t i = 0; i < count; i++)
-            print_tensor(trajd_batch_tensor(batch, i));
+    if (json) {
+        json_batch(batch, &info);
         return;
     }
-    printf("{\"epoch\":%" PRIu64 ",\"position\":%" PRIu64 ",\"rows\":[%u,%u],\"tensors\":[",
-           info.epoch, info.position, info.row_begin, info.row_count);
-    for (uint32_t i = 0; i < count; i++) {
-        printf(i > 0 ? "," : "");
-        print_tensor_json(trajd_batch_tensor(batch, i));
-    }
-    printf("]}\n");
+    printf("epoch %" PRIu64 " position %" PRIu64 " rows %u..%u\n", info.epoch, info.position,
+           info.row_begin, info.row_begin + info.row_count);
+    for (uint32_t i = 0; i < trajd_batch_tensor_count(batch); i++)
+        print_tensor(trajd_batch_tensor(batch, i));
 }
 
-static void print_failure(const char *message, bool json)
+static void print_failure(const char *message, bool is_json)
 {
-    if (!json) {
+    struct trajd_json json = {.out = stdout};
+    if (!is_json) {
         printf("failed: %s\n", message);
         return;
     }
-    printf("{\"error\":");
-    trajd_json_text(stdout, message);
-    printf("}\n");
+    trajd_json_open_object(&json, NULL);
+    trajd_json_string(&json, "error", message);
+    trajd_json_close_object(&json);
+    putchar('\n');
 }
 
 static int receive(struct trajd_client *client, const struct cli_feed_arguments *arguments)

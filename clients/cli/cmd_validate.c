@@ -10,14 +10,14 @@
 struct validation {
     const char *layout; /* NULL: guess */
     bool json;
+    struct trajd_json document; /* on stdout, with `json` */
     bool is_ignored[EXAMINE_RULE_COUNT];
     struct cli_files files;
     const char *path; /* the path that is being examined */
     uint64_t findings;
 };
 
-static void print_finding(const struct validation *validation,
-                          const struct examine_finding *finding)
+static void print_finding(struct validation *validation, const struct examine_finding *finding)
 {
     const char *const parts[] = {finding->file, finding->episode, finding->stream};
     const char *separator = "";
@@ -37,27 +37,23 @@ static void print_finding(const struct validation *validation,
     printf("%s\n", finding->text);
 }
 
-static void json_text(const char *name, const char *text)
+static void json_finding(struct validation *validation, const struct examine_finding *finding)
 {
-    printf(", \"%s\": ", name);
-    trajd_json_text(stdout, text);
-}
+    struct trajd_json *json = &validation->document;
 
-static void json_finding(const struct validation *validation, const struct examine_finding *finding)
-{
-    printf("%s{\"rule\": \"%s\"", validation->findings > 1 ? ",\n " : "\n ",
-           examine_rule_names[finding->rule]);
-    json_text("path", validation->path);
-    json_text("file", finding->file);
-    json_text("episode", finding->episode);
-    json_text("stream", finding->stream);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "rule", examine_rule_names[finding->rule]);
+    trajd_json_string(json, "path", validation->path);
+    trajd_json_string(json, "file", finding->file);
+    trajd_json_string(json, "episode", finding->episode);
+    trajd_json_string(json, "stream", finding->stream);
     if (finding->row >= 0)
-        printf(", \"row\": %" PRId64, finding->row);
+        trajd_json_i64(json, "row", finding->row);
     else
-        printf(", \"row\": null");
-    printf(", \"count\": %" PRIu64, finding->count);
-    json_text("message", finding->text);
-    printf("}");
+        trajd_json_null(json, "row");
+    trajd_json_u64(json, "count", finding->count);
+    trajd_json_string(json, "message", finding->text);
+    trajd_json_close_object(json);
 }
 
 static void on_finding(void *context, const struct examine_finding *finding)
@@ -134,7 +130,7 @@ static int parse(int argc, char **argv, struct validation *validation)
 
 int cli_validate(int argc, char **argv)
 {
-    struct validation validation = {0};
+    struct validation validation = {.document.out = stdout};
     int count = parse(argc, argv, &validation);
     struct trajd_error error;
 
@@ -143,13 +139,15 @@ int cli_validate(int argc, char **argv)
     if (cli_files_find(&validation.files, &error))
         return cli_fail("%s", error.message);
     if (validation.json)
-        printf("[");
+        trajd_json_open_array(&validation.document, NULL);
     for (int i = 1; i <= count; i++)
         validate_path(&validation, argv[i]);
-    if (validation.json)
-        printf("]\n");
-    else
+    if (validation.json) {
+        trajd_json_close_array(&validation.document);
+        putchar('\n');
+    } else {
         printf(validation.findings ? "%" PRIu64 " findings\n" : "no findings\n",
                validation.findings);
+    }
     return validation.findings ? CLI_FAILED : CLI_OK;
 }

@@ -15,16 +15,31 @@ void resample_clear_bar(struct resample_printer *printer)
     printer->bar_is_drawn = false;
 }
 
+/* One JSON object a line. */
+static void begin_event(struct trajd_json *json, const char *event)
+{
+    *json = (struct trajd_json){.out = stdout};
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "event", event);
+}
+
+static void end_event(struct trajd_json *json)
+{
+    trajd_json_close_object(json);
+    putchar('\n');
+    fflush(stdout);
+}
+
 void resample_print_note(void *context, const char *text)
 {
     struct resample_printer *printer = context;
+    struct trajd_json json;
 
     resample_clear_bar(printer);
     if (printer->json) {
-        printf("{\"event\": \"note\", \"text\": ");
-        trajd_json_text(stdout, text);
-        printf("}\n");
-        fflush(stdout);
+        begin_event(&json, "note");
+        trajd_json_string(&json, "text", text);
+        end_event(&json);
     } else {
         fprintf(stderr, "note: %s\n", text);
     }
@@ -32,28 +47,32 @@ void resample_print_note(void *context, const char *text)
 
 static void json_plan(const struct trajd_convert_report *plan)
 {
-    printf("{\"event\": \"plan\", \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64
-           ", \"cut\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"bytes\": %" PRIu64
-           ", \"seconds\": %.9g, \"backend\": \"%s\", \"by\": ",
-           plan->episode_count, plan->episodes_left_out, plan->episodes_cut, plan->steps,
-           plan->byte_count, (double)plan->duration_ns * 1e-9,
-           trajd_convert_backend_name(plan->backend));
-    trajd_json_text(stdout, plan->backend_text);
-    printf(", \"streams\": [");
+    struct trajd_json json;
+
+    begin_event(&json, "plan");
+    trajd_json_u64(&json, "episodes", plan->episode_count);
+    trajd_json_u64(&json, "left_out", plan->episodes_left_out);
+    trajd_json_u64(&json, "cut", plan->episodes_cut);
+    trajd_json_u64(&json, "steps", plan->steps);
+    trajd_json_u64(&json, "bytes", plan->byte_count);
+    trajd_json_number(&json, "seconds", "%.9g", (double)plan->duration_ns * 1e-9);
+    trajd_json_string(&json, "backend", trajd_convert_backend_name(plan->backend));
+    trajd_json_string(&json, "by", plan->backend_text);
+    trajd_json_open_array(&json, "streams");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_convert_stream *stream = &plan->streams[s];
-        printf("%s{\"name\": ", s ? ", " : "");
-        trajd_json_text(stdout, stream->name);
-        printf(", \"clock\": ");
-        trajd_json_text(stdout, stream->clock);
-        printf(", \"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\", \"features\": %" PRIu64
-               ", \"compressed\": %s}",
-               trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
-               trajd_dtype_name(stream->to), stream->feature_count,
-               stream->is_compressed ? "true" : "false");
+        trajd_json_open_object(&json, NULL);
+        trajd_json_string(&json, "name", stream->name);
+        trajd_json_string(&json, "clock", stream->clock);
+        trajd_json_string(&json, "kind", trajd_window_kind_name(stream->kind));
+        trajd_json_string(&json, "from", trajd_dtype_name(stream->from));
+        trajd_json_string(&json, "to", trajd_dtype_name(stream->to));
+        trajd_json_u64(&json, "features", stream->feature_count);
+        trajd_json_bool(&json, "compressed", stream->is_compressed);
+        trajd_json_close_object(&json);
     }
-    printf("]}\n");
-    fflush(stdout);
+    trajd_json_close_array(&json);
+    end_event(&json);
 }
 
 static void print_plan(const struct resample_printer *printer,
@@ -105,37 +124,55 @@ static void draw_bar(struct resample_printer *printer,
     printer->bar_is_drawn = true;
 }
 
-void resample_print_progress(void *context, const struct trajd_convert_progress *progress)
+static void json_progress(const struct trajd_convert_progress *progress)
 {
     static const char *const phases[] = {"planned", "running", "closing", "done"};
+    struct trajd_json json;
+
+    begin_event(&json, "progress");
+    trajd_json_string(&json, "phase", phases[progress->phase]);
+    trajd_json_u64(&json, "episodes_done", progress->episodes_done);
+    trajd_json_u64(&json, "episodes_safe", progress->episodes_safe);
+    trajd_json_u64(&json, "episodes", progress->episode_count);
+    trajd_json_u64(&json, "bytes_done", progress->bytes_done);
+    trajd_json_u64(&json, "bytes", progress->byte_count);
+    end_event(&json);
+}
+
+void resample_print_progress(void *context, const struct trajd_convert_progress *progress)
+{
     struct resample_printer *printer = context;
 
     if (printer->json) {
-        printf("{\"event\": \"progress\", \"phase\": \"%s\", \"episodes_done\": %" PRIu64
-               ", \"episodes_safe\": %" PRIu64 ", \"episodes\": %" PRIu64
-               ", \"bytes_done\": %" PRIu64 ", \"bytes\": %" PRIu64 "}\n",
-               phases[progress->phase], progress->episodes_done, progress->episodes_safe,
-               progress->episode_count, progress->bytes_done, progress->byte_count);
-        fflush(stdout);
+        json_progress(progress);
     } else if (printer->has_bar && progress->phase == TRAJD_CONVERT_RUNNING) {
         draw_bar(printer, progress);
     }
+}
+
+static void json_report(const char *output, const struct trajd_convert_report *report)
+{
+    struct trajd_json json;
+
+    begin_event(&json, "done");
+    trajd_json_string(&json, "output", output);
+    trajd_json_u64(&json, "episodes_written", report->episodes_written);
+    trajd_json_u64(&json, "episodes_resumed", report->episodes_resumed);
+    trajd_json_u64(&json, "left_out", report->episodes_left_out);
+    trajd_json_u64(&json, "bytes_read", report->bytes_read);
+    trajd_json_u64(&json, "bytes_written", report->bytes_written);
+    trajd_json_string(&json, "backend", trajd_convert_backend_name(report->backend));
+    trajd_json_bool(&json, "fell_back", report->fell_back);
+    trajd_json_u64(&json, "pieces", report->segments);
+    trajd_json_u64(&json, "pieces_here", report->segments_here);
+    end_event(&json);
 }
 
 void resample_print_report(const struct resample_printer *printer,
                            const struct trajd_convert_report *report)
 {
     if (printer->json) {
-        printf("{\"event\": \"done\", \"output\": ");
-        trajd_json_text(stdout, printer->output);
-        printf(
-            ", \"episodes_written\": %" PRIu64 ", \"episodes_resumed\": %" PRIu64
-            ", \"left_out\": %" PRIu64 ", \"bytes_read\": %" PRIu64 ", \"bytes_written\": %" PRIu64
-            ", \"backend\": \"%s\", \"fell_back\": %s, \"pieces\": %" PRIu64
-            ", \"pieces_here\": %" PRIu64 "}\n",
-            report->episodes_written, report->episodes_resumed, report->episodes_left_out,
-            report->bytes_read, report->bytes_written, trajd_convert_backend_name(report->backend),
-            report->fell_back ? "true" : "false", report->segments, report->segments_here);
+        json_report(printer->output, report);
         return;
     }
     for (uint32_t s = 0; s < report->stream_count; s++)

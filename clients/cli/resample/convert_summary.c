@@ -173,39 +173,49 @@ static void put_rates(struct convert_child *child)
         memcpy(child->frame.data + at, &count, sizeof count);
 }
 
-/* {"version": ..., "rate": ..., "sources": [...], "streams": {...}} */
-static char *provenance(const struct convert_plan *plan)
+static void write_provenance(struct trajd_json *json, const struct convert_plan *plan)
 {
     const struct trajd_convert_options *options = plan->options;
-    char *text = NULL;
-    size_t size = 0, files = 0;
-    FILE *out = open_memstream(&text, &size);
+    size_t files = 0;
 
-    if (!out)
-        return NULL;
-    fprintf(out, "{\"by\": \"trajd %s\", \"layout\": ", TRAJD_VERSION);
-    trajd_json_text(out, options->indexes[0]->layout->name);
-    fprintf(out, ", \"rate\": \"%" PRId64 "/%" PRId64 "\"%s, \"sources\": [", options->rate.num,
-            options->rate.den, plan->is_on_gpu ? ", \"arithmetic\": \"gpu\"" : "");
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "by", "trajd " TRAJD_VERSION);
+    trajd_json_string(json, "layout", options->indexes[0]->layout->name);
+    trajd_json_format(json, "rate", "%" PRId64 "/%" PRId64, options->rate.num, options->rate.den);
+    if (plan->is_on_gpu)
+        trajd_json_string(json, "arithmetic", "gpu");
+    trajd_json_open_array(json, "sources");
     for (uint32_t k = 0; k < options->index_count; k++)
-        for (uint32_t f = 0; f < options->indexes[k]->file_count && files < 1000; f++, files++) {
-            fprintf(out, files ? ", " : "");
-            trajd_json_text(out, options->indexes[k]->files[f].path);
-        }
-    fprintf(out, "], \"streams\": {");
+        for (uint32_t f = 0; f < options->indexes[k]->file_count && files < 1000; f++, files++)
+            trajd_json_string(json, NULL, options->indexes[k]->files[f].path);
+    trajd_json_close_array(json);
+    trajd_json_open_object(json, "streams");
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_convert_stream *stream = &plan->streams[s];
-        fprintf(out, s ? ", " : "");
-        trajd_json_text(out, stream->name);
-        fprintf(out, ": {\"kind\": \"%s\", \"from\": \"%s\", \"to\": \"%s\"",
-                trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
-                trajd_dtype_name(stream->to));
+        trajd_json_open_object(json, stream->name);
+        trajd_json_string(json, "kind", trajd_window_kind_name(stream->kind));
+        trajd_json_string(json, "from", trajd_dtype_name(stream->from));
+        trajd_json_string(json, "to", trajd_dtype_name(stream->to));
         if (stream->window_ns)
-            fprintf(out, ", \"window_ns\": %" PRId64, stream->window_ns);
-        fprintf(out, "}");
+            trajd_json_i64(json, "window_ns", stream->window_ns);
+        trajd_json_close_object(json);
     }
-    fprintf(out, "}}");
-    fclose(out);
+    trajd_json_close_object(json);
+    trajd_json_close_object(json);
+}
+
+/* Returns {"by":...,"layout":...,"rate":...,"sources":[...],"streams":{...}}, or NULL without
+ * memory. The caller frees it. */
+static char *provenance(const struct convert_plan *plan)
+{
+    char *text = NULL;
+    size_t size = 0;
+    struct trajd_json json = {.out = open_memstream(&text, &size)};
+
+    if (!json.out)
+        return NULL;
+    write_provenance(&json, plan);
+    fclose(json.out);
     return text;
 }
 

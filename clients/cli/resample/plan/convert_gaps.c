@@ -112,37 +112,44 @@ static bool is_listed(const struct convert_plan *plan, const struct convert_epis
     return false;
 }
 
+static void write_pair(struct trajd_json *json, const char *key, int64_t first, int64_t second)
+{
+    trajd_json_open_array(json, key);
+    trajd_json_i64(json, NULL, first);
+    trajd_json_i64(json, NULL, second);
+    trajd_json_close_array(json);
+}
+
 char *convert_part_json(const struct convert_plan *plan, const struct convert_episode *made)
 {
     const struct trajd_index *index = plan->options->indexes[made->source];
     const struct trajd_episode *episode = &index->episodes[made->episode];
     char *text = NULL;
     size_t size = 0;
-    FILE *out;
+    struct trajd_json json = {0};
 
     if (!made->part_count)
         return strdup("");
-    out = open_memstream(&text, &size);
-    if (!out)
+    json.out = open_memstream(&text, &size);
+    if (!json.out)
         return NULL;
-    fprintf(out, "{\"episode\": ");
-    trajd_json_text(out, episode->id);
-    fprintf(out, ", \"part\": %u, \"parts\": %u, \"ns\": [%" PRId64 ", %" PRId64 "], \"rows\": {",
-            made->part, made->part_count, episode->origin_ns + made->begin_ns,
-            episode->origin_ns + made->end_ns);
+    trajd_json_open_object(&json, NULL);
+    trajd_json_string(&json, "episode", episode->id);
+    trajd_json_u64(&json, "part", made->part);
+    trajd_json_u64(&json, "parts", made->part_count);
+    write_pair(&json, "ns", episode->origin_ns + made->begin_ns, episode->origin_ns + made->end_ns);
+    trajd_json_open_object(&json, "rows");
     for (uint32_t a = 0; a < made->array_count; a++) {
         const uint32_t k = plan->datasets[made->arrays[a].dataset].clock;
         const struct trajd_episode_clock *clock = &episode->clocks[k];
-        if (is_listed(plan, made, a))
-            continue;
-        fprintf(out, "%s", a ? ", " : "");
-        trajd_json_text(out, index->layout->clocks[k].name);
-        fprintf(out, ": [%" PRId64 ", %" PRId64 "]",
-                convert_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
-                convert_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
+        if (!is_listed(plan, made, a))
+            write_pair(&json, index->layout->clocks[k].name,
+                       convert_row_at(clock, made->arrays[a].rows, made->begin_ns - 1) + 1,
+                       convert_row_at(clock, made->arrays[a].rows, made->end_ns) + 1);
     }
-    fprintf(out, "}}");
-    if (fclose(out) == 0)
+    trajd_json_close_object(&json);
+    trajd_json_close_object(&json);
+    if (fclose(json.out) == 0)
         return text;
     free(text);
     return NULL;

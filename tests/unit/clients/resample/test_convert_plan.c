@@ -376,9 +376,8 @@ static void episodes_are_split_at_gaps(void **state)
     assert_int_equal(plan.step_count, 16);
     text = convert_part_json(&plan, &plan.episodes[3]);
     assert_string_equal(
-        text,
-        "{\"episode\": \"demo_7\", \"part\": 1, \"parts\": 2, \"ns\": [119000000, 170000000], "
-        "\"rows\": {\"slow\": [3, 4], \"arm\": [2, 4]}}");
+        text, "{\"episode\":\"demo_7\",\"part\":1,\"parts\":2,\"ns\":[119000000,170000000],"
+              "\"rows\":{\"slow\":[3,4],\"arm\":[2,4]}}");
     free(text);
     convert_plan_clear(&plan);
     /* the part before the gap has one step; the remaining part keeps its name */
