@@ -43,7 +43,7 @@ expect 2 'unexpected argument: other' recv train other
 expect 1 'no daemon answers' status --endpoint "$folder"
 expect 1 '.' inspect "$folder/absent.hdf5"
 echo nothing >"$folder/text.hdf5"
-expect 1 '"error": ' inspect "$folder/text.hdf5" --json
+expect 1 '"error":' inspect "$folder/text.hdf5" --json
 
 mkfifo "$folder/ready" "$folder/input"
 exec 3<>"$folder/input" # stays open: the producer ends with its input

@@ -91,7 +91,7 @@ preprocess() { # a member of the group drops a file, which is published; a bad f
     as member sh -c 'cd /srv/trajd/lab/outbox && sha256sum -c one.hdf5.sha256'
     as member sh -c 'echo nothing >/srv/trajd/lab/inbox/bad.hdf5'
     until_true 20 test -e /srv/trajd/lab/quarantine/bad.hdf5
-    as member grep -q '"state": "refused"' /srv/trajd/lab/quarantine/bad.hdf5.report.json
+    as member grep -q '"state":"refused"' /srv/trajd/lab/quarantine/bad.hdf5.report.json
     until_true 20 is trajd-preprocess@lab ActiveState inactive
     is trajd-preprocess@lab Result success
 }
