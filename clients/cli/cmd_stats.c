@@ -1,6 +1,8 @@
 /* trajctl stats: prints statistics of a feed's outputs as a table or as JSON, or writes them in a
  * format of another tool. The daemon computes them; this program polls until they are done. Numbers
  * are copied digit by digit. */
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
+#include "daemon/base/files.h"
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
 
@@ -158,138 +161,144 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
 /* ---- documents ---- */
 
 /* Writes the list of that name from all pages: of the document, or of its member `within`. */
-static void write_list(FILE *out, const struct subject *subject, const char *within,
+static void write_list(struct trajd_json *json, const struct subject *subject, const char *within,
                        const char *name)
 {
-    const char *before = "[";
-
-    trajd_json_text(out, name);
-    fputs(": ", out);
+    trajd_json_open_array(json, name);
     for (uint32_t p = 0; p < subject->page_count; p++) {
         const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[p]);
         root = within ? trajd_yaml_get(root, within) : root;
-        for (const struct trajd_yaml_node *item = cli_first(root, name); item;
-             item = item->next, before = ", ")
-            fprintf(out, "%s%s", before, item->value);
+        for (const struct trajd_yaml_node *item = cli_first(root, name); item; item = item->next)
+            trajd_json_raw(json, NULL, item->value);
     }
-    fputs(*before == '[' ? "[]" : "]", out);
+    trajd_json_close_array(json);
 }
 
-static void write_figures(FILE *out, const struct subject *subject, const char *const *names)
+static void write_figures(struct trajd_json *json, const struct subject *subject,
+                          const char *const *names)
 {
-    for (int f = 0; names[f]; f++) {
-        fputs(f ? ",\n      " : "", out);
-        write_list(out, subject, NULL, names[f]);
-    }
+    for (int f = 0; names[f]; f++)
+        write_list(json, subject, NULL, names[f]);
 }
 
-static void write_own(FILE *out, const struct subject *subject)
+static void write_own(struct trajd_json *json, const struct subject *subject)
 {
     static const char *const numbers[] = {"windows", "rows", "steps", "valid_steps", "features"},
                              *const lists[] = {"count", "nan", "infinite"};
     const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[0]),
                                  *norm = trajd_yaml_get(root, "norm");
 
-    fprintf(out, "\"source\": \"%s\", \"fingerprint\": \"%s\"", cli_text(root, "source"),
-            cli_text(root, "fingerprint"));
+    trajd_json_string(json, "source", cli_text(root, "source"));
+    trajd_json_string(json, "fingerprint", cli_text(root, "fingerprint"));
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (trajd_yaml_get(root, numbers[i]))
-            fprintf(out, ", \"%s\": %s", numbers[i], cli_text(root, numbers[i]));
-    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
-        fputs(",\n      ", out);
-        write_list(out, subject, NULL, lists[i]);
-    }
-    fputs(",\n      ", out);
-    write_figures(out, subject, figures);
+            trajd_json_raw(json, numbers[i], cli_text(root, numbers[i]));
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        write_list(json, subject, NULL, lists[i]);
+    write_figures(json, subject, figures);
     if (!norm)
         return;
-    fprintf(out, ",\n      \"norm\": {\"by\": \"%s\", \"from\": ", cli_text(norm, "by"));
-    trajd_json_text(out, cli_text(norm, "from"));
-    fputs(", ", out);
-    write_list(out, subject, "norm", "scale");
-    fputs(", ", out);
-    write_list(out, subject, "norm", "offset");
-    fputc('}', out);
+    trajd_json_open_object(json, "norm");
+    trajd_json_string(json, "by", cli_text(norm, "by"));
+    trajd_json_string(json, "from", cli_text(norm, "from"));
+    write_list(json, subject, "norm", "scale");
+    write_list(json, subject, "norm", "offset");
+    trajd_json_close_object(json);
 }
 
-static void write_subject(FILE *out, const struct subject *subject, enum format format)
+static void write_subject(struct trajd_json *json, const struct subject *subject,
+                          enum format format)
 {
     const struct trajd_yaml_node *count = cli_first(trajd_yaml_root(subject->pages[0]), "count");
 
-    fputs("    ", out);
-    trajd_json_text(out, subject->name);
-    fputs(": {\n      ", out);
+    trajd_json_open_object(json, subject->name);
     if (format == FORMAT_TRAJD)
-        write_own(out, subject);
+        write_own(json, subject);
     else
-        write_figures(out, subject, format == FORMAT_OPENPI ? openpi_figures : figures);
-    if (format == FORMAT_LEROBOT)
-        fprintf(out, ",\n      \"count\": [%s]", count ? count->value : "0");
-    fputs("\n    }", out);
+        write_figures(json, subject, format == FORMAT_OPENPI ? openpi_figures : figures);
+    if (format == FORMAT_LEROBOT) {
+        trajd_json_open_array(json, "count");
+        trajd_json_raw(json, NULL, count ? count->value : "0");
+        trajd_json_close_array(json);
+    }
+    trajd_json_close_object(json);
 }
 
 static void write_document(FILE *out, const char *feed, const struct statistics *all,
                            enum format format)
 {
+    struct trajd_json json = {.out = out};
+
+    trajd_json_open_object(&json, NULL);
     if (format == FORMAT_TRAJD) {
-        fputs("{\n  \"trajd_statistics\": 1, \"feed\": ", out);
-        trajd_json_text(out, feed);
-        fprintf(out, ", \"norm_digest\": \"%s\",\n  \"outputs\": {\n",
-                all->subject_count
-                    ? cli_text(trajd_yaml_root(all->subjects[0]->pages[0]), "norm_digest")
-                    : "");
-    } else
-        fputs(format == FORMAT_OPENPI ? "{\n  \"norm_stats\": {\n" : "{\n", out);
-    for (uint32_t s = 0; s < all->subject_count; s++) {
-        write_subject(out, all->subjects[s], format);
-        fputs(s + 1 < all->subject_count ? ",\n" : "\n", out);
+        trajd_json_u64(&json, "trajd_statistics", 1);
+        trajd_json_string(&json, "feed", feed);
+        trajd_json_string(&json, "norm_digest",
+                          all->subject_count
+                              ? cli_text(trajd_yaml_root(all->subjects[0]->pages[0]), "norm_digest")
+                              : "");
     }
-    fputs(format == FORMAT_LEROBOT ? "}\n" : "  }\n}\n", out);
+    if (format != FORMAT_LEROBOT)
+        trajd_json_open_object(&json, format == FORMAT_OPENPI ? "norm_stats" : "outputs");
+    for (uint32_t s = 0; s < all->subject_count; s++)
+        write_subject(&json, all->subjects[s], format);
+    if (format != FORMAT_LEROBOT)
+        trajd_json_close_object(&json);
+    trajd_json_close_object(&json);
+    putc('\n', out);
 }
 
 /* Writes to a pipe, a terminal or a device, which cannot be replaced by a rename. */
-static int write_through(const char *path, const char *feed, const struct statistics *all,
-                         enum format format)
+static int write_through(const char *path, const char *text, size_t length)
 {
-    FILE *out = fopen(path, "w");
-    bool good;
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const bool good = fd >= 0 && trajd_file_write_all(fd, text, length) == 0;
+    const int code = errno;
 
-    if (!out)
-        return cli_fail("%s: %m", path);
-    write_document(out, feed, all, format);
-    good = fflush(out) == 0 && !ferror(out);
-    return fclose(out) == 0 && good ? CLI_OK : cli_fail("%s: %m", path);
+    if (fd >= 0 && close(fd) == 0 && good)
+        return CLI_OK;
+    errno = good ? errno : code;
+    return cli_fail("%s: %m", path);
 }
 
-/* Writes a temporary file beside the target and renames it, so that the target is always complete.
- * If `name` is a link, its target is replaced. */
-static int write_file(const char *name, const char *feed, const struct statistics *all,
-                      enum format format)
+/* Replaces the file, so that it is always complete. If `name` is a link, its target is replaced. */
+static int write_text(const char *name, const char *text, size_t length)
 {
-    char temporary[PATH_MAX], path[PATH_MAX];
+    struct trajd_file_replacement file;
+    char path[PATH_MAX];
     struct stat there;
     bool good;
-    FILE *out;
-    int fd;
+    int code;
 
     if (stat(name, &there) == 0 && !S_ISREG(there.st_mode))
-        return write_through(name, feed, all, format);
+        return write_through(name, text, length);
     if (!realpath(name, path) && (size_t)snprintf(path, sizeof path, "%s", name) >= sizeof path)
         return cli_fail("%s: the path is too long", name);
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= sizeof temporary)
-        return cli_fail("%s: the path is too long", path);
-    fd = mkstemp(temporary);
-    out = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!out)
+    if (trajd_file_replace_begin(&file, path))
         return cli_fail("%s: %m", path);
-    write_document(out, feed, all, format);
-    good = fflush(out) == 0 && !ferror(out) && fchmod(fd, 0644) == 0;
-    good = fclose(out) == 0 && good;
-    if (good && rename(temporary, path) == 0)
+    good = trajd_file_write_all(file.fd, text, length) == 0 && fchmod(file.fd, 0644) == 0;
+    code = errno;
+    if (trajd_file_replace_end(&file, path, good) == 0 && good)
         return CLI_OK;
-    cli_fail("%s: %m", path);
-    unlink(temporary);
-    return CLI_FAILED;
+    errno = good ? errno : code;
+    return cli_fail("%s: %m", path);
+}
+
+static int write_file(const char *path, const char *feed, const struct statistics *all,
+                      enum format format)
+{
+    char *text = NULL;
+    size_t length = 0;
+    int result;
+    FILE *out = open_memstream(&text, &length);
+
+    if (!out)
+        return cli_fail("%s: no memory for the document", path);
+    write_document(out, feed, all, format);
+    result = fclose(out) == 0 ? write_text(path, text, length)
+                              : cli_fail("%s: no memory for the document", path);
+    free(text);
+    return result;
 }
 
 static void print_table(const struct statistics *all)
