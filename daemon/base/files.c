@@ -53,16 +53,34 @@ int trajd_file_write_all(int fd, const void *data, size_t length)
     return 0;
 }
 
-int trajd_file_replace_begin(struct trajd_file_replacement *replacement, const char *path)
+static int name_temporary(struct trajd_file_replacement *replacement, const char *path,
+                          const char *suffix)
 {
     const int length =
-        snprintf(replacement->temporary, sizeof replacement->temporary, "%s.XXXXXX", path);
+        snprintf(replacement->temporary, sizeof replacement->temporary, "%s%s", path, suffix);
 
-    if ((size_t)length >= sizeof replacement->temporary) {
-        errno = ENAMETOOLONG;
+    if ((size_t)length < sizeof replacement->temporary)
+        return 0;
+    errno = ENAMETOOLONG;
+    return -1;
+}
+
+int trajd_file_replace_begin(struct trajd_file_replacement *replacement, const char *path)
+{
+    if (name_temporary(replacement, path, ".XXXXXX"))
         return -1;
-    }
     replacement->fd = mkostemp(replacement->temporary, O_CLOEXEC);
+    return replacement->fd < 0 ? -1 : 0;
+}
+
+int trajd_file_replace_begin_as(struct trajd_file_replacement *replacement, const char *path,
+                                const char *suffix, mode_t mode)
+{
+    if (name_temporary(replacement, path, suffix))
+        return -1;
+    unlink(replacement->temporary);
+    replacement->fd =
+        open(replacement->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     return replacement->fd < 0 ? -1 : 0;
 }
 

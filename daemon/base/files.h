@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "proto/error.h"
 
@@ -26,6 +27,12 @@ struct trajd_file_replacement {
 
 /* Creates the file PATH.XXXXXX, readable and writable for its owner alone. 0, or -1 with errno. */
 int trajd_file_replace_begin(struct trajd_file_replacement *replacement, const char *path);
+
+/* As trajd_file_replace_begin, but creates the file PATH and the suffix, with the mode of open().
+ * It removes a file of that name, which a killed run has left, so the caller makes sure that one
+ * process at a time replaces `path`. */
+int trajd_file_replace_begin_as(struct trajd_file_replacement *replacement, const char *path,
+                                const char *suffix, mode_t mode);
 
 /* Syncs the new file to the disk, closes it and renames it to `path`. 0, or -1 with errno; then the
  * new file is removed and what was at `path` is untouched. `good` false: only closes and removes.

@@ -107,6 +107,34 @@ static void test_replacing(void **state)
     unlink(path);
 }
 
+static void test_replacing_over_a_killed_run(void **state)
+{
+    struct trajd_file_replacement file;
+    const char *path = path_of("kept");
+    char long_path[4200];
+    struct stat stat_of_new;
+
+    (void)state;
+    write_text(path, "old");
+    write_text(path_of("kept.new"), "of a killed run");
+    assert_int_equal(trajd_file_replace_begin_as(&file, path, ".new", 0600), 0);
+    assert_string_equal(file.temporary, path_of("kept.new"));
+    assert_int_equal(trajd_file_write_all(file.fd, "new", 3), 0);
+    assert_int_equal(trajd_file_replace_end(&file, path, true), 0);
+    expect_text(path, "new");
+    assert_int_equal(count_files(), 1);
+    assert_int_equal(stat(path, &stat_of_new), 0);
+    assert_int_equal(stat_of_new.st_mode & 0777, 0600);
+
+    assert_int_equal(trajd_file_replace_begin_as(&file, path_of("no/folder"), ".new", 0600), -1);
+    assert_int_equal(errno, ENOENT);
+    memset(long_path, 'x', sizeof long_path - 1);
+    long_path[sizeof long_path - 1] = '\0';
+    assert_int_equal(trajd_file_replace_begin_as(&file, long_path, ".new", 0600), -1);
+    assert_int_equal(errno, ENAMETOOLONG);
+    unlink(path);
+}
+
 static void test_a_taken_name_stays(void **state)
 {
     bool is_sure;
@@ -141,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reading),
         cmocka_unit_test(test_replacing),
+        cmocka_unit_test(test_replacing_over_a_killed_run),
         cmocka_unit_test(test_a_taken_name_stays),
     };
     return cmocka_run_group_tests_name("base/files", tests, make_folder, remove_folder);
