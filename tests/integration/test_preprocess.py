@@ -46,6 +46,11 @@ def test_a_file_is_published_once(station):
     assert counts(station.run()) == (0, 0, 0, 0, 0, 1)
     assert station.manifest("sub/a.hdf5")["source"]["mtime_ns"] == (station.inbox / "sub/a.hdf5").stat().st_mtime_ns
     assert station.manifest("sub/a.hdf5")["source"]["sha256"] == manifest["source"]["sha256"]
+    written = station.outbox / "sub/a.hdf5.manifest.json"
+    written.write_text(json.dumps(json.loads(written.read_text())))  # with spaces, as older versions wrote it
+    os.utime(station.inbox / "sub/a.hdf5")
+    assert counts(station.run())[0] == 0
+    assert station.manifest("sub/a.hdf5")["source"]["mtime_ns"] == (station.inbox / "sub/a.hdf5").stat().st_mtime_ns
     assert (station.outbox / "sub/a.hdf5").stat().st_ino == before.st_ino
 
 

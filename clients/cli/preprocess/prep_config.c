@@ -1,15 +1,13 @@
 #include "clients/cli/preprocess/prep_config.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "clients/cli/preprocess/prep_place.h"
+#include "daemon/base/files.h"
 
 #define SECOND INT64_C(1000000000)
 #define MAX_TEXT_BYTES (1 << 20)
@@ -269,25 +267,6 @@ void prep_config_clear(struct prep_config *config)
 
 /* ---- the file on the disk, and its paths ---- */
 
-/* Reads a file of at most a megabyte. The caller frees the text. */
-static char *read_file(const char *path, size_t *length)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char *text = fd >= 0 ? malloc(MAX_TEXT_BYTES + 1) : NULL;
-    ssize_t got = 1;
-
-    for (*length = 0; text && got > 0 && *length <= MAX_TEXT_BYTES;
-         *length += (size_t)(got > 0 ? got : 0))
-        got = read(fd, text + *length, MAX_TEXT_BYTES + 1 - *length);
-    if (fd >= 0)
-        close(fd);
-    if (text && !got)
-        return text;
-    errno = got > 0 ? EFBIG : errno;
-    free(text);
-    return NULL;
-}
-
 /* Returns "FOLDER/NAME", or NAME if it is absolute. The caller frees it. */
 static char *resolve(const char *folder, const char *name)
 {
@@ -355,6 +334,7 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
                                        const struct cli_files *files, char digest[PREP_DIGEST_SIZE],
                                        struct trajd_error *error)
 {
+    struct trajd_error unreadable;
     size_t length = 0;
     char *path = NULL, *text;
 
@@ -365,9 +345,12 @@ static enum trajd_status digest_layout(struct prep_config *config, const char *f
             ? !(path = resolve(folder, config->layout))
             : asprintf(&path, "%s/%s.yaml", files->layouts, config->layout) < 0)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
-    if (strlen(path) >= sizeof config->layout_path || !(text = read_file(path, &length))) {
+    if (strlen(path) >= sizeof config->layout_path
+            ? trajd_error_set(&unreadable, TRAJD_ERR_ARGUMENT, ENAMETOOLONG, "%s: %s", path,
+                              strerror(ENAMETOOLONG))
+            : trajd_file_read(path, MAX_TEXT_BYTES, &text, &length, &unreadable)) {
         trajd_yaml_error(config->yaml, trajd_yaml_get(trajd_yaml_root(config->yaml), "layout"),
-                         error, "%s: %s", path, strerror(errno));
+                         error, "%s", unreadable.message);
         free(path);
         return TRAJD_ERR_ARGUMENT;
     }
@@ -416,10 +399,12 @@ enum trajd_status prep_config_load(const char *path, const struct cli_files *fil
     enum trajd_status status;
 
     *config = (struct prep_config){0};
-    text = real ? read_file(real, &length) : NULL;
-    if (!text) {
-        free(real);
+    if (!real)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, errno, "%s: %s", path, strerror(errno));
+    status = trajd_file_read(path, MAX_TEXT_BYTES, &text, &length, error);
+    if (status) {
+        free(real);
+        return status;
     }
     status = prep_config_parse(path, text, length, config, error);
     free(text);
@@ -438,10 +423,11 @@ enum trajd_status prep_config_load(const char *path, const struct cli_files *fil
 
 bool prep_config_has_changed(const struct prep_config *config)
 {
-    char digest[PREP_DIGEST_SIZE];
+    char digest[PREP_DIGEST_SIZE], *text;
+    struct trajd_error error;
     size_t length;
-    char *text = read_file(config->path, &length);
 
+    trajd_file_read(config->path, MAX_TEXT_BYTES, &text, &length, &error);
     if (text)
         prep_digest_bytes(text, length, digest);
     free(text);

@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/json.h"
-
 /* ---- earlier results ---- */
 
 static bool is_output_there(const char *path, const struct prep_identity *output)
@@ -124,8 +122,9 @@ static void clear_staging(const struct prep_job *p, bool all)
 static void on_finding(void *context, const struct examine_finding *finding)
 {
     struct prep_job *p = context;
+    struct trajd_json *json = &p->findings;
     const enum prep_verdict verdict = p->run->config->verdicts[finding->rule];
-    const long at = ftell(p->findings);
+    const long at = ftell(p->findings.out);
 
     if (verdict == PREP_IGNORE)
         return;
@@ -135,17 +134,15 @@ static void on_finding(void *context, const struct examine_finding *finding)
                  finding->text);
     if (at < 0 || at > PREP_KEPT_BYTES)
         return;
-    fprintf(p->findings,
-            "%s{\"rule\": \"%s\", \"refuses\": %s, \"episode\": ", at ? ",\n  " : "\n  ",
-            examine_rule_names[finding->rule], verdict == PREP_REFUSE ? "true" : "false");
-    trajd_json_text(p->findings, finding->episode);
-    fputs(", \"stream\": ", p->findings);
-    trajd_json_text(p->findings, finding->stream);
-    fprintf(p->findings,
-            ", \"row\": %" PRId64 ", \"count\": %" PRIu64 ", \"message\": ", finding->row,
-            finding->count);
-    trajd_json_text(p->findings, finding->text);
-    fputc('}', p->findings);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "rule", examine_rule_names[finding->rule]);
+    trajd_json_bool(json, "refuses", verdict == PREP_REFUSE);
+    trajd_json_string(json, "episode", finding->episode);
+    trajd_json_string(json, "stream", finding->stream);
+    trajd_json_i64(json, "row", finding->row);
+    trajd_json_u64(json, "count", finding->count);
+    trajd_json_string(json, "message", finding->text);
+    trajd_json_close_object(json);
 }
 
 /* Returns whether the error is a fault of the file, not of the machine. */
@@ -343,15 +340,15 @@ enum trajd_status prep_file_do(const struct prep_run *run, const char *name,
     if (!p)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
     *p = (struct prep_job){.run = run, .name = name, .fd = -1, .lock_fd = -1, .error = error};
-    p->findings = open_memstream(&p->findings_text, &p->findings_size);
-    p->notes = open_memstream(&p->notes_text, &p->notes_size);
-    status = p->findings && p->notes
+    p->findings.out = open_memstream(&p->findings_text, &p->findings_size);
+    p->notes.out = open_memstream(&p->notes_text, &p->notes_size);
+    status = p->findings.out && p->notes.out
                  ? run_job(p, outcome)
                  : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory", name);
-    if (p->findings)
-        fclose(p->findings);
-    if (p->notes)
-        fclose(p->notes);
+    if (p->findings.out)
+        fclose(p->findings.out);
+    if (p->notes.out)
+        fclose(p->notes.out);
     free(p->findings_text);
     free(p->notes_text);
     if (p->lock_fd >= 0)

@@ -8,6 +8,7 @@
 
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_place.h"
+#include "daemon/base/json.h"
 
 #define PREP_STAGING ".trajd" /* in the outbox, so on its filesystem; hidden from patterns */
 #define PREP_MANIFEST_SUFFIX ".manifest.json"
@@ -29,7 +30,7 @@ struct prep_job {
     bool is_new; /* no earlier output of this program is in the output's place */
     struct stat stat;
     struct prep_record record;
-    FILE *findings, *notes;
+    struct trajd_json findings, notes; /* elements of arrays, in memory */
     char *findings_text, *notes_text, reason[TRAJD_ERROR_MESSAGE_SIZE];
     size_t findings_size, notes_size;
     struct trajd_error *error;

@@ -38,58 +38,39 @@ enum trajd_status prep_make_parents(const char *path, struct trajd_error *error)
     return TRAJD_OK;
 }
 
-enum trajd_status prep_sync_parent(const char *path, struct trajd_error *error)
+static enum trajd_status sync_folder(const char *path, struct trajd_error *error)
 {
-    char above[PREP_PATH_SIZE];
-    int fd, failed;
-
-    snprintf(above, sizeof above, "%s", path);
-    if (strrchr(above, '/'))
-        *strrchr(above, '/') = 0;
-    fd = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    failed = fd < 0 || fsync(fd);
-    if (fd >= 0)
-        close(fd);
-    return failed ? io_error(above, error) : TRAJD_OK;
+    return trajd_file_sync_folder(path) ? io_error(path, error) : TRAJD_OK;
 }
 
-static enum trajd_status put(const char *temporary, const char *path, struct trajd_error *error)
+/* Begins to replace `path`, over the temporary file of a killed run. */
+static enum trajd_status begin_replacement(struct trajd_file_replacement *file, const char *path,
+                                           struct trajd_error *error)
 {
-    if (rename(temporary, path))
+    return trajd_file_replace_begin_as(file, path, ".new", 0640) ? io_error(file->temporary, error)
+                                                                 : TRAJD_OK;
+}
+
+/* Gives the new file its name, or removes it where `status` is an error. */
+static enum trajd_status end_replacement(struct trajd_file_replacement *file, const char *path,
+                                         enum trajd_status status, struct trajd_error *error)
+{
+    if (trajd_file_replace_end(file, path, !status))
         return io_error(path, error);
-    return prep_sync_parent(path, error);
-}
-
-/* Opens a new file for writing. Removes the file of a killed run. */
-static int create(const char *path)
-{
-    unlink(path);
-    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
+    return status ? status : sync_folder(path, error);
 }
 
 enum trajd_status prep_write(const char *path, const char *text, size_t length,
                              struct trajd_error *error)
 {
-    char temporary[PREP_PATH_SIZE];
-    enum trajd_status status = prep_path(temporary, path, "", "", error);
-    int fd, failed;
+    struct trajd_file_replacement file;
+    enum trajd_status status = prep_make_parents(path, error);
 
-    if (status)
+    if (status || (status = begin_replacement(&file, path, error)))
         return status;
-    snprintf(temporary, sizeof temporary, "%.*s.new", (int)sizeof temporary - 8, path);
-    if ((status = prep_make_parents(path, error)))
-        return status;
-    fd = create(temporary);
-    failed = fd < 0 || write(fd, text, length) != (ssize_t)length || fsync(fd);
-    if (failed)
-        status = io_error(temporary, error);
-    if (fd >= 0)
-        close(fd);
-    if (!status)
-        status = put(temporary, path, error);
-    if (status)
-        unlink(temporary);
-    return status;
+    if (trajd_file_write_all(file.fd, text, length))
+        status = io_error(file.temporary, error);
+    return end_replacement(&file, path, status, error);
 }
 
 static enum trajd_status sync_file(const char *path, struct trajd_error *error)
@@ -108,7 +89,9 @@ enum trajd_status prep_publish(const char *from, const char *to, struct trajd_er
 
     if (!status)
         status = sync_file(from, error);
-    return status ? status : put(from, to, error);
+    if (!status && rename(from, to))
+        status = io_error(to, error);
+    return status ? status : sync_folder(to, error);
 }
 
 enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_sure,
@@ -120,7 +103,7 @@ enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_su
         status = sync_file(from, error);
     if (!status && trajd_file_rename_new(from, to, is_sure))
         status = io_error(to, error);
-    return status ? status : prep_sync_parent(to, error);
+    return status ? status : sync_folder(to, error);
 }
 
 /* Checks that `from` still leads to the file that was copied, and that it is unchanged. */
@@ -138,30 +121,37 @@ static enum trajd_status check_copied(const char *from, int in, const struct sta
     return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: changed while it was copied", from);
 }
 
-static enum trajd_status copy(const char *from, const char *to, struct trajd_error *error)
+/* The new file is synced before the check, so that the check is the last step before the rename. */
+static enum trajd_status copy_contents(const char *from, int in, int out, const char *to,
+                                       struct trajd_error *error)
 {
-    const int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), out = in < 0 ? -1 : create(to);
-    enum trajd_status status = in < 0    ? io_error(from, error)
-                               : out < 0 ? io_error(to, error)
-                                         : TRAJD_OK;
     struct stat before;
     ssize_t sent = 1;
 
-    if (!status && fstat(in, &before))
-        status = io_error(from, error);
-    while (!status && sent) {
+    if (fstat(in, &before))
+        return io_error(from, error);
+    while (sent) {
         sent = sendfile(out, in, NULL, 1 << 24);
         if (sent < 0)
-            status = io_error(to, error);
+            return io_error(to, error);
     }
-    if (!status && fsync(out))
-        status = io_error(to, error);
-    if (!status)
-        status = check_copied(from, in, &before, error);
-    if (in >= 0)
-        close(in);
-    if (out >= 0)
-        close(out);
+    return fsync(out) ? io_error(to, error) : check_copied(from, in, &before, error);
+}
+
+static enum trajd_status copy(const char *from, const char *to, struct trajd_error *error)
+{
+    const int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct trajd_file_replacement file;
+    enum trajd_status status;
+
+    if (in < 0)
+        return io_error(from, error);
+    status = begin_replacement(&file, to, error);
+    if (!status) {
+        status = copy_contents(from, in, file.fd, file.temporary, error);
+        status = end_replacement(&file, to, status, error);
+    }
+    close(in);
     return status;
 }
 
@@ -174,21 +164,15 @@ static enum trajd_status refuse_move(const char *from, struct trajd_error *error
 
 enum trajd_status prep_move(const char *from, const char *to, struct trajd_error *error)
 {
-    char temporary[PREP_PATH_SIZE];
     enum trajd_status status = prep_make_parents(to, error);
 
     if (status)
         return status;
     if (rename(from, to) == 0)
-        return (status = prep_sync_parent(to, error)) ? status : prep_sync_parent(from, error);
+        return (status = sync_folder(to, error)) ? status : sync_folder(from, error);
     if (errno != EXDEV)
         return refuse_move(from, error);
-    snprintf(temporary, sizeof temporary, "%.*s.new", (int)sizeof temporary - 8, to);
-    status = copy(from, temporary, error);
-    if (!status)
-        status = put(temporary, to, error);
-    if (status)
-        unlink(temporary);
+    status = copy(from, to, error);
     if (!status && unlink(from))
         return refuse_move(from, error);
     return status;

@@ -16,14 +16,12 @@ enum trajd_status prep_path(char path[PREP_PATH_SIZE], const char *folder, const
                             const char *suffix, struct trajd_error *error);
 /* Makes the missing folders above `path`. TRAJD_ERR_IO. */
 enum trajd_status prep_make_parents(const char *path, struct trajd_error *error);
-/* Syncs the folder of `path`, so that renames and removals in it are on the disk. TRAJD_ERR_IO. */
-enum trajd_status prep_sync_parent(const char *path, struct trajd_error *error);
-/* Writes a text through a temporary file beside `path`. TRAJD_ERR_IO. */
+/* Writes a text through the temporary file PATH.new, over that of a killed run. TRAJD_ERR_IO. */
 enum trajd_status prep_write(const char *path, const char *text, size_t length,
                              struct trajd_error *error);
 /* Syncs the file, makes the parents, renames it, and syncs the parent. TRAJD_ERR_IO. */
 enum trajd_status prep_publish(const char *from, const char *to, struct trajd_error *error);
-/* As prep_publish, but replaces no file. *is_sure is as in daemon/base/rename.h. */
+/* As prep_publish, but replaces no file. *is_sure is as in daemon/base/files.h. */
 enum trajd_status prep_publish_new(const char *from, const char *to, bool *is_sure,
                                    struct trajd_error *error);
 /* As prep_publish, also between filesystems: copies beside `to`, renames, and removes `from`.

@@ -7,21 +7,14 @@
 #include <unistd.h>
 
 #include "clients/cli/preprocess/prep_job.h"
-#include "daemon/base/json.h"
-
-static void keep_line(FILE *list, const char *text)
-{
-    const long at = ftell(list);
-
-    if (at < 0 || at > PREP_KEPT_BYTES)
-        return;
-    fputs(at ? ",\n  " : "\n  ", list);
-    trajd_json_text(list, text);
-}
 
 void prep_note(void *context, const char *text)
 {
-    keep_line(((struct prep_job *)context)->notes, text);
+    struct trajd_json *notes = &((struct prep_job *)context)->notes;
+    const long at = ftell(notes->out);
+
+    if (at >= 0 && at <= PREP_KEPT_BYTES)
+        trajd_json_string(notes, NULL, text);
 }
 
 /* Returns the record as text. The caller frees it. */
@@ -30,8 +23,8 @@ static char *document(struct prep_job *p, size_t *size)
     char *text = NULL;
     FILE *out;
 
-    fflush(p->findings);
-    fflush(p->notes);
+    fflush(p->findings.out);
+    fflush(p->notes.out);
     p->record.findings = p->findings_text;
     p->record.notes = p->notes_text;
     if (!(out = open_memstream(&text, size)))

@@ -1,45 +1,62 @@
 #include "clients/cli/preprocess/prep_record.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clients/cli/preprocess/prep_place.h"
+#include "daemon/base/files.h"
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
 
-static void write_identity(const char *title, const char *name,
-                           const struct prep_identity *identity, FILE *out)
+#define MAX_RECORD_BYTES (1 << 20) /* as in trajd_yaml_load */
+
+static void write_identity(struct trajd_json *json, const char *title, const char *name,
+                           const struct prep_identity *identity)
 {
-    fprintf(out, " \"%s\": {\"name\": ", title);
-    trajd_json_text(out, name);
-    fprintf(out, ", \"size_bytes\": %" PRIu64 ", \"mtime_ns\": %" PRId64 ", \"sha256\": \"%s\"},\n",
-            identity->size_bytes, identity->mtime_ns, identity->sha256);
+    trajd_json_open_object(json, title);
+    trajd_json_string(json, "name", name);
+    trajd_json_u64(json, "size_bytes", identity->size_bytes);
+    trajd_json_i64(json, "mtime_ns", identity->mtime_ns);
+    trajd_json_string(json, "sha256", identity->sha256);
+    trajd_json_close_object(json);
+}
+
+/* Writes an array of elements that are JSON already. */
+static void write_elements(struct trajd_json *json, const char *title, const char *elements)
+{
+    trajd_json_open_array(json, title);
+    if (elements && *elements)
+        trajd_json_raw(json, NULL, elements);
+    trajd_json_close_array(json);
 }
 
 void prep_record_write(const struct prep_record *record, FILE *out)
 {
-    fprintf(out, "{\"version\": 1, \"state\": \"%s\",\n",
-            record->is_refused ? "refused" : "published");
-    if (record->is_refused) {
-        fprintf(out, " \"reason\": ");
-        trajd_json_text(out, record->reason);
-        fprintf(out, ",\n");
+    struct trajd_json json = {.out = out};
+
+    trajd_json_open_object(&json, NULL);
+    trajd_json_u64(&json, "version", 1);
+    trajd_json_string(&json, "state", record->is_refused ? "refused" : "published");
+    if (record->is_refused)
+        trajd_json_string(&json, "reason", record->reason);
+    write_identity(&json, "source", record->name, &record->source);
+    if (!record->is_refused)
+        write_identity(&json, "output", record->name, &record->output);
+    trajd_json_string(&json, "recipe", record->recipe);
+    trajd_json_string(&json, "layout", record->layout);
+    trajd_json_number(&json, "rate_hz", "%.17g", record->rate_hz);
+    trajd_json_string(&json, "trajd", TRAJD_VERSION);
+    if (!record->is_refused) {
+        trajd_json_u64(&json, "episodes", record->episodes);
+        trajd_json_u64(&json, "left_out", record->left_out);
+        trajd_json_u64(&json, "cut", record->cut);
     }
-    write_identity("source", record->name, &record->source, out);
-    if (!record->is_refused)
-        write_identity("output", record->name, &record->output, out);
-    fprintf(out, " \"recipe\": \"%s\", \"layout\": ", record->recipe);
-    trajd_json_text(out, record->layout);
-    fprintf(out, ", \"rate_hz\": %.17g, \"trajd\": \"%s\",\n", record->rate_hz, TRAJD_VERSION);
-    if (!record->is_refused)
-        fprintf(out,
-                " \"episodes\": %" PRIu64 ", \"left_out\": %" PRIu64 ", \"cut\": %" PRIu64 ",\n",
-                record->episodes, record->left_out, record->cut);
-    fprintf(out, " \"finding_count\": %" PRIu64 ",\n \"findings\": [%s],\n \"notes\": [%s]}\n",
-            record->finding_count, record->findings ? record->findings : "",
-            record->notes ? record->notes : "");
+    trajd_json_u64(&json, "finding_count", record->finding_count);
+    write_elements(&json, "findings", record->findings);
+    write_elements(&json, "notes", record->notes);
+    trajd_json_close_object(&json);
+    putc('\n', out);
 }
 
 static enum trajd_status read_digest(const struct trajd_yaml *yaml,
@@ -121,16 +138,19 @@ enum trajd_status prep_record_load(const char *path, struct prep_record *record,
 }
 
 /* Returns the text with a new time of modification. The first match in the document is the
- * source's; quotes inside texts are escaped, so they cannot match. */
+ * source's; quotes inside texts are escaped, so they cannot match. Records of older versions have a
+ * space before the number. */
 static char *retimed(const char *text, int64_t before_ns, int64_t after_ns)
 {
-    char member[64], *changed;
-    const char *found;
+    static const char key[] = "\"mtime_ns\":";
+    const char *number = strstr(text, key);
+    char *end, *changed;
 
-    snprintf(member, sizeof member, "\"mtime_ns\": %" PRId64 ",", before_ns);
-    found = strstr(text, member);
-    if (!found || asprintf(&changed, "%.*s\"mtime_ns\": %" PRId64 ",%s", (int)(found - text), text,
-                           after_ns, found + strlen(member)) < 0)
+    if (!number)
+        return NULL;
+    number += strlen(key);
+    if (strtoll(number, &end, 10) != before_ns ||
+        asprintf(&changed, "%.*s%" PRId64 "%s", (int)(number - text), text, after_ns, end) < 0)
         return NULL;
     return changed;
 }
@@ -138,18 +158,15 @@ static char *retimed(const char *text, int64_t before_ns, int64_t after_ns)
 enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_t after_ns,
                                      struct trajd_error *error)
 {
-    FILE *file = fopen(path, "re");
-    char *text = NULL, *changed = NULL;
-    size_t capacity = 0;
-    enum trajd_status status;
+    char *text, *changed;
+    size_t length;
+    enum trajd_status status = trajd_file_read(path, MAX_RECORD_BYTES, &text, &length, error);
 
-    if (file && getdelim(&text, &capacity, 0, file) > 0)
-        changed = retimed(text, before_ns, after_ns);
-    if (file)
-        fclose(file);
-    status = changed
-                 ? prep_write(path, changed, strlen(changed), error)
-                 : trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: cannot be read again", path);
+    if (status)
+        return status;
+    changed = retimed(text, before_ns, after_ns);
+    status = changed ? prep_write(path, changed, strlen(changed), error)
+                     : trajd_error_set(error, TRAJD_ERR_IO, 0, "%s: cannot be read again", path);
     free(text);
     free(changed);
     return status;
