@@ -31,16 +31,13 @@ static bool is_input(const struct trajd_convert_options *options, const struct s
 
 static enum trajd_status check_output(struct conversion *r)
 {
-    const char *output = r->options->output, *slash;
+    const char *output = r->options->output;
     struct stat status;
 
     if (!output || !*output)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "name an output");
     if (strlen(output) + sizeof ".partial.journal" > CONVERT_PATH_SIZE)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "the output's path is too long");
-    slash = strrchr(output, '/');
-    snprintf(r->folder, sizeof r->folder, "%.*s",
-             slash ? (int)(slash - output + (slash == output)) : 1, slash ? output : ".");
     snprintf(r->partial, sizeof r->partial, "%s.partial", output);
     snprintf(r->journal_path, sizeof r->journal_path, "%s.partial.journal", output);
     snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);

@@ -20,8 +20,7 @@ struct conversion {
     struct convert_plan plan;
     struct convert_group *groups;
     uint32_t group_count;
-    char partial[CONVERT_PATH_SIZE], journal_path[CONVERT_PATH_SIZE], spool_path[CONVERT_PATH_SIZE],
-        folder[CONVERT_PATH_SIZE];
+    char partial[CONVERT_PATH_SIZE], journal_path[CONVERT_PATH_SIZE], spool_path[CONVERT_PATH_SIZE];
     int fd, journal_fd, spool_fd;
     bool has_files;  /* partial files of this run, or of the resumed run, exist */
     bool is_empty;   /* the partial files are new */

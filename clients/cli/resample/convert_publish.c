@@ -1,6 +1,5 @@
 /* Finishes a file whose rows are all written, and gives it the output's name. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -10,14 +9,12 @@
 #include "clients/cli/resample/convert_internal.h"
 #include "clients/cli/resample/convert_io.h"
 
+/* EINVAL: the filesystem has no sync of folders. */
 static enum trajd_status sync_folder(struct conversion *r)
 {
-    const int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool failed = fd < 0 || (fsync(fd) && errno != EINVAL);
-
-    if (fd >= 0)
-        close(fd);
-    return failed ? convert_io_error(r, r->folder) : TRAJD_OK;
+    return trajd_file_sync_folder(r->options->output) && errno != EINVAL
+               ? convert_io_error(r, r->options->output)
+               : TRAJD_OK;
 }
 
 static enum trajd_status put_signature(struct conversion *r)
