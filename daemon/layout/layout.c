@@ -3,81 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/digest.h"
 #include "daemon/layout/layout_internal.h"
 
 static const size_t layout_bytes_max = 8u << 20;
-
-enum trajd_status trajd_layout_no_memory(struct trajd_layout_parser *p)
-{
-    return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for the layout");
-}
-
-enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text,
-                                         const char **out)
-{
-    *out = trajd_arena_copy(&p->memory->arena, text, strlen(text));
-    return *out ? TRAJD_OK : trajd_layout_no_memory(p);
-}
-
-uint32_t trajd_layout_star_count(const char *text)
-{
-    uint32_t count = 0;
-
-    for (; *text; text++)
-        count += *text == '*';
-    return count;
-}
-
-/* A path inside an HDF5 file: no empty, "." or ".." component. */
-bool trajd_layout_path_is_clean(const char *path)
-{
-    if (*path == '/')
-        path++;
-    while (true) {
-        size_t length = strcspn(path, "/");
-        if (length == 0 || (length == 1 && path[0] == '.') ||
-            (length == 2 && path[0] == '.' && path[1] == '.'))
-            return false;
-        if (!path[length])
-            return true;
-        path += length + 1;
-    }
-}
-
-enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node, const char **out)
-{
-    const char *text;
-    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
-
-    if (status)
-        return status;
-    if (!*text || strlen(text) > TRAJD_LAYOUT_PATH_MAX)
-        return trajd_yaml_error(p->yaml, node, p->error, "must have 1 to %d characters",
-                                TRAJD_LAYOUT_PATH_MAX);
-    return trajd_layout_copy_text(p, text, out);
-}
-
-/* The path of a dataset relative to the episode. */
-enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
-                                         const struct trajd_yaml_node *node, uint32_t stars_max,
-                                         const char **out)
-{
-    enum trajd_status status = trajd_layout_read_text(p, node, out);
-
-    if (status)
-        return status;
-    if (**out == '/' || !trajd_layout_path_is_clean(*out))
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "\"%s\": a path is relative to the episode's group, without empty, "
-                                "\".\" or \"..\" parts",
-                                *out);
-    if (trajd_layout_star_count(*out) > stars_max)
-        return trajd_yaml_error(p->yaml, node, p->error, "\"%s\": %s", *out,
-                                stars_max ? "only one '*' is allowed" : "no '*' is allowed here");
-    return TRAJD_OK;
-}
 
 /* rows: names a stream of the clock, of this layout or of one of its families. */
 static enum trajd_status check_rows(struct trajd_layout_parser *p,
@@ -149,47 +77,6 @@ static enum trajd_status read_filter(struct trajd_layout_parser *p,
     return TRAJD_OK;
 }
 
-static void digest_layout(struct trajd_layout *layout)
-{
-    struct trajd_digest digest;
-
-    trajd_digest_init(&digest);
-    trajd_digest_add_text(&digest, layout->files);
-    trajd_digest_add_text(&digest, layout->groups);
-    trajd_digest_add_text(&digest, layout->filter_path);
-    for (uint32_t i = 0; i < layout->clock_count; i++) {
-        const struct trajd_layout_clock *clock = &layout->clocks[i];
-        const char *texts[] = {clock->name, clock->rate_attribute, clock->rate_json,
-                               clock->rows, clock->stamps_path,    clock->start_path};
-        int64_t numbers[] = {clock->rate.num,         clock->rate.den,      clock->rate_default.num,
-                             clock->rate_default.den, clock->stamps_column, clock->unit,
-                             clock->repeated,         clock->backward,      clock->start_unit,
-                             clock->offset_ns,        clock->latency_ns};
-        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-            trajd_digest_add_text(&digest, texts[k]);
-        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-            trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
-    }
-    for (uint32_t i = 0; i < layout->stream_count; i++) {
-        const struct trajd_layout_stream *stream = &layout->streams[i];
-        const char *texts[] = {stream->name, stream->path, stream->clock, stream->unit};
-        int64_t numbers[] = {stream->kind, stream->column_begin, stream->column_end,
-                             stream->max_gap_ns, stream->optional};
-        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-            trajd_digest_add_text(&digest, texts[k]);
-        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-            trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
-    }
-    for (uint32_t i = 0; i < layout->meta_count; i++) {
-        const struct trajd_layout_meta *meta = &layout->metas[i];
-        const char *texts[] = {meta->name, meta->attribute, meta->path, meta->json};
-        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-            trajd_digest_add_text(&digest, texts[k]);
-        trajd_digest_add_u64(&digest, meta->required);
-    }
-    layout->hash = trajd_digest_end(&digest);
-}
-
 static enum trajd_status read_root(struct trajd_layout_parser *p)
 {
     static const char *const keys[] = {"layout",  "version", "episodes", "clocks",
@@ -253,7 +140,7 @@ enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t 
     if (status)
         trajd_layout_destroy(layout);
     else
-        digest_layout(*layout);
+        trajd_layout_set_hash(*layout);
     return status;
 }
 

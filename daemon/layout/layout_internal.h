@@ -46,4 +46,7 @@ enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
 enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,
                                           const struct trajd_yaml_node *node);
 
+/* Sets layout->hash from everything else that was read. */
+void trajd_layout_set_hash(struct trajd_layout *layout);
+
 #endif

@@ -1,0 +1,45 @@
+/* The hash of a layout: of what it says, not of how its text is written. */
+#include "daemon/base/digest.h"
+#include "daemon/layout/layout_internal.h"
+#include "proto/array_len.h"
+
+void trajd_layout_set_hash(struct trajd_layout *layout)
+{
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    trajd_digest_add_text(&digest, layout->files);
+    trajd_digest_add_text(&digest, layout->groups);
+    trajd_digest_add_text(&digest, layout->filter_path);
+    for (uint32_t i = 0; i < layout->clock_count; i++) {
+        const struct trajd_layout_clock *clock = &layout->clocks[i];
+        const char *texts[] = {clock->name, clock->rate_attribute, clock->rate_json,
+                               clock->rows, clock->stamps_path,    clock->start_path};
+        int64_t numbers[] = {clock->rate.num,         clock->rate.den,      clock->rate_default.num,
+                             clock->rate_default.den, clock->stamps_column, clock->unit,
+                             clock->repeated,         clock->backward,      clock->start_unit,
+                             clock->offset_ns,        clock->latency_ns};
+        for (size_t k = 0; k < ARRAY_LEN(texts); k++)
+            trajd_digest_add_text(&digest, texts[k]);
+        for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
+            trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
+    }
+    for (uint32_t i = 0; i < layout->stream_count; i++) {
+        const struct trajd_layout_stream *stream = &layout->streams[i];
+        const char *texts[] = {stream->name, stream->path, stream->clock, stream->unit};
+        int64_t numbers[] = {stream->kind, stream->column_begin, stream->column_end,
+                             stream->max_gap_ns, stream->optional};
+        for (size_t k = 0; k < ARRAY_LEN(texts); k++)
+            trajd_digest_add_text(&digest, texts[k]);
+        for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
+            trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
+    }
+    for (uint32_t i = 0; i < layout->meta_count; i++) {
+        const struct trajd_layout_meta *meta = &layout->metas[i];
+        const char *texts[] = {meta->name, meta->attribute, meta->path, meta->json};
+        for (size_t k = 0; k < ARRAY_LEN(texts); k++)
+            trajd_digest_add_text(&digest, texts[k]);
+        trajd_digest_add_u64(&digest, meta->required);
+    }
+    layout->hash = trajd_digest_end(&digest);
+}
