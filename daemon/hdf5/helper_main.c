@@ -1,66 +1,19 @@
 /* trajd-indexer: reads what HDF5 files hold, for a parent that trusts none of it (helper.h); as
  * "trajd-indexer write" it makes the structure of new ones (daemon/index/writer_protocol.h).
  * Started by trajd and trajctl alone. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/hdf5/helper_socket.h"
+#include "daemon/hdf5/sandbox.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/writer.h"
 
 enum { LAYOUT_LENGTH_MAX = 1 << 20 };
 static const size_t record_bytes_max = 512u << 20;
-
-bool trajd_helper_receive(struct trajd_helper_header *header, int *fd)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec slice = {header, sizeof *header};
-    struct msghdr message = {.msg_iov = &slice,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *rights;
-    ssize_t received;
-
-    *fd = -1;
-    do
-        received = recvmsg(TRAJD_HELPER_SOCKET, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
-    while (received < 0 && errno == EINTR);
-    rights = CMSG_FIRSTHDR(&message);
-    if (received > 0 && rights && rights->cmsg_type == SCM_RIGHTS &&
-        rights->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(fd, CMSG_DATA(rights), sizeof(int));
-    return received == sizeof *header && header->magic == TRAJD_HELPER_MAGIC;
-}
-
-static bool send_all(const void *data, size_t length)
-{
-    const uint8_t *next = data;
-
-    while (length) {
-        ssize_t sent = send(TRAJD_HELPER_SOCKET, next, length, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR)
-            return false;
-        if (sent > 0) {
-            next += sent;
-            length -= (size_t)sent;
-        }
-    }
-    return true;
-}
-
-bool trajd_helper_send(uint32_t kind, const void *data, size_t length)
-{
-    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, kind, length};
-
-    return send_all(&header, sizeof header) && send_all(data, length);
-}
 
 static bool receive_layout(struct trajd_layout **layout)
 {
@@ -115,15 +68,6 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
     return sent;
 }
 
-bool trajd_sandbox_start_library(void)
-{
-    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
-    setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's own word for: no plugins */
-    return H5open() >= 0 && H5PLset_loading_state(0) >= 0 &&
-           H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
-           H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link leads out of the file */
-}
-
 int main(int argc, char **argv)
 {
     struct trajd_helper_header header;
@@ -133,7 +77,7 @@ int main(int argc, char **argv)
 
     if (argc > 1 && !strcmp(argv[1], "write"))
         return trajd_writer_run();
-    if (!trajd_sandbox_limit(false) || !trajd_sandbox_start_library() ||
+    if (!trajd_sandbox_limit(false) || !trajd_scan_start_library() ||
         !trajd_sandbox_filter(false)) {
         fprintf(stderr,
                 "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");

@@ -1,8 +1,9 @@
 /* The one question asked of JSON in attributes: the scalar at "a.b.c". Nothing is built; nesting is
  * limited. */
-#include <string.h>
+#include "daemon/hdf5/json_field.h"
 
-#include "daemon/hdf5/scan.h"
+#include <stdint.h>
+#include <string.h>
 
 enum { DEPTH_MAX = 64 };
 

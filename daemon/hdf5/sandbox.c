@@ -13,7 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/sandbox.h"
+#include "daemon/index/helper.h"
+#include "proto/array_len.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static const bool sanitized = true;
@@ -183,10 +185,9 @@ bool trajd_sandbox_filter(bool writes)
         (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
     add(filter, &program.len,
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
-    add_calls(filter, &program.len, allowed_calls, sizeof allowed_calls / sizeof *allowed_calls);
+    add_calls(filter, &program.len, allowed_calls, ARRAY_LEN(allowed_calls));
     if (writes)
-        add_calls(filter, &program.len, writing_calls,
-                  sizeof writing_calls / sizeof *writing_calls);
+        add_calls(filter, &program.len, writing_calls, ARRAY_LEN(writing_calls));
     add_masked(filter, &program.len, SYS_openat, 2, writing);
 #ifdef SYS_open
     add_masked(filter, &program.len, SYS_open, 1, writing);

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "daemon/base/arena.h"
-#include "daemon/index/helper.h"
 #include "daemon/index/record.h"
 #include "daemon/layout/layout.h"
 
@@ -31,18 +30,8 @@ struct trajd_scan {
     const char **file_rates;
 };
 
-/* Resource limits, then the system call filter where the kernel has one. False with a message on
- * stderr. `writes`: files that are open already may be written to, still none can be opened for
- * writing. */
-bool trajd_sandbox_limit(bool writes);
-bool trajd_sandbox_filter(bool writes);
 /* libhdf5 without plugins, locks and links that lead out of a file. */
-bool trajd_sandbox_start_library(void);
-
-/* The next frame's header, and the descriptor that came with it or -1. False at the end or where
- * the parent is odd. */
-bool trajd_helper_receive(struct trajd_helper_header *header, int *fd);
-bool trajd_helper_send(uint32_t kind, const void *data, size_t length);
+bool trajd_scan_start_library(void);
 
 /* Fills *record for the file behind the descriptor. Never fails: what goes wrong stands in the
  * record. */
@@ -53,23 +42,14 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
  * where it is no dataset). */
 bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
                       struct trajd_record_array *dataset);
+/* Sets *dtype to our element type. NULL, or why the type is not one of ours. */
+const char *trajd_scan_type(hid_t type, enum trajd_dtype *dtype);
 /* Fills chunks; NULL or why not. */
 const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);
 
 /* The text of a clock's rate as an attribute says it, "" where there is none. */
 const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
                             const struct trajd_layout_clock *clock);
-/* The scalar at "a.b.c" in a JSON text as text: false where there is none or the text is no JSON up
- * to there. */
-bool trajd_json_field_read(const char *text, size_t length, const char *path, char *out,
-                           size_t size);
-
-/* The same found in the text, raw: a string's inside (quoted), or a bare word. */
-bool trajd_json_field_find(const char *text, size_t length, const char *path, const char **value,
-                           size_t *value_length, bool *quoted);
-/* A JSON string's inside as UTF-8, in place. */
-void trajd_json_field_unescape(char *text);
-
 /* The text that the layout asks for, of the episode whose group is at `episode_path`, in the scan's
  * arena. NULL where there is none; what is there and cannot be taken is noted. */
 const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,

@@ -10,7 +10,6 @@
 static const uint64_t check_bytes =
     4096; /* compared with the parent's own reading: whole rows up to this, at least one */
 static const uint64_t check_row_bytes_max = 64u << 20;
-static const uint64_t chunk_count_max = 4u << 20;
 static const uint64_t row_count_max = 1u << 31;
 
 static const char *refuse(struct trajd_scan *scan, struct trajd_record_array *dataset,
@@ -21,97 +20,6 @@ static const char *refuse(struct trajd_scan *scan, struct trajd_record_array *da
     if (!dataset->refusal)
         dataset->refusal = "no memory";
     return dataset->refusal;
-}
-
-/* IEEE binary16 in little endian, which libhdf5 has no name for. */
-static bool is_half(hid_t type)
-{
-    hid_t half = H5Tcopy(H5T_IEEE_F32LE);
-    bool equal = H5Tset_fields(half, 15, 10, 5, 0, 10) >= 0 && H5Tset_size(half, 2) >= 0 &&
-                 H5Tset_ebias(half, 15) >= 0 && H5Tequal(type, half) > 0;
-
-    H5Tclose(half);
-    return equal;
-}
-
-/* h5py's bool: an enum over int8 with FALSE = 0 and TRUE = 1. */
-static bool is_bool(hid_t type)
-{
-    static const char *const names[] = {"FALSE", "TRUE"};
-
-    if (H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2)
-        return false;
-    for (unsigned i = 0; i < 2; i++) {
-        char *name = H5Tget_member_name(type, i);
-        uint8_t value = 0xff;
-        bool fits = name && H5Tget_member_value(type, i, &value) >= 0 && value < 2 &&
-                    !strcmp(name, names[value]);
-        H5free_memory(name);
-        if (!fits)
-            return false;
-    }
-    return true;
-}
-
-static enum trajd_dtype integer_type(hid_t type)
-{
-    static const enum trajd_dtype of_signed[] = {TRAJD_I8, TRAJD_I16, TRAJD_I32, TRAJD_I64};
-    static const enum trajd_dtype of_unsigned[] = {TRAJD_U8, TRAJD_U16, TRAJD_U32, TRAJD_U64};
-    size_t size = H5Tget_size(type);
-    int log = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : -1;
-
-    if (log < 0 || H5Tget_precision(type) != size * 8 || H5Tget_offset(type) != 0)
-        return TRAJD_DTYPE_NONE;
-    return H5Tget_sign(type) == H5T_SGN_2 ? of_signed[log] : of_unsigned[log];
-}
-
-static const char *class_name(H5T_class_t class)
-{
-    switch (class) {
-    case H5T_COMPOUND:
-        return "a compound type is not supported";
-    case H5T_VLEN:
-        return "a variable-length type is not supported";
-    case H5T_STRING:
-        return "a string type is not supported";
-    case H5T_OPAQUE:
-        return "an opaque type is not supported";
-    case H5T_REFERENCE:
-        return "a reference type is not supported";
-    case H5T_ARRAY:
-        return "an array type is not supported";
-    case H5T_BITFIELD:
-        return "a bit field type is not supported";
-    case H5T_ENUM:
-        return "an enum other than bool is not supported";
-    default:
-        return "an unknown type is not supported";
-    }
-}
-
-/* NULL, or why the type is not one of ours. */
-static const char *read_type(hid_t type, enum trajd_dtype *dtype)
-{
-    H5T_class_t class = H5Tget_class(type);
-    bool number = class == H5T_INTEGER || class == H5T_FLOAT;
-
-    *dtype = TRAJD_DTYPE_NONE;
-    if (class == H5T_STRING && H5Tis_variable_str(type) > 0)
-        return "a variable-length string type is not supported";
-    if (number && H5Tget_size(type) > 1 && H5Tget_order(type) != H5T_ORDER_LE)
-        return "a big-endian type is not supported";
-    if (class == H5T_INTEGER)
-        *dtype = integer_type(type);
-    else if (class == H5T_FLOAT)
-        *dtype = H5Tequal(type, H5T_IEEE_F64LE) > 0   ? TRAJD_F64
-                 : H5Tequal(type, H5T_IEEE_F32LE) > 0 ? TRAJD_F32
-                 : is_half(type)                      ? TRAJD_F16
-                                                      : TRAJD_DTYPE_NONE;
-    else if (class == H5T_ENUM && is_bool(type))
-        *dtype = TRAJD_BOOL;
-    if (*dtype)
-        return NULL;
-    return number ? "a number of unusual width is not supported" : class_name(class);
 }
 
 static const char *read_shape(hid_t space, bool scalar_allowed, struct trajd_array *array)
@@ -161,89 +69,6 @@ static const char *read_filters(struct trajd_scan *scan, hid_t creation, struct 
         array->filters[i] = (uint16_t)filter;
     }
     array->filter_count = (uint32_t)count;
-    return NULL;
-}
-
-struct chunk_visit {
-    struct trajd_array *array;
-    struct trajd_chunk *chunks;
-    bool odd; /* something that does not fit the grid */
-};
-
-/* Puts a chunk, given by the element it begins at, at its place in the grid. */
-static void place_chunk(struct chunk_visit *visit, const hsize_t *begin, unsigned mask,
-                        haddr_t address, hsize_t size)
-{
-    const struct trajd_array *array = visit->array;
-    uint64_t place = 0;
-
-    for (uint32_t i = 0; i < array->rank; i++) {
-        uint64_t grid = (array->shape[i] + array->chunk_shape[i] - 1) / array->chunk_shape[i];
-        if (begin[i] % array->chunk_shape[i] || begin[i] >= array->shape[i]) {
-            visit->odd = true;
-            return;
-        }
-        place = place * grid + begin[i] / array->chunk_shape[i];
-    }
-    if (size > UINT32_MAX)
-        visit->odd = true;
-    else
-        visit->chunks[place] = (struct trajd_chunk){address, (uint32_t)size, mask};
-}
-
-#ifdef TRAJD_HAVE_CHUNK_ITER
-static int visit_chunk(const hsize_t *begin, unsigned mask, haddr_t address, hsize_t size,
-                       void *context)
-{
-    place_chunk(context, begin, mask, address, size);
-    return H5_ITER_CONT;
-}
-#endif
-
-/* Every chunk by its number: O(n^2) in the library, and all that 1.10 before .10 has. */
-static bool list_chunks(hid_t dataset, struct chunk_visit *visit)
-{
-    hid_t space = H5Dget_space(dataset);
-    hsize_t count = 0, begin[H5S_MAX_RANK] = {0}, size;
-    bool ok = H5Dget_num_chunks(dataset, space, &count) >= 0;
-    haddr_t address;
-    unsigned mask;
-
-    visit->odd = false;
-    for (hsize_t i = 0; ok && i < count; i++) {
-        ok = H5Dget_chunk_info(dataset, space, i, begin, &mask, &address, &size) >= 0;
-        if (ok)
-            place_chunk(visit, begin, mask, address, size);
-    }
-    H5Sclose(space);
-    return ok && !visit->odd;
-}
-
-const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array)
-{
-    struct chunk_visit visit = {.array = array};
-    uint64_t count = 1;
-    bool ok = false;
-
-    for (uint32_t i = 0; i < array->rank; i++) {
-        uint64_t grid = (array->shape[i] + array->chunk_shape[i] - 1) / array->chunk_shape[i];
-        if (__builtin_mul_overflow(count, grid, &count) || count > chunk_count_max)
-            return "more than 4 million chunks";
-    }
-    visit.chunks = trajd_arena_alloc(scan->arena, count * sizeof *visit.chunks);
-    if (!visit.chunks)
-        return "no memory for its chunks";
-    for (uint64_t i = 0; i < count; i++)
-        visit.chunks[i].offset = TRAJD_ARRAY_MISSING_CHUNK;
-#ifdef TRAJD_HAVE_CHUNK_ITER
-    /* Some releases give the chunk's number instead of its element: that is off the grid, and the
-     * slow way follows. */
-    ok = H5Dchunk_iter(dataset, H5P_DEFAULT, visit_chunk, &visit) >= 0 && !visit.odd;
-#endif
-    if (!ok && !list_chunks(dataset, &visit))
-        return visit.odd ? "its chunks do not fit its shape" : trajd_scan_error(scan);
-    array->chunk_count = count;
-    array->chunks = visit.chunks;
     return NULL;
 }
 
@@ -402,7 +227,7 @@ static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_
                             struct trajd_record_array *out)
 {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    const char *why = read_type(type, &out->extent.dtype);
+    const char *why = trajd_scan_type(type, &out->extent.dtype);
 
     out->extent.has_attributes = has_attributes(dataset);
     if (!why)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/layout/glob.h"
+#include "daemon/hdf5/json_field.h"
 #include "daemon/hdf5/scan.h"
 
 enum { RATE_TEXT_SIZE = 64, ATTRIBUTE_BYTES_MAX = 16 << 20, KEY_COUNT_MAX = 4096 };

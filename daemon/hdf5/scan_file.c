@@ -1,5 +1,4 @@
 /* One file: its episodes, and of each the datasets that the layout asks for. */
-#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,112 +8,7 @@
 #include "daemon/layout/glob.h"
 #include "daemon/hdf5/scan.h"
 
-enum { PATH_SIZE = 4096, NAME_LENGTH_MAX = 1024, LINK_COUNT_MAX = 1 << 20, NOTE_COUNT_MAX = 256 };
-
-bool trajd_scan_name_ok(const char *name)
-{
-    size_t length = strlen(name);
-
-    for (size_t i = 0; i < length; i++) {
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
-            return false;
-    }
-    return length > 0 && length <= NAME_LENGTH_MAX;
-}
-
-bool trajd_scan_names_add(struct trajd_scan *scan, struct trajd_scan_names *names, const char *name,
-                          size_t length)
-{
-    if (names->count == names->capacity) {
-        uint32_t capacity = names->capacity ? names->capacity * 2 : 32;
-        const char **grown = capacity > 2 * LINK_COUNT_MAX
-                                 ? NULL
-                                 : trajd_arena_alloc(scan->arena, capacity * sizeof *grown);
-        if (!grown)
-            return false;
-        if (names->count)
-            memcpy(grown, names->names, names->count * sizeof *grown);
-        names->names = grown;
-        names->capacity = capacity;
-    }
-    names->names[names->count] = trajd_arena_copy(scan->arena, name, length);
-    return names->names[names->count] && ++names->count;
-}
-
-struct link_visit {
-    struct trajd_scan *scan;
-    struct trajd_scan_names *names;
-};
-
-static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
-{
-    struct link_visit *visit = context;
-
-    (void)group;
-    (void)info;
-    if (!trajd_scan_name_ok(name))
-        return 0;
-    return trajd_scan_names_add(visit->scan, visit->names, name, strlen(name)) ? 0 : 1;
-}
-
-static int compare_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-void trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names)
-{
-    struct link_visit visit = {scan, names};
-    hsize_t position = 0;
-
-    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_link, &visit) < 0)
-        trajd_scan_error(scan);
-    if (names->count)
-        qsort(names->names, names->count, sizeof *names->names, compare_text);
-}
-
-static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
-{
-    if (depth == 0 && entry->desc)
-        snprintf(context, 256, "%s", entry->desc);
-    return 0;
-}
-
-const char *trajd_scan_error(struct trajd_scan *scan)
-{
-    char text[256] = "";
-    char *code, *copy;
-    int number = 0;
-
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, text);
-    H5Eclear2(H5E_DEFAULT);
-    code = strstr(text, "errno = ");
-    if (code)
-        number = atoi(code + strlen("errno = "));
-    if (number == EIO || number == ESTALE || number == ENOENT)
-        scan->record->io_errno = number;
-    for (char *c = text; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = ' ';
-    }
-    copy = number > 0 ? trajd_arena_format(scan->arena, "read failed: %s", strerror(number))
-                      : trajd_arena_copy(scan->arena, text, strlen(text));
-    return copy && *copy ? copy : "libhdf5 failed";
-}
-
-void trajd_scan_note(struct trajd_scan *scan, const char *episode, const char *what,
-                     const char *why)
-{
-    struct trajd_record *record = scan->record;
-
-    if (!record->notes)
-        record->notes = trajd_arena_alloc(scan->arena, NOTE_COUNT_MAX * sizeof *record->notes);
-    if (!record->notes || record->note_count == NOTE_COUNT_MAX)
-        return;
-    record->notes[record->note_count] =
-        trajd_arena_format(scan->arena, "%s/%s: left out: %s", episode, what, why);
-    record->note_count += record->notes[record->note_count] != NULL;
-}
+enum { PATH_SIZE = 4096 };
 
 /* A dataset path that is wanted of an episode. */
 struct wanted {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/json_field.h"
 #include "daemon/hdf5/scan.h"
 
 enum { PLACE_SIZE = 8192, RAW_BYTES_MAX = 16 << 20 };
@@ -86,11 +87,11 @@ static char *read_string(const struct source *source, hid_t type, hid_t space)
 static char *print_number(const struct source *source, bool integer)
 {
     char *text = calloc(1, 32);
-    long long whole;
+    long long integer_value;
     double number;
 
-    if (text && integer && read_value(source, H5T_NATIVE_LLONG, &whole)) {
-        snprintf(text, 32, "%lld", whole);
+    if (text && integer && read_value(source, H5T_NATIVE_LLONG, &integer_value)) {
+        snprintf(text, 32, "%lld", integer_value);
         return text;
     }
     if (text && !integer && read_value(source, H5T_NATIVE_DOUBLE, &number)) {

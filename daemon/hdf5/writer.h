@@ -19,7 +19,7 @@ struct trajd_writer_frame {
 
 #define TRAJD_WRITER_PATH_SIZE 4096
 #define TRAJD_WRITER_RANK_MAX 8
-#define TRAJD_WRITER_TOLD_MAX 64
+#define TRAJD_WRITER_REPORTED_MAX 64
 
 /* A dataset that episodes have, with what its makings share. */
 struct trajd_writer_dataset {
@@ -44,8 +44,9 @@ struct trajd_writer {
     uint32_t known_count;
     char **known; /* of the input */
     uint32_t note_count;
-    uint32_t told_count;
-    char *told[TRAJD_WRITER_TOLD_MAX]; /* paths that need not be told of again, for every episode */
+    uint32_t reported_count;
+    char *reported
+        [TRAJD_WRITER_REPORTED_MAX]; /* paths that need not be told of again, for every episode */
 };
 
 uint64_t trajd_writer_u64(struct trajd_writer_frame *frame);
@@ -63,11 +64,8 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
 /* Sends FAILED with libhdf5's innermost message and returns false. */
 bool trajd_writer_fail(const char *what);
 
-/* ---- writer_copy.c ---- */
+/* ---- writer_attribute.c ---- */
 
-/* What of the first input stands outside of its episodes; of a later one, attributes that differ
- * are told of. */
-bool trajd_writer_copy_frame(struct trajd_writer *writer);
 /* An attribute with its type and space; -1 each where there is none. Closed by
  * trajd_writer_close_attribute, whatever it is. */
 struct trajd_writer_attribute {
@@ -80,10 +78,18 @@ char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute)
 /* All attributes of an object that the other lacks. */
 bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
                                   const char *path);
-/* A copy of an object with all below it. */
-bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name);
 /* Sets the integer attribute where there is one. */
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value);
+/* Puts a text where an attribute is or is not, of a length of its own. */
+bool trajd_writer_set_text(hid_t object, const char *name, const char *text, bool variable);
+
+/* ---- writer_copy.c ---- */
+
+/* What of the first input stands outside of its episodes; of a later one, attributes that differ
+ * are told of. */
+bool trajd_writer_copy_surroundings(struct trajd_writer *writer);
+/* A copy of an object with all below it. */
+bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name);
 /* The groups down to `path` from a file or a group. -1: failed. The caller closes. */
 hid_t trajd_writer_make_group(hid_t from, const char *path);
 
@@ -113,8 +119,6 @@ bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_fram
 
 /* ---- writer_finish.c ---- */
 
-/* Puts a text where an attribute is or is not, of a length of its own. */
-bool trajd_writer_set_text(hid_t object, const char *name, const char *text, bool variable);
 bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_chunks(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd);

@@ -8,110 +8,11 @@
 
 enum { DEPTH_MAX = 32, NAME_SIZE = 1025 };
 
-struct copying {
+struct comparison {
     struct trajd_writer *writer;
     hid_t to;
     const char *path;
 };
-
-/* ---- attributes ---- */
-
-struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name)
-{
-    struct trajd_writer_attribute attribute = {-1, -1, -1};
-
-    if (H5Aexists(object, name) > 0)
-        attribute.id = H5Aopen(object, name, H5P_DEFAULT);
-    if (attribute.id >= 0) {
-        attribute.type = H5Aget_type(attribute.id);
-        attribute.space = H5Aget_space(attribute.id);
-    }
-    return attribute;
-}
-
-void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute)
-{
-    if (attribute->space >= 0)
-        H5Sclose(attribute->space);
-    if (attribute->type >= 0)
-        H5Tclose(attribute->type);
-    if (attribute->id >= 0)
-        H5Aclose(attribute->id);
-    H5Eclear2(H5E_DEFAULT);
-}
-
-char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute)
-{
-    char *text = NULL, *copy;
-
-    if (H5Aread(attribute->id, attribute->type, &text) < 0 || !text)
-        return NULL;
-    copy = strdup(text);
-    H5Dvlen_reclaim(attribute->type, attribute->space, H5P_DEFAULT, &text);
-    return copy;
-}
-
-static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
-{
-    struct copying *copying = context;
-    struct trajd_writer_attribute attribute;
-    hid_t made = -1;
-    void *value = NULL;
-    size_t size;
-    bool ok = false;
-
-    (void)info;
-    if (H5Aexists(copying->to, name) > 0)
-        return 0;
-    attribute = trajd_writer_open_attribute(object, name);
-    if (attribute.type >= 0 && attribute.space >= 0 &&
-        H5Tget_class(attribute.type) != H5T_REFERENCE) {
-        const hssize_t count = H5Sget_simple_extent_npoints(attribute.space);
-        size = H5Tget_size(attribute.type);
-        value = count >= 0 && size && (uint64_t)count <= SIZE_MAX / 2 / size
-                    ? calloc((size_t)count + 1, size)
-                    : NULL;
-        made = value ? H5Acreate2(copying->to, name, attribute.type, attribute.space, H5P_DEFAULT,
-                                  H5P_DEFAULT)
-                     : -1;
-        ok = made >= 0 && (count == 0 || (H5Aread(attribute.id, attribute.type, value) >= 0 &&
-                                          H5Awrite(made, attribute.type, value) >= 0));
-        if (count > 0 && value &&
-            (H5Tdetect_class(attribute.type, H5T_VLEN) > 0 ||
-             H5Tis_variable_str(attribute.type) > 0))
-            H5Dvlen_reclaim(attribute.type, attribute.space, H5P_DEFAULT, value);
-    }
-    free(value);
-    if (made >= 0)
-        H5Aclose(made);
-    if (!ok)
-        trajd_writer_note(copying->writer, "%s: attribute %s of %s cannot be carried over",
-                          copying->writer->label, name, copying->path);
-    trajd_writer_close_attribute(&attribute);
-    return 0;
-}
-
-bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
-                                  const char *path)
-{
-    struct copying copying = {.writer = writer, .to = to, .path = path};
-    hsize_t position = 0;
-
-    return H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &position, copy_attribute, &copying) >= 0;
-}
-
-void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)
-{
-    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
-    const int64_t number = (int64_t)value;
-
-    if (attribute.type >= 0 && H5Tget_class(attribute.type) == H5T_INTEGER &&
-        H5Sget_simple_extent_npoints(attribute.space) == 1)
-        H5Awrite(attribute.id, H5T_NATIVE_INT64, &number);
-    trajd_writer_close_attribute(&attribute);
-}
-
-/* ---- objects ---- */
 
 bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name)
 {
@@ -214,7 +115,7 @@ static char *attribute_bytes(hid_t object, const char *name, size_t *size)
 static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t *info,
                                 void *context)
 {
-    struct copying *copying = context;
+    struct comparison *comparison = context;
     size_t here_size, there_size;
     char *here, *there;
 
@@ -222,11 +123,12 @@ static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t
     if (!strcmp(name, "total") || !strncmp(name, "num_", 4))
         return 0;
     here = attribute_bytes(object, name, &here_size);
-    there = attribute_bytes(copying->to, name, &there_size);
+    there = attribute_bytes(comparison->to, name, &there_size);
     if (!there || !here || here_size != there_size || memcmp(here, there, here_size))
-        trajd_writer_note(copying->writer,
+        trajd_writer_note(comparison->writer,
                           "%s: attribute %s of %s is not that of the first input, which is kept",
-                          copying->writer->label, name, *copying->path ? copying->path : "/");
+                          comparison->writer->label, name,
+                          *comparison->path ? comparison->path : "/");
     free(here);
     free(there);
     return 0;
@@ -236,7 +138,7 @@ static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path
                        const char *pattern, unsigned depth)
 {
     struct level level = {.writer = writer, .pattern = pattern, .depth = depth};
-    struct copying copying = {.writer = writer, .path = path};
+    struct comparison comparison = {.writer = writer, .path = path};
     hsize_t position = 0, attribute_position = 0;
 
     if (depth > DEPTH_MAX)
@@ -245,12 +147,12 @@ static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path
     level.to = trajd_writer_make_group(writer->output, *path ? path : "/");
     if (level.to < 0)
         return trajd_writer_fail(*path ? path : "/");
-    copying.to = level.to;
+    comparison.to = level.to;
     if (writer->is_first)
         level.failed = !trajd_writer_copy_attributes(writer, from, level.to, *path ? path : "/");
     else
         level.failed = H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &attribute_position,
-                                   compare_attribute, &copying) < 0;
+                                   compare_attribute, &comparison) < 0;
     if (!level.failed &&
         H5Literate(from, H5_INDEX_NAME, H5_ITER_INC, &position, visit_link, &level) < 0)
         level.failed = true;
@@ -260,7 +162,7 @@ static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path
 }
 
 /* One episode a file: the root is the episode's, and writer_episode.c sees to it. */
-bool trajd_writer_copy_frame(struct trajd_writer *writer)
+bool trajd_writer_copy_surroundings(struct trajd_writer *writer)
 {
     hid_t root;
     bool ok;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/writer.h"
 
 enum { LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
@@ -74,7 +74,7 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
     static const double units_ns[] = {1, 1e3, 1e6, 1e9};
     char path[TRAJD_WRITER_PATH_SIZE];
     hid_t source, type, space, links, creation, made = -1;
-    int64_t ns, whole;
+    int64_t ns, units;
     uint8_t unit;
     double number;
     bool ok = false;
@@ -93,17 +93,17 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
     creation = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_create_intermediate_group(links, 1);
     H5Pset_obj_track_times(creation, 0); /* the same output from the same input */
-    whole = ns / (int64_t)units_ns[unit];
+    units = ns / (int64_t)units_ns[unit];
     number = (double)ns / units_ns[unit];
     if (H5Sget_simple_extent_npoints(space) == 1)
         made = H5Dcreate2(episode->to, path, type, space, links, creation, H5P_DEFAULT);
     if (made >= 0 && H5Tget_class(type) == H5T_INTEGER) {
-        if (whole * (int64_t)units_ns[unit] != ns)
+        if (units * (int64_t)units_ns[unit] != ns)
             trajd_writer_note(
                 episode->writer,
                 "%s: %s is in whole units, the new start is not: up to one unit early",
                 episode->label, path);
-        ok = H5Dwrite(made, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &whole) >= 0;
+        ok = H5Dwrite(made, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &units) >= 0;
     } else if (made >= 0) {
         ok = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &number) >= 0;
     }
@@ -153,15 +153,15 @@ static enum extent extent_of(const struct episode *episode, hid_t dataset)
 }
 
 /* Whether the path is new. */
-static bool tells(struct trajd_writer *writer, const char *path)
+static bool is_first_report(struct trajd_writer *writer, const char *path)
 {
-    for (uint32_t i = 0; i < writer->told_count; i++)
-        if (!strcmp(writer->told[i], path))
+    for (uint32_t i = 0; i < writer->reported_count; i++)
+        if (!strcmp(writer->reported[i], path))
             return false;
-    if (writer->told_count == TRAJD_WRITER_TOLD_MAX)
+    if (writer->reported_count == TRAJD_WRITER_REPORTED_MAX)
         return false;
-    writer->told[writer->told_count] = strdup(path);
-    writer->told_count += writer->told[writer->told_count] != NULL;
+    writer->reported[writer->reported_count] = strdup(path);
+    writer->reported_count += writer->reported[writer->reported_count] != NULL;
     return true;
 }
 
@@ -176,13 +176,13 @@ static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, co
         return;
     H5Dclose(dataset);
     if (extent == PER_STEP || is_large) {
-        if (tells(episode->writer, path))
+        if (is_first_report(episode->writer, path))
             trajd_writer_note(episode->writer,
                               "%s: no stream of the layout, and %s: left out (first in %s)", path,
                               extent == PER_STEP ? "of a row a step" : "large", episode->label);
         return;
     }
-    if (extent == LONG && tells(episode->writer, path))
+    if (extent == LONG && is_first_report(episode->writer, path))
         trajd_writer_note(
             episode->writer,
             "%s: no stream of the layout, and of another length: copied as it is, not resampled",

@@ -4,7 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/helper_socket.h"
+#include "daemon/hdf5/json_field.h"
 #include "daemon/hdf5/writer.h"
 
 enum {
@@ -87,25 +88,6 @@ bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *
 }
 
 /* ---- attributes ---- */
-
-bool trajd_writer_set_text(hid_t object, const char *name, const char *text, bool variable)
-{
-    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
-    hid_t attribute;
-    bool ok;
-
-    H5Tset_size(type, variable ? H5T_VARIABLE : strlen(text) + 1);
-    H5Tset_cset(type, H5T_CSET_UTF8);
-    if (H5Aexists(object, name) > 0)
-        H5Adelete(object, name);
-    attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    ok = attribute >= 0 && H5Awrite(attribute, type, variable ? (const void *)&text : text) >= 0;
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    H5Sclose(space);
-    H5Tclose(type);
-    return ok;
-}
 
 /* The attribute's text, malloc'd, or NULL. */
 static char *get_text(hid_t object, const char *name, bool *variable)

@@ -1,0 +1,18 @@
+/* The sandbox: resource limits and a filter of system calls for the helper program, which reads files
+ * that nobody has checked. */
+#ifndef TRAJD_HDF5_SANDBOX_H
+#define TRAJD_HDF5_SANDBOX_H
+
+#include <stdbool.h>
+
+/* Closes all descriptors above the socket's and sets the resource limits. `writes`: the program may
+ * write to files, of any size. False where a limit cannot be set. */
+bool trajd_sandbox_limit(bool writes);
+
+/* Allows only the system calls that libhdf5 needs once it has started; all others fail with EPERM.
+ * No file can be opened for writing. `writes`: files that are open already may be written to. Does
+ * nothing in builds with a sanitizer, on other processors than x86-64 and ARM64, and on kernels
+ * without filters. False where the kernel refuses the filter. */
+bool trajd_sandbox_filter(bool writes);
+
+#endif

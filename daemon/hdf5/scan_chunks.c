@@ -1,0 +1,87 @@
+/* Where the chunks of a dataset lie in the file. */
+#include "daemon/hdf5/scan.h"
+
+static const uint64_t chunk_count_max = 4u << 20;
+
+struct chunk_visit {
+    struct trajd_array *array;
+    struct trajd_chunk *chunks;
+    bool odd; /* something that does not fit the grid */
+};
+
+/* Puts a chunk, given by the element it begins at, at its place in the grid. */
+static void place_chunk(struct chunk_visit *visit, const hsize_t *begin, unsigned mask,
+                        haddr_t address, hsize_t size)
+{
+    const struct trajd_array *array = visit->array;
+    uint64_t place = 0;
+
+    for (uint32_t i = 0; i < array->rank; i++) {
+        uint64_t grid = (array->shape[i] + array->chunk_shape[i] - 1) / array->chunk_shape[i];
+        if (begin[i] % array->chunk_shape[i] || begin[i] >= array->shape[i]) {
+            visit->odd = true;
+            return;
+        }
+        place = place * grid + begin[i] / array->chunk_shape[i];
+    }
+    if (size > UINT32_MAX)
+        visit->odd = true;
+    else
+        visit->chunks[place] = (struct trajd_chunk){address, (uint32_t)size, mask};
+}
+
+#ifdef TRAJD_HAVE_CHUNK_ITER
+static int visit_chunk(const hsize_t *begin, unsigned mask, haddr_t address, hsize_t size,
+                       void *context)
+{
+    place_chunk(context, begin, mask, address, size);
+    return H5_ITER_CONT;
+}
+#endif
+
+/* Every chunk by its number: O(n^2) in the library, and all that 1.10 before .10 has. */
+static bool list_chunks(hid_t dataset, struct chunk_visit *visit)
+{
+    hid_t space = H5Dget_space(dataset);
+    hsize_t count = 0, begin[H5S_MAX_RANK] = {0}, size;
+    bool ok = H5Dget_num_chunks(dataset, space, &count) >= 0;
+    haddr_t address;
+    unsigned mask;
+
+    visit->odd = false;
+    for (hsize_t i = 0; ok && i < count; i++) {
+        ok = H5Dget_chunk_info(dataset, space, i, begin, &mask, &address, &size) >= 0;
+        if (ok)
+            place_chunk(visit, begin, mask, address, size);
+    }
+    H5Sclose(space);
+    return ok && !visit->odd;
+}
+
+const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array)
+{
+    struct chunk_visit visit = {.array = array};
+    uint64_t count = 1;
+    bool ok = false;
+
+    for (uint32_t i = 0; i < array->rank; i++) {
+        uint64_t grid = (array->shape[i] + array->chunk_shape[i] - 1) / array->chunk_shape[i];
+        if (__builtin_mul_overflow(count, grid, &count) || count > chunk_count_max)
+            return "more than 4 million chunks";
+    }
+    visit.chunks = trajd_arena_alloc(scan->arena, count * sizeof *visit.chunks);
+    if (!visit.chunks)
+        return "no memory for its chunks";
+    for (uint64_t i = 0; i < count; i++)
+        visit.chunks[i].offset = TRAJD_ARRAY_MISSING_CHUNK;
+#ifdef TRAJD_HAVE_CHUNK_ITER
+    /* Some releases give the chunk's number instead of its element: that is off the grid, and the
+     * slow way follows. */
+    ok = H5Dchunk_iter(dataset, H5P_DEFAULT, visit_chunk, &visit) >= 0 && !visit.odd;
+#endif
+    if (!ok && !list_chunks(dataset, &visit))
+        return visit.odd ? "its chunks do not fit its shape" : trajd_scan_error(scan);
+    array->chunk_count = count;
+    array->chunks = visit.chunks;
+    return NULL;
+}

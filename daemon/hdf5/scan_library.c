@@ -1,0 +1,61 @@
+/* libhdf5: its start, its errors; and notes on what is left out. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/hdf5/scan.h"
+
+enum { NOTE_COUNT_MAX = 256 };
+
+bool trajd_scan_start_library(void)
+{
+    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
+    setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's own word for: no plugins */
+    return H5open() >= 0 && H5PLset_loading_state(0) >= 0 &&
+           H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
+           H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link leads out of the file */
+}
+
+static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
+{
+    if (depth == 0 && entry->desc)
+        snprintf(context, 256, "%s", entry->desc);
+    return 0;
+}
+
+const char *trajd_scan_error(struct trajd_scan *scan)
+{
+    char text[256] = "";
+    char *code, *copy;
+    int number = 0;
+
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, text);
+    H5Eclear2(H5E_DEFAULT);
+    code = strstr(text, "errno = ");
+    if (code)
+        number = atoi(code + strlen("errno = "));
+    if (number == EIO || number == ESTALE || number == ENOENT)
+        scan->record->io_errno = number;
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = ' ';
+    }
+    copy = number > 0 ? trajd_arena_format(scan->arena, "read failed: %s", strerror(number))
+                      : trajd_arena_copy(scan->arena, text, strlen(text));
+    return copy && *copy ? copy : "libhdf5 failed";
+}
+
+void trajd_scan_note(struct trajd_scan *scan, const char *episode, const char *what,
+                     const char *why)
+{
+    struct trajd_record *record = scan->record;
+
+    if (!record->notes)
+        record->notes = trajd_arena_alloc(scan->arena, NOTE_COUNT_MAX * sizeof *record->notes);
+    if (!record->notes || record->note_count == NOTE_COUNT_MAX)
+        return;
+    record->notes[record->note_count] =
+        trajd_arena_format(scan->arena, "%s/%s: left out: %s", episode, what, why);
+    record->note_count += record->notes[record->note_count] != NULL;
+}

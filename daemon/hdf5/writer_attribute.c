@@ -1,0 +1,125 @@
+/* Attributes: reading, copying and setting them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/hdf5/writer.h"
+
+struct attribute_copy {
+    struct trajd_writer *writer;
+    hid_t to;
+    const char *path;
+};
+
+struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name)
+{
+    struct trajd_writer_attribute attribute = {-1, -1, -1};
+
+    if (H5Aexists(object, name) > 0)
+        attribute.id = H5Aopen(object, name, H5P_DEFAULT);
+    if (attribute.id >= 0) {
+        attribute.type = H5Aget_type(attribute.id);
+        attribute.space = H5Aget_space(attribute.id);
+    }
+    return attribute;
+}
+
+void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute)
+{
+    if (attribute->space >= 0)
+        H5Sclose(attribute->space);
+    if (attribute->type >= 0)
+        H5Tclose(attribute->type);
+    if (attribute->id >= 0)
+        H5Aclose(attribute->id);
+    H5Eclear2(H5E_DEFAULT);
+}
+
+char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute)
+{
+    char *text = NULL, *copy;
+
+    if (H5Aread(attribute->id, attribute->type, &text) < 0 || !text)
+        return NULL;
+    copy = strdup(text);
+    H5Dvlen_reclaim(attribute->type, attribute->space, H5P_DEFAULT, &text);
+    return copy;
+}
+
+static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *info, void *context)
+{
+    struct attribute_copy *copy = context;
+    struct trajd_writer_attribute attribute;
+    hid_t made = -1;
+    void *value = NULL;
+    size_t size;
+    bool ok = false;
+
+    (void)info;
+    if (H5Aexists(copy->to, name) > 0)
+        return 0;
+    attribute = trajd_writer_open_attribute(object, name);
+    if (attribute.type >= 0 && attribute.space >= 0 &&
+        H5Tget_class(attribute.type) != H5T_REFERENCE) {
+        const hssize_t count = H5Sget_simple_extent_npoints(attribute.space);
+        size = H5Tget_size(attribute.type);
+        value = count >= 0 && size && (uint64_t)count <= SIZE_MAX / 2 / size
+                    ? calloc((size_t)count + 1, size)
+                    : NULL;
+        made = value ? H5Acreate2(copy->to, name, attribute.type, attribute.space, H5P_DEFAULT,
+                                  H5P_DEFAULT)
+                     : -1;
+        ok = made >= 0 && (count == 0 || (H5Aread(attribute.id, attribute.type, value) >= 0 &&
+                                          H5Awrite(made, attribute.type, value) >= 0));
+        if (count > 0 && value &&
+            (H5Tdetect_class(attribute.type, H5T_VLEN) > 0 ||
+             H5Tis_variable_str(attribute.type) > 0))
+            H5Dvlen_reclaim(attribute.type, attribute.space, H5P_DEFAULT, value);
+    }
+    free(value);
+    if (made >= 0)
+        H5Aclose(made);
+    if (!ok)
+        trajd_writer_note(copy->writer, "%s: attribute %s of %s cannot be carried over",
+                          copy->writer->label, name, copy->path);
+    trajd_writer_close_attribute(&attribute);
+    return 0;
+}
+
+bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
+                                  const char *path)
+{
+    struct attribute_copy copy = {.writer = writer, .to = to, .path = path};
+    hsize_t position = 0;
+
+    return H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &position, copy_attribute, &copy) >= 0;
+}
+
+void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)
+{
+    const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
+    const int64_t number = (int64_t)value;
+
+    if (attribute.type >= 0 && H5Tget_class(attribute.type) == H5T_INTEGER &&
+        H5Sget_simple_extent_npoints(attribute.space) == 1)
+        H5Awrite(attribute.id, H5T_NATIVE_INT64, &number);
+    trajd_writer_close_attribute(&attribute);
+}
+
+bool trajd_writer_set_text(hid_t object, const char *name, const char *text, bool variable)
+{
+    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
+    hid_t attribute;
+    bool ok;
+
+    H5Tset_size(type, variable ? H5T_VARIABLE : strlen(text) + 1);
+    H5Tset_cset(type, H5T_CSET_UTF8);
+    if (H5Aexists(object, name) > 0)
+        H5Adelete(object, name);
+    attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    ok = attribute >= 0 && H5Awrite(attribute, type, variable ? (const void *)&text : text) >= 0;
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+    return ok;
+}
