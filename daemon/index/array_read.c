@@ -7,6 +7,7 @@
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/index/array.h"
+#include "daemon/index/array_box.h"
 #include "daemon/index/inflate.h"
 
 /* chunks closer than this are read together: a seek costs more than the bytes between */
@@ -39,13 +40,6 @@ struct reading {
     uint64_t row_bytes;
     uint64_t chunk_bytes;
     bool fill_ready;
-};
-
-/* The part of a chunk that was asked for, as element ranges per dimension relative to the chunk. */
-struct box {
-    uint64_t begin[TRAJD_ARRAY_MAX_RANK]; /* in the chunk */
-    uint64_t count[TRAJD_ARRAY_MAX_RANK];
-    uint64_t origin[TRAJD_ARRAY_MAX_RANK]; /* of the same elements in the array */
 };
 
 enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader,
@@ -132,136 +126,16 @@ static void fill_bytes(const struct trajd_array *array, uint8_t *to, uint64_t by
     }
 }
 
-/* Two dimensions of runs: how many, and how far apart in the rows and in the chunk. */
-struct plane {
-    uint64_t count[2], to_stride[2], from_stride[2];
-};
-
-/* Called with a constant run, so that each becomes a plain load and store. */
-static inline __attribute__((always_inline)) void copy_fixed(const struct plane *plane, uint8_t *to,
-                                                             const uint8_t *from, size_t run)
+static struct trajd_array_box box_of_chunk(const struct reading *reading, uint64_t chunk_index)
 {
-    const uint64_t count = plane->count[1], to_stride = plane->to_stride[1],
-                   from_stride = plane->from_stride[1];
-
-    for (uint64_t i = 0; i < plane->count[0];
-         i++, to += plane->to_stride[0], from += plane->from_stride[0]) {
-        uint8_t *t = to;
-        const uint8_t *f = from;
-        for (uint64_t j = 0; j < count; j++, t += to_stride, f += from_stride)
-            memcpy(t, f, run);
-    }
-}
-
-/* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each
- * costs as much as inflating. */
-static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *from, size_t run)
-{
-    switch (run) {
-    case 1:
-        copy_fixed(plane, to, from, 1);
-        break;
-    case 2:
-        copy_fixed(plane, to, from, 2);
-        break;
-    case 3:
-        copy_fixed(plane, to, from, 3);
-        break;
-    case 4:
-        copy_fixed(plane, to, from, 4);
-        break;
-    case 6:
-        copy_fixed(plane, to, from, 6);
-        break;
-    case 8:
-        copy_fixed(plane, to, from, 8);
-        break;
-    case 12:
-        copy_fixed(plane, to, from, 12);
-        break;
-    case 16:
-        copy_fixed(plane, to, from, 16);
-        break;
-    default:
-        copy_fixed(plane, to, from, run);
-        break;
-    }
-}
-
-static uint64_t grid_extent(const struct trajd_array *array, uint32_t d)
-{
-    return (array->shape[d] + array->chunk_shape[d] - 1) / array->chunk_shape[d];
-}
-
-static struct box box_of_chunk(const struct reading *reading, uint64_t chunk_index)
-{
-    const struct trajd_array *array = reading->array;
-    struct box box;
-
-    for (uint32_t d = array->rank; d-- > 0;) {
-        uint64_t at = chunk_index % grid_extent(array, d) * array->chunk_shape[d];
-        uint64_t low = d == 0 ? reading->row_begin : 0;
-        uint64_t high = d == 0 ? reading->row_end : array->shape[d];
-        uint64_t end = at + array->chunk_shape[d] < high ? at + array->chunk_shape[d] : high;
-        chunk_index /= grid_extent(array, d);
-        box.origin[d] = at > low ? at : low;
-        box.begin[d] = box.origin[d] - at;
-        box.count[d] = end - box.origin[d];
-    }
-    return box;
-}
-
-/* Copies the box out of a chunk into the dense rows: the trailing dimensions that are whole in both
- * are one run, the two dimensions before them a plane of runs, those before that an odometer. */
-static void scatter(const struct reading *reading, const struct box *box, const uint8_t *chunk)
-{
-    const struct trajd_array *array = reading->array;
-    uint64_t to_stride[TRAJD_ARRAY_MAX_RANK], from_stride[TRAJD_ARRAY_MAX_RANK];
-    uint64_t index[TRAJD_ARRAY_MAX_RANK] = {0};
-    uint64_t to_step = trajd_dtype_size(array->dtype), from_step = to_step;
-    struct plane plane = {.count = {1, 1}};
-    uint32_t run_dimension = array->rank - 1; /* the run covers this dimension and all after it */
-    uint8_t *to = reading->rows;
-    uint32_t outer;
-
-    for (uint32_t d = array->rank; d-- > 0;) {
-        to_stride[d] = to_step;
-        from_stride[d] = from_step;
-        to_step *= array->shape[d];
-        from_step *= array->chunk_shape[d];
-        to += (box->origin[d] - (d == 0 ? reading->row_begin : 0)) * to_stride[d];
-        chunk += box->begin[d] * from_stride[d];
-    }
-    while (run_dimension > 0 && box->count[run_dimension] == array->shape[run_dimension] &&
-           array->shape[run_dimension] == array->chunk_shape[run_dimension])
-        run_dimension--;
-    outer = run_dimension; /* dimensions that neither run nor plane covers */
-    for (int p = 1; p >= 0 && outer > 0; p--) {
-        outer--;
-        plane.count[p] = box->count[outer];
-        plane.to_stride[p] = to_stride[outer];
-        plane.from_stride[p] = from_stride[outer];
-    }
-    for (;;) {
-        uint64_t to_at = 0, from_at = 0;
-        uint32_t d = outer;
-        for (uint32_t i = 0; i < outer; i++) {
-            to_at += index[i] * to_stride[i];
-            from_at += index[i] * from_stride[i];
-        }
-        copy_plane(&plane, to + to_at, chunk + from_at,
-                   box->count[run_dimension] * to_stride[run_dimension]);
-        while (d > 0 && ++index[d - 1] == box->count[d - 1])
-            index[--d] = 0;
-        if (d == 0)
-            return;
-    }
+    return trajd_array_box_of_chunk(reading->array, reading->row_begin, reading->row_end,
+                                    chunk_index);
 }
 
 static enum trajd_status chunk_failed(const struct reading *reading, uint64_t chunk_index,
                                       struct trajd_error *error)
 {
-    struct box box = box_of_chunk(reading, chunk_index);
+    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
 
     return trajd_error_prefix(
         error, "rows %llu..%llu: chunk %llu at offset %llu", (unsigned long long)box.origin[0],
@@ -276,7 +150,7 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
     const struct trajd_chunk *chunk = &array->chunks[chunk_index];
     struct trajd_filter_pipeline pipeline = {array->filters, array->filter_count,
                                              chunk->filter_mask, trajd_dtype_size(array->dtype)};
-    struct box box = box_of_chunk(reading, chunk_index);
+    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
     const uint8_t *bytes;
     enum trajd_status status =
         trajd_inflate_chunk(reading->reader->inflater, &pipeline, stored, chunk->stored_size,
@@ -286,7 +160,7 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
         chunk_failed(reading, chunk_index, error);
         return status;
     }
-    scatter(reading, &box, bytes);
+    trajd_array_box_copy(reading->array, &box, bytes, reading->row_begin, reading->rows);
     return TRAJD_OK;
 }
 
@@ -294,7 +168,7 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
                                        struct trajd_error *error)
 {
     struct buffer *fill = &reading->reader->fill;
-    struct box box = box_of_chunk(reading, chunk_index);
+    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
 
     if (!reading->fill_ready) {
         enum trajd_status status = make_room(fill, reading->chunk_bytes, error);
@@ -303,7 +177,7 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
         fill_bytes(reading->array, fill->bytes, reading->chunk_bytes);
         reading->fill_ready = true;
     }
-    scatter(reading, &box, fill->bytes);
+    trajd_array_box_copy(reading->array, &box, fill->bytes, reading->row_begin, reading->rows);
     return TRAJD_OK;
 }
 
@@ -327,7 +201,7 @@ static bool is_direct(const struct reading *reading, uint64_t chunk_index)
 static enum trajd_status read_direct(const struct reading *reading, uint64_t chunk_index,
                                      struct trajd_error *error)
 {
-    struct box box = box_of_chunk(reading, chunk_index);
+    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
     uint64_t offset =
         reading->array->chunks[chunk_index].offset + box.begin[0] * reading->row_bytes;
     enum trajd_status status = read_exactly(
@@ -408,7 +282,7 @@ static enum trajd_status read_chunked(struct reading *reading, struct trajd_erro
     uint32_t count = 0;
 
     for (uint32_t d = 1; d < array->rank; d++)
-        per_row_of_chunks *= grid_extent(array, d);
+        per_row_of_chunks *= trajd_array_grid_extent(array, d);
     last = ((reading->row_end - 1) / array->chunk_shape[0] + 1) * per_row_of_chunks;
     for (uint64_t c = reading->row_begin / array->chunk_shape[0] * per_row_of_chunks; c < last;
          c++) {

@@ -1,12 +1,10 @@
 /* One index from the records of all files. Records are decoded twice, one file at a time, instead
  * of being kept decoded. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/heartbeat.h"
 #include "daemon/base/digest.h"
-#include "daemon/layout/glob.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/index/index_internal.h"
 
 enum { ARRAY_COUNT_MAX = 65536, NOTE_COUNT_MAX = 1024 };
@@ -122,83 +120,6 @@ static enum trajd_status survey(struct build *b)
     return status;
 }
 
-/* The family's name with the star replaced by what it stands for. */
-static const char *member_name(struct build *b, const char *name, const char *capture)
-{
-    const char *star = strchr(name, '*');
-
-    if (!star)
-        return copy_text(b, name);
-    return trajd_arena_format(&b->memory->arena, "%.*s%s%s", (int)(star - name), name, capture,
-                              star + 1);
-}
-
-static uint32_t find_clock(const struct trajd_layout *layout, const char *name)
-{
-    uint32_t i = 0;
-
-    while (i + 1 < layout->clock_count && strcmp(layout->clocks[i].name, name))
-        i++;
-    return i;
-}
-
-static enum trajd_status add_plan(struct build *b, uint32_t stream, uint32_t array,
-                                  const char *capture)
-{
-    const struct trajd_layout *layout = b->memory->index.layout;
-    const struct trajd_layout_stream *source = &layout->streams[stream];
-    struct trajd_validation *validation = &b->validation;
-    struct trajd_stream_plan *grown =
-        realloc(validation->plans, (validation->plan_count + 1) * sizeof *grown);
-    struct trajd_stream_plan *plan;
-
-    if (!grown)
-        return no_memory(b);
-    validation->plans = grown;
-    plan = &validation->plans[validation->plan_count++];
-    *plan = (struct trajd_stream_plan){.layout_stream = stream,
-                                       .array_index = array,
-                                       .clock_index = find_clock(layout, source->clock)};
-    plan->stream =
-        (struct trajd_index_stream){.name = member_name(b, source->name, capture),
-                                    .array_index = array,
-                                    .clock_index = plan->clock_index,
-                                    .kind = source->kind,
-                                    .angle_period = source->angle_period,
-                                    .unit = source->unit ? copy_text(b, source->unit) : NULL,
-                                    .max_gap_ns = source->max_gap_ns,
-                                    .optional = source->optional};
-    return plan->stream.name && (plan->stream.unit || !source->unit) ? TRAJD_OK : no_memory(b);
-}
-
-/* A dataset belongs to the first stream that matches it; streams without a star may share it. */
-static enum trajd_status plan_array(struct build *b, uint32_t array)
-{
-    const struct trajd_layout *layout = b->memory->index.layout;
-    enum trajd_status status = TRAJD_OK;
-    bool taken = false;
-
-    for (uint32_t i = 0; i < layout->stream_count && !status; i++) {
-        char capture[1024] = "";
-        bool family = strchr(layout->streams[i].path, '*') != NULL;
-        if ((taken && family) ||
-            !trajd_layout_match(layout->streams[i].path, b->paths[array], capture, sizeof capture))
-            continue;
-        taken = true;
-        status = add_plan(b, i, array, capture);
-    }
-    return status;
-}
-
-static int compare_plans(const void *a, const void *b)
-{
-    const struct trajd_stream_plan *left = a, *right = b;
-
-    if (left->layout_stream != right->layout_stream)
-        return left->layout_stream < right->layout_stream ? -1 : 1;
-    return trajd_natural_compare(left->stream.name, right->stream.name);
-}
-
 /* Required streams whose dataset no file has: without a path they would not be missed. */
 static enum trajd_status add_required(struct build *b)
 {
@@ -216,20 +137,11 @@ static enum trajd_status make_plans(struct build *b)
 {
     enum trajd_status status = add_required(b);
 
-    for (uint32_t i = 0; i < b->path_count && !status; i++)
-        status = plan_array(b, i);
-    if (status)
-        return status;
-    if (b->validation.plan_count)
-        qsort(b->validation.plans, b->validation.plan_count, sizeof *b->validation.plans,
-              compare_plans);
     b->validation.layout = b->memory->index.layout;
     b->validation.arena = &b->memory->arena;
     b->validation.paths = b->paths;
     b->validation.array_count = b->path_count;
-    b->validation.found = calloc(b->validation.plan_count ? b->validation.plan_count : 1,
-                                 sizeof *b->validation.found);
-    return b->validation.found ? TRAJD_OK : no_memory(b);
+    return status ? status : trajd_index_plan_streams(&b->validation, b->error);
 }
 
 static enum trajd_status add_notes(struct build *b, const char *relative_path,
@@ -401,10 +313,9 @@ static uint64_t digest_episode(const struct trajd_index *index, const struct tra
     return trajd_digest_end(&digest);
 }
 
-/* Forms the episodes' digests on its way. */
-static uint64_t fingerprint(const struct build *b)
+/* Sets the episodes' digests as well. */
+static uint64_t fingerprint(const struct trajd_index *index, struct trajd_episode *episodes)
 {
-    const struct trajd_index *index = &b->memory->index;
     struct trajd_digest digest;
 
     trajd_digest_init(&digest);
@@ -416,8 +327,8 @@ static uint64_t fingerprint(const struct build *b)
         trajd_digest_add_u64(&digest, !index->files[i].refusal);
     }
     for (uint32_t i = 0; i < index->episode_count; i++) {
-        b->episodes[i].digest = digest_episode(index, &b->episodes[i]);
-        trajd_digest_add_u64(&digest, b->episodes[i].digest);
+        episodes[i].digest = digest_episode(index, &episodes[i]);
+        trajd_digest_add_u64(&digest, episodes[i].digest);
     }
     return trajd_digest_end(&digest);
 }
@@ -438,7 +349,7 @@ static enum trajd_status build(struct build *b)
         return trajd_error_set(b->error, TRAJD_ERR_DATA, 0,
                                "no episode could be kept; the first reason: %s",
                                b->first_reason ? b->first_reason : "there are none");
-    b->memory->index.fingerprint = fingerprint(b);
+    b->memory->index.fingerprint = fingerprint(&b->memory->index, b->episodes);
     return TRAJD_OK;
 }
 

@@ -29,16 +29,16 @@ enum { HEADER_SIZE = 32 };
 
 struct reader {
     const uint8_t *next;
-    size_t left;
+    size_t remaining;
 };
 
 static bool take(struct reader *reader, const uint8_t **data, uint64_t length)
 {
-    if (length > reader->left)
+    if (length > reader->remaining)
         return false;
     *data = reader->next;
     reader->next += length;
-    reader->left -= length;
+    reader->remaining -= length;
     return true;
 }
 
@@ -89,11 +89,11 @@ static bool check_header(struct reader *reader, const char *dataset_path, uint64
     const char *text;
 
     return take_u64(reader, &magic) && magic == cache_magic && take_u64(reader, &version) &&
-           version == cache_version && take_u64(reader, &length) && length == reader->left - 8 &&
-           take_u64(reader, &digest) && trajd_digest_of(reader->next, reader->left) == digest &&
-           take_u64(reader, &hash) && hash == layout_hash &&
-           take_text(reader, &text, &text_length) && text_length == strlen(dataset_path) &&
-           !memcmp(text, dataset_path, text_length);
+           version == cache_version && take_u64(reader, &length) &&
+           length == reader->remaining - 8 && take_u64(reader, &digest) &&
+           trajd_digest_of(reader->next, reader->remaining) == digest && take_u64(reader, &hash) &&
+           hash == layout_hash && take_text(reader, &text, &text_length) &&
+           text_length == strlen(dataset_path) && !memcmp(text, dataset_path, text_length);
 }
 
 /* Entries and cache are both in natural order of path; a look-up goes on from where the last one

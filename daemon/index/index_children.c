@@ -9,20 +9,18 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/base/send_fd.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/heartbeat.h"
+#include "daemon/index/index_child.h"
 #include "daemon/index/index_internal.h"
-#include "daemon/index/helper.h"
 
 enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
 static const int64_t start_timeout_ns =
@@ -31,30 +29,14 @@ static const int64_t turn_ns = 100000000; /* who waits for children looks up so 
 static const long retry_pause_ns = 100000000;
 /* times the attempt: for memory to be free again */
 static const int64_t killed_pause_ns = 500000000;
-/* for a child that has closed its socket to end by itself */
-static const int end_slices = 100, slice_ms = 10;
 static const size_t decode_bytes_max = (size_t)2 << 30;
-
-struct child {
-    pid_t pid; /* 0: none */
-    int socket;
-    bool ready;
-    struct trajd_index_entry *entry; /* NULL: idle */
-    int fd;                          /* of the entry */
-    int64_t deadline_ns;             /* to be ready; with an entry, of the next look at it */
-    struct trajd_index_timeout timeout;
-    struct trajd_helper_header header;
-    size_t header_length; /* received of it */
-    uint8_t *data;
-    size_t data_length, data_capacity;
-};
 
 struct pool {
     const struct trajd_index_options *options;
     const struct trajd_layout *layout;
     struct trajd_index_entry *entries;
     uint32_t entry_count, next;
-    struct child *children;
+    struct trajd_index_child *children;
     uint32_t child_count;
     uint32_t at_once; /* children that may be at work */
     /* whose child was killed from outside: nobody else is at work beside it */
@@ -64,14 +46,6 @@ struct pool {
     struct trajd_array_reader *reader;
     struct trajd_error *error;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* The whole record of a file that gave none. */
 static enum trajd_status refuse_entry(struct pool *pool, struct trajd_index_entry *entry, bool keep,
@@ -101,57 +75,6 @@ static enum trajd_status retry_entry(struct pool *pool, struct trajd_index_entry
     return TRAJD_OK;
 }
 
-static void release_child(struct child *child)
-{
-    if (child->fd >= 0)
-        close(child->fd);
-    child->fd = -1;
-    child->entry = NULL;
-    child->header_length = child->data_length = 0;
-}
-
-/* Ends a child for good; its exit status. */
-static int end_child(struct child *child)
-{
-    int status = 0;
-
-    if (!child->pid)
-        return 0;
-    close(child->socket);
-    kill(child->pid, SIGKILL);
-    trajd_heartbeat_wait(); /* it may be in a read that does not end */
-    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    trajd_heartbeat_resume();
-    free(child->data);
-    release_child(child);
-    *child = (struct child){.socket = -1, .fd = -1};
-    return status;
-}
-
-/* Whether it has ended, or does so soon, by itself: it has closed its socket. */
-static bool ends_by_itself(const struct child *child)
-{
-    siginfo_t info = {0};
-
-    for (int i = 0; i < end_slices; i++) {
-        if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
-            return true;
-        poll(NULL, 0, slice_ms);
-    }
-    return false;
-}
-
-/* Signals that a program's own mistake does not raise. SIGXCPU is the limit over all files of a
- * child. */
-static bool is_from_outside(int status)
-{
-    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-
-    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
-           number == SIGQUIT || number == SIGXCPU;
-}
-
 /* The file, or NULL where the child had none yet, is taken up again. */
 static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entry *entry,
                                       const char *how)
@@ -163,7 +86,7 @@ static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entr
                                "%s: %s from outside, %d times: is memory full?",
                                entry ? entry->path : pool->options->helper_path, how, ATTEMPTS_MAX);
     pool->at_once = pool->at_once > 1 ? pool->at_once / 2 : 1;
-    pool->pause_until_ns = now_ns() + killed_pause_ns * (int64_t)*attempts;
+    pool->pause_until_ns = trajd_now_ns() + killed_pause_ns * (int64_t)*attempts;
     if (entry && pool->next > (uint32_t)(entry - pool->entries))
         pool->next = (uint32_t)(entry - pool->entries);
     if (entry && !pool->alone)
@@ -171,20 +94,22 @@ static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entr
     return TRAJD_OK;
 }
 
-/* A child is gone or must go. `why` NULL: as its exit status says. */
-static enum trajd_status lose_child(struct pool *pool, struct child *child, const char *why)
+/* Ends a child that is gone or that has to go. `why`: the reason against its file; NULL: the exit
+ * status gives it. */
+static enum trajd_status lose_child(struct pool *pool, struct trajd_index_child *child,
+                                    const char *why)
 {
     struct trajd_index_entry *entry = child->entry;
-    const bool was_ready = child->ready, is_ended = !why && ends_by_itself(child);
-    const int status = end_child(child);
+    const bool was_ready = child->ready, has_ended = !why && trajd_index_child_has_ended(child);
+    const int status = trajd_index_child_end(child);
     char how[TEXT_SIZE] = "the indexing child closed its socket";
 
-    if (is_ended && WIFSIGNALED(status))
+    if (has_ended && WIFSIGNALED(status))
         snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)",
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else if (is_ended)
+    else if (has_ended)
         snprintf(how, sizeof how, "the indexing child ended with status %d", WEXITSTATUS(status));
-    if (is_ended && is_from_outside(status))
+    if (has_ended && trajd_index_child_is_killed(status))
         return retry_killed(pool, entry, how);
     if (!was_ready)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: does not start: %s",
@@ -192,54 +117,15 @@ static enum trajd_status lose_child(struct pool *pool, struct child *child, cons
     return entry ? refuse_entry(pool, entry, false, why ? why : how) : TRAJD_OK;
 }
 
-static bool send_all(int socket, const void *data, size_t length)
+static enum trajd_status start_child(struct pool *pool, struct trajd_index_child *child)
 {
-    const uint8_t *next = data;
+    enum trajd_status status =
+        trajd_index_child_start(child, pool->options->helper_path, pool->error);
 
-    while (length) {
-        ssize_t sent = send(socket, next, length, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR)
-            return false;
-        if (sent > 0) {
-            next += sent;
-            length -= (size_t)sent;
-        }
-    }
-    return true;
-}
-
-static bool send_file(int socket, int fd, const struct trajd_index_entry *entry)
-{
-    const uint32_t slice[] = {entry->slice, entry->slice_count ? entry->slice_count : 1};
-    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_FILE, sizeof slice};
-
-    return trajd_send_fd(socket, &header, sizeof header, fd, 0) == sizeof header &&
-           send_all(socket, slice, sizeof slice);
-}
-
-static enum trajd_status start_child(struct pool *pool, struct child *child)
-{
-    struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_LAYOUT,
-                                         pool->layout->text_length};
-    int sockets[2], code;
-
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
-        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s",
-                               strerror(errno));
-    code = trajd_helper_spawn(pool->options->helper_path, NULL, sockets[1], &child->pid);
-    close(sockets[1]);
-    if (code) {
-        child->pid = 0;
-        close(sockets[0]);
-        return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s",
-                               pool->options->helper_path, strerror(code));
-    }
-    child->socket = sockets[0];
-    child->deadline_ns = now_ns() + start_timeout_ns;
-    if (!send_all(child->socket, &header, sizeof header) ||
-        !send_all(child->socket, pool->layout->text, pool->layout->text_length))
-        return lose_child(pool, child, NULL);
-    return TRAJD_OK;
+    child->deadline_ns = trajd_now_ns() + start_timeout_ns;
+    if (!status && !trajd_index_child_send_layout(child, pool->layout))
+        status = lose_child(pool, child, NULL);
+    return status;
 }
 
 /* Takes what fstat says now: the record is one of this very file. False with *refusal where it
@@ -265,7 +151,7 @@ static int64_t half_timeout_ns(const struct pool *pool)
     return (int64_t)pool->options->file_timeout_ms * 500000;
 }
 
-static enum trajd_status give_file(struct pool *pool, struct child *child,
+static enum trajd_status give_file(struct pool *pool, struct trajd_index_child *child,
                                    struct trajd_index_entry *entry)
 {
     const char *refusal;
@@ -282,13 +168,13 @@ static enum trajd_status give_file(struct pool *pool, struct child *child,
     }
     child->entry = entry;
     child->fd = fd;
-    child->timeout = (struct trajd_index_timeout){0};
-    child->deadline_ns = now_ns() + half_timeout_ns(pool);
-    return send_file(child->socket, fd, entry) ? TRAJD_OK : lose_child(pool, child, NULL);
+    child->progress = (struct trajd_index_progress){0};
+    child->deadline_ns = trajd_now_ns() + half_timeout_ns(pool);
+    return trajd_index_child_send_file(child) ? TRAJD_OK : lose_child(pool, child, NULL);
 }
 
 /* A record that is one: completed by what the parent reads itself. */
-static enum trajd_status accept_record(struct pool *pool, struct child *child,
+static enum trajd_status accept_record(struct pool *pool, struct trajd_index_child *child,
                                        struct trajd_arena *arena, struct trajd_record *record)
 {
     struct trajd_index_entry *entry = child->entry;
@@ -310,7 +196,7 @@ static enum trajd_status accept_record(struct pool *pool, struct child *child,
                : TRAJD_OK;
 }
 
-static enum trajd_status finish_record(struct pool *pool, struct child *child)
+static enum trajd_status finish_record(struct pool *pool, struct trajd_index_child *child)
 {
     struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
     struct trajd_error local;
@@ -322,13 +208,13 @@ static enum trajd_status finish_record(struct pool *pool, struct child *child)
         status = lose_child(pool, child, local.message);
     } else {
         status = accept_record(pool, child, &arena, &record);
-        release_child(child);
+        trajd_index_child_release(child);
     }
     trajd_arena_free(&arena);
     return status;
 }
 
-static enum trajd_status finish_frame(struct pool *pool, struct child *child)
+static enum trajd_status finish_frame(struct pool *pool, struct trajd_index_child *child)
 {
     if (child->header.kind == TRAJD_HELPER_READY && !child->ready) {
         child->ready = true;
@@ -340,46 +226,21 @@ static enum trajd_status finish_frame(struct pool *pool, struct child *child)
     return lose_child(pool, child, "the indexing child sent what it was not asked for");
 }
 
-static bool grow_data(struct child *child)
+static enum trajd_status read_child(struct pool *pool, struct trajd_index_child *child)
 {
-    size_t capacity = child->data_capacity ? child->data_capacity * 2 : 65536;
-    uint8_t *grown;
-
-    if (child->data_length < child->data_capacity)
-        return true;
-    grown = realloc(child->data, capacity);
-    if (!grown)
-        return false;
-    child->data = grown;
-    child->data_capacity = capacity;
-    return true;
-}
-
-static enum trajd_status read_child(struct pool *pool, struct child *child)
-{
-    bool in_header = child->header_length < sizeof child->header;
-    size_t left = in_header ? sizeof child->header - child->header_length
-                            : child->header.length - child->data_length;
-    ssize_t received;
-
-    if (!in_header && !grow_data(child))
-        return trajd_error_set(pool->error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
-    if (!in_header && left > child->data_capacity - child->data_length)
-        left = child->data_capacity - child->data_length;
-    received = recv(child->socket,
-                    in_header ? (uint8_t *)&child->header + child->header_length
-                              : child->data + child->data_length,
-                    left, MSG_DONTWAIT);
-    if (received < 0 && (errno == EAGAIN || errno == EINTR))
-        return TRAJD_OK;
-    if (received <= 0)
+    switch (trajd_index_child_receive(child)) {
+    case TRAJD_CHILD_WAITS:
+        break;
+    case TRAJD_CHILD_FRAME:
+        return finish_frame(pool, child);
+    case TRAJD_CHILD_CLOSED:
         return lose_child(pool, child, NULL);
-    *(in_header ? &child->header_length : &child->data_length) += (size_t)received;
-    if (child->header_length < sizeof child->header)
-        return TRAJD_OK;
-    if (child->header.magic != TRAJD_HELPER_MAGIC || child->header.length > TRAJD_RECORD_SIZE_MAX)
+    case TRAJD_CHILD_BROKEN:
         return lose_child(pool, child, "the indexing child broke the framing");
-    return child->data_length == child->header.length ? finish_frame(pool, child) : TRAJD_OK;
+    case TRAJD_CHILD_NO_MEMORY:
+        return trajd_error_set(pool->error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
+    }
+    return TRAJD_OK;
 }
 
 /* The next entry without a record that no child has. */
@@ -396,7 +257,7 @@ static struct trajd_index_entry *next_entry(struct pool *pool)
     return NULL;
 }
 
-static bool is_waiting(const struct child *child)
+static bool is_waiting(const struct trajd_index_child *child)
 {
     return child->pid && (child->entry || !child->ready);
 }
@@ -411,7 +272,7 @@ static uint32_t count_waiting(const struct pool *pool)
 }
 
 /* Gives the child files, or starts it for that, until it has one. */
-static enum trajd_status employ(struct pool *pool, struct child *child)
+static enum trajd_status employ(struct pool *pool, struct trajd_index_child *child)
 {
     enum trajd_status status = TRAJD_OK;
     struct trajd_index_entry *entry;
@@ -431,10 +292,10 @@ static enum trajd_status employ(struct pool *pool, struct child *child)
 /* The file that is to be alone, when all others are through and the pause is over. */
 static enum trajd_status hand_out_alone(struct pool *pool)
 {
-    if (count_waiting(pool) || now_ns() < pool->pause_until_ns)
+    if (count_waiting(pool) || trajd_now_ns() < pool->pause_until_ns)
         return TRAJD_OK;
     for (uint32_t i = 1; i < pool->child_count; i++)
-        end_child(&pool->children[i]);
+        trajd_index_child_end(&pool->children[i]);
     return employ(pool, &pool->children[0]);
 }
 
@@ -448,24 +309,25 @@ static enum trajd_status hand_out(struct pool *pool)
     if (pool->alone)
         return hand_out_alone(pool);
     for (uint32_t i = 0;
-         i < pool->child_count && !status && !pool->alone && now_ns() >= pool->pause_until_ns; i++)
+         i < pool->child_count && !status && !pool->alone && trajd_now_ns() >= pool->pause_until_ns;
+         i++)
         if (is_waiting(&pool->children[i]) || count_waiting(pool) < pool->at_once)
             status = employ(pool, &pool->children[i]);
     return status;
 }
 
-static enum trajd_status look_at(struct pool *pool, struct child *child, int64_t now)
+static enum trajd_status look_at(struct pool *pool, struct trajd_index_child *child, int64_t now)
 {
     char text[TEXT_SIZE];
 
     if (!child->ready)
         return lose_child(pool, child, "it is not ready in time");
-    if (trajd_index_may_go_on(&child->timeout, child->pid, now)) {
+    if (trajd_index_child_may_go_on(child, now)) {
         child->deadline_ns = now + half_timeout_ns(pool);
         return TRAJD_OK;
     }
     snprintf(text, sizeof text, "the indexing child took longer than %" PRIu64 " ms",
-             (uint64_t)pool->options->file_timeout_ms * child->timeout.looks / 2);
+             (uint64_t)pool->options->file_timeout_ms * child->progress.looks / 2);
     return lose_child(pool, child, text);
 }
 
@@ -473,11 +335,11 @@ static enum trajd_status look_at(struct pool *pool, struct child *child, int64_t
 static enum trajd_status wait_for_children(struct pool *pool)
 {
     struct pollfd polls[CHILD_COUNT_MAX];
-    int64_t now = now_ns(), until = now + turn_ns;
+    int64_t now = trajd_now_ns(), until = now + turn_ns;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t i = 0; i < pool->child_count; i++) {
-        const struct child *child = &pool->children[i];
+        const struct trajd_index_child *child = &pool->children[i];
         polls[i] = (struct pollfd){.fd = is_waiting(child) ? child->socket : -1, .events = POLLIN};
         if (is_waiting(child) && child->deadline_ns < until)
             until = child->deadline_ns;
@@ -485,9 +347,9 @@ static enum trajd_status wait_for_children(struct pool *pool)
     if (poll(polls, pool->child_count, until <= now ? 0 : (int)((until - now) / 1000000) + 1) < 0 &&
         errno != EINTR)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, errno, "poll: %s", strerror(errno));
-    now = now_ns();
+    now = trajd_now_ns();
     for (uint32_t i = 0; i < pool->child_count && !status; i++) {
-        struct child *child = &pool->children[i];
+        struct trajd_index_child *child = &pool->children[i];
         if (polls[i].fd < 0)
             continue;
         if (polls[i].revents)
@@ -539,11 +401,11 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
         return status;
     pool.children = calloc(pool.child_count, sizeof *pool.children);
     for (uint32_t i = 0; pool.children && i < pool.child_count; i++)
-        pool.children[i].socket = pool.children[i].fd = -1;
+        trajd_index_child_init(&pool.children[i]);
     status = pool.children ? run(&pool)
                            : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for children");
     for (uint32_t i = 0; pool.children && i < pool.child_count; i++)
-        end_child(&pool.children[i]);
+        trajd_index_child_end(&pool.children[i]);
     free(pool.children);
     trajd_array_reader_destroy(&pool.reader);
     return status;

@@ -12,77 +12,64 @@
 #define FAR_NS (INT64_C(1) << 61) /* where times outside the rows end, too (trajd_clock_row_ns) */
 
 /* The episode at hand. */
-struct hearing {
+struct candidate {
     struct trajd_validation *validation;
     const struct trajd_record_episode *record;
     const char *label; /* "file: demo_1: " */
     struct trajd_array *extents;
     struct trajd_episode_clock *clocks;
-    const char *verdict; /* NULL so far, or the reason */
+    const char *reason; /* NULL so far, or the reason */
     bool no_memory;
 };
 
-static void condemn(struct hearing *h, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void condemn(struct hearing *h, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void quarantine(struct candidate *c,
+                                                             const char *format, ...)
 {
     char rule[768];
     va_list arguments;
 
-    if (h->verdict)
+    if (c->reason)
         return;
     va_start(arguments, format);
     vsnprintf(rule, sizeof rule, format, arguments);
     va_end(arguments);
-    h->verdict = trajd_arena_format(h->validation->arena, "%s%s", h->label, rule);
-    if (!h->verdict) {
-        h->no_memory = true;
-        h->verdict = "no memory";
+    c->reason = trajd_arena_format(c->validation->arena, "%s%s", c->label, rule);
+    if (!c->reason) {
+        c->no_memory = true;
+        c->reason = "no memory";
     }
 }
 
-static void *allocate(struct hearing *h, uint64_t count, size_t size)
+static void run_out_of_memory(struct candidate *c)
 {
-    void *memory = trajd_arena_alloc(h->validation->arena, (count ? count : 1) * size);
+    c->no_memory = true;
+    quarantine(c, "no memory");
+}
 
-    if (!memory) {
-        h->no_memory = true;
-        condemn(h, "no memory");
-    }
+static void *allocate(struct candidate *c, uint64_t count, size_t size)
+{
+    void *memory = trajd_arena_alloc(c->validation->arena, (count ? count : 1) * size);
+
+    if (!memory)
+        run_out_of_memory(c);
     return memory;
 }
 
-/* The array with what it points at copied out of the record. */
-static void copy_array(struct hearing *h, const struct trajd_array *from, struct trajd_array *to)
+static void copy_arrays(struct candidate *c)
 {
-    *to = *from;
-    if (from->storage == TRAJD_STORAGE_CHUNKED) {
-        struct trajd_chunk *chunks = allocate(h, from->chunk_count, sizeof *chunks);
-        if (chunks)
-            memcpy(chunks, from->chunks, from->chunk_count * sizeof *chunks);
-        to->chunks = chunks;
-    } else if (from->storage == TRAJD_STORAGE_INLINE) {
-        uint8_t *bytes = allocate(h, from->size_bytes, 1);
-        if (bytes)
-            memcpy(bytes, from->inline_bytes, from->size_bytes);
-        to->inline_bytes = bytes;
-    }
-}
-
-static void copy_arrays(struct hearing *h)
-{
-    const struct trajd_record_episode *record = h->record;
+    const struct trajd_record_episode *record = c->record;
     uint32_t next = 0;
 
-    h->extents = allocate(h, h->validation->array_count, sizeof *h->extents);
-    for (uint32_t i = 0; h->extents && i < record->array_count; i++) {
-        while (next < h->validation->array_count &&
-               strcmp(h->validation->paths[next], record->arrays[i].path) < 0)
+    c->extents = allocate(c, c->validation->array_count, sizeof *c->extents);
+    for (uint32_t i = 0; c->extents && i < record->array_count; i++) {
+        while (next < c->validation->array_count &&
+               strcmp(c->validation->paths[next], record->arrays[i].path) < 0)
             next++;
-        if (next < h->validation->array_count &&
-            !strcmp(h->validation->paths[next], record->arrays[i].path))
-            copy_array(h, &record->arrays[i].extent, &h->extents[next]);
+        if (next < c->validation->array_count &&
+            !strcmp(c->validation->paths[next], record->arrays[i].path) &&
+            !trajd_record_copy_array(c->validation->arena, &record->arrays[i].extent,
+                                     &c->extents[next]))
+            run_out_of_memory(c);
     }
 }
 
@@ -98,16 +85,16 @@ static bool may_blend(const struct trajd_array *extent)
 }
 
 /* The stream's columns and row shape. */
-static void find_shape(struct hearing *h, const struct trajd_layout_stream *source,
+static void find_shape(struct candidate *c, const struct trajd_layout_stream *source,
                        const struct trajd_array *extent, struct trajd_index_stream *stream)
 {
     stream->feature_count = 1;
     if (source->column_end && (extent->rank != 2 || source->column_end > extent->shape[1])) {
         if (extent->rank != 2)
-            return condemn(h, "%s: columns are asked of a dataset of rank %u (rank 2 is needed)",
-                           source->path, extent->rank);
-        return condemn(h, "%s: has %" PRIu64 " columns, %u:%u are asked for", source->path,
-                       extent->shape[1], source->column_begin, source->column_end);
+            return quarantine(c, "%s: columns are asked of a dataset of rank %u (rank 2 is needed)",
+                              source->path, extent->rank);
+        return quarantine(c, "%s: has %" PRIu64 " columns, %u:%u are asked for", source->path,
+                          extent->shape[1], source->column_begin, source->column_end);
     }
     stream->rank = extent->rank - 1;
     for (uint32_t i = 1; i < extent->rank; i++) {
@@ -120,45 +107,46 @@ static void find_shape(struct hearing *h, const struct trajd_layout_stream *sour
     }
 }
 
-static void find_stream(struct hearing *h, const struct trajd_stream_plan *plan,
+static void find_stream(struct candidate *c, const struct trajd_stream_plan *plan,
                         struct trajd_index_stream *stream)
 {
-    const struct trajd_layout_stream *source = &h->validation->layout->streams[plan->layout_stream];
-    const struct trajd_array *extent = &h->extents[plan->array_index];
-    const char *path = h->validation->paths[plan->array_index];
+    const struct trajd_layout_stream *source = &c->validation->layout->streams[plan->layout_stream];
+    const struct trajd_array *extent = &c->extents[plan->array_index];
+    const char *path = c->validation->paths[plan->array_index];
     bool family = strchr(source->path, '*') != NULL;
 
     *stream = plan->stream;
     stream->feature_count = 0;
     if (extent->storage == TRAJD_STORAGE_ABSENT || !extent->size_bytes) {
         if (!source->optional)
-            condemn(h,
-                    extent->storage == TRAJD_STORAGE_ABSENT ? "%s: missing (the layout requires it)"
-                    : extent->shape[0]                      ? "%s: has no columns (zero width)"
-                                                            : "%s: has 0 rows",
-                    path);
+            quarantine(c,
+                       extent->storage == TRAJD_STORAGE_ABSENT
+                           ? "%s: missing (the layout requires it)"
+                       : extent->shape[0] ? "%s: has no columns (zero width)"
+                                          : "%s: has 0 rows",
+                       path);
         return;
     }
     stream->dtype = extent->dtype;
     stream->kind = source->kind;
     if (blends(source->kind) && !may_blend(extent)) {
         if (!family)
-            return condemn(h, "%s: %s cannot be blended: its kind must be previous or nearest",
-                           path, extent->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
+            return quarantine(c, "%s: %s cannot be blended: its kind must be previous or nearest",
+                              path, extent->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
         stream->kind = TRAJD_KIND_PREVIOUS;
     }
-    find_shape(h, source, extent, stream);
+    find_shape(c, source, extent, stream);
     if ((stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ) &&
         stream->feature_count % 4)
-        condemn(h, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path,
-                stream->feature_count);
+        quarantine(c, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path,
+                   stream->feature_count);
 }
 
 /* Rows T+1 of a stream whose clock has T stamps: the first T. The array simply ends earlier. */
-static void trim(struct hearing *h, struct trajd_array *extent, uint64_t rows)
+static void trim(struct candidate *c, struct trajd_array *extent, uint64_t rows)
 {
     extent->size_bytes = extent->size_bytes / extent->shape[0] * rows;
-    h->validation->trimmed_row_count += extent->shape[0] - rows;
+    c->validation->trimmed_row_count += extent->shape[0] - rows;
     if (extent->storage == TRAJD_STORAGE_CHUNKED) {
         uint64_t before = (extent->shape[0] + extent->chunk_shape[0] - 1) / extent->chunk_shape[0];
         uint64_t after = (rows + extent->chunk_shape[0] - 1) / extent->chunk_shape[0];
@@ -167,23 +155,24 @@ static void trim(struct hearing *h, struct trajd_array *extent, uint64_t rows)
     extent->shape[0] = rows;
 }
 
-static void check_rows(struct hearing *h, const struct trajd_stream_plan *plan, uint64_t stamp_rows)
+static void check_rows(struct candidate *c, const struct trajd_stream_plan *plan,
+                       uint64_t stamp_rows)
 {
-    const struct trajd_layout_clock *clock = &h->validation->layout->clocks[plan->clock_index];
-    struct trajd_array *extent = &h->extents[plan->array_index];
-    const char *path = h->validation->paths[plan->array_index];
+    const struct trajd_layout_clock *clock = &c->validation->layout->clocks[plan->clock_index];
+    struct trajd_array *extent = &c->extents[plan->array_index];
+    const char *path = c->validation->paths[plan->array_index];
 
     if (extent->shape[0] == stamp_rows + 1 && stamp_rows)
-        trim(h, extent, stamp_rows);
+        trim(c, extent, stamp_rows);
     if (extent->shape[0] != stamp_rows)
-        condemn(h, "%s: has %" PRIu64 " rows, its clock %s (%s) has %" PRIu64 " stamps", path,
-                extent->shape[0], clock->name, clock->stamps_path, stamp_rows);
+        quarantine(c, "%s: has %" PRIu64 " rows, its clock %s (%s) has %" PRIu64 " stamps", path,
+                   extent->shape[0], clock->name, clock->stamps_path, stamp_rows);
 }
 
-static bool clock_is_used(const struct hearing *h, uint32_t clock)
+static bool clock_is_used(const struct candidate *c, uint32_t clock)
 {
-    for (uint32_t i = 0; i < h->validation->plan_count; i++) {
-        if (h->validation->plans[i].clock_index == clock && h->validation->found[i].feature_count)
+    for (uint32_t i = 0; i < c->validation->plan_count; i++) {
+        if (c->validation->plans[i].clock_index == clock && c->validation->found[i].feature_count)
             return true;
     }
     return false;
@@ -191,33 +180,33 @@ static bool clock_is_used(const struct hearing *h, uint32_t clock)
 
 /* Stamps less the episode's origin are formed later; here they are absolute, offset and latency
  * applied. */
-static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
+static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
 {
-    const struct trajd_layout_clock *source = &h->validation->layout->clocks[index];
-    const struct trajd_record_clock *recorded = &h->record->clocks[index];
-    struct trajd_episode_clock *clock = &h->clocks[index];
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const struct trajd_record_clock *recorded = &c->record->clocks[index];
+    struct trajd_episode_clock *clock = &c->clocks[index];
     int64_t *stamps;
     uint32_t *kept;
 
     if (!recorded->present)
-        return condemn(h, "%s: missing (the stamps of clock %s)", source->stamps_path,
-                       source->name);
+        return quarantine(c, "%s: missing (the stamps of clock %s)", source->stamps_path,
+                          source->name);
     if (!recorded->row_count)
-        return condemn(h, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path,
-                       source->name);
-    for (uint32_t i = 0; i < h->validation->plan_count && !h->verdict; i++) {
-        if (h->validation->plans[i].clock_index == index && h->validation->found[i].feature_count)
-            check_rows(h, &h->validation->plans[i], recorded->source_rows);
+        return quarantine(c, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path,
+                          source->name);
+    for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
+        if (c->validation->plans[i].clock_index == index && c->validation->found[i].feature_count)
+            check_rows(c, &c->validation->plans[i], recorded->source_rows);
     }
-    stamps = h->verdict ? NULL : allocate(h, recorded->row_count, sizeof *stamps);
+    stamps = c->reason ? NULL : allocate(c, recorded->row_count, sizeof *stamps);
     for (uint64_t i = 0; stamps && i < recorded->row_count; i++) {
         if (__builtin_add_overflow(recorded->stamps_ns[i], shift, &stamps[i]))
-            return condemn(
-                h, "%s: row %" PRIu64 ": the stamp with offset and latency is beyond 64 bits of ns",
+            return quarantine(
+                c, "%s: row %" PRIu64 ": the stamp with offset and latency is beyond 64 bits of ns",
                 source->stamps_path, i);
     }
     kept =
-        h->verdict || !recorded->kept_rows ? NULL : allocate(h, recorded->row_count, sizeof *kept);
+        c->reason || !recorded->kept_rows ? NULL : allocate(c, recorded->row_count, sizeof *kept);
     if (kept)
         memcpy(kept, recorded->kept_rows, recorded->row_count * sizeof *kept);
     *clock = (struct trajd_episode_clock){.row_count = (int64_t)recorded->row_count,
@@ -226,83 +215,84 @@ static void make_stamped(struct hearing *h, uint32_t index, int64_t shift)
                                           .dropped_rows = recorded->dropped_rows};
 }
 
-static bool find_rate(struct hearing *h, uint32_t index, struct trajd_rate *rate)
+static bool find_rate(struct candidate *c, uint32_t index, struct trajd_rate *rate)
 {
-    const struct trajd_layout_clock *clock = &h->validation->layout->clocks[index];
-    const char *text = h->record->rates[index];
+    const struct trajd_layout_clock *clock = &c->validation->layout->clocks[index];
+    const char *text = c->record->rates[index];
 
     *rate = clock->rate;
     if (!clock->rate_attribute)
         return true;
     *rate = clock->rate_default;
     if (*text && !trajd_parse_rate(text, rate))
-        condemn(h, "clock %s: \"%s\" of attribute %s is no rate", clock->name, text,
-                clock->rate_attribute);
+        quarantine(c, "clock %s: \"%s\" of attribute %s is no rate", clock->name, text,
+                   clock->rate_attribute);
     else if (!*text && !clock->rate_default.num)
-        condemn(h, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
-                clock->rate_attribute);
-    return !h->verdict;
+        quarantine(c, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
+                   clock->rate_attribute);
+    return !c->reason;
 }
 
 /* Rows of a regular clock: those of the stream that the layout names, else the most of its streams.
  */
-static uint64_t count_rows(struct hearing *h, uint32_t index)
+static uint64_t count_rows(struct candidate *c, uint32_t index)
 {
-    const char *named = h->validation->layout->clocks[index].rows;
+    const char *named = c->validation->layout->clocks[index].rows;
     uint64_t rows = 0;
 
-    for (uint32_t i = 0; i < h->validation->plan_count; i++) {
-        const struct trajd_stream_plan *plan = &h->validation->plans[i];
-        uint64_t own = h->extents[plan->array_index].shape[0];
-        if (plan->clock_index != index || !h->validation->found[i].feature_count)
+    for (uint32_t i = 0; i < c->validation->plan_count; i++) {
+        const struct trajd_stream_plan *plan = &c->validation->plans[i];
+        uint64_t own = c->extents[plan->array_index].shape[0];
+        if (plan->clock_index != index || !c->validation->found[i].feature_count)
             continue;
         if (named ? !strcmp(named, plan->stream.name) : own > rows)
             rows = own;
     }
     if (!rows && named)
-        condemn(h, "%s: missing (it counts the rows of clock %s)", named,
-                h->validation->layout->clocks[index].name);
+        quarantine(c, "%s: missing (it counts the rows of clock %s)", named,
+                   c->validation->layout->clocks[index].name);
     return rows;
 }
 
-static void make_regular(struct hearing *h, uint32_t index, int64_t shift)
+static void make_regular(struct candidate *c, uint32_t index, int64_t shift)
 {
-    const struct trajd_layout_clock *source = &h->validation->layout->clocks[index];
-    const struct trajd_record_clock *recorded = &h->record->clocks[index];
-    struct trajd_episode_clock *clock = &h->clocks[index];
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const struct trajd_record_clock *recorded = &c->record->clocks[index];
+    struct trajd_episode_clock *clock = &c->clocks[index];
 
-    if (!find_rate(h, index, &clock->rate))
+    if (!find_rate(c, index, &clock->rate))
         return;
     if (source->start_path && !recorded->has_start)
-        return condemn(h, "%s: missing (the start of clock %s)", source->start_path, source->name);
+        return quarantine(c, "%s: missing (the start of clock %s)", source->start_path,
+                          source->name);
     if (__builtin_add_overflow(recorded->start_ns, shift, &clock->start_ns))
-        return condemn(h, "%s: the start with offset and latency is beyond 64 bits of ns",
-                       source->name);
-    clock->row_count = (int64_t)count_rows(h, index);
+        return quarantine(c, "%s: the start with offset and latency is beyond 64 bits of ns",
+                          source->name);
+    clock->row_count = (int64_t)count_rows(c, index);
 }
 
-static void make_clocks(struct hearing *h)
+static void make_clocks(struct candidate *c)
 {
-    const struct trajd_layout *layout = h->validation->layout;
+    const struct trajd_layout *layout = c->validation->layout;
     bool any = false;
 
-    h->clocks = allocate(h, layout->clock_count, sizeof *h->clocks);
-    for (uint32_t i = 0; i < layout->clock_count && !h->verdict; i++) {
+    c->clocks = allocate(c, layout->clock_count, sizeof *c->clocks);
+    for (uint32_t i = 0; i < layout->clock_count && !c->reason; i++) {
         int64_t shift = 0;
-        if (!clock_is_used(h, i))
+        if (!clock_is_used(c, i))
             continue;
         any = true;
         if (__builtin_sub_overflow(layout->clocks[i].offset_ns, layout->clocks[i].latency_ns,
                                    &shift))
-            condemn(h, "clock %s: offset and latency are beyond 64 bits of ns",
-                    layout->clocks[i].name);
+            quarantine(c, "clock %s: offset and latency are beyond 64 bits of ns",
+                       layout->clocks[i].name);
         else if (layout->clocks[i].stamps_path)
-            make_stamped(h, i, shift);
+            make_stamped(c, i, shift);
         else
-            make_regular(h, i, shift);
+            make_regular(c, i, shift);
     }
     if (!any)
-        condemn(h, "none of the layout's datasets is there");
+        quarantine(c, "none of the layout's datasets is there");
 }
 
 /* A guess at the row of a time. */
@@ -324,27 +314,27 @@ static bool is_far(int64_t *ns, int64_t origin_ns)
 }
 
 /* Moves all clocks to one origin: the earliest first row. */
-static void set_origin(struct hearing *h, struct trajd_episode *episode)
+static void set_origin(struct candidate *c, struct trajd_episode *episode)
 {
-    uint32_t count = h->validation->layout->clock_count;
+    uint32_t count = c->validation->layout->clock_count;
     int64_t origin = INT64_MAX;
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct trajd_episode_clock *clock = &h->clocks[i];
+        const struct trajd_episode_clock *clock = &c->clocks[i];
         int64_t first = clock->stamps_ns ? clock->stamps_ns[0] : clock->start_ns;
         if (clock->row_count && first < origin)
             origin = first;
     }
-    for (uint32_t i = 0; i < count && !h->verdict; i++) {
-        struct trajd_episode_clock *clock = &h->clocks[i];
+    for (uint32_t i = 0; i < count && !c->reason; i++) {
+        struct trajd_episode_clock *clock = &c->clocks[i];
         int64_t *stamps = (int64_t *)clock->stamps_ns; /* made above, const for everybody else */
         bool far = clock->row_count && !stamps && is_far(&clock->start_ns, origin);
         for (int64_t k = 0; stamps && k < clock->row_count; k++)
             far = is_far(&stamps[k], origin) || far;
         if (far)
-            condemn(h,
-                    "clock %s: it reaches more than 73 years beyond the episode's earliest stamp",
-                    h->validation->layout->clocks[i].name);
+            quarantine(
+                c, "clock %s: it reaches more than 73 years beyond the episode's earliest stamp",
+                c->validation->layout->clocks[i].name);
         if (!clock->row_count)
             clock->start_ns = 0;
         draw_line(clock);
@@ -354,73 +344,73 @@ static void set_origin(struct hearing *h, struct trajd_episode *episode)
 
 /* Shape and dtype are those of the first kept episode that has the stream; and where it is columns
  * of a dataset, that one's row: rows lie as far apart in memory in all episodes. */
-static void compare_streams(struct hearing *h)
+static void compare_streams(struct candidate *c)
 {
-    for (uint32_t i = 0; i < h->validation->plan_count && !h->verdict; i++) {
-        const struct trajd_stream_plan *plan = &h->validation->plans[i];
-        const struct trajd_index_stream *found = &h->validation->found[i], *known = &plan->stream;
+    for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
+        const struct trajd_stream_plan *plan = &c->validation->plans[i];
+        const struct trajd_index_stream *found = &c->validation->found[i], *known = &plan->stream;
         if (!found->feature_count || !plan->established)
             continue;
         if (found->dtype != known->dtype)
-            condemn(h, "%s: is of type %s, in earlier episodes of %s", known->name,
-                    trajd_dtype_name(found->dtype), trajd_dtype_name(known->dtype));
+            quarantine(c, "%s: is of type %s, in earlier episodes of %s", known->name,
+                       trajd_dtype_name(found->dtype), trajd_dtype_name(known->dtype));
         else if (found->rank != known->rank ||
                  memcmp(found->shape, known->shape, sizeof found->shape))
-            condemn(h,
-                    "%s: its rows have another shape than in earlier episodes (%" PRIu64
-                    " elements, not %" PRIu64 ")",
-                    known->name, found->feature_count, known->feature_count);
-        else if (trajd_array_row_elements(&h->extents[plan->array_index]) != plan->row_elements)
-            condemn(h,
-                    "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64
-                    " (the columns of %s are some of them)",
-                    h->validation->paths[plan->array_index],
-                    trajd_array_row_elements(&h->extents[plan->array_index]), plan->row_elements,
-                    known->name);
+            quarantine(c,
+                       "%s: its rows have another shape than in earlier episodes (%" PRIu64
+                       " elements, not %" PRIu64 ")",
+                       known->name, found->feature_count, known->feature_count);
+        else if (trajd_array_row_elements(&c->extents[plan->array_index]) != plan->row_elements)
+            quarantine(c,
+                       "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64
+                       " (the columns of %s are some of them)",
+                       c->validation->paths[plan->array_index],
+                       trajd_array_row_elements(&c->extents[plan->array_index]), plan->row_elements,
+                       known->name);
     }
 }
 
-static void establish_streams(struct hearing *h)
+static void establish_streams(struct candidate *c)
 {
-    struct trajd_validation *validation = h->validation;
+    struct trajd_validation *validation = c->validation;
 
     for (uint32_t i = 0; i < validation->plan_count; i++) {
         if (!validation->found[i].feature_count || validation->plans[i].established)
             continue;
         validation->plans[i].stream = validation->found[i];
         validation->plans[i].row_elements =
-            trajd_array_row_elements(&h->extents[validation->plans[i].array_index]);
+            trajd_array_row_elements(&c->extents[validation->plans[i].array_index]);
         validation->plans[i].established = true;
     }
 }
 
-static void copy_keys(struct hearing *h, struct trajd_episode *episode)
+static void copy_keys(struct candidate *c, struct trajd_episode *episode)
 {
-    const char **keys = allocate(h, h->record->key_count + 1, sizeof *keys);
+    const char **keys = allocate(c, c->record->key_count + 1, sizeof *keys);
 
-    for (uint32_t i = 0; keys && i < h->record->key_count; i++) {
-        keys[i] = trajd_arena_copy(h->validation->arena, h->record->filter_keys[i],
-                                   strlen(h->record->filter_keys[i]));
-        h->no_memory = h->no_memory || !keys[i];
+    for (uint32_t i = 0; keys && i < c->record->key_count; i++) {
+        keys[i] = trajd_arena_copy(c->validation->arena, c->record->filter_keys[i],
+                                   strlen(c->record->filter_keys[i]));
+        c->no_memory = c->no_memory || !keys[i];
     }
     episode->filter_keys = keys;
 }
 
 /* The texts; what the record lacks is absent. */
-static void copy_metas(struct hearing *h, struct trajd_episode *episode)
+static void copy_metas(struct candidate *c, struct trajd_episode *episode)
 {
-    const struct trajd_layout *layout = h->validation->layout;
-    const char **metas = allocate(h, layout->meta_count, sizeof *metas);
+    const struct trajd_layout *layout = c->validation->layout;
+    const char **metas = allocate(c, layout->meta_count, sizeof *metas);
 
     for (uint32_t i = 0; metas && i < layout->meta_count; i++) {
         const struct trajd_layout_meta *meta = &layout->metas[i];
-        const char *text = i < h->record->meta_count ? h->record->metas[i] : NULL;
-        metas[i] = text ? trajd_arena_copy(h->validation->arena, text, strlen(text)) : NULL;
-        h->no_memory = h->no_memory || (text && !metas[i]);
+        const char *text = i < c->record->meta_count ? c->record->metas[i] : NULL;
+        metas[i] = text ? trajd_arena_copy(c->validation->arena, text, strlen(text)) : NULL;
+        c->no_memory = c->no_memory || (text && !metas[i]);
         if (!text && meta->required)
-            condemn(h, "meta %s: missing (%s%s%s)", meta->name,
-                    meta->attribute ? meta->attribute : meta->path, meta->json ? ", json " : "",
-                    meta->json ? meta->json : "");
+            quarantine(c, "meta %s: missing (%s%s%s)", meta->name,
+                       meta->attribute ? meta->attribute : meta->path, meta->json ? ", json " : "",
+                       meta->json ? meta->json : "");
     }
     episode->metas = metas;
 }
@@ -431,38 +421,38 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
                                        struct trajd_episode *episode, struct trajd_error *error)
 {
     uint64_t trimmed = validation->trimmed_row_count;
-    struct hearing h = {.validation = validation, .record = record};
+    struct candidate c = {.validation = validation, .record = record};
     char label[1024];
 
     snprintf(label, sizeof label, *record->id ? "%s: %s: " : "%s: ", relative_path, record->id);
-    h.label = label;
+    c.label = label;
     if (record->problem)
-        condemn(&h, "%s", record->problem);
-    copy_metas(&h, episode);
-    if (!h.verdict)
-        copy_arrays(&h);
-    for (uint32_t i = 0; i < validation->plan_count && !h.verdict; i++)
-        find_stream(&h, &validation->plans[i], &validation->found[i]);
-    if (!h.verdict)
-        make_clocks(&h);
-    if (!h.verdict)
-        compare_streams(&h);
-    if (!h.verdict)
-        set_origin(&h, episode);
-    copy_keys(&h, episode);
+        quarantine(&c, "%s", record->problem);
+    copy_metas(&c, episode);
+    if (!c.reason)
+        copy_arrays(&c);
+    for (uint32_t i = 0; i < validation->plan_count && !c.reason; i++)
+        find_stream(&c, &validation->plans[i], &validation->found[i]);
+    if (!c.reason)
+        make_clocks(&c);
+    if (!c.reason)
+        compare_streams(&c);
+    if (!c.reason)
+        set_origin(&c, episode);
+    copy_keys(&c, episode);
     episode->content_digest = record->content_digest;
     episode->is_plain = record->is_plain;
-    episode->quarantine = h.verdict;
-    episode->extents = h.extents;
-    episode->clocks = h.clocks;
-    if (h.no_memory)
+    episode->quarantine = c.reason;
+    episode->extents = c.extents;
+    episode->clocks = c.clocks;
+    if (c.no_memory)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
-    if (h.verdict) {
+    if (c.reason) {
         validation->trimmed_row_count = trimmed;
         episode->extents = NULL;
         episode->clocks = NULL;
     } else {
-        establish_streams(&h);
+        establish_streams(&c);
     }
     return TRAJD_OK;
 }

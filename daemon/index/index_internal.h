@@ -10,8 +10,6 @@
 #ifndef TRAJD_INDEX_INDEX_INTERNAL_H
 #define TRAJD_INDEX_INDEX_INTERNAL_H
 
-#include <sys/types.h>
-
 #include "daemon/index/index.h"
 #include "daemon/index/record.h"
 
@@ -55,16 +53,6 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            const struct trajd_layout *layout,
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error);
-
-/* What a child at a file had done when it was looked at last. Zero when it gets the file. */
-struct trajd_index_timeout {
-    int64_t at_ns, cpu_ns;
-    uint64_t read_bytes;
-    uint32_t looks;
-};
-/* To be asked each half of file_timeout. False: its time is over; that is so at file_timeout,
- * unless since the look before it has read and was waiting for most of the time. */
-bool trajd_index_may_go_on(struct trajd_index_timeout *timeout, pid_t pid, int64_t now_ns);
 
 /* Reads stamps, compares first rows and forms the digest of every episode of the record. What is
  * wrong with an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
@@ -110,6 +98,11 @@ struct trajd_validation {
         *found; /* [plan_count]: the streams of the episode at hand; feature_count 0: absent */
     uint64_t trimmed_row_count;
 };
+
+/* Fills plans and found from layout, arena, paths and array_count. The caller frees both.
+ * TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_index_plan_streams(struct trajd_validation *validation,
+                                           struct trajd_error *error);
 
 /* Fills *episode from its record: arrays and clocks if it is kept, else quarantine.
  * TRAJD_ERR_MEMORY only. */

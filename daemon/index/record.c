@@ -158,6 +158,29 @@ bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *
     return !bytes->failed;
 }
 
+bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array *from,
+                             struct trajd_array *to)
+{
+    const uint64_t chunk_bytes = from->chunk_count * sizeof *from->chunks;
+
+    *to = *from;
+    if (from->storage == TRAJD_STORAGE_CHUNKED) {
+        struct trajd_chunk *chunks = trajd_arena_alloc(arena, chunk_bytes ? chunk_bytes : 1);
+        if (chunks)
+            memcpy(chunks, from->chunks, chunk_bytes);
+        to->chunks = chunks;
+        return chunks != NULL;
+    }
+    if (from->storage == TRAJD_STORAGE_INLINE) {
+        uint8_t *bytes = trajd_arena_alloc(arena, from->size_bytes ? from->size_bytes : 1);
+        if (bytes)
+            memcpy(bytes, from->inline_bytes, from->size_bytes);
+        to->inline_bytes = bytes;
+        return bytes != NULL;
+    }
+    return true;
+}
+
 char *trajd_arena_format(struct trajd_arena *arena, const char *format, ...)
 {
     char text[1024];

@@ -109,6 +109,10 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
                                       uint32_t clock_count, struct trajd_arena *arena,
                                       struct trajd_record *record, struct trajd_error *error);
 
+/* Copies an array with its chunks or inline bytes into the arena. False without memory. */
+bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array *from,
+                             struct trajd_array *to);
+
 /* A text in the arena, printed; NULL without memory. */
 char *trajd_arena_format(struct trajd_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -17,7 +17,7 @@ static const uint64_t row_count_max =
 /* Reading never goes beyond `left`; after the first failure everything yields zero. */
 struct cursor {
     const uint8_t *next;
-    size_t left;
+    size_t remaining;
     bool failed;
     const char *rule; /* what failed */
     struct trajd_arena *arena;
@@ -30,19 +30,19 @@ static void fail(struct cursor *c, const char *rule)
     if (!c->failed)
         c->rule = rule;
     c->failed = true;
-    c->left = 0;
+    c->remaining = 0;
 }
 
 static const uint8_t *take(struct cursor *c, size_t length)
 {
     const uint8_t *data = c->next;
 
-    if (c->failed || length > c->left) {
+    if (c->failed || length > c->remaining) {
         fail(c, "ends too early");
         return NULL;
     }
     c->next += length;
-    c->left -= length;
+    c->remaining -= length;
     return data;
 }
 
@@ -95,7 +95,7 @@ static uint32_t take_count(struct cursor *c, uint32_t limit, size_t least)
 {
     uint32_t count = take_u32(c);
 
-    if (count > limit || count > c->left / least) {
+    if (count > limit || count > c->remaining / least) {
         fail(c, "a count is too large");
         return 0;
     }
@@ -217,7 +217,7 @@ static void take_chunks(struct cursor *c, struct trajd_record_array *array)
             fail(c, "an unknown filter");
     }
     extent->chunk_count = take_u64(c);
-    if (c->failed || extent->chunk_count != expected || expected > c->left / 16)
+    if (c->failed || extent->chunk_count != expected || expected > c->remaining / 16)
         return fail(c, "the number of chunks does not fit the shape");
     chunks = allocate(c, expected, sizeof *chunks);
     for (uint64_t i = 0; chunks && i < expected; i++) {
@@ -327,7 +327,7 @@ static void take_clock(struct cursor *c, struct trajd_record_clock *clock)
     clock->source_rows = take_u64(c);
     clock->dropped_rows = take_u64(c);
     clock->row_count = take_u64(c);
-    if (c->failed || clock->row_count > c->left / 8 || clock->source_rows > row_count_max ||
+    if (c->failed || clock->row_count > c->remaining / 8 || clock->source_rows > row_count_max ||
         clock->row_count > clock->source_rows ||
         clock->dropped_rows != clock->source_rows - clock->row_count)
         return fail(c, "a clock's rows do not add up");
@@ -384,7 +384,7 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
                                       struct trajd_record *record, struct trajd_error *error)
 {
     struct cursor c = {.next = data,
-                       .left = length,
+                       .remaining = length,
                        .arena = arena,
                        .file_size = file_size,
                        .clock_count = clock_count};
@@ -403,7 +403,7 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
     record->episodes = allocate(&c, record->episode_count, sizeof *record->episodes);
     for (uint32_t i = 0; !c.failed && i < record->episode_count; i++)
         take_episode(&c, &record->episodes[i]);
-    if (!c.failed && c.left)
+    if (!c.failed && c.remaining)
         fail(&c, "bytes are left over");
     if (c.failed) {
         *record = (struct trajd_record){0};
