@@ -1,5 +1,5 @@
-/* The helper program's end of the socket to its parent. The frames stand in daemon/index/helper.h and
- * daemon/index/writer_protocol.h. */
+/* The helper program's end of the socket to its parent. The frames stand in daemon/index/helper.h
+ * and daemon/index/writer_protocol.h. */
 #ifndef TRAJD_HDF5_HELPER_SOCKET_H
 #define TRAJD_HDF5_HELPER_SOCKET_H
 
@@ -9,9 +9,9 @@
 
 #include "daemon/index/helper.h"
 
-/* Blocks until the next frame's header is there. *fd is the descriptor that came with it, or -1; the
- * caller closes it. False at the end of the socket, after an error, and where the header is not one
- * of ours. */
+/* Blocks until the next frame's header is there. *fd is the descriptor that came with it, or -1;
+ * the caller closes it. False at the end of the socket, after an error, and where the header is not
+ * one of ours. */
 bool trajd_helper_receive(struct trajd_helper_header *header, int *fd);
 
 /* Sends a frame of `length` bytes. Blocks. False where the parent is gone. */

@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /* Finds the value at `path` ("a.b.c": keys of nested objects) in the JSON text of `length` bytes.
- * *value points into the text: at the characters between the quotes of a string (*quoted, escapes as
- * they are), or at a bare word such as a number, true or null. False where there is no such value,
- * where it is an object or an array, or where the text up to there is not JSON. */
+ * *value points into the text: at the characters between the quotes of a string (*quoted, escapes
+ * as they are), or at a bare word such as a number, true or null. False where there is no such
+ * value, where it is an object or an array, or where the text up to there is not JSON. */
 bool trajd_json_field_find(const char *text, size_t length, const char *path, const char **value,
                            size_t *value_length, bool *quoted);
 

@@ -1,5 +1,5 @@
-/* The helper program as a writer: what its files share. The frames that it takes and sends stand in
- * daemon/index/writer_protocol.h. */
+/* Declarations that the files of the writer, "trajd-indexer write", share. Its frames are described
+ * in daemon/index/writer_protocol.h. */
 #ifndef TRAJD_HDF5_WRITER_H
 #define TRAJD_HDF5_WRITER_H
 
@@ -10,8 +10,8 @@
 
 #include "daemon/index/writer_protocol.h"
 
-/* A frame being read. `failed` is set at the first thing that is not there; what comes then is
- * empty. */
+/* A frame that is read from front to back. `failed` is set where it ends early; all later values
+ * are zero or empty. */
 struct trajd_writer_frame {
     const uint8_t *next, *end;
     bool failed;
@@ -21,104 +21,112 @@ struct trajd_writer_frame {
 #define TRAJD_WRITER_RANK_MAX 8
 #define TRAJD_WRITER_REPORTED_MAX 64
 
-/* A dataset that episodes have, with what its makings share. */
+/* A dataset of the episodes, with the libhdf5 objects that creating it reuses. */
 struct trajd_writer_dataset {
-    char *path; /* below an episode */
+    char *path; /* relative to the episode */
     uint8_t dtype, rank, level;
-    /* of the episode that was made last */
+    /* of the episode that was created last */
     hsize_t shape[TRAJD_WRITER_RANK_MAX], chunk[TRAJD_WRITER_RANK_MAX];
-    hsize_t chunk_rows; /* of one in chunks where there are as many rows; 0: contiguous */
-    hid_t type;         /* -1: the source's */
+    hsize_t chunk_rows; /* the most rows of a chunk; 0: contiguous */
+    hid_t type;         /* -1: the type of the source's dataset */
     hid_t space, creation;
 };
 
-/* What the child is at. */
+/* The state of the writer. */
 struct trajd_writer {
     hid_t output, input;
     uint32_t dataset_count;
     struct trajd_writer_dataset *datasets;
     char label[TRAJD_WRITER_PATH_SIZE];  /* of the input */
-    char groups[TRAJD_WRITER_PATH_SIZE]; /* of the episodes */
+    char groups[TRAJD_WRITER_PATH_SIZE]; /* the pattern of the episodes' groups */
     char filter_folder[TRAJD_WRITER_PATH_SIZE];
     bool is_first;
     uint32_t known_count;
-    char **known; /* of the input */
+    char **known; /* paths that the parent handles itself */
     uint32_t note_count;
     uint32_t reported_count;
-    char *reported
-        [TRAJD_WRITER_REPORTED_MAX]; /* paths that need not be told of again, for every episode */
+    char *reported[TRAJD_WRITER_REPORTED_MAX]; /* paths that are noted already */
 };
+
+/* ---- writer_frame.c ---- */
 
 uint64_t trajd_writer_u64(struct trajd_writer_frame *frame);
 uint32_t trajd_writer_u32(struct trajd_writer_frame *frame);
 uint8_t trajd_writer_u8(struct trajd_writer_frame *frame);
-/* Into `text`, cut never: too long is failed. */
+/* Copies the text. One that does not fit sets `failed`. */
 void trajd_writer_text(struct trajd_writer_frame *frame, char *text, size_t size);
 
-/* The whole child. Its exit status. */
+/* Runs the writer until the socket ends. Returns the exit status. */
 int trajd_writer_run(void);
 
-/* A NOTE; after many of them silence. */
+/* Sends a NOTE. The 200th says that more are dropped; later ones are. */
 void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Sends FAILED with libhdf5's innermost message and returns false. */
+/* Sends FAILED with libhdf5's innermost message. Returns false. */
 bool trajd_writer_fail(const char *what);
 
 /* ---- writer_attribute.c ---- */
 
-/* An attribute with its type and space; -1 each where there is none. Closed by
- * trajd_writer_close_attribute, whatever it is. */
+/* An attribute with its type and space, each -1 where the attribute is absent. The caller closes it
+ * with trajd_writer_close_attribute in both cases. */
 struct trajd_writer_attribute {
     hid_t id, type, space;
 };
 struct trajd_writer_attribute trajd_writer_open_attribute(hid_t object, const char *name);
 void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute);
-/* The text of one that is a single string of variable length, malloc'd, or NULL. */
+/* Returns the text of an attribute that is one string of variable length, or NULL. The caller
+ * frees. */
 char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute);
-/* All attributes of an object that the other lacks. */
+/* Copies all attributes of `from` that `to` lacks. `path`: for notes. */
 bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
                                   const char *path);
-/* Sets the integer attribute where there is one. */
+/* Sets an integer attribute where the object has it. */
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value);
-/* Puts a text where an attribute is or is not, of a length of its own. */
+/* Sets a text attribute, in place of one that is there. `variable`: as a string of variable
+ * length. */
 bool trajd_writer_set_text(hid_t object, const char *name, const char *text, bool variable);
 
 /* ---- writer_copy.c ---- */
 
-/* What of the first input stands outside of its episodes; of a later one, attributes that differ
- * are told of. */
+/* Copies the objects of the first input that lie outside its episodes. For a later input, notes the
+ * attributes that differ. */
 bool trajd_writer_copy_surroundings(struct trajd_writer *writer);
-/* A copy of an object with all below it. */
+/* Copies an object with everything below it. */
 bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name);
-/* The groups down to `path` from a file or a group. -1: failed. The caller closes. */
+/* Creates the groups down to `path` below a file or a group, as far as they are missing. Returns
+ * the last one, which the caller closes; -1 where it fails. */
 hid_t trajd_writer_make_group(hid_t from, const char *path);
 
 /* ---- writer_array.c ---- */
 
-/* DATASETS, and the end of them. */
+/* Reads the frame DATASETS. */
 bool trajd_writer_datasets(struct trajd_writer *writer, struct trajd_writer_frame *frame);
+/* Frees the datasets' descriptions. */
 void trajd_writer_clear_datasets(struct trajd_writer *writer);
 
+/* Where a dataset is created. */
 struct trajd_writer_place {
-    /* the source's episode: its dataset has the attributes, and for bool the type, an enum that
-     * only a copy keeps */
+    /* the source's episode: its dataset gives the attributes, and for bool the type, an enum that
+     * can only be copied */
     hid_t from;
-    hid_t to; /* the folder of the output that it comes into */
+    hid_t to; /* the group of the output */
     uint64_t rows;
     bool has_attributes;
 };
-/* Sets *offset where rows are contiguous, UINT64_MAX elsewhere. */
+/* Creates a dataset. *offset: where its rows go in the file; UINT64_MAX for a chunked one. */
 bool trajd_writer_make_dataset(struct trajd_writer *writer, struct trajd_writer_dataset *dataset,
                                const struct trajd_writer_place *place, uint64_t *offset);
-/* A dataset of the source; -1 where there is none. The caller closes. */
+/* Opens a dataset of the source; -1 where there is none. The caller closes it. */
 hid_t trajd_writer_open_source(hid_t from, const char *path);
 
 /* ---- writer_episode.c ---- */
 
+/* Handles the frame EPISODES. */
 bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 
 /* ---- writer_finish.c ---- */
 
+/* Handle the frames of the same names. */
 bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_chunks(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd);

@@ -1,5 +1,5 @@
-/* One HDF5 dataset of one episode as bytes in a file: what the index records of it, and reading its
- * rows without libhdf5. */
+/* An array: one HDF5 dataset of one episode, as a place of bytes in a file. Its rows are read
+ * without libhdf5. */
 #ifndef TRAJD_INDEX_ARRAY_H
 #define TRAJD_INDEX_ARRAY_H
 
@@ -15,15 +15,15 @@
 #define TRAJD_ARRAY_MAX_CHUNK_BYTES (UINT64_C(256) << 20)
 
 enum trajd_storage {
-    TRAJD_STORAGE_ABSENT = 0, /* the episode has no such dataset */
-    /* zero rows, zero width, or never written: rows are the fill value */
+    TRAJD_STORAGE_ABSENT = 0, /* the episode has no such array */
+    /* no rows, no columns, or never written: all rows are the fill value */
     TRAJD_STORAGE_EMPTY = 1,
     TRAJD_STORAGE_CONTIGUOUS = 2, /* size_bytes at offset */
     TRAJD_STORAGE_CHUNKED = 3,
-    TRAJD_STORAGE_INLINE = 4, /* compact: the bytes are in the index */
+    TRAJD_STORAGE_INLINE = 4, /* HDF5's compact storage: the bytes are in the index */
 };
 
-/* HDF5 filter numbers; lzf is h5py's 32000. */
+/* The numbers of HDF5's filters. lzf comes with h5py. */
 enum trajd_filter {
     TRAJD_FILTER_DEFLATE = 1,
     TRAJD_FILTER_SHUFFLE = 2,
@@ -32,62 +32,65 @@ enum trajd_filter {
 };
 
 struct trajd_chunk {
-    uint64_t offset;      /* in the file; TRAJD_ARRAY_MISSING_CHUNK: never written, fill value */
+    uint64_t offset;      /* in the file; TRAJD_ARRAY_MISSING_CHUNK: never written */
     uint32_t stored_size; /* bytes in the file */
-    uint32_t filter_mask; /* bit f set: filter f of the pipeline was not applied to this chunk */
+    uint32_t filter_mask; /* bit f set: filter f was not applied to this chunk */
 };
 
-/* Row-major, rows first: shape[0] rows of shape[1] x ... elements. Every number was range-checked
- * against the file's size and against overflow when the record was accepted. Immutable; pointers
- * live as long as the index. */
+/* Elements in row-major order: shape[0] rows of shape[1] x ... elements. All numbers are checked
+ * against overflow and against the file's size before a record is accepted. An array does not
+ * change afterwards; its pointers are borrowed from the index. */
 struct trajd_array {
     enum trajd_storage storage;
     enum trajd_dtype dtype;
-    uint32_t rank; /* 1..TRAJD_ARRAY_MAX_RANK; a scalar dataset is refused */
+    uint32_t rank; /* 1..TRAJD_ARRAY_MAX_RANK; scalars are refused */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t offset;     /* contiguous */
-    uint64_t size_bytes; /* of all elements; fits in memory arithmetic (checked) */
+    uint64_t offset;     /* in the file, of contiguous storage */
+    uint64_t size_bytes; /* of all elements; at most INT64_MAX */
     const uint8_t *inline_bytes;
     uint32_t filter_count;
-    uint16_t filters[TRAJD_ARRAY_MAX_FILTERS]; /* in the order of writing */
+    uint16_t filters[TRAJD_ARRAY_MAX_FILTERS]; /* in the order that the writer applied them */
     uint64_t chunk_shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t chunk_count;             /* product over dimensions of ceil(shape / chunk_shape) */
-    const struct trajd_chunk *chunks; /* row-major over the chunk grid */
+    uint64_t chunk_count;             /* product of ceil(shape / chunk_shape) */
+    const struct trajd_chunk *chunks; /* [chunk_count], row-major over the grid */
     uint8_t fill[8];                  /* one element */
-    bool has_attributes;              /* beside its rows: for who makes a copy of it */
+    bool has_attributes; /* the dataset has attributes, which a copy has to take along */
 };
 
+/* Returns the number of rows; 0 where the array is absent. */
 uint64_t trajd_array_row_count(const struct trajd_array *array);
-/* Elements in a row: the product of shape[1..]; 1 for rank 1; 0 for a zero-width dataset. */
+/* Returns the number of elements in a row: the product of shape[1..], 1 for rank 1. */
 uint64_t trajd_array_row_elements(const struct trajd_array *array);
+/* Returns the bytes of a row. */
 uint64_t trajd_array_row_bytes(const struct trajd_array *array);
-/* Bytes of a whole chunk in memory; 0 where the array is not chunked. */
+/* Returns the bytes of one chunk in memory, not filtered; 0 where the array is not chunked. */
 uint64_t trajd_array_chunk_bytes(const struct trajd_array *array);
 
-/* Checks every rule that reading relies on, against the size of the file: rank, overflow, offsets,
- * chunk count and sizes, filters. `inline_size` is how many bytes inline_bytes has. TRAJD_ERR_DATA
- * or TRAJD_ERR_UNSUPPORTED, naming the field. */
+/* Checks everything that trajd_array_read relies on: rank, overflow, offsets within the file,
+ * number and sizes of chunks, filters. `inline_size`: bytes at inline_bytes. TRAJD_ERR_DATA or
+ * TRAJD_ERR_UNSUPPORTED, which name the field. */
 enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t file_size_bytes,
                                     uint64_t inline_size, struct trajd_error *error);
 
-/* Scratch of one reading thread: chunk buffers and a decompressor, grown to the largest chunk seen
- * up to a limit of 256 MiB. Not thread-safe; one per thread. */
+/* The scratch memory of one reading thread: a decompressor and buffers, which grow to the largest
+ * chunk that was read, 256 MiB at most. Not thread-safe: one for each thread. */
 struct trajd_array_reader;
 enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader,
                                             struct trajd_error *error);
 void trajd_array_reader_destroy(struct trajd_array_reader **reader);
 
-/* Reads rows [row_begin, row_begin + row_count) densely into `rows` (row_count * row_bytes). pread
- * at the index's offsets, every chunk inflated once however many of its rows are asked for. Errors:
- * TRAJD_ERR_IO for a read that fails or ends early (with errno), TRAJD_ERR_DATA for a chunk that
- * does not inflate to its size or fails its checksum, naming chunk and offset. */
+/* Reads rows [row_begin, row_begin + row_count) densely into `rows`, which has room for row_count *
+ * row_bytes. Reads with pread and inflates each chunk once, however many of its rows are requested.
+ * Blocks. TRAJD_ERR_IO (with errno) where a read fails or the file ends early; TRAJD_ERR_DATA where
+ * a chunk does not inflate to its size or fails its checksum, with chunk and offset;
+ * TRAJD_ERR_ARGUMENT where the array lacks the rows; TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd,
                                    const struct trajd_array *array, uint64_t row_begin,
                                    uint64_t row_count, void *rows, struct trajd_error *error);
 
-/* Converts `count` elements to float64 / int64 (for stamps). False where the type cannot (bool,
- * none). To int64 the floor of a floating-point number is taken; NaN and numbers beyond int64 are
- * false too. `elements` need not be aligned. */
+/* Convert `count` elements to float64 or to int64, for stamps. Floating-point numbers become int64
+ * by rounding down. False where the type is bool or none; to int64 also for NaN and for numbers
+ * that int64 cannot hold. `elements` need not be aligned. */
 bool trajd_array_to_f64(enum trajd_dtype dtype, const void *elements, uint64_t count, double *out);
 bool trajd_array_to_i64(enum trajd_dtype dtype, const void *elements, uint64_t count, int64_t *out);
 

@@ -1,13 +1,12 @@
-/* trajd-indexer: the child that looks into HDF5 files, and how its parent speaks with it.
+/* The protocol with trajd-indexer, the helper program that reads HDF5 files, and its start.
  *
- * One stream socket (descriptor TRAJD_HELPER_SOCKET in the child), frames of a header and `length`
- * bytes, native byte order since both ends are one build:
+ * Parent and child share one stream socket, descriptor TRAJD_HELPER_SOCKET in the child. A frame is
+ * a header and `length` bytes. Numbers are in the machine's byte order: both ends are of one build.
  *
- *     parent: LAYOUT (the YAML text), then FILE (u32 part, u32 of so many: which of its episodes;
- *       the file's descriptor by SCM_RIGHTS) one at a
- *             time
- *     child:  READY once the sandbox stands, then one RECORD (record.h) a file; exits at the
- *             socket's end */
+ *     parent: LAYOUT, the YAML text; then FILE, one at a time: u32 slice, u32 slice count (which of
+ *             the file's episodes), and the file's descriptor by SCM_RIGHTS
+ *     child:  READY when the sandbox stands; then one RECORD (record.h) for each FILE. It exits at
+ *             the end of the socket */
 #ifndef TRAJD_INDEX_HELPER_H
 #define TRAJD_INDEX_HELPER_H
 
@@ -30,8 +29,9 @@ struct trajd_helper_header {
     uint64_t length;
 };
 
-/* Starts the program at `path` with its end of the socket. `task`: "write", in a process group of
- * its own, since Ctrl-C is for the parent, which ends the child; NULL: it reads. 0, or an errno. */
+/* Starts the program at `path`, with `socket` as its end. `task` NULL: it reads files. "write": it
+ * writes one (writer_protocol.h), in a process group of its own, so that Ctrl-C reaches only the
+ * parent, which then ends it. Returns 0 or an errno. */
 int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid);
 
 #endif

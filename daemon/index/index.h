@@ -1,10 +1,11 @@
-/* The index of a dataset: which episodes there are, and where the rows of each of their streams lie
- * in which file.
+/* The index of a dataset: which episodes there are, and in which file and where the rows of their
+ * streams lie. A dataset is a set of HDF5 files under one layout; what HDF5 calls a dataset is an
+ * array here.
  *
- * Built by trajd_index_open: files are found, the cache is asked, what it lacks is indexed by
- * children (trajd-indexer, the only user of libhdf5), every field that a child sends is
- * range-checked, stamps are read, episodes are kept or quarantined. Read-only afterwards and safe
- * to share between threads. */
+ * trajd_index_open builds it. It finds the files and loads the cache. Child processes
+ * (trajd-indexer, the only user of libhdf5) index the files that the cache lacks. Every field that
+ * a child sends is range-checked. Then the stamps are read, and each episode is kept or
+ * quarantined. The index does not change afterwards, so threads may share it. */
 #ifndef TRAJD_INDEX_INDEX_H
 #define TRAJD_INDEX_INDEX_H
 
@@ -18,21 +19,21 @@
 
 struct trajd_index_file {
     const char *path; /* as opened */
-    /* below the dataset's path, '/' separated; the file's name if that is a file */
+    /* relative to the dataset's path; the file's name where that path is a file */
     const char *relative_path;
     uint64_t size_bytes;
     int64_t mtime_ns;
     uint64_t inode;
-    const char *refusal; /* NULL, or why no episode could be taken from it */
+    const char *refusal; /* NULL, or the reason why it gives no episode */
 };
 
-/* A distinct HDF5 dataset path (relative to the episode) that some stream or clock needs. */
+/* An array that some stream or clock needs. */
 struct trajd_index_array {
-    const char *path;
+    const char *path; /* of the HDF5 dataset, relative to the episode's group */
 };
 
-/* A stream as found in at least one episode, families expanded. Shape and dtype are those of the
- * first kept episode; an episode in which they differ is quarantined. */
+/* A stream that at least one episode has. Families are expanded. Shape and dtype are those of the
+ * first kept episode that has it; an episode in which they differ is quarantined. */
 struct trajd_index_stream {
     const char *name;
     uint32_t array_index;
@@ -40,8 +41,8 @@ struct trajd_index_stream {
     enum trajd_kind kind;
     enum trajd_dtype dtype;
     uint32_t first_column;
-    uint64_t feature_count;               /* D: elements of a row that are this stream's */
-    uint32_t rank;                        /* of one row: 0 for a scalar per row */
+    uint64_t feature_count;               /* D: elements of this stream in a row */
+    uint32_t rank;                        /* of one row; 0: one element */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK]; /* of one row, after the column slice */
     double angle_period;
     const char *unit; /* or NULL */
@@ -54,40 +55,40 @@ struct trajd_index_clock {
     bool regular;
 };
 
-/* A clock in one episode. Times are ns from the episode's origin: the earliest first stamp over its
- * clocks, after offset and latency. A regular clock's zero is at start_ns; a stamped clock's zero
- * is the origin (start_ns = 0). */
+/* A clock in one episode. Times are in ns from the episode's origin, which is the earliest first
+ * row of its clocks after offset and latency. start_ns is the time of a regular clock's first row;
+ * it is 0 for a stamped clock. */
 struct trajd_episode_clock {
     int64_t row_count; /* after the stamp policies */
     int64_t start_ns;
     struct trajd_rate rate;   /* regular clocks */
     const int64_t *stamps_ns; /* [row_count], ascending; NULL for regular clocks */
-    /* of stamped clocks: the line through the first and the last of them, where a search begins; or
-     * 0 */
+    /* The line through the first and the last stamp, for the first guess of a search; 0 for regular
+     * clocks. */
     double rows_per_ns, row_at_zero;
-    /* [row_count]: source row of each kept row, or NULL when all were kept */
+    /* [row_count]: source row of each kept row; NULL: all rows were kept */
     const uint32_t *kept_rows;
     uint64_t dropped_rows;
 };
 
 struct trajd_episode {
-    /* "demo_12", or the file's relative path for one episode a file; unique with its file */
+    /* "demo_12", or the file's relative path where a file is one episode; unique within its file */
     const char *id;
     uint32_t file_index;
-    const char *quarantine;                   /* NULL: kept. Else file, dataset, row and rule */
-    const struct trajd_array *extents;        /* [array_count] */
+    const char *quarantine;            /* NULL: kept. Else the reason with file, array and row */
+    const struct trajd_array *extents; /* [array_count]: where each array lies */
     const struct trajd_episode_clock *clocks; /* [clock_count] */
-    /* absolute time of the origin as recorded (0 for regular-only episodes) */
+    /* absolute recorded time of the origin; 0 where all clocks are regular */
     int64_t origin_ns;
-    /* of stamps and of up to 64 sampled rows a stream (fewer where rows are large): part of the
-     * fingerprint */
+    /* of the stamps and of up to 64 sampled rows of each array, fewer where rows are large; part of
+     * the fingerprint */
     uint64_t content_digest;
-    /* of the whole episode: names, texts, kept or not, shapes, clocks, content_digest */
+    /* of names, texts, shapes, clocks, content_digest, and whether it is kept */
     uint64_t digest;
-    const char *const *metas;       /* [layout->meta_count]; NULL: the episode has no such text */
-    const char *const *filter_keys; /* names of the masks that list it, NULL-ended */
-    /* its group has nothing beside the arrays that are there, and folders on the way to them that
-     * have no attributes */
+    const char *const *metas;       /* [layout->meta_count]; an absent text is NULL */
+    const char *const *filter_keys; /* names of the masks that list it, then NULL */
+    /* the group holds only these arrays, and subgroups on the way to them that have no
+     * attributes */
     bool is_plain;
 };
 
@@ -104,59 +105,61 @@ struct trajd_index {
     uint32_t episode_count; /* kept and quarantined, in natural order of (relative path, id) */
     const struct trajd_episode *episodes;
     uint32_t kept_count;
-    /* of the layout, the paths of files and datasets, and the episodes' digests; never inode, mtime
-     * or tier */
+    /* of the layout, the paths of files and arrays, and the episodes' digests; inodes, times and
+     * the place of storage do not count */
     uint64_t fingerprint;
-    uint32_t cached_file_count; /* how many files came from the cache */
-    uint64_t trimmed_row_count; /* rows T+1 of streams whose stamped clock has T: left out */
-    /* files that are in the folder by a further name: each is taken once, by the name that comes
-     * first */
+    uint32_t cached_file_count; /* files whose records came from the cache */
+    /* last rows that were left out, of arrays that have one row more than their clock has stamps */
+    uint64_t trimmed_row_count;
+    /* further names (hard or symbolic links) of files in the folder; each file is taken once, by
+     * its first name */
     uint32_t link_count;
-    /* links, then datasets of optional streams that were left out; at most 1024 of all */
+    /* what was left out: links, then arrays of optional streams; 1024 at most */
     uint32_t note_count;
     const char *const *notes; /* "file: demo_1/obs/x: left out: rule" */
 };
 
 struct trajd_index_options {
-    /* a file, or a folder in which the layout's `files` glob is searched, or a glob itself */
+    /* a file, a folder in which the layout's `files` glob is searched, or a glob */
     const char *path;
     const char *layout; /* name or path */
     const char *layout_directory;
-    const char *cache_directory; /* NULL: no cache is read or written */
-    const char *helper_path;     /* the trajd-indexer to run */
-    uint32_t child_count;        /* children at once, >= 1 */
-    /* a child that takes longer for one file is killed, the file refused; ten times that where
-     * storage is slow and bytes still come */
+    const char *cache_directory; /* NULL: no cache */
+    const char *helper_path;     /* of trajd-indexer */
+    uint32_t child_count;        /* most child processes at a time, >= 1 */
+    /* A child that takes longer for one file is killed and the file refused. A child that waits for
+     * slow storage and still receives bytes has ten times as long. */
     uint32_t file_timeout_ms;
 };
 
-/* TRAJD_ERR_NOT_FOUND: nothing matches. TRAJD_ERR_DATA: no episode could be kept (message names the
- * first reason). TRAJD_ERR_IO: storage failed after retries. TRAJD_ERR_SYSTEM: the child does not
- * start, or somebody kills it at a file each time (message names it); nothing is known against the
- * file. The caller destroys. Blocks; call it from a thread that may. */
+/* Builds the index of a dataset. Blocks, perhaps for minutes. The caller destroys the index.
+ * TRAJD_ERR_NOT_FOUND: no file matches. TRAJD_ERR_DATA: no episode could be kept; the message has
+ * the first reason. TRAJD_ERR_IO: storage still failed after retries. TRAJD_ERR_SYSTEM: the helper
+ * program does not start, or it was killed from outside each time it read the file that the message
+ * names, which says nothing about the file. */
 enum trajd_status trajd_index_open(const struct trajd_index_options *options,
                                    struct trajd_index **index, struct trajd_error *error);
 void trajd_index_destroy(struct trajd_index **index);
 
-/* What has become of a dataset's files since it was opened: of its name, size, time of modification
- * and inode. */
+/* Counts of files that changed since the index was built, by name, size, time of modification and
+ * inode. */
 struct trajd_file_changes {
     uint32_t added, gone, changed;
-    bool layout_changed; /* the layout's text is another one */
+    bool layout_changed; /* the layout's content changed */
 };
 static inline bool trajd_file_changes_any(const struct trajd_file_changes *file_changes)
 {
     return file_changes->added || file_changes->gone || file_changes->changed ||
            file_changes->layout_changed;
 }
-/* Looks at the folder, and into no file. Path, layout and its folder of the options are read.
- * Blocks. */
+/* Compares the folder with the index, without opening a data file. Uses path, layout and
+ * layout_directory of the options. Blocks. */
 enum trajd_status trajd_index_look_again(const struct trajd_index_options *options,
                                          const struct trajd_index *index,
                                          struct trajd_file_changes *file_changes,
                                          struct trajd_error *error);
 
-/* The index of the stream with that name, or -1. */
+/* Return the index of the stream or clock with that name, or -1. */
 int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name);
 int64_t trajd_index_find_clock(const struct trajd_index *index, const char *name);
 

@@ -1,5 +1,5 @@
-/* One child process, which runs trajd-indexer: its start, its end and its frames. Private to index/.
- * The caller decides what an end means for the file that the child was reading. */
+/* One child process, which runs trajd-indexer: its start, its end and its frames. Private to
+ * index/. The caller decides what an end means for the file that the child was reading. */
 #ifndef TRAJD_INDEX_INDEX_CHILD_H
 #define TRAJD_INDEX_INDEX_CHILD_H
 
@@ -57,9 +57,10 @@ bool trajd_index_child_send_file(const struct trajd_index_child *child);
 /* Receives what is there of the next frame. Does not block. */
 enum trajd_index_child_event trajd_index_child_receive(struct trajd_index_child *child);
 
-/* Whether the child may go on with its file. Meant to be called each half of file_timeout. False from
- * the second call on, which is at file_timeout, unless the child has read bytes since the call before
- * and used less than half of that time on a processor: slow storage may take ten times as long. */
+/* Whether the child may go on with its file. Meant to be called each half of file_timeout. False
+ * from the second call on, which is at file_timeout, unless the child has read bytes since the call
+ * before and used less than half of that time on a processor: slow storage may take ten times as
+ * long. */
 bool trajd_index_child_may_go_on(struct trajd_index_child *child, int64_t now_ns);
 
 /* Closes the entry's file. The child is idle afterwards. */
@@ -69,8 +70,8 @@ void trajd_index_child_release(struct trajd_index_child *child);
  * Meant for a child that has closed its socket. */
 bool trajd_index_child_has_ended(const struct trajd_index_child *child);
 
-/* Kills the child, waits for its end and frees what it has. Returns its exit status as of waitpid, 0
- * where there was no child. */
+/* Kills the child, waits for its end and frees what it has. Returns its exit status as of waitpid,
+ * 0 where there was no child. */
 int trajd_index_child_end(struct trajd_index_child *child);
 
 /* Whether the exit status is one of a signal that a program's own mistake does not raise. SIGXCPU

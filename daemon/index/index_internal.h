@@ -1,12 +1,5 @@
-/* What the files of the index share; nobody else includes it.
- *
- *     index.c          finds the files, and calls the others in order; index_links.c: each file
- *                      once
- *     index_cache.c    entries of earlier runs
- *     index_split.c    the rest, a large file in parts;
- *     index_children.c through trajd-indexer children, for how long: index_timeout.c
- *     index_verify.c stamps, first rows compared, digests: what the parent adds to a child's record
- *     index_build.c    records of all files to one index; index_episode.c judges one episode */
+/* Declarations that the files that build the index share. Private to this folder. README.md lists
+ * the files in the order of the data. */
 #ifndef TRAJD_INDEX_INDEX_INTERNAL_H
 #define TRAJD_INDEX_INDEX_INTERNAL_H
 
@@ -18,75 +11,75 @@ struct trajd_index_entry {
     char *path;
     char *relative_path;
     uint64_t size_bytes;
-    uint64_t device, inode; /* 0: not seen yet */
+    uint64_t device, inode; /* 0: stat failed */
     int64_t mtime_ns;
     int64_t ctime_ns;
-    struct trajd_bytes record; /* encoded and evaluated; length 0: not indexed yet */
+    struct trajd_bytes record; /* encoded, with stamps and digests; length 0: not indexed yet */
     bool from_cache;
-    bool keep;         /* may go into the cache */
-    uint32_t attempts; /* after storage errors */
-    /* of a file that another entry is too, by another name: that one's relative path; else NULL */
+    bool keep;         /* the record may go into the cache */
+    uint32_t attempts; /* that failed: storage errors, killed children */
+    /* of a further name of a file: the relative path of its first name, borrowed; else NULL */
     const char *same_as;
-    /* of the file's episodes: the part'th of so many parts; slice_count 0 is 1 */
+    /* which of the file's episodes: slice `slice` of slice_count; a slice_count of 0 means 1 */
     uint32_t slice, slice_count;
 };
 
-/* Takes what the cache holds of files that did not change. A cache that is missing, damaged or of
- * another version gives nothing. */
+/* Takes the records of unchanged files from the cache. A cache that is missing, damaged or of
+ * another version gives none. */
 void trajd_index_cache_load(const struct trajd_index_options *options,
                             const struct trajd_layout *layout, struct trajd_index_entry *entries,
                             uint32_t count);
-/* Writes all that may be kept, atomically. Failing only costs time at the next start, so that
- * nothing is returned. */
+/* Writes all records that may be kept, atomically. A failure only costs time at the next start, so
+ * it is not reported. */
 void trajd_index_cache_save(const struct trajd_index_options *options,
                             const struct trajd_layout *layout,
                             const struct trajd_index_entry *entries, uint32_t count);
 
-/* Fills the records of all entries that have none. Where there are more children than files, they
- * share those that are large. */
+/* Fills the records of all entries that have none. Where there are more children than files,
+ * several children share a large file. */
 enum trajd_status trajd_index_run_split(const struct trajd_index_options *options,
                                         const struct trajd_layout *layout,
                                         struct trajd_index_entry *entries, uint32_t count,
                                         struct trajd_error *error);
-/* The same, one child an entry. */
+/* The same, with one child for each entry. */
 enum trajd_status trajd_index_run_children(const struct trajd_index_options *options,
                                            const struct trajd_layout *layout,
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error);
 
-/* Reads stamps, compares first rows and forms the digest of every episode of the record. What is
- * wrong with an episode becomes its problem; only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
- * TRAJD_ERR_CLOSED (base/heartbeat.h) are returned. */
+/* Reads the stamps, compares the first rows and forms the digest of every episode of the record. A
+ * fault of an episode becomes its `problem`. Returns only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
+ * TRAJD_ERR_CLOSED (base/heartbeat.h) as errors. */
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
                                        struct trajd_arena *arena, struct trajd_record *record,
                                        struct trajd_error *error);
 
-/* Puts entries that are a file which an earlier one is as well (by links: device and inode, and all
- * else that stat tells) behind all others, whose order stays, and sets their same_as; *count is how
- * many are left. TRAJD_ERR_MEMORY. */
+/* Moves further names of the same file (hard or symbolic links) behind all other entries, keeps the
+ * order of both and sets same_as of the moved ones. Two names are of one file where device, inode,
+ * size and times agree. *count becomes the number of entries in front. TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_index_separate_links(struct trajd_index_entry *entries, uint32_t *count,
                                              struct trajd_error *error);
 
-/* The index of all entries (all have records). Of the link_count behind them is told alone. Takes
- * the layout over, also where it fails. */
+/* Builds the index of `count` entries, which all have records. The link_count entries behind them
+ * become notes. Takes over the layout, also after an error. */
 enum trajd_status trajd_index_build(struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
                                     uint32_t link_count, struct trajd_index **index,
                                     struct trajd_error *error);
 
-/* A stream that some dataset path of the data set may become; established by the first kept episode
- * that has it. */
+/* A stream that the layout may make of an array. The first kept episode that has it establishes its
+ * shape and type. */
 struct trajd_stream_plan {
     uint32_t layout_stream;
     uint32_t array_index;
     uint32_t clock_index;
     bool established;
-    uint64_t row_elements; /* of the whole dataset, of which the stream may be some columns */
+    uint64_t row_elements; /* of the array, of which the stream may be some columns */
     struct trajd_index_stream stream;
 };
 
-/* What judging an episode needs to know, and what it finds out. */
+/* The state of validating the episodes one after another. */
 struct trajd_validation {
     const struct trajd_layout *layout;
     struct trajd_arena *arena; /* of the index */
@@ -94,8 +87,8 @@ struct trajd_validation {
     uint32_t array_count;
     struct trajd_stream_plan *plans;
     uint32_t plan_count;
-    struct trajd_index_stream
-        *found; /* [plan_count]: the streams of the episode at hand; feature_count 0: absent */
+    /* [plan_count]: the streams of the current episode; feature_count 0: absent */
+    struct trajd_index_stream *found;
     uint64_t trimmed_row_count;
 };
 
@@ -104,8 +97,8 @@ struct trajd_validation {
 enum trajd_status trajd_index_plan_streams(struct trajd_validation *validation,
                                            struct trajd_error *error);
 
-/* Fills *episode from its record: arrays and clocks if it is kept, else quarantine.
- * TRAJD_ERR_MEMORY only. */
+/* Fills *episode from its record: arrays and clocks where it is kept, else the reason in
+ * quarantine. The only error is TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_index_validate(struct trajd_validation *validation,
                                        const char *relative_path,
                                        const struct trajd_record_episode *record,

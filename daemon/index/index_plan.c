@@ -1,4 +1,4 @@
-/* Which streams the data set may have: the layout's, families expanded to the arrays that the files
+/* Which streams the dataset may have: the layout's, families expanded to the arrays that the files
  * have. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,23 +1,24 @@
-/* What is recorded of one HDF5 file: the message of an indexing child, and the entry of the cache.
- * Both come from outside, so both go through one decoder that trusts nothing.
+/* The record of one HDF5 file. A child process sends it, and the cache holds it. Both come from
+ * outside the process, so one decoder checks both and trusts nothing.
  *
- * Little-endian, no padding; text is u32 length + bytes (no NUL inside). In order, repeated where
- * the count says so:
+ * Numbers are little-endian, without padding. A text is a u32 length and its bytes, without NUL. A
+ * * repeats a field as often as the count before it says.
  *
- *     record  := u32 magic, u32 version, u32 io_errno, text refusal, u32 note_count, text notes*,
- *             u32
- * episode_count, episode* episode := text id, text problem, u32 rate_count, text rates*, u32
- * key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*, u8 is_plain, u32
- * array_count, dataset*, u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
- *     dataset := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count, u8
- *       has_attributes, u64 shape[rank], u8
- * fill[8], u64 check_rows, u64 check_digest, then by storage: contiguous u64 offset | inline bytes
- * of the size that shape and dtype give | chunked u64 chunk_shape[rank], u16 filters[filter_count],
- * u64 chunk_count,
- * (u64 offset, u32 size, u32 mask)* clock   := u8 present, u64 source_rows, u64 dropped, u64
- *   row_count, i64
- * stamps[row_count], u8 filtered, u32 kept_rows[row_count] if filtered, u8 has_start, i64 start_ns
- */
+ *     record  := u32 magic, u32 version, u32 io_errno, text refusal,
+ *                u32 note_count, text notes*, u32 episode_count, episode*
+ *     episode := text id, text problem, u32 rate_count, text rates*,
+ *                u32 key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*, u8 is_plain,
+ *                u32 array_count, array*,
+ *                u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
+ *     array   := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,
+ *                u8 has_attributes, u64 shape[rank], u8 fill[8], u64 check_rows, u64 check_digest,
+ *                and by storage:
+ *                  contiguous: u64 offset
+ *                  inline: bytes, as many as shape and dtype give
+ *                  chunked: u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,
+ *                           (u64 offset, u32 size, u32 mask)*
+ *     clock   := u8 present, u64 source_rows, u64 dropped, u64 row_count, i64 stamps[row_count],
+ *                u8 filtered, u32 kept_rows[row_count] if filtered, u8 has_start, i64 start_ns */
 #ifndef TRAJD_INDEX_RECORD_H
 #define TRAJD_INDEX_RECORD_H
 
@@ -36,40 +37,42 @@
 
 struct trajd_record_array {
     const char *path;    /* relative to the episode */
-    const char *refusal; /* NULL, or why its rows cannot be used */
+    const char *refusal; /* NULL, or the reason why its rows cannot be used */
     struct trajd_array extent;
-    /* first rows that the child read through libhdf5; 0: it could not (lzf) */
+    /* first rows that the child read through libhdf5, which the parent compares with its own
+     * reading; 0: none, as with lzf */
     uint64_t check_rows;
-    uint64_t check_digest; /* trajd_digest_of their bytes */
+    uint64_t check_digest; /* trajd_digest_of of their bytes */
 };
 
-/* A clock as read from one episode by the parent: absolute times, after unit and policies, before
- * offset and latency. */
+/* A clock of one episode, as the parent reads it: absolute times in ns, with the policies applied,
+ * without offset and latency. */
 struct trajd_record_clock {
-    bool present;         /* stamped: its dataset was there */
-    uint64_t source_rows; /* of the stamps dataset */
+    bool present;         /* of a stamped clock: the array of stamps is there */
+    uint64_t source_rows; /* of the array of stamps */
     uint64_t dropped_rows;
     uint64_t row_count;
     const int64_t *stamps_ns;
-    const uint32_t *kept_rows; /* NULL: all */
+    const uint32_t *kept_rows; /* source rows; NULL: all were kept */
     bool has_start;
     int64_t start_ns;
 };
 
 struct trajd_record_episode {
-    const char *id;      /* "" for one episode a file */
-    const char *problem; /* NULL, or why it must be quarantined */
-    uint32_t rate_count; /* as many as the layout has clocks */
-    const char **rates;  /* text of the rate attribute, "" where there is none */
+    const char *id;      /* "" where a file is one episode */
+    const char *problem; /* NULL, or the reason to quarantine it */
+    uint32_t rate_count; /* the number of the layout's clocks */
+    const char **rates;  /* texts of the rate attributes; "": absent */
     uint32_t key_count;
     const char **filter_keys;
     uint32_t meta_count;
-    const char **metas; /* in the layout's order; NULL: absent */
-    /* its group has nothing beside these, and folders on the way to them that have no attributes */
+    const char **metas; /* in the layout's order; an absent text is NULL */
+    /* the group holds only these arrays, and subgroups on the way to them that have no
+     * attributes */
     bool is_plain;
     uint32_t array_count;
-    struct trajd_record_array *arrays; /* ascending by strcmp of path */
-    /* the rest is valid: stamps were read, first rows compared */
+    struct trajd_record_array *arrays; /* ascending by strcmp of their paths */
+    /* the parent has read the stamps and compared the first rows; the members below are valid */
     bool evaluated;
     uint64_t content_digest;
     uint32_t clock_count;
@@ -77,16 +80,16 @@ struct trajd_record_episode {
 };
 
 struct trajd_record {
-    int io_errno;        /* not 0: the storage failed, and nothing is known of the file */
-    const char *refusal; /* NULL, or why no episode could be taken */
-    uint32_t note_count; /* datasets that only optional streams ask for, left out, and why */
+    int io_errno;        /* not 0: storage failed, and the record says nothing about the file */
+    const char *refusal; /* NULL, or the reason why the file gives no episode */
+    uint32_t note_count; /* arrays of optional streams that were left out, with the reason */
     const char **notes;
     uint32_t episode_count;
     struct trajd_record_episode *episodes;
 };
 
-/* Growing bytes. Zeroed is empty; `failed` is set without memory, and adding goes on without
- * effect. */
+/* A growing buffer; zeroed, it is empty. `failed` is set where memory runs out; later additions
+ * then have no effect. */
 struct trajd_bytes {
     uint8_t *data;
     size_t length, capacity;
@@ -96,24 +99,25 @@ struct trajd_bytes {
 void trajd_bytes_add(struct trajd_bytes *bytes, const void *data, size_t length);
 void trajd_bytes_add_u32(struct trajd_bytes *bytes, uint32_t value);
 void trajd_bytes_add_u64(struct trajd_bytes *bytes, uint64_t value);
-void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text); /* NULL as "" */
+/* Adds NULL as "". */
+void trajd_bytes_add_text(struct trajd_bytes *bytes, const char *text);
 void trajd_bytes_free(struct trajd_bytes *bytes);
 
-/* Appends the record. False without memory. */
+/* Appends the record to the bytes. False where memory ran out. */
 bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *bytes);
 
-/* Reads a record of a file of file_size bytes under a layout with clock_count clocks. Everything
- * lies in `arena` afterwards. TRAJD_ERR_PROTOCOL where the bytes are no record; a dataset whose
- * data lie beyond the file's end gets a refusal instead. */
+/* Decodes the record of a file of file_size bytes under a layout with clock_count clocks. All of it
+ * is copied into `arena`. TRAJD_ERR_PROTOCOL where the bytes are not a valid record. An array whose
+ * bytes lie beyond the file's end gets a refusal instead. */
 enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64_t file_size,
                                       uint32_t clock_count, struct trajd_arena *arena,
                                       struct trajd_record *record, struct trajd_error *error);
 
-/* Copies an array with its chunks or inline bytes into the arena. False without memory. */
+/* Copies an array with its chunks or inline bytes into the arena. False where memory ran out. */
 bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array *from,
                              struct trajd_array *to);
 
-/* A text in the arena, printed; NULL without memory. */
+/* Prints a text of at most 1023 bytes into the arena. NULL where memory ran out. */
 char *trajd_arena_format(struct trajd_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,40 +1,42 @@
-/* trajd-indexer as "trajd-indexer write": makes the structure of a new HDF5 file, in a process of
- * its own because it copies from inputs that nobody trusts. Rows do not go through it: it makes
- * room for them and tells where, the parent writes them.
+/* The protocol with "trajd-indexer write", which makes the structure of a new HDF5 file. It is a
+ * process of its own because it copies from inputs that cannot be trusted. The rows do not pass
+ * through it: it makes room for them and sends their offsets, and the parent writes them.
  *
- * Frames as in daemon/index/helper.h. The parent sends, in this order; texts are u32 length +
- * bytes, numbers of the machine's order:
+ * Frames are those of daemon/index/helper.h. A text is a u32 length and its bytes; numbers are in
+ * the machine's byte order. The parent sends, in this order:
  *
- *     OUTPUT   the new file's descriptor. Answer: READY, once the file is begun and the sandbox
- *              stands
- *     DATASETS u32 n, dataset[n]: what episodes are made of. No answer
- *                  dataset := text path, u8 dtype, u8 rank, u64 shape[rank - 1], u64 chunk[rank],
- *                    u8 level     shape: of a row; chunk[0] 0: contiguous
- *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first; u32 n, text
- *              known[n]. What stands beside the episodes is
- *                  copied from the first. Answer: READY
+ *     OUTPUT   the new file's descriptor; u8 is_new
+ *              Answer: READY, once the file is begun and the sandbox stands
+ *     DATASETS u32 n, dataset[n]: the datasets of the episodes. No answer
+ *              dataset := text path, u8 dtype, u8 rank, u64 shape[rank - 1] (of a row),
+ *                         u64 chunk[rank] (chunk[0] 0: contiguous), u8 level (of compression)
+ *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first;
+ *              u32 n, text known[n]. Objects outside the episodes are copied from the first input
+ *              Answer: READY
  *     EPISODES u32 n, episode[n], of that input
- *                  episode := text source, target, label, part; u64 steps; u8 has_more; u32 n, u64
- *                    row_counts[n]; u32 n, array[n]; u32 n, start[n]
- *                             has_more: something may stand in the source beside these arrays and
- *                               the episode's own attributes
- *                  array   := u32 which dataset, u8 has_attributes: whether the source's has some
- *                  start   := text path, i64 ns, u8 unit
- *              Answer: OFFSETS, u64[n of all arrays]: where their rows go in the file; UINT64_MAX
- *                for one in chunks
- *     MASKS    text folder; u32 n, key[n]; key := text name, u32 n, text episodes[n]
- *     FINISH   u64 steps, episodes; u32 n, rate[n]; text provenance; rate := text object, name,
- *              json, value
- *              Answer: DONE. The file is whole but for its rows
- *     CHUNKS   the descriptor of the file with compressed chunks; u32 n, array[n], after an OUTPUT
- *              with is_new 0
- *                  array := text path, u8 rank, u64 n, chunk[n]; chunk := u64 place[rank], u64
- *                    offset, u32 size, u32 mask
- *              Answer: DONE when all are in the file
+ *              episode := text source, target, label, part; u64 steps; u8 has_more;
+ *                         u32 n, u64 row_counts[n]; u32 n, array[n]; u32 n, start[n]
+ *                         has_more: the source may hold more than these arrays and the episode's
+ *                         own attributes
+ *              array   := u32 number of the dataset, u8 has_attributes (of the source)
+ *              start   := text path, i64 ns, u8 unit
+ *              Answer: OFFSETS, u64 for each array of all episodes: where its rows go in the file;
+ *              UINT64_MAX for a chunked one
+ *     MASKS    text folder; u32 n, key[n]
+ *              key     := text name, u32 n, text episodes[n]
+ *     FINISH   u64 steps, episodes; u32 n, rate[n]; text provenance
+ *              rate    := text object, name, json, value
+ *              Answer: DONE. The file is complete but for its rows
+ *     CHUNKS   the descriptor of a file with compressed chunks; u32 n, array[n]. Comes after an
+ *              OUTPUT with is_new 0
+ *              array   := text path, u8 rank, u64 n, chunk[n]
+ *              chunk   := u64 place[rank], u64 offset, u32 size, u32 mask
+ *              Answer: DONE when all chunks are in the file
  *
- * `known` are paths below the episode that are neither copied nor told of. Other datasets are left
- * out when their rows are as many as one of row_counts or one more, and copied as they are
- * otherwise; a NOTE tells of each path once. FAILED, u32 errno and text, ends it all. */
+ * `known` are paths below the episode that are neither copied nor reported. Other datasets whose
+ * row count is one of row_counts, or one more, are left out; all others are copied unchanged. A
+ * NOTE reports each such path once. FAILED, u32 errno and text, ends the conversation at any
+ * time. */
 #ifndef TRAJD_INDEX_WRITER_PROTOCOL_H
 #define TRAJD_INDEX_WRITER_PROTOCOL_H
 

@@ -1,4 +1,4 @@
-/* Names of files and episodes: natural order, and the files below a folder that match a glob. */
+/* Natural order of names, and the files below a folder that match a glob. */
 #ifndef TRAJD_LAYOUT_GLOB_H
 #define TRAJD_LAYOUT_GLOB_H
 
@@ -8,25 +8,28 @@
 
 #include "proto/error.h"
 
-/* demo_9 before demo_10: runs of digits compare as numbers, '/' before every other byte. A total
- * order: 0 only if equal. */
+/* Compares two names in natural order: demo_9 comes before demo_10. Runs of digits compare as
+ * numbers, and '/' comes before every other byte. This is a total order: 0 only if the names are
+ * equal. */
 int trajd_natural_compare(const char *a, const char *b);
 
-/* Files found, in natural order of relative_paths[]. */
+/* A list of files, in natural order. */
 struct trajd_file_list {
-    char **relative_paths; /* [count] */
+    char **relative_paths; /* [count], relative to the folder */
     uint32_t count;
     uint32_t capacity;
 };
 
-/* Files below `folder` that match `pattern`: '/'-separated components for fnmatch, "**" for any
- * number of folders. Hidden names need an explicit dot; "**" follows no symbolic links to folders.
- * Depth is at most 32, files 2^22. TRAJD_ERR_IO names the folder that cannot be read. */
+/* Finds the files below `folder` that match `pattern`. The pattern's components, which '/'
+ * separates, are matched by fnmatch; the component "**" stands for any number of folders. Hidden
+ * names match only a pattern with the dot in it. "**" follows no symbolic links to folders. The
+ * depth is at most 32, the number of files at most 2^22. TRAJD_ERR_IO names the folder that cannot
+ * be read. The caller frees the list with trajd_file_list_free; after an error it is empty. */
 enum trajd_status trajd_file_list_find(const char *folder, const char *pattern,
                                        struct trajd_file_list *list, struct trajd_error *error);
 void trajd_file_list_free(struct trajd_file_list *list);
 
-/* Whether the text has any of * ? [ in it. */
+/* Returns whether the text contains one of the wildcards * ? [. */
 bool trajd_is_glob(const char *text);
 
 #endif

@@ -1,5 +1,4 @@
-/* What the files that read a layout share; nobody else includes it. layout.c reads the document,
- * layout_clock.c its clocks, layout_stream.c its streams, layout_meta.c its texts. */
+/* Declarations that the files of layout/ share. Private to this folder. */
 #ifndef TRAJD_LAYOUT_LAYOUT_INTERNAL_H
 #define TRAJD_LAYOUT_LAYOUT_INTERNAL_H
 
@@ -11,9 +10,9 @@
 #define TRAJD_LAYOUT_STREAMS_MAX 1024
 #define TRAJD_LAYOUT_PATH_MAX 1024
 
-/* The layout and what it is built in. The arena lies beside it, so that one pointer frees both. */
+/* A layout and the arena that it lies in, so that one pointer frees both. */
 struct trajd_layout_memory {
-    struct trajd_layout layout; /* first: a pointer to it is one to the whole */
+    struct trajd_layout layout; /* first: a pointer to it points to the struct, too */
     struct trajd_arena arena;
 };
 
@@ -25,20 +24,28 @@ struct trajd_layout_parser {
     struct trajd_error *error;
 };
 
+/* ---- layout_text.c ---- */
+
+/* Sets and returns TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_layout_no_memory(struct trajd_layout_parser *p);
+/* Copies the text into the arena. */
 enum trajd_status trajd_layout_copy_text(struct trajd_layout_parser *p, const char *text,
                                          const char **out);
-/* A text of 1 to TRAJD_LAYOUT_PATH_MAX characters. */
+/* Reads a text of 1 to TRAJD_LAYOUT_PATH_MAX characters. */
 enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
                                          const struct trajd_yaml_node *node, const char **out);
-/* The path of a dataset relative to the episode, with up to stars_max '*'. */
+/* Reads the path of an array, relative to the episode, with at most stars_max '*'. */
 enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
                                          const struct trajd_yaml_node *node, uint32_t stars_max,
                                          const char **out);
+/* Returns how many '*' the text has. */
 uint32_t trajd_layout_star_count(const char *text);
-/* A path inside an HDF5 file: no empty, "." or ".." component. */
+/* Returns whether a path inside an HDF5 file has no empty, "." or ".." component. */
 bool trajd_layout_path_is_clean(const char *path);
 
+/* ---- one file each ---- */
+
+/* Read the mapping `node`, fill the parser's layout. */
 enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
                                            const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
@@ -46,7 +53,7 @@ enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
 enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,
                                           const struct trajd_yaml_node *node);
 
-/* Sets layout->hash from everything else that was read. */
+/* Sets layout->hash from all other members. */
 void trajd_layout_set_hash(struct trajd_layout *layout);
 
 #endif
