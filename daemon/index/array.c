@@ -45,8 +45,8 @@ static enum trajd_status check_shape(const struct trajd_array *array, struct tra
                                (int)array->dtype);
     if (array->rank < 1)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank 0: a scalar has no rows");
-    /* A zero in one dimension must not hide a product of the others that overflows: row_bytes is
-     * formed from them. */
+    /* A zero in one dimension must not hide an overflow of the product of the others, because
+     * trajd_array_row_bytes computes that product. */
     for (uint32_t d = 0; d < array->rank; d++)
         if (array->shape[d] > INT64_MAX ||
             (array->shape[d] && __builtin_mul_overflow(bytes, array->shape[d], &bytes)) ||
@@ -99,7 +99,8 @@ static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t 
     if (status)
         return status;
     chunk_bytes = trajd_array_chunk_bytes(array);
-    stored_limit = chunk_bytes + chunk_bytes / 8 + 1024; /* no compressor here expands by more */
+    /* no compressor of these expands by more */
+    stored_limit = chunk_bytes + chunk_bytes / 8 + 1024;
     for (uint64_t c = 0; c < array->chunk_count; c++) {
         const struct trajd_chunk *chunk = &array->chunks[c];
         if (chunk->offset == TRAJD_ARRAY_MISSING_CHUNK)
@@ -119,7 +120,7 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
 {
     enum trajd_status status;
 
-    if (array->rank > TRAJD_ARRAY_MAX_RANK) /* of an absent one too: sizes are formed from it */
+    if (array->rank > TRAJD_ARRAY_MAX_RANK) /* of an absent array too: loops run up to the rank */
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "rank %u is above %d", array->rank,
                                TRAJD_ARRAY_MAX_RANK);
     if (array->storage == TRAJD_STORAGE_ABSENT)
@@ -150,7 +151,7 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
     return trajd_error_set(error, TRAJD_ERR_DATA, 0, "storage %d is unknown", (int)array->storage);
 }
 
-/* IEEE binary16 without relying on the compiler's half type. */
+/* Converts IEEE binary16 without the compiler's half type. */
 static double half_to_f64(uint16_t half)
 {
     int exponent = half >> 10 & 31;
@@ -175,7 +176,8 @@ static double bf16_to_f64(uint16_t upper)
     return (double)value;
 }
 
-/* A number as read: floating-point types in `real`, integers in `whole`, u64 in `natural`. */
+/* A number of any element type: floating-point types in `real`, integers in `whole`, u64 in
+ * `natural`. */
 struct number {
     enum { REAL, WHOLE, NATURAL, NEITHER } form;
     double real;

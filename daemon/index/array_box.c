@@ -2,12 +2,13 @@
 
 #include <string.h>
 
-/* Two dimensions of runs: how many, and how far apart in the rows and in the chunk. */
+/* Two dimensions of runs: their count, and their distance in the rows and in the chunk. */
 struct plane {
     uint64_t count[2], to_stride[2], from_stride[2];
 };
 
-/* Called with a constant run, so that each becomes a plain load and store. */
+/* Copies a plane of runs. The callers pass a constant run, so that each copy becomes a plain load
+ * and store. */
 static inline __attribute__((always_inline)) void copy_fixed(const struct plane *plane, uint8_t *to,
                                                              const uint8_t *from, size_t run)
 {
@@ -23,8 +24,8 @@ static inline __attribute__((always_inline)) void copy_fixed(const struct plane 
     }
 }
 
-/* h5py's own chunk shapes cut images into runs of one to a few bytes, where a call of memcpy each
- * costs as much as inflating. */
+/* Copies a plane of runs of any length. h5py's own chunk shapes cut images into runs of one to a
+ * few bytes; a call of memcpy for each would cost as much as inflating. */
 static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *from, size_t run)
 {
     switch (run) {
@@ -103,7 +104,7 @@ void trajd_array_box_copy(const struct trajd_array *array, const struct trajd_ar
     while (run_dimension > 0 && box->count[run_dimension] == array->shape[run_dimension] &&
            array->shape[run_dimension] == array->chunk_shape[run_dimension])
         run_dimension--;
-    outer = run_dimension; /* dimensions that neither run nor plane covers */
+    outer = run_dimension; /* dimensions that neither the run nor the plane covers */
     for (int p = 1; p >= 0 && outer > 0; p--) {
         outer--;
         plane.count[p] = box->count[outer];

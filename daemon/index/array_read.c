@@ -1,5 +1,5 @@
-/* Reading rows: pread at the index's offsets, neighbouring chunks in one go, inflated on the
- * calling thread. */
+/* Reads rows with pread. Neighbouring chunks are read in one call and inflated on the calling
+ * thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,14 @@
 #include "daemon/index/array_box.h"
 #include "daemon/index/inflate.h"
 
-/* chunks closer than this are read together: a seek costs more than the bytes between */
+/* chunks closer than this are read together: a seek costs more than the bytes between them */
 #define GAP_BYTES (64u << 10)
-/* one coalesced read, unless a single chunk is larger: stays in the cache until inflated */
+/* most bytes of one read, unless a single chunk is larger: they stay in the processor's cache until
+ * inflated */
 #define RUN_BYTES (UINT64_C(1) << 20)
-#define DIRECT_BYTES (64u << 10) /* unfiltered chunks from here on are read straight into place */
-#define SORT_COUNT 4096u         /* chunks that are put into file order at a time */
+/* unfiltered chunks of this size are read directly into the rows */
+#define DIRECT_BYTES (64u << 10)
+#define SORT_COUNT 4096u /* chunks that are sorted at a time */
 #define PREAD_BYTES (UINT64_C(1) << 30)
 
 struct buffer {
@@ -25,8 +27,8 @@ struct buffer {
 
 struct trajd_array_reader {
     struct trajd_inflater *inflater;
-    struct buffer run;  /* stored bytes of neighbouring chunks */
-    struct buffer fill; /* one chunk of fill values */
+    struct buffer run;  /* the stored bytes of neighbouring chunks */
+    struct buffer fill; /* a chunk of fill values */
     uint64_t order[SORT_COUNT];
 };
 
@@ -119,7 +121,7 @@ static void fill_bytes(const struct trajd_array *array, uint8_t *to, uint64_t by
     uint64_t done = size < bytes ? size : bytes;
 
     memcpy(to, array->fill, done);
-    while (done < bytes) { /* doubles what is there */
+    while (done < bytes) { /* doubles the filled part */
         uint64_t more = done < bytes - done ? done : bytes - done;
         memcpy(to + done, to, more);
         done += more;
@@ -181,8 +183,8 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
     return TRAJD_OK;
 }
 
-/* Whole rows, stored as they are, and large enough that copying would cost: the bytes are read
- * where they belong. */
+/* Returns whether the chunk can be read directly into the rows: it is not filtered, holds whole
+ * rows, and is so large that a copy would cost time. */
 static bool is_direct(const struct reading *reading, uint64_t chunk_index)
 {
     const struct trajd_array *array = reading->array;
@@ -213,8 +215,8 @@ static enum trajd_status read_direct(const struct reading *reading, uint64_t chu
     return status;
 }
 
-/* Reads order[0..] as far as the chunks lie close together, places them, and says how many those
- * were. */
+/* Reads the chunks at the front of order[] that lie close together in one call and copies their
+ * rows. *used becomes their count. */
 static enum trajd_status read_run(struct reading *reading, const uint64_t *order, uint32_t count,
                                   uint32_t *used, struct trajd_error *error)
 {
@@ -262,7 +264,7 @@ static enum trajd_status read_in_file_order(struct reading *reading, uint32_t co
     uint64_t *order = reading->reader->order;
     enum trajd_status status = TRAJD_OK;
 
-    /* The context of qsort_r is not const; by_offset only reads it. */
+    /* qsort_r takes a context that is not const; by_offset only reads it. */
     qsort_r(order, count, sizeof *order, by_offset, (void *)reading->array->chunks);
     for (uint32_t i = 0, used; i < count && !status; i += used) {
         used = 1;

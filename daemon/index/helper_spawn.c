@@ -9,7 +9,7 @@ int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pi
 {
     char *arguments[] = {(char *)"trajd-indexer", (char *)task, NULL};
     char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
-    /* no HDF5_ variable comes through */
+    /* no variable HDF5_* of the user reaches libhdf5 */
     char *environment[] = {(char *)"LC_ALL=C", libraries, NULL};
     const char *own = getenv("LD_LIBRARY_PATH");
     posix_spawn_file_actions_t actions;

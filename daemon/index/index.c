@@ -15,7 +15,7 @@ enum { PATH_SIZE = 4096 };
 struct files {
     struct trajd_index_entry *entries;
     uint32_t count;
-    uint32_t link_count; /* behind them: further names of the same files */
+    uint32_t link_count; /* entries behind them: further names of the same files */
 };
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -34,7 +34,7 @@ static void free_files(struct files *files)
     *files = (struct files){0};
 }
 
-/* A file that is gone since it was listed has size 0 and is refused or fails when it is opened. */
+/* A file that was removed after it was listed keeps size 0; opening it fails later. */
 static void stat_entry(struct trajd_index_entry *entry)
 {
     struct stat status;
@@ -109,7 +109,7 @@ static enum trajd_status find_single(const char *path, struct files *files,
     return status;
 }
 
-/* A glob: searched below its longest part without wildcards. */
+/* Finds the files that match a glob, below its longest part without wildcards. */
 static enum trajd_status find_glob(const char *path, struct files *files, struct trajd_error *error)
 {
     size_t plain = strcspn(path, "*?["), length;
@@ -151,7 +151,7 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options,
     if (!options->child_count || !options->file_timeout_ms)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "child_count and file_timeout_ms must be at least 1");
-    trajd_heartbeat_wait(); /* for storage */
+    trajd_heartbeat_wait(); /* storage may be slow */
     status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
     if (!status)
         status = find_files(options->path, layout, &files, error);
@@ -173,7 +173,7 @@ enum trajd_status trajd_index_open(const struct trajd_index_options *options,
     return status;
 }
 
-/* Both lists are in natural order. */
+/* Counts the differences of two lists in natural order. */
 static void compare_files(const struct files *now, const struct trajd_index *index,
                           struct trajd_file_changes *file_changes)
 {

@@ -1,5 +1,5 @@
-/* One index from the records of all files. Records are decoded twice, one file at a time, instead
- * of being kept decoded. */
+/* Builds one index from the records of all files. Each record is decoded twice, one file at a time,
+ * so that the decoded records need not all be in memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@ enum { ARRAY_COUNT_MAX = 65536, NOTE_COUNT_MAX = 1024 };
 static const size_t index_bytes_max = (size_t)16 << 30;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
-/* The index and what it is built in, so that one pointer frees both. */
+/* The index and the arena that it lies in, so that one pointer frees both. */
 struct index_memory {
-    struct trajd_index index; /* first */
+    struct trajd_index index; /* first: a pointer to it points to the struct, too */
     struct trajd_arena arena;
 };
 
@@ -21,7 +21,7 @@ struct build {
     struct index_memory *memory;
     const struct trajd_index_entry *entries;
     uint32_t entry_count, link_count;
-    const char **paths; /* distinct dataset paths, ascending */
+    const char **paths; /* distinct paths of arrays, ascending */
     uint32_t path_count, path_capacity;
     struct trajd_validation validation;
     struct trajd_episode *episodes;
@@ -95,7 +95,7 @@ static enum trajd_status decode(struct build *b, const struct trajd_index_entry 
                                b->memory->index.layout->clock_count, arena, record, b->error);
 }
 
-/* First pass: which dataset paths there are, and how many episodes. */
+/* The first pass: collects the paths of arrays and counts episodes and notes. */
 static enum trajd_status survey(struct build *b)
 {
     enum trajd_status status = TRAJD_OK;
@@ -120,7 +120,7 @@ static enum trajd_status survey(struct build *b)
     return status;
 }
 
-/* Required streams whose dataset no file has: without a path they would not be missed. */
+/* Adds the paths of required streams. Without it an array that no file has would not be missed. */
 static enum trajd_status add_required(struct build *b)
 {
     const struct trajd_layout *layout = b->memory->index.layout;
@@ -159,7 +159,8 @@ static enum trajd_status add_notes(struct build *b, const char *relative_path,
     return TRAJD_OK;
 }
 
-/* Of files by another name; before the notes of records, so that these do not crowd them out. */
+/* Notes the further names of files. They come before the notes of records, of which there may be
+ * too many. */
 static enum trajd_status add_links(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;
@@ -195,7 +196,7 @@ static enum trajd_status add_file(struct build *b, const struct trajd_index_entr
                                                                             : no_memory(b);
 }
 
-/* Second pass, one file. */
+/* The second pass over one file. */
 static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *next)
 {
     const struct trajd_index_entry *entry = &b->entries[file];
@@ -251,7 +252,7 @@ static enum trajd_status build_files(struct build *b)
     return status;
 }
 
-/* Datasets, established streams and clocks into the index. */
+/* Fills the index with arrays, established streams and clocks. */
 static enum trajd_status fill_tables(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;
@@ -279,8 +280,8 @@ static enum trajd_status fill_tables(struct build *b)
     return TRAJD_OK;
 }
 
-/* Of nothing but the episode itself, whatever else the dataset holds: so that two fingerprints that
- * differ can be compared episode by episode. */
+/* Returns a digest of the episode alone, whatever else the dataset holds. Where two fingerprints
+ * differ, the digests tell which episodes do. */
 static uint64_t digest_episode(const struct trajd_index *index, const struct trajd_episode *episode)
 {
     struct trajd_digest digest;
@@ -313,7 +314,7 @@ static uint64_t digest_episode(const struct trajd_index *index, const struct tra
     return trajd_digest_end(&digest);
 }
 
-/* Sets the episodes' digests as well. */
+/* Sets the episodes' digests and returns the fingerprint. */
 static uint64_t fingerprint(const struct trajd_index *index, struct trajd_episode *episodes)
 {
     struct trajd_digest digest;

@@ -1,10 +1,10 @@
-/* The cache: one file a (dataset path, layout). Only an optimisation: whatever is wrong with it, it
- * is ignored and written anew.
+/* The cache of records: one file for each pair of dataset path and layout. It only saves time: a
+ * cache with any fault is ignored and written anew.
  *
- *     u64 magic, u64 version, u64 length of the rest, u64 digest of the rest, then
+ *     u64 magic, u64 version, u64 length, u64 digest, both of all bytes that follow:
  *     u64 layout hash, text dataset path, u32 entries, entry*
- *     entry := text relative path, u64 size, u64 mtime, u64 ctime, u64 inode, u64 length, record
- *       (record.h) */
+ *     entry := text relative path, u64 size, u64 mtime, u64 ctime, u64 inode, u64 length,
+ *              record (record.h) */
 #include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 static const uint64_t cache_magic = UINT64_C(0x5844494A41525431);
 static const uint64_t cache_version = 3;
-/* a file may change again within its stamp's granularity */
+/* a younger file may change again without a change of its time, which is coarse */
 static const int64_t stale_ns = 2000000000;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 enum { HEADER_SIZE = 32 };
@@ -53,7 +53,7 @@ static bool take_u64(struct reader *reader, uint64_t *value)
     return true;
 }
 
-/* A text as it lies there, not ended by NUL. */
+/* Takes a text, which stays in the buffer and has no NUL at its end. */
 static bool take_text(struct reader *reader, const char **text, uint32_t *length)
 {
     const uint8_t *data;
@@ -81,7 +81,7 @@ static bool cache_path(const struct trajd_index_options *options, const struct t
                             trajd_digest_end(&digest)) < size;
 }
 
-/* The bytes behind a sound header, or false. */
+/* Returns whether the header is right; then the reader stands behind it. */
 static bool check_header(struct reader *reader, const char *dataset_path, uint64_t layout_hash)
 {
     uint64_t magic, version, length, digest, hash;
@@ -96,8 +96,8 @@ static bool check_header(struct reader *reader, const char *dataset_path, uint64
            text_length == strlen(dataset_path) && !memcmp(text, dataset_path, text_length);
 }
 
-/* Entries and cache are both in natural order of path; a look-up goes on from where the last one
- * ended. */
+/* Finds the entry with the path. Both lists are in natural order, so each search begins where the
+ * last one ended. */
 static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, uint32_t count,
                                             uint32_t *from, const char *path, uint32_t length)
 {
@@ -111,8 +111,8 @@ static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, u
     return NULL;
 }
 
-/* Whether the bytes are a record that may stand for the file: the decoder's judgement, as with a
- * child. */
+/* Returns whether the bytes are a valid, evaluated record. The same decoder checks records of
+ * children. */
 static bool record_is_sound(const uint8_t *data, uint64_t length, uint64_t file_size,
                             const struct trajd_layout *layout)
 {
@@ -146,7 +146,7 @@ static bool take_entry(struct reader *reader, const struct trajd_layout *layout,
     if (!entry || entry->record.length || entry->size_bytes != size ||
         entry->mtime_ns != (int64_t)mtime || entry->ctime_ns != (int64_t)ctime ||
         entry->inode != inode || !record_is_sound(data, length, size, layout))
-        return true; /* another file by now: it is indexed anew */
+        return true; /* the file changed: it is indexed anew */
     trajd_bytes_add(&entry->record, data, length);
     if (entry->record.failed)
         trajd_bytes_free(&entry->record);
@@ -183,7 +183,8 @@ void trajd_index_cache_load(const struct trajd_index_options *options,
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return;
-    /* Ours alone and replaced by rename, never cut short: so a mapping is safe. */
+    /* Only this program writes the file, and it replaces it by rename: it never shrinks under the
+     * mapping. */
     data = fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size < HEADER_SIZE
                ? MAP_FAILED
                : mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

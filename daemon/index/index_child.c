@@ -119,7 +119,7 @@ enum trajd_index_child_event trajd_index_child_receive(struct trajd_index_child 
     return child->data_length == child->header.length ? TRAJD_CHILD_FRAME : TRAJD_CHILD_WAITS;
 }
 
-/* By its read calls; 0: the kernel does not say. */
+/* Returns the bytes that the process has read so far; 0 where the kernel does not tell. */
 static uint64_t read_bytes_of(pid_t pid)
 {
     char path[64];
@@ -135,7 +135,7 @@ static uint64_t read_bytes_of(pid_t pid)
     return bytes;
 }
 
-/* INT64_MAX: the kernel does not say. */
+/* Returns the processor time of the process; INT64_MAX where the kernel does not tell. */
 static int64_t cpu_ns_of(pid_t pid)
 {
     struct timespec used;

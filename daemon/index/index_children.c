@@ -1,10 +1,11 @@
-/* Files through trajd-indexer children: several at once, many files one after another through each.
- * A child that dies, hangs or talks nonsense costs the file it was at, and is replaced.
+/* Runs all files through child processes. Several children work at a time, and each takes one file
+ * after another. A child that crashes, hangs or breaks the protocol is replaced, and its file is
+ * refused.
  *
- * A child that somebody else killed (the kernel, because memory was full; a Ctrl-C of the terminal)
- * says nothing about its file: that is tried again, alone, after a pause, and from then on half as
- * many are at work. Killed each time, it is an error of the machine, never a file that is refused.
- */
+ * A child that was killed from outside (by the kernel for lack of memory, by Ctrl-C of a terminal)
+ * says nothing about its file. The file is tried again after a pause, with no other child at work,
+ * and from then on half as many children work. A file whose child is killed each time is an error
+ * of the machine; it is not refused. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,10 +25,10 @@
 
 enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
 static const int64_t start_timeout_ns =
-    INT64_C(30000000000);                 /* a loaded machine may take long to start a process */
-static const int64_t turn_ns = 100000000; /* who waits for children looks up so often */
+    INT64_C(30000000000);                 /* a loaded machine takes long to start a process */
+static const int64_t turn_ns = 100000000; /* the longest wait before the heartbeat is checked */
 static const long retry_pause_ns = 100000000;
-/* times the attempt: for memory to be free again */
+/* times the number of attempts, so that memory gets free */
 static const int64_t killed_pause_ns = 500000000;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 
@@ -38,16 +39,16 @@ struct pool {
     uint32_t entry_count, next;
     struct trajd_index_child *children;
     uint32_t child_count;
-    uint32_t at_once; /* children that may be at work */
-    /* whose child was killed from outside: nobody else is at work beside it */
+    uint32_t at_once; /* most children at work */
+    /* a file whose child was killed from outside: no other child works; or NULL */
     struct trajd_index_entry *alone;
-    int64_t pause_until_ns; /* before that one is tried again */
-    uint32_t killed_starts; /* children killed from outside before they had a file */
+    int64_t pause_until_ns; /* no file is handed out before */
+    uint32_t killed_starts; /* children that were killed from outside before they had a file */
     struct trajd_array_reader *reader;
     struct trajd_error *error;
 };
 
-/* The whole record of a file that gave none. */
+/* Gives the file a record that only refuses it. `keep`: the record may go into the cache. */
 static enum trajd_status refuse_entry(struct pool *pool, struct trajd_index_entry *entry, bool keep,
                                       const char *refusal)
 {
@@ -60,7 +61,7 @@ static enum trajd_status refuse_entry(struct pool *pool, struct trajd_index_entr
     return trajd_error_set(pool->error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
 }
 
-/* Storage failed: the entry is taken up again, three times in all. */
+/* Has the file tried again after a failure of storage, three times in all. */
 static enum trajd_status retry_entry(struct pool *pool, struct trajd_index_entry *entry, int code)
 {
     struct timespec pause = {0, retry_pause_ns};
@@ -75,7 +76,8 @@ static enum trajd_status retry_entry(struct pool *pool, struct trajd_index_entry
     return TRAJD_OK;
 }
 
-/* The file, or NULL where the child had none yet, is taken up again. */
+/* Has a file tried again whose child was killed from outside. `entry` NULL: the child had none
+ * yet. */
 static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entry *entry,
                                       const char *how)
 {
@@ -128,8 +130,8 @@ static enum trajd_status start_child(struct pool *pool, struct trajd_index_child
     return status;
 }
 
-/* Takes what fstat says now: the record is one of this very file. False with *refusal where it
- * cannot be a recording. */
+/* Updates the entry by fstat, so that size and times are those of the file that is read. False,
+ * with *refusal, where it cannot be a recording. */
 static bool check_file(struct trajd_index_entry *entry, int fd, const char **refusal)
 {
     struct stat status;
@@ -173,7 +175,7 @@ static enum trajd_status give_file(struct pool *pool, struct trajd_index_child *
     return trajd_index_child_send_file(child) ? TRAJD_OK : lose_child(pool, child, NULL);
 }
 
-/* A record that is one: completed by what the parent reads itself. */
+/* Accepts a decoded record: adds stamps and digests and encodes it for the entry. */
 static enum trajd_status accept_record(struct pool *pool, struct trajd_index_child *child,
                                        struct trajd_arena *arena, struct trajd_record *record)
 {
@@ -243,7 +245,7 @@ static enum trajd_status read_child(struct pool *pool, struct trajd_index_child 
     return TRAJD_OK;
 }
 
-/* The next entry without a record that no child has. */
+/* Returns the next entry that has no record and no child, or NULL. */
 static struct trajd_index_entry *next_entry(struct pool *pool)
 {
     for (; pool->next < pool->entry_count; pool->next++) {
@@ -271,7 +273,7 @@ static uint32_t count_waiting(const struct pool *pool)
     return count;
 }
 
-/* Gives the child files, or starts it for that, until it has one. */
+/* Gives the child a file, and starts it first where it does not run. */
 static enum trajd_status employ(struct pool *pool, struct trajd_index_child *child)
 {
     enum trajd_status status = TRAJD_OK;
@@ -289,7 +291,7 @@ static enum trajd_status employ(struct pool *pool, struct trajd_index_child *chi
     return status;
 }
 
-/* The file that is to be alone, when all others are through and the pause is over. */
+/* Hands out the file that has to be alone, once all children are idle and the pause is over. */
 static enum trajd_status hand_out_alone(struct pool *pool)
 {
     if (count_waiting(pool) || trajd_now_ns() < pool->pause_until_ns)
@@ -299,7 +301,7 @@ static enum trajd_status hand_out_alone(struct pool *pool)
     return employ(pool, &pool->children[0]);
 }
 
-/* Starts children and hands out files while there are any. */
+/* Starts children and hands out files to idle ones. */
 static enum trajd_status hand_out(struct pool *pool)
 {
     enum trajd_status status = TRAJD_OK;
@@ -331,7 +333,7 @@ static enum trajd_status look_at(struct pool *pool, struct trajd_index_child *ch
     return lose_child(pool, child, text);
 }
 
-/* Waits for one answer or one deadline. */
+/* Waits until a child sends something or a deadline is over, for turn_ns at most. */
 static enum trajd_status wait_for_children(struct pool *pool)
 {
     struct pollfd polls[CHILD_COUNT_MAX];

@@ -1,5 +1,4 @@
-/* The judgement over one episode: kept with its arrays and clocks, or quarantined with the reason.
- */
+/* Validates one episode: it is kept with its arrays and clocks, or quarantined with a reason. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,16 +8,16 @@
 #include "daemon/base/quantity.h"
 #include "daemon/index/index_internal.h"
 
-#define FAR_NS (INT64_C(1) << 61) /* where times outside the rows end, too (trajd_clock_row_ns) */
+#define FAR_NS (INT64_C(1) << 61) /* times outside the rows end here as well (trajd_clock_row_ns) */
 
-/* The episode at hand. */
+/* The episode that is validated. Its memory lies in the arena of the index. */
 struct candidate {
     struct trajd_validation *validation;
     const struct trajd_record_episode *record;
     const char *label; /* "file: demo_1: " */
     struct trajd_array *extents;
     struct trajd_episode_clock *clocks;
-    const char *reason; /* NULL so far, or the reason */
+    const char *reason; /* to quarantine the episode; NULL: none so far */
     bool no_memory;
 };
 
@@ -78,13 +77,13 @@ static bool blends(enum trajd_kind kind)
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
 }
 
-/* Pictures and truth values have no in-between. */
+/* Returns whether values between two rows make sense: not for images and booleans. */
 static bool may_blend(const struct trajd_array *extent)
 {
     return extent->dtype != TRAJD_BOOL && !(extent->dtype == TRAJD_U8 && extent->rank >= 3);
 }
 
-/* The stream's columns and row shape. */
+/* Sets the stream's columns and row shape. */
 static void find_shape(struct candidate *c, const struct trajd_layout_stream *source,
                        const struct trajd_array *extent, struct trajd_index_stream *stream)
 {
@@ -142,7 +141,8 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
                    stream->feature_count);
 }
 
-/* Rows T+1 of a stream whose clock has T stamps: the first T. The array simply ends earlier. */
+/* Cuts an array to its first `rows` rows. Its chunks are in row-major order, so the list just ends
+ * earlier. */
 static void trim(struct candidate *c, struct trajd_array *extent, uint64_t rows)
 {
     extent->size_bytes = extent->size_bytes / extent->shape[0] * rows;
@@ -178,8 +178,8 @@ static bool clock_is_used(const struct candidate *c, uint32_t clock)
     return false;
 }
 
-/* Stamps less the episode's origin are formed later; here they are absolute, offset and latency
- * applied. */
+/* Makes a stamped clock with absolute times, offset and latency applied. set_origin subtracts the
+ * origin later. */
 static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
 {
     const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
@@ -233,8 +233,8 @@ static bool find_rate(struct candidate *c, uint32_t index, struct trajd_rate *ra
     return !c->reason;
 }
 
-/* Rows of a regular clock: those of the stream that the layout names, else the most of its streams.
- */
+/* Returns the row count of a regular clock: of the stream that the layout names, else of its
+ * longest stream. */
 static uint64_t count_rows(struct candidate *c, uint32_t index)
 {
     const char *named = c->validation->layout->clocks[index].rows;
@@ -295,7 +295,7 @@ static void make_clocks(struct candidate *c)
         quarantine(c, "none of the layout's datasets is there");
 }
 
-/* A guess at the row of a time. */
+/* Sets the line through the first and the last stamp. */
 static void draw_line(struct trajd_episode_clock *clock)
 {
     const int64_t last = clock->row_count - 1;
@@ -307,13 +307,14 @@ static void draw_line(struct trajd_episode_clock *clock)
     clock->row_at_zero = -(double)clock->stamps_ns[0] * clock->rows_per_ns;
 }
 
-/* From the origin on; sets *ns. Differences and sums of such times fit 64 bits. */
+/* Makes *ns relative to the origin. Returns whether it is too far from it: differences and sums of
+ * times must fit 64 bits. */
 static bool is_far(int64_t *ns, int64_t origin_ns)
 {
     return __builtin_sub_overflow(*ns, origin_ns, ns) || *ns > FAR_NS;
 }
 
-/* Moves all clocks to one origin: the earliest first row. */
+/* Moves all clocks to one origin, the earliest first row. */
 static void set_origin(struct candidate *c, struct trajd_episode *episode)
 {
     uint32_t count = c->validation->layout->clock_count;
@@ -327,7 +328,8 @@ static void set_origin(struct candidate *c, struct trajd_episode *episode)
     }
     for (uint32_t i = 0; i < count && !c->reason; i++) {
         struct trajd_episode_clock *clock = &c->clocks[i];
-        int64_t *stamps = (int64_t *)clock->stamps_ns; /* made above, const for everybody else */
+        /* allocated by make_stamped; const for all other code */
+        int64_t *stamps = (int64_t *)clock->stamps_ns;
         bool far = clock->row_count && !stamps && is_far(&clock->start_ns, origin);
         for (int64_t k = 0; stamps && k < clock->row_count; k++)
             far = is_far(&stamps[k], origin) || far;
@@ -342,8 +344,9 @@ static void set_origin(struct candidate *c, struct trajd_episode *episode)
     episode->origin_ns = origin;
 }
 
-/* Shape and dtype are those of the first kept episode that has the stream; and where it is columns
- * of a dataset, that one's row: rows lie as far apart in memory in all episodes. */
+/* Compares the streams with those of earlier episodes: shape, dtype, and the length of the array's
+ * rows. Rows of all episodes have to lie equally far apart in memory, also where a stream is some
+ * columns. */
 static void compare_streams(struct candidate *c)
 {
     for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
@@ -396,7 +399,7 @@ static void copy_keys(struct candidate *c, struct trajd_episode *episode)
     episode->filter_keys = keys;
 }
 
-/* The texts; what the record lacks is absent. */
+/* Copies the texts. A text that the record lacks is absent. */
 static void copy_metas(struct candidate *c, struct trajd_episode *episode)
 {
     const struct trajd_layout *layout = c->validation->layout;

@@ -1,4 +1,4 @@
-/* Files that are listed by several names. */
+/* Finds files that are listed by several names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,7 @@ static int order(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* What stat tells of two files: where a filesystem makes inodes up, times and sizes still differ.
- */
+/* Compares two files by stat. Size and times count because some file systems make up inodes. */
 static int compare_files(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
 {
     int by = order(a->device, b->device);
@@ -21,7 +20,7 @@ static int compare_files(const struct trajd_index_entry *a, const struct trajd_i
     return by ? by : order((uint64_t)a->ctime_ns, (uint64_t)b->ctime_ns);
 }
 
-/* Of one file's names the first comes first. */
+/* Orders by file, then by place in the list. */
 static int compare(const void *a, const void *b)
 {
     const struct trajd_index_entry *left = *(const struct trajd_index_entry *const *)a,
@@ -36,7 +35,7 @@ static enum trajd_status no_memory(struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the list of files");
 }
 
-/* Sets same_as; *kept counts the others. */
+/* Sets same_as of further names. *kept becomes the number of the other entries. */
 static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count, uint32_t *kept,
                               struct trajd_error *error)
 {
@@ -59,7 +58,7 @@ static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count,
     return TRAJD_OK;
 }
 
-/* Kept ones to the front, the others behind them, both as they come. */
+/* Moves entries with same_as behind all others. Both keep their order. */
 static enum trajd_status slice(struct trajd_index_entry *entries, uint32_t count, uint32_t kept,
                                struct trajd_error *error)
 {

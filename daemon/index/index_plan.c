@@ -1,5 +1,5 @@
-/* Which streams the dataset may have: the layout's, families expanded to the arrays that the files
- * have. */
+/* Lists the streams that the dataset may have: those of the layout, with families expanded to the
+ * arrays of the files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static enum trajd_status no_memory(struct trajd_error *error)
     return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the index");
 }
 
-/* The family's name with the star replaced by what it stands for. */
+/* Returns the family's name with the star replaced by the captured text. */
 static const char *member_name(struct trajd_validation *v, const char *name, const char *capture)
 {
     const char *star = strchr(name, '*');
@@ -58,7 +58,8 @@ static enum trajd_status add_plan(struct trajd_validation *v, uint32_t stream, u
     return plan->stream.name && (plan->stream.unit || !source->unit) ? TRAJD_OK : no_memory(error);
 }
 
-/* A dataset belongs to the first stream that matches it; streams without a star may share it. */
+/* Adds the streams of an array. It belongs to the first stream that matches it; streams without a
+ * star may share it. */
 static enum trajd_status plan_array(struct trajd_validation *v, uint32_t array,
                                     struct trajd_error *error)
 {

@@ -1,5 +1,5 @@
-/* One large file through several children: each records some of its episodes, and the records are
- * joined. */
+/* Indexes a large file with several children. Each records a slice of the episodes, and the records
+ * are joined. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "daemon/index/index_internal.h"
 
 enum { SLICE_COUNT_MAX = 8, NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };
-/* a child more costs some ms, and every one of them lists all episodes */
+/* another child costs some ms, and each one lists all episodes */
 static const uint64_t split_bytes_min = UINT64_C(8) << 20;
 static const size_t join_bytes_max = (size_t)4 << 30;
 
@@ -17,7 +17,7 @@ static uint32_t slice_count_of(const struct trajd_index_entry *entry, uint32_t s
     return entry->record.length || entry->size_bytes < split_bytes_min ? 1 : slice_count;
 }
 
-/* How many parts a large file comes in, so that no child that may run is without one. */
+/* Returns into how many slices large files are cut, so that every child has one. */
 static uint32_t choose_slice_count(const struct trajd_index_options *options,
                                    const struct trajd_layout *layout,
                                    const struct trajd_index_entry *entries, uint32_t count)
@@ -45,7 +45,7 @@ static bool is_same_file(const struct trajd_index_entry *a, const struct trajd_i
            a->ctime_ns == b->ctime_ns;
 }
 
-/* Adds what the part's record has. What refuses one part refuses the file. */
+/* Adds the record of a slice. A refusal of one slice refuses the file. */
 static void add_slice(struct trajd_record *joined, const struct trajd_record *record)
 {
     if (!joined->refusal)
@@ -56,7 +56,7 @@ static void add_slice(struct trajd_record *joined, const struct trajd_record *re
         joined->episodes[joined->episode_count++] = record->episodes[i];
 }
 
-/* The parts' records in *joined, which lies in the arena. TRAJD_ERR_MEMORY. */
+/* Joins the records of all slices in the arena. TRAJD_ERR_MEMORY. */
 static enum trajd_status join_records(const struct trajd_layout *layout,
                                       const struct trajd_index_entry *slices, uint32_t slice_count,
                                       struct trajd_arena *arena, struct trajd_record *joined,
@@ -115,9 +115,10 @@ static enum trajd_status join_slices(const struct trajd_layout *layout,
     return status;
 }
 
-/* ---- parts ---- */
+/* ---- slices ---- */
 
-/* Pieces of all entries, in order: paths are the entries', records that were there are moved. */
+/* Makes one task for each slice of each entry, in order. Paths are borrowed from the entries;
+ * records that are there move to the tasks. */
 static void make_tasks(struct trajd_index_entry *entries, uint32_t count, uint32_t slice_count,
                        struct trajd_index_entry *tasks)
 {

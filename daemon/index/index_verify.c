@@ -1,5 +1,5 @@
-/* What the parent finds out itself about the episodes of a record: stamps, and whether its own
- * reading agrees with libhdf5's. */
+/* Completes a child's record: reads the stamps, compares the first rows with libhdf5's reading,
+ * forms digests. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "daemon/index/stamps.h"
 
 enum { SAMPLE_ROWS = 64 };
-static const uint64_t sample_bytes = 256u << 10;   /* of one stream; two rows at least */
-static const uint64_t whole_bytes = 64u << 10;     /* smaller datasets are read in one go */
-static const uint64_t check_bytes_max = 64u << 20; /* what the child compares at most */
+static const uint64_t sample_bytes = 256u << 10;   /* of one array, but at least two rows */
+static const uint64_t whole_bytes = 64u << 10;     /* smaller arrays are read at once */
+static const uint64_t check_bytes_max = 64u << 20; /* the most that a child may have compared */
 static const uint64_t clock_bytes_max = 1u << 30;
 
 struct evaluation {
@@ -24,7 +24,7 @@ struct evaluation {
     struct trajd_error *error;
     uint8_t *buffer;
     size_t buffer_size;
-    const struct trajd_array *whole; /* the array that lies in the buffer as a whole */
+    const struct trajd_array *whole; /* the array of which all rows are in the buffer; or NULL */
 };
 
 static enum trajd_status no_memory(struct evaluation *e)
@@ -39,7 +39,7 @@ static enum trajd_status reserve(struct evaluation *e, uint64_t size)
 
     if (size <= e->buffer_size)
         return TRAJD_OK;
-    if (size > clock_bytes_max) /* the file's fault, and not a lack of memory */
+    if (size > clock_bytes_max) /* a fault of the file, no lack of memory */
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "%" PRIu64
                                " bytes of it would have to be looked at, at most %" PRIu64 " are",
@@ -52,7 +52,7 @@ static enum trajd_status reserve(struct evaluation *e, uint64_t size)
     return TRAJD_OK;
 }
 
-/* Rows of an array in the buffer; valid until the next call. */
+/* Reads rows of an array. *rows is borrowed until the next call. */
 static enum trajd_status read_rows(struct evaluation *e, const struct trajd_array *extent,
                                    uint64_t begin, uint64_t count, const uint8_t **rows)
 {
@@ -73,7 +73,7 @@ static enum trajd_status read_rows(struct evaluation *e, const struct trajd_arra
     return status;
 }
 
-/* First rows as libhdf5 read them against the same rows as we read them. */
+/* Compares the first rows of an array with what libhdf5 read. */
 static enum trajd_status check_first_rows(struct evaluation *e,
                                           const struct trajd_record_array *array)
 {
@@ -93,8 +93,8 @@ static enum trajd_status check_first_rows(struct evaluation *e,
     return status;
 }
 
-/* Adds up to 64 rows: four runs over the dataset, or two where rows are large. What they are
- * depends on shape alone. */
+/* Adds up to 64 rows to the digest: four runs over the array, or two where rows are large. The
+ * choice depends on the shape alone. */
 static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_array *extent,
                                      struct trajd_digest *digest)
 {
@@ -127,7 +127,7 @@ static const struct trajd_record_array *find_array(const struct trajd_record_epi
     return NULL;
 }
 
-/* All stamps of a clock into the arena, policies applied. */
+/* Reads all stamps of a clock into the arena and applies the policies. */
 static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_layout_clock *clock,
                                      const struct trajd_array *extent,
                                      struct trajd_record_clock *out)
@@ -187,7 +187,7 @@ static enum trajd_status read_start(struct evaluation *e, const struct trajd_lay
     return status;
 }
 
-/* Turns a DATA error into the episode's problem. */
+/* Turns an error of the data into the episode's problem. */
 static enum trajd_status settle(struct evaluation *e, const char *path, enum trajd_status status)
 {
     if (!status || status == TRAJD_ERR_IO || status == TRAJD_ERR_MEMORY)

@@ -98,7 +98,7 @@ bool trajd_lzf_decode(const uint8_t *in, size_t in_bytes, uint8_t *out, size_t o
             return false;
         if (distance >= length) {
             memcpy(out + to, out + to - distance, length);
-        } else { /* source and target overlap: a repeated pattern, byte by byte */
+        } else { /* source and target overlap: the pattern repeats */
             for (size_t i = 0; i < length; i++)
                 out[to + i] = out[to + i - distance];
         }
@@ -153,7 +153,7 @@ static void store_pair(uint8_t *to, struct pair pair)
     memcpy(to + sizeof pair.low, &pair.high, sizeof pair.high);
 }
 
-/* a0 b0 a1 b1 ... of elements of 1, 2 and 4 bytes. */
+/* Interleave two vectors as a0 b0 a1 b1 ..., with elements of 1, 2 and 4 bytes. */
 static struct pair interleave1(bytes16 a, bytes16 b)
 {
     return (struct pair){
@@ -175,7 +175,7 @@ static struct pair interleave4(bytes16 a, bytes16 b)
                          (bytes16)__builtin_shufflevector((quads4)a, (quads4)b, 2, 6, 3, 7)};
 }
 
-/* 16 elements of 4 bytes from four planes that are `stride` apart, as four vectors. */
+/* Gathers 16 elements of 4 bytes from four planes that are `stride` bytes apart. */
 static void gather4(const uint8_t *planes, size_t stride, bytes16 out[4])
 {
     struct pair first = interleave1(load16(planes), load16(planes + stride));
@@ -189,7 +189,7 @@ static void gather4(const uint8_t *planes, size_t stride, bytes16 out[4])
     out[3] = high.high;
 }
 
-/* 16 elements at a time; returns how many elements it did. */
+/* Unshuffles 16 elements at a time. Returns the number of elements done. */
 static size_t unshuffle_vectors(const uint8_t *in, uint8_t *out, size_t count,
                                 uint32_t element_bytes)
 {
@@ -242,7 +242,8 @@ static uint8_t *stage_room(struct stage *stage, size_t bytes)
     return stage->bytes;
 }
 
-/* What a chunk measured before filter `index` was applied, where no compressor stands before it. */
+/* Returns the bytes of a chunk before filter `index` was applied, where no compressor stands before
+ * it. */
 static size_t bytes_before(const struct trajd_filter_pipeline *pipeline, uint32_t index,
                            size_t chunk_bytes)
 {
@@ -294,7 +295,7 @@ static enum trajd_status decompress(struct trajd_inflater *inflater, uint16_t fi
     return TRAJD_OK;
 }
 
-/* Undoes filter `index`; *data moves to the other stage where the filter writes. */
+/* Undoes filter `index`. *data moves to the other buffer, unless the filter changes no bytes. */
 static enum trajd_status undo(struct trajd_inflater *inflater,
                               const struct trajd_filter_pipeline *pipeline, uint32_t index,
                               size_t chunk_bytes, struct span *data, struct trajd_error *error)

@@ -12,14 +12,14 @@ enum {
     TEXT_LENGTH_MAX = 4096
 };
 static const uint64_t row_count_max =
-    1u << 31; /* kept_rows are uint32; the child refuses larger datasets itself */
+    1u << 31; /* kept_rows are uint32; the child refuses larger arrays itself */
 
-/* Reading never goes beyond `left`; after the first failure everything yields zero. */
+/* Never reads beyond `remaining` bytes. After the first failure all values are zero. */
 struct cursor {
     const uint8_t *next;
     size_t remaining;
     bool failed;
-    const char *rule; /* what failed */
+    const char *rule; /* the rule that was broken */
     struct trajd_arena *arena;
     uint64_t file_size;
     uint32_t clock_count;
@@ -89,8 +89,8 @@ static bool take_flag(struct cursor *c)
     return value == 1;
 }
 
-/* A count of things that take at least `least` bytes each, so that a lying count cannot ask for
- * much memory. */
+/* Takes a count of items of at least `least` bytes each. A false count thus cannot claim much
+ * memory. */
 static uint32_t take_count(struct cursor *c, uint32_t limit, size_t least)
 {
     uint32_t count = take_u32(c);
@@ -113,8 +113,7 @@ static void *allocate(struct cursor *c, uint64_t count, size_t size)
     return memory;
 }
 
-/* A text without control characters, UTF-8 or not; `but` are those that may stand in it all the
- * same. */
+/* Takes a text without control characters, except those in `but`. It need not be UTF-8. */
 static const char *take_clean_text(struct cursor *c, uint32_t limit, const char *but)
 {
     uint32_t length = take_count(c, limit, 1);
@@ -133,7 +132,7 @@ static const char *take_clean_text(struct cursor *c, uint32_t limit, const char 
     return text ? text : "";
 }
 
-/* One that may be printed as it is. */
+/* Takes a text that may be printed. */
 static const char *take_text(struct cursor *c)
 {
     return take_clean_text(c, TEXT_LENGTH_MAX, "");
@@ -159,7 +158,7 @@ static const char **take_texts(struct cursor *c, uint32_t limit, uint32_t *count
     return texts;
 }
 
-/* The product of the dimensions and the element size, or false where it does not fit. */
+/* Computes the product of the dimensions and the element size. False where it overflows. */
 static bool size_of(const uint64_t *shape, uint32_t rank, uint64_t element, uint64_t *size)
 {
     bool zero = false;

@@ -20,8 +20,8 @@ bool trajd_stamp_from_f64(double value, enum trajd_stamp_unit unit, int64_t *sta
 
     if (!isfinite(value) || fabs(value) >= 9.3e18)
         return false;
-    /* value = m * 2^exponent with an integer m of 53 bits: m * 10^9 fits 83 bits, only the shift
-     * back rounds. */
+    /* value = m * 2^exponent with an integer m of 53 bits. m * 10^9 fits 83 bits, so only the shift
+     * rounds. */
     product = (__int128)(int64_t)ldexp(frexp(value, &exponent), 53) * unit_ns(unit);
     exponent -= 53;
     if (exponent >= 0) {
@@ -98,7 +98,7 @@ enum trajd_status trajd_stamps_convert(enum trajd_dtype dtype, const void *eleme
     return status;
 }
 
-/* One stamp for all rows: what an epoch time in float32 or whole seconds becomes. */
+/* Returns whether all stamps are equal, as epoch times in float32 or whole seconds are. */
 static bool is_constant(const int64_t *stamps_ns, uint64_t count)
 {
     for (uint64_t i = 1; i < count; i++) {

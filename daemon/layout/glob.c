@@ -18,7 +18,7 @@ struct walk {
     struct trajd_error *error;
 };
 
-/* Compares the runs of digits that both begin with; leading zeros do not count. */
+/* Compares the runs of digits at the front of both, without leading zeros, and steps over them. */
 static int compare_digits(const char **a, const char **b)
 {
     size_t length_a, length_b;
@@ -58,7 +58,7 @@ int trajd_natural_compare(const char *a, const char *b)
     }
     if (*a || *b)
         return *a ? 1 : -1;
-    return strcmp(first_a, first_b); /* 01 and 1: equal as numbers, but two names */
+    return strcmp(first_a, first_b); /* 01 and 1 are equal as numbers, but are two names */
 }
 
 bool trajd_is_glob(const char *text)
@@ -92,8 +92,7 @@ static enum trajd_status add_file(struct walk *walk, const char *relative)
 static enum trajd_status visit(struct walk *walk, const char *relative, const char *pattern,
                                int depth);
 
-/* Whether the entry is a folder; links are followed if `pattern` names it itself, not below "**".
- */
+/* Returns whether the path is a folder. `follow`: symbolic links count as what they lead to. */
 static bool is_folder(const char *path, bool follow)
 {
     struct stat status;
@@ -101,7 +100,7 @@ static bool is_folder(const char *path, bool follow)
     return (follow ? stat(path, &status) : lstat(path, &status)) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* One entry of a folder against the pattern's first component. */
+/* Matches one entry of a folder against the pattern's first component. */
 static enum trajd_status visit_entry(struct walk *walk, const char *relative, const char *name,
                                      const char *pattern, int depth)
 {
@@ -178,7 +177,8 @@ enum trajd_status trajd_file_list_find(const char *folder, const char *pattern,
     }
     if (list->count)
         qsort(list->relative_paths, list->count, sizeof *list->relative_paths, compare_paths);
-    for (uint32_t i = 0; i < list->count; i++) { /* several "**" can reach a file twice */
+    /* a pattern with several "**" can find a file twice */
+    for (uint32_t i = 0; i < list->count; i++) {
         if (kept && !strcmp(list->relative_paths[kept - 1], list->relative_paths[i]))
             free(list->relative_paths[i]);
         else

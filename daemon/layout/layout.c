@@ -7,7 +7,7 @@
 
 static const size_t layout_bytes_max = 8u << 20;
 
-/* rows: names a stream of the clock, of this layout or of one of its families. */
+/* Checks that the key rows names a stream of its clock. The stream may be a member of a family. */
 static enum trajd_status check_rows(struct trajd_layout_parser *p,
                                     const struct trajd_yaml_node *clocks)
 {

@@ -1,4 +1,4 @@
-/* The clocks of a layout: stamps or a rate, and where they stand on the common time line. */
+/* Reads the clocks of a layout: stamps or a rate, and their place in the common time. */
 #include <string.h>
 
 #include "daemon/layout/layout_internal.h"
@@ -38,7 +38,7 @@ static enum trajd_status read_policy(struct trajd_layout_parser *p,
     return status;
 }
 
-/* "OBJECT@NAME" with an optional object. */
+/* Reads "OBJECT@NAME", where the object may be empty. */
 static enum trajd_status read_attribute(struct trajd_layout_parser *p,
                                         const struct trajd_yaml_node *node, const char **out)
 {
@@ -56,7 +56,7 @@ static enum trajd_status read_attribute(struct trajd_layout_parser *p,
     return TRAJD_OK;
 }
 
-/* rate: 20, or {attribute: /data@env_args, json: env_kwargs.control_freq, default: 20}. */
+/* Reads "20" or {attribute: /data@env_args, json: env_kwargs.control_freq, default: 20}. */
 static enum trajd_status read_rate(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *node,
                                    struct trajd_layout_clock *clock)
@@ -100,7 +100,7 @@ static enum trajd_status read_start(struct trajd_layout_parser *p,
     return status ? status : read_unit(p, node, &clock->start_unit);
 }
 
-/* Keys that only one sort of clock has. */
+/* Refuses keys that only the other sort of clock has. */
 static enum trajd_status refuse_keys(struct trajd_layout_parser *p,
                                      const struct trajd_yaml_node *node, const char *const *keys,
                                      const char *sort)

@@ -1,4 +1,4 @@
-/* The hash of a layout: of what it says, not of how its text is written. */
+/* The hash of a layout. It depends on the values of the keys, not on comments or spaces. */
 #include "daemon/base/digest.h"
 #include "daemon/layout/layout_internal.h"
 #include "proto/array_len.h"

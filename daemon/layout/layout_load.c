@@ -1,4 +1,4 @@
-/* Layouts by name: which there are, and reading one. */
+/* Loads a layout by its name or path. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { TEXT_SIZE_MAX = 1 << 20 };
 
-/* Appends the names of the layouts in the folder, as far as they fit. */
+/* Writes the names of the layouts in the folder to `list`, as many as fit, or "none". */
 static void list_names(const char *directory, char *list, size_t size)
 {
     struct trajd_file_list files;

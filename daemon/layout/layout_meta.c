@@ -1,10 +1,10 @@
-/* The texts of episodes that a layout names: language, task. */
+/* Reads the key meta: texts of episodes, such as the task in words. */
 #include <string.h>
 
 #include "daemon/layout/layout_internal.h"
 
-/* A place in the file: "/from/the/root", "below/the/episode", "../beside/it", or nothing (the
- * episode itself). */
+/* Returns whether the text is a place in the file: "/from/the/root", "below/the/episode",
+ * "../beside/it", or empty, which is the episode itself. */
 static bool is_place(const char *text, size_t length)
 {
     char place[TRAJD_LAYOUT_PATH_MAX + 1];

@@ -1,4 +1,4 @@
-/* The streams of a layout: which dataset or columns, on which clock, of which kind. */
+/* Reads the streams of a layout: array or columns, clock, kind. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ static enum trajd_status read_kind(struct trajd_layout_parser *p,
     return status;
 }
 
-/* columns: "0:6" */
+/* Reads columns as "0:6". */
 static enum trajd_status read_columns(struct trajd_layout_parser *p,
                                       const struct trajd_yaml_node *node,
                                       struct trajd_layout_stream *stream)

@@ -1,4 +1,4 @@
-/* Texts and paths of a layout. */
+/* Reads the texts and paths of a layout. */
 #include <string.h>
 
 #include "daemon/layout/layout_internal.h"
@@ -24,7 +24,6 @@ uint32_t trajd_layout_star_count(const char *text)
     return count;
 }
 
-/* A path inside an HDF5 file: no empty, "." or ".." component. */
 bool trajd_layout_path_is_clean(const char *path)
 {
     if (*path == '/')
@@ -54,7 +53,6 @@ enum trajd_status trajd_layout_read_text(struct trajd_layout_parser *p,
     return trajd_layout_copy_text(p, text, out);
 }
 
-/* The path of a dataset relative to the episode. */
 enum trajd_status trajd_layout_read_path(struct trajd_layout_parser *p,
                                          const struct trajd_yaml_node *node, uint32_t stars_max,
                                          const char **out)
