@@ -1,6 +1,6 @@
-/* trajd-indexer: reads what HDF5 files hold, for a parent that trusts none of it (helper.h); as
- * "trajd-indexer write" it makes the structure of new ones (daemon/index/writer_protocol.h).
- * Started by trajd and trajctl alone. */
+/* trajd-indexer, the helper program: reads the structure of HDF5 files for a parent that trusts
+ * none of it (daemon/index/helper.h). As "trajd-indexer write" it makes the structure of new files
+ * (daemon/index/writer_protocol.h). Only trajd and trajctl start it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* The one question asked of JSON in attributes: the scalar at "a.b.c". Nothing is built; nesting is
- * limited. */
+/* Steps through the text without building anything. The depth of nesting is limited. */
 #include "daemon/hdf5/json_field.h"
 
 #include <stdint.h>
@@ -26,7 +25,7 @@ static bool take(struct json *json, char c)
     return true;
 }
 
-/* A string's raw inside; escapes are stepped over and stay as they are. */
+/* Takes the characters between a string's quotes. Escapes stay as they are. */
 static bool take_string(struct json *json, const char **begin, size_t *length)
 {
     if (!take(json, '"'))
@@ -87,7 +86,7 @@ static bool skip_value(struct json *json, int depth)
     return take_word(json, &text, &length);
 }
 
-/* Steps to the value of `key` in the object that comes next. */
+/* Enters the object that comes next and stops at the value of `key`. */
 static bool enter(struct json *json, const char *key, size_t key_length)
 {
     const char *text;
@@ -138,7 +137,7 @@ bool trajd_json_field_read(const char *text, size_t length, const char *path, ch
     return true;
 }
 
-/* Four hexadecimal digits, or -1. */
+/* Returns the value of four hexadecimal digits, or -1. */
 static int32_t take_hex(const char *text)
 {
     int32_t value = 0;
@@ -153,8 +152,9 @@ static int32_t take_hex(const char *text)
     return value;
 }
 
-/* The character behind a \u, with its other half where it has one. What is none is U+FFFD, or where
- * the digits are wrong '?': never longer than what stood there. */
+/* Takes the character behind a \u, with the other half of a surrogate pair. Returns U+FFFD where it
+ * is not a character, and '?' where the digits are wrong. UTF-8 of it is never longer than the
+ * escape. */
 static uint32_t take_character(const char **next)
 {
     int32_t code = take_hex(*next), low;

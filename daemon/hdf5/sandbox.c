@@ -1,5 +1,3 @@
-/* What the indexing child gives up before it opens a file: memory, time, writing, and most system
- * calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -21,7 +19,7 @@
 static const bool sanitized = true;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-/* its shadow memory is terabytes, its reports need more system calls */
+/* a sanitizer's shadow memory takes terabytes, and its reports need more system calls */
 static const bool sanitized = true;
 #else
 static const bool sanitized = false;
@@ -31,8 +29,9 @@ static const bool sanitized = false;
 #endif
 
 static const rlim_t memory_bytes_max = (rlim_t)2 << 30;
-static const rlim_t cpu_seconds_max = 3600; /* over all files; the parent limits each one's time */
-/* SIGXCPU comes before SIGKILL: the parent can tell it from others' */
+/* over all files of the child; the parent limits the time of each file */
+static const rlim_t cpu_seconds_max = 3600;
+/* SIGXCPU comes before SIGKILL, so that the parent knows the cause */
 static const rlim_t cpu_seconds_grace = 5;
 
 static bool set_limits(int resource, rlim_t soft, rlim_t hard)
@@ -59,8 +58,8 @@ static void close_others(void)
         close(fd);
 }
 
-/* Where memory runs out a child goes before its parent, whose rows and rings are everybody's: a
- * child is tried again. */
+/* Makes the kernel kill the child before its parent where memory runs out. The parent holds the
+ * rows and rings of all workers, and it starts a child again. */
 static void go_first(void)
 {
     static const char score[] = "800";
@@ -68,7 +67,7 @@ static void go_first(void)
 
     if (fd < 0)
         return;
-    (void)!write(fd, score, sizeof score - 1); /* refused where it has a higher one already */
+    (void)!write(fd, score, sizeof score - 1); /* refused where the score is higher already */
     close(fd);
 }
 
@@ -90,7 +89,8 @@ static const uint32_t architecture = AUDIT_ARCH_AARCH64;
 static const uint32_t architecture = 0;
 #endif
 
-/* What libhdf5, malloc and stdio need once started. Everything else fails with EPERM. */
+/* The system calls that libhdf5, malloc and stdio need once they have started. All others fail with
+ * EPERM. */
 static const int allowed_calls[] = {
     SYS_read,
     SYS_pread64,
@@ -132,7 +132,7 @@ static const int allowed_calls[] = {
 #endif
 };
 
-/* Of a child that makes a file, beside those. */
+/* Further system calls for a child that writes a file. */
 static const int writing_calls[] = {SYS_pwrite64, SYS_ftruncate};
 
 enum {
@@ -153,8 +153,8 @@ static void add_calls(struct sock_filter *filter, unsigned short *n, const int *
     }
 }
 
-/* `call` passes if none of `bits` is set in its argument. Only the low word is looked at: the flags
- * are ints. */
+/* Allows `call` where none of `bits` is set in its argument. Only the low word is compared, because
+ * the flags are ints. */
 static void add_masked(struct sock_filter *filter, unsigned short *n, int call, int argument,
                        uint32_t bits)
 {
@@ -197,7 +197,7 @@ bool trajd_sandbox_filter(bool writes)
         (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         return false;
-    /* A kernel without filters says EINVAL; a child that is confined by a container already may
-     * have to go without. */
+    /* A kernel without filters returns EINVAL. A child in a container that has confined it already
+     * may have to run without. */
     return !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) || errno == EINVAL;
 }

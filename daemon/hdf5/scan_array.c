@@ -1,5 +1,5 @@
-/* One dataset: its type, shape and storage, or the reason why its rows cannot be read from the file
- * directly. */
+/* Describes one dataset: its type, shape and storage, or the reason why its rows cannot be read
+ * directly from the file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,9 @@
 #include "daemon/base/digest.h"
 #include "daemon/hdf5/scan.h"
 
-static const uint64_t check_bytes =
-    4096; /* compared with the parent's own reading: whole rows up to this, at least one */
+/* The parent compares the first rows with its own reading: as many whole rows as this size holds, at
+ * least one. */
+static const uint64_t check_bytes = 4096;
 static const uint64_t check_row_bytes_max = 64u << 20;
 static const uint64_t row_count_max = 1u << 31;
 
@@ -114,8 +115,8 @@ static const char *read_compact(struct trajd_scan *scan, hid_t dataset, hid_t ty
     return NULL;
 }
 
-/* What lies in one piece, and this file; all else has no offset. Spares the creation list, the
- * dearest question to ask. */
+/* Describes a dataset whose rows lie in one piece in this file; others have no offset. This way
+ * needs no creation property list, which takes the most time. */
 static bool read_contiguous(hid_t dataset, struct trajd_array *array)
 {
     haddr_t offset = H5Dget_offset(dataset);
@@ -141,7 +142,7 @@ static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hi
     if (H5Pfill_value_defined(creation, &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED &&
         H5Pget_fill_value(creation, type, array->fill) < 0)
         return trajd_scan_error(scan);
-    /* no rows, no columns, or never written */
+    /* no rows, no columns, or contiguous and never written */
     if (!array->size_bytes || layout == H5D_CONTIGUOUS) {
         array->storage = TRAJD_STORAGE_EMPTY;
         return NULL;
@@ -176,7 +177,7 @@ static bool has_filter(const struct trajd_array *array, uint16_t filter)
     return false;
 }
 
-/* Reads the first rows the library's way, for the parent to compare. */
+/* Reads the first rows through libhdf5, for the parent to compare. */
 static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type, hid_t space,
                               struct trajd_record_array *out)
 {
@@ -188,10 +189,10 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
     void *bytes;
 
     if (!row_bytes || row_bytes > check_row_bytes_max || has_filter(array, TRAJD_FILTER_LZF))
-        return NULL; /* libhdf5 itself has no lzf */
+        return NULL; /* libhdf5 has no lzf */
     if (array->storage == TRAJD_STORAGE_CONTIGUOUS &&
         (array->offset > scan->file_size || array->size_bytes > scan->file_size - array->offset))
-        return NULL; /* the parent refuses what lies beyond the file's end */
+        return NULL; /* the parent refuses rows beyond the file's end */
     rows = row_bytes > check_bytes ? 1 : check_bytes / row_bytes;
     if (rows > array->shape[0])
         rows = array->shape[0];
@@ -243,7 +244,8 @@ static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_
     return why;
 }
 
-/* Steps over a path's links. 0: a part is missing, 1: all there, -1: one leads out of the file. */
+/* Checks the links of a path. Returns 1 where all are there, 0 where one is missing, -1 where one
+ * leads out of the file. */
 static int check_links(hid_t group, const char *path)
 {
     char slice[4096];
@@ -274,8 +276,8 @@ static bool is_start(const struct trajd_layout *layout, const char *path)
     return false;
 }
 
-/* Why a path cannot be opened as a dataset; false where there is none, or where a family meets
- * something else. */
+/* Sets the reason why a path cannot be opened as a dataset. False where nothing is there, or where
+ * a member of a family is another kind of object. */
 static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
                           struct trajd_record_array *dataset)
 {
@@ -299,7 +301,7 @@ bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bo
                       struct trajd_record_array *dataset)
 {
     const bool is_nested = strchr(path, '/') != NULL;
-    bool there = of_family; /* listed just before */
+    bool there = of_family; /* a member of a family was listed just before */
     hid_t object;
     const char *why;
 

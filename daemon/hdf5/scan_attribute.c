@@ -1,5 +1,4 @@
-/* What stands beside the rows: rates in attributes, and the lists of episodes that filter keys
- * name. */
+/* Reads rates from attributes, and the lists of episodes that filter keys name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 enum { RATE_TEXT_SIZE = 64, ATTRIBUTE_BYTES_MAX = 16 << 20, KEY_COUNT_MAX = 4096 };
 static const uint64_t list_bytes_max = 64u << 20;
 
-/* The attribute's text, malloc'd; NULL where it is none. */
+/* Returns the attribute's text, or NULL where it is not one text. The caller frees. */
 static char *read_string(hid_t attribute, hid_t type, hid_t space)
 {
     size_t size = H5Tget_size(type);
@@ -49,7 +48,8 @@ static void attribute_text(hid_t attribute, const char *json, char *out)
     } else if (!json && (class == H5T_INTEGER || class == H5T_FLOAT) &&
                H5Sget_simple_extent_npoints(space) == 1 &&
                H5Aread(attribute, H5T_NATIVE_DOUBLE, &number) >= 0) {
-        snprintf(out, RATE_TEXT_SIZE, "%.9f", number); /* fixed point: 1e3 would be no rate */
+        /* fixed point, because 1e3 is not a valid rate */
+        snprintf(out, RATE_TEXT_SIZE, "%.9f", number);
     }
     H5Sclose(space);
     H5Tclose(type);
@@ -98,7 +98,7 @@ static struct trajd_record_episode *find_episode(struct trajd_record *record, co
     return NULL;
 }
 
-/* Adds the key to the episode that `name` (of at most `length` bytes) names. */
+/* Adds the key to the episode with the name of at most `length` bytes. */
 static void mark(struct trajd_scan *scan, const char *key, uint32_t key_count, const char *name,
                  size_t length)
 {

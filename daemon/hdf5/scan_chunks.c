@@ -1,4 +1,4 @@
-/* Where the chunks of a dataset lie in the file. */
+/* Finds where the chunks of a dataset lie in the file. */
 #include "daemon/hdf5/scan.h"
 
 static const uint64_t chunk_count_max = 4u << 20;
@@ -6,10 +6,10 @@ static const uint64_t chunk_count_max = 4u << 20;
 struct chunk_visit {
     struct trajd_array *array;
     struct trajd_chunk *chunks;
-    bool odd; /* something that does not fit the grid */
+    bool odd; /* a chunk does not fit the grid */
 };
 
-/* Puts a chunk, given by the element it begins at, at its place in the grid. */
+/* Enters a chunk at its place in the grid. `begin`: its first element. */
 static void place_chunk(struct chunk_visit *visit, const hsize_t *begin, unsigned mask,
                         haddr_t address, hsize_t size)
 {
@@ -39,7 +39,8 @@ static int visit_chunk(const hsize_t *begin, unsigned mask, haddr_t address, hsi
 }
 #endif
 
-/* Every chunk by its number: O(n^2) in the library, and all that 1.10 before .10 has. */
+/* Lists the chunks by their numbers. This takes O(n^2) in the library, but releases before 1.10.10
+ * have no other way. */
 static bool list_chunks(hid_t dataset, struct chunk_visit *visit)
 {
     hid_t space = H5Dget_space(dataset);
@@ -75,8 +76,8 @@ const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct tra
     for (uint64_t i = 0; i < count; i++)
         visit.chunks[i].offset = TRAJD_ARRAY_MISSING_CHUNK;
 #ifdef TRAJD_HAVE_CHUNK_ITER
-    /* Some releases give the chunk's number instead of its element: that is off the grid, and the
-     * slow way follows. */
+    /* Some releases give the chunk's number instead of its first element. That does not fit the
+     * grid, and the slow way follows. */
     ok = H5Dchunk_iter(dataset, H5P_DEFAULT, visit_chunk, &visit) >= 0 && !visit.odd;
 #endif
     if (!ok && !list_chunks(dataset, &visit))

@@ -1,4 +1,4 @@
-/* One file: its episodes, and of each the datasets that the layout asks for. */
+/* Scans one file: finds its episodes, and in each of them the datasets that the layout names. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 
 enum { PATH_SIZE = 4096 };
 
-/* A dataset path that is wanted of an episode. */
+/* The paths of datasets that the families of the layout need in an episode. */
 struct wanted {
     struct trajd_scan_names paths;
-    const char *listed; /* the folder whose links are in `links` */
+    const char *listed; /* the group whose links are in `links` */
     struct trajd_scan_names links;
 };
 
@@ -32,7 +32,7 @@ static void want(struct trajd_scan *scan, struct trajd_scan_names *paths, const 
         trajd_scan_names_add(scan, paths, path, strlen(path));
 }
 
-/* Lists "obs" for "obs/STAR", unless it was listed just before. */
+/* Lists the group "obs" for "obs/STAR", unless it was listed just before. */
 static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder,
                         struct wanted *wanted)
 {
@@ -52,7 +52,7 @@ static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder
     H5Eclear2(H5E_DEFAULT);
 }
 
-/* Adds the paths below the group that match a family's path and that no explicit stream has. */
+/* Adds the paths below the group that match a family's path, except those of explicit streams. */
 static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern,
                         struct wanted *wanted, const struct trajd_scan_names *explicit_paths)
 {
@@ -72,8 +72,8 @@ static void want_family(struct trajd_scan *scan, hid_t group, const char *patter
     }
 }
 
-/* Whether an episode without the path must be quarantined: a clock or a stream that is not optional
- * needs it. */
+/* Returns whether a clock or a stream that is not optional needs the path. An episode without it is
+ * quarantined. */
 static bool is_required(const struct trajd_layout *layout, const char *path)
 {
     for (uint32_t i = 0; i < layout->clock_count; i++) {
@@ -150,7 +150,8 @@ static void scan_metas(struct trajd_scan *scan, const char *path,
         episode->metas[i] = trajd_scan_text(scan, path, episode->id, &layout->metas[i]);
 }
 
-/* Of the episode, or of all where the attribute is named from the root. */
+/* Returns the rate of a clock. An attribute that is named from the root is read once for all
+ * episodes. */
 static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
 {
     const char *attribute = scan->layout->clocks[clock].rate_attribute;
@@ -190,8 +191,8 @@ static void scan_episode(struct trajd_scan *scan, const char *path,
     H5Gclose(group);
 }
 
-/* A link by a group's name that cannot be followed is an episode, or many, that would be missed in
- * silence. */
+/* Notes a link that cannot be followed although its name matches: without the note, the episodes
+ * behind it would be missed silently. */
 static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *path,
                             const char *name)
 {
@@ -204,7 +205,7 @@ static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *pa
                            : "a link that leads nowhere");
 }
 
-/* Group paths that match the rest of the pattern below `path`. */
+/* Finds the groups below `path` that match the rest of the pattern. */
 static void find_groups(struct trajd_scan *scan, const char *path, const char *pattern,
                         struct trajd_scan_names *found)
 {
@@ -245,7 +246,8 @@ static int compare_natural(const void *a, const void *b)
     return trajd_natural_compare(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* An episode's id: its group's path from the first part of the pattern that has a wildcard. */
+/* Returns an episode's id: its group's path from the first component of the pattern with a
+ * wildcard. */
 static const char *episode_id(const char *path, const char *pattern)
 {
     while (*pattern == '/') {
@@ -259,7 +261,7 @@ static const char *episode_id(const char *path, const char *pattern)
     return "";
 }
 
-/* Leaves the part's own; what is noted of the whole file is the first part's to tell. */
+/* Keeps only the groups of the slice. Notes on the whole file stay in the first slice only. */
 static void take_slice(struct trajd_scan *scan, struct trajd_scan_names *groups)
 {
     const uint64_t count = groups->count, begin = count * scan->slice.index / scan->slice.count;
@@ -321,7 +323,7 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     scan.file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    if (scan.file < 0) { /* the error first: the next call of the library clears it */
+    if (scan.file < 0) { /* reads the error first: the library's next call clears it */
         record->refusal =
             trajd_arena_format(arena, "not readable as HDF5: %s", trajd_scan_error(&scan));
         H5Pclose(access);

@@ -1,5 +1,5 @@
-/* Whether an episode's group holds anything beside the datasets that are recorded of it: who copies
- * it need not look again. */
+/* Finds out whether an episode's group holds only the recorded datasets. A copy of such an episode
+ * need not search the group again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct search {
     const char *folder; /* "" or "obs/" */
 };
 
-/* The first dataset whose path is not before `path`, or the count. */
+/* Returns the first dataset whose path is not before `path`, or the count. */
 static uint32_t find_dataset(const struct trajd_record_episode *episode, const char *path)
 {
     uint32_t low = 0, high = episode->array_count;
@@ -38,7 +38,7 @@ static bool is_dataset(const struct trajd_record_episode *episode, const char *p
 static bool holds_no_more(hid_t group, const struct trajd_record_episode *episode,
                           const char *folder);
 
-/* A folder on the way to datasets, without anything of its own. `path` ends in a slash. */
+/* Returns whether a group only leads to recorded datasets. `path` ends in a slash. */
 static bool is_plain_folder(hid_t group, const char *name,
                             const struct trajd_record_episode *episode, const char *path)
 {
@@ -57,7 +57,7 @@ static bool is_plain_folder(hid_t group, const char *name,
     return is_plain;
 }
 
-/* 1 at the first link that is something else; a soft link may be. */
+/* Returns 1, which ends the visit, at the first other object. Any soft link counts as one. */
 static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
 {
     const struct search *search = context;

@@ -1,4 +1,4 @@
-/* libhdf5: its start, its errors; and notes on what is left out. */
+/* Starts libhdf5 and reads its errors; collects notes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@ enum { NOTE_COUNT_MAX = 256 };
 bool trajd_scan_start_library(void)
 {
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
-    setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's own word for: no plugins */
+    setenv("HDF5_PLUGIN_PRELOAD", "::", 1); /* libhdf5's value for no plugins */
     return H5open() >= 0 && H5PLset_loading_state(0) >= 0 &&
            H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0 &&
-           H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link leads out of the file */
+           H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link can lead out of the file */
 }
 
 static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)

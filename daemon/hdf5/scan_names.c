@@ -1,4 +1,4 @@
-/* Names of links in a group. */
+/* Lists the names of links in a group. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Texts of an episode that the layout asks for: attributes, datasets of one text, fields of JSON in
- * either. */
+/* Reads the texts of an episode that the layout names: attributes, datasets of one text, fields of
+ * JSON in either. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 
 enum { PLACE_SIZE = 8192, RAW_BYTES_MAX = 16 << 20 };
 
-/* What a text is read from. */
+/* The object that a text is read from. */
 struct source {
-    hid_t object; /* an attribute or a dataset; < 0: there is none */
+    hid_t object; /* an attribute or a dataset; < 0: none */
     bool is_dataset;
 };
 
-/* The place in the file that the layout's text (of `length` bytes) means for the episode at
- * `episode`; "" where it is too long. */
+/* Resolves the layout's path, of `length` bytes, against the group of the episode. *place is ""
+ * where it is too long. */
 static void resolve(const char *episode, const char *text, size_t length, char *place)
 {
     size_t base = strcmp(episode, "/") ? strlen(episode) : 0;
@@ -83,7 +83,7 @@ static char *read_string(const struct source *source, hid_t type, hid_t space)
     return copy;
 }
 
-/* As short as it can be told exactly. */
+/* Prints a number with as few digits as give it back exactly. The caller frees. */
 static char *print_number(const struct source *source, bool integer)
 {
     char *text = calloc(1, 32);
@@ -106,7 +106,7 @@ static char *print_number(const struct source *source, bool integer)
     return NULL;
 }
 
-/* malloc'd; NULL with *why where there is something that cannot be taken. */
+/* Returns the source's text, which the caller frees; or NULL with the reason in *why. */
 static char *read_source(const struct source *source, const char **why)
 {
     hid_t type = source->is_dataset ? H5Dget_type(source->object) : H5Aget_type(source->object);
@@ -126,7 +126,8 @@ static char *read_source(const struct source *source, const char **why)
     return text;
 }
 
-/* In place: what `path` names inside the JSON text. False where there is none, or null. */
+/* Replaces the JSON text by the value at `path`, in place. False where there is none or where it is
+ * null. */
 static bool pick_json(char *text, const char *path)
 {
     const char *value;
@@ -154,7 +155,7 @@ const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
         return NULL;
     text = read_source(&source, &why);
     if (!text && why)
-        trajd_scan_error(scan); /* the storage may have failed: then that is told instead */
+        trajd_scan_error(scan); /* the storage may have failed, which it records */
     if (text && (!meta->json || pick_json(text, meta->json))) {
         for (unsigned char *c = (unsigned char *)text; *c; c++)
             if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f)

@@ -1,9 +1,9 @@
-/* Element types of HDF5 and ours. */
+/* Maps HDF5's element types to ours. */
 #include <string.h>
 
 #include "daemon/hdf5/scan.h"
 
-/* IEEE binary16 in little endian, which libhdf5 has no name for. */
+/* Returns whether the type is little-endian IEEE binary16, for which libhdf5 has no name. */
 static bool is_half(hid_t type)
 {
     hid_t half = H5Tcopy(H5T_IEEE_F32LE);
@@ -14,7 +14,7 @@ static bool is_half(hid_t type)
     return equal;
 }
 
-/* h5py's bool: an enum over int8 with FALSE = 0 and TRUE = 1. */
+/* Returns whether the type is h5py's bool: an enum over int8 with FALSE = 0 and TRUE = 1. */
 static bool is_bool(hid_t type)
 {
     static const char *const names[] = {"FALSE", "TRUE"};

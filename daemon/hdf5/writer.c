@@ -1,4 +1,4 @@
-/* The child's loop: frames in, frames out. */
+/* The loop of the writer: opens files and handles one frame after another. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,9 +17,9 @@ enum { KNOWN_MAX = 1 << 20, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 2 << 20 
 
 /* ---- files ---- */
 
-/* libhdf5's cache of structure in one size, for files that are gone through once. In a larger one
- * every object is new memory, and all of them are given back one by one at the end: in 64 MiB,
- * 35,000 take a third longer. */
+/* Fixes the size of libhdf5's metadata cache, for files that are passed once. In a larger cache
+ * every object takes new memory, and all are freed one by one at the end: with 64 MiB, 35,000
+ * objects take a third longer. */
 static void fix_cache(hid_t access)
 {
     H5AC_cache_config_t config = {.version = H5AC__CURR_CACHE_CONFIG_VERSION};
@@ -34,8 +34,8 @@ static void fix_cache(hid_t access)
     H5Pset_mdc_config(access, &config);
 }
 
-/* A new file in the oldest format that holds it, so that every reader opens it; no times in it, so
- * that the same makes the same. */
+/* Creates the output, or opens it again. It has the oldest format that can hold it, so that every
+ * reader opens it, and no times, so that equal inputs give equal files. */
 static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
 {
     const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
@@ -67,7 +67,7 @@ static void clear_known(struct trajd_writer *writer)
     writer->known_count = 0;
 }
 
-/* What is neither copied from the input's episodes nor told of. */
+/* Reads the paths that are neither copied from the input's episodes nor noted. */
 static void read_known(struct trajd_writer *writer, struct trajd_writer_frame *frame)
 {
     const uint32_t count = trajd_writer_u32(frame);
@@ -149,12 +149,12 @@ int trajd_writer_run(void)
 {
     struct trajd_writer writer = {.output = -1, .input = -1};
     struct trajd_helper_header header;
-    /* without its parent it must not go on: the next run begins the same file anew */
+    /* ends with its parent, because the next run begins the same file anew */
     bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_sandbox_limit(true) &&
               trajd_scan_start_library();
     int fd;
 
-    /* a short life: giving memory back between episodes costs more than it */
+    /* frees no memory between episodes: that costs more than the memory of a short life */
     H5set_free_list_limits(-1, -1, -1, -1, -1, -1);
     while (ok && trajd_helper_receive(&header, &fd)) {
         uint8_t *body = NULL;
@@ -164,7 +164,7 @@ int trajd_writer_run(void)
             ok = serve(&writer, header.kind, &frame, fd);
         }
         free(body);
-        /* the output's holds the lock as long as this process can write */
+        /* the output's descriptor stays open: it holds the lock while this process can write */
         if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT)
             close(fd);
     }

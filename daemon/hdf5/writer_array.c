@@ -1,5 +1,5 @@
-/* Datasets of the recipe. What all episodes' have in common is made once: types, spaces and lists
- * of libhdf5 cost as much as a dataset. */
+/* Creates the datasets of the recipe. Types, dataspaces and property lists are made once for all
+ * episodes: in libhdf5 they take as long as a dataset. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,8 @@ static hid_t half_type(void)
     return type;
 }
 
-/* A copy of a type of ours; the caller closes. -1 for one that a file cannot hold. */
+/* Returns the file type of one of our element types, which the caller closes; -1 where HDF5 has
+ * none. */
 static hid_t file_type(enum trajd_dtype dtype)
 {
     switch (dtype) {
@@ -53,7 +54,7 @@ static hid_t file_type(enum trajd_dtype dtype)
     }
 }
 
-/* ---- the recipe ---- */
+/* ---- recipe ---- */
 
 static hid_t creation_of(const struct trajd_writer_dataset *dataset)
 {
@@ -118,9 +119,9 @@ void trajd_writer_clear_datasets(struct trajd_writer *writer)
     free(writer->datasets);
 }
 
-/* ---- one of an episode ---- */
+/* ---- one dataset of an episode ---- */
 
-/* Space and chunks for so many rows. */
+/* Sets the dataspace and the chunks for `rows` rows. */
 static bool set_rows(struct trajd_writer_dataset *dataset, uint64_t rows)
 {
     const hsize_t chunk_rows = dataset->chunk_rows < rows ? dataset->chunk_rows : rows;

@@ -1,4 +1,4 @@
-/* Attributes: reading, copying and setting them. */
+/* Reads, copies and sets attributes. */
 #include <stdlib.h>
 #include <string.h>
 

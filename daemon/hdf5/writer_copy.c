@@ -1,4 +1,4 @@
-/* What stands beside the rows goes over as it is: attributes, groups, small tables. */
+/* Copies the objects outside the episodes: attributes, groups, small tables. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ hid_t trajd_writer_make_group(hid_t from, const char *path)
 struct level {
     struct trajd_writer *writer;
     hid_t to;
-    char path[TRAJD_WRITER_PATH_SIZE]; /* of the group, "" the root */
-    /* what is left of `groups` below it; NULL: no episode below */
+    char path[TRAJD_WRITER_PATH_SIZE]; /* of the group; "": the root */
+    /* the rest of the pattern of groups, below this one */
     const char *pattern;
     unsigned depth;
     bool failed;
@@ -55,7 +55,8 @@ struct level {
 static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path,
                        const char *pattern, unsigned depth);
 
-/* Where episodes are, the way to them is made and they are not; everything else is copied. */
+/* Copies an object that is no episode. Groups on the way to episodes are created, and the episodes
+ * in them are not copied. */
 static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, void *context)
 {
     struct level *level = context;
@@ -111,7 +112,8 @@ static char *attribute_bytes(hid_t object, const char *name, size_t *size)
     return bytes;
 }
 
-/* Counts are made anew, so they may differ. */
+/* Notes an attribute that differs from the first input's. Counts are computed anew, so they may
+ * differ. */
 static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t *info,
                                 void *context)
 {
@@ -161,7 +163,7 @@ static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path
     return !level.failed || trajd_writer_fail(*path ? path : "/");
 }
 
-/* One episode a file: the root is the episode's, and writer_episode.c sees to it. */
+/* Where a file is one episode, the root belongs to the episode, and writer_episode.c copies it. */
 bool trajd_writer_copy_surroundings(struct trajd_writer *writer)
 {
     hid_t root;

@@ -1,4 +1,4 @@
-/* One episode: its group with what stands in it, and room for its rows. */
+/* Creates one episode: its group, the datasets of its rows, and copies of the other objects. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +10,21 @@ enum { LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX
 
 struct episode {
     struct trajd_writer *writer;
-    struct trajd_writer_frame row_counts; /* where the list begins */
+    struct trajd_writer_frame row_counts; /* a list of numbers, as it stands in the frame */
     uint32_t row_count_count;
     uint64_t steps;
-    bool has_more; /* the source, beside what the recipe names */
-    /* made below it so far: links that lead back up make them without an end */
+    bool has_more; /* the source may hold objects that the recipe does not name */
+    /* groups created below it so far; links that lead back up would create them without end */
     uint32_t group_count;
     char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE],
         label[TRAJD_WRITER_PATH_SIZE];
-    char part[TRAJD_WRITER_PATH_SIZE]; /* "": it is whole */
+    char part[TRAJD_WRITER_PATH_SIZE]; /* which part of the source it is; "": all of it */
     hid_t from, to;
-    hid_t folder; /* of the output, -1: none is open */
+    hid_t folder; /* an open group of the output; -1: none */
     char folder_path[TRAJD_WRITER_PATH_SIZE];
 };
 
-/* What the parent is told of a frame's episodes. */
+/* The offsets that the parent gets for the episodes of a frame. */
 struct offsets {
     uint64_t *values;
     size_t count, capacity;
@@ -32,8 +32,8 @@ struct offsets {
 
 /* ---- datasets of the recipe ---- */
 
-/* The folder of the output's episode that the path lies in; it stays open until the next one. -1:
- * it cannot be made. */
+/* Returns the group of the output's episode that the path lies in. It stays open until the next one
+ * is needed. -1 where it cannot be created. */
 static hid_t folder_of(struct episode *episode, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -67,8 +67,8 @@ static bool make_dataset(struct episode *episode, struct trajd_writer_frame *fra
     return trajd_writer_make_dataset(writer, &writer->datasets[which], &place, offset);
 }
 
-/* The time of the first row of a regular clock: a dataset of one element, of the input's type and
- * shape. */
+/* Writes the time of a regular clock's first row: a dataset of one element, with the input's type
+ * and shape. */
 static bool make_start(struct episode *episode, struct trajd_writer_frame *frame)
 {
     static const double units_ns[] = {1, 1e3, 1e6, 1e9};
@@ -92,7 +92,7 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
     links = H5Pcreate(H5P_LINK_CREATE);
     creation = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_create_intermediate_group(links, 1);
-    H5Pset_obj_track_times(creation, 0); /* the same output from the same input */
+    H5Pset_obj_track_times(creation, 0); /* equal inputs give equal outputs */
     units = ns / (int64_t)units_ns[unit];
     number = (double)ns / units_ns[unit];
     if (H5Sget_simple_extent_npoints(space) == 1)
@@ -119,7 +119,7 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
     return ok || trajd_writer_fail(path);
 }
 
-/* ---- what the recipe does not name ---- */
+/* ---- objects that the recipe does not name ---- */
 
 static bool is_known(const struct trajd_writer *writer, const char *path)
 {
@@ -131,8 +131,8 @@ static bool is_known(const struct trajd_writer *writer, const char *path)
 
 enum extent { BESIDE, PER_STEP, LONG };
 
-/* As many rows as the recording has, or one more: such a dataset is one of its streams. LONG: of
- * another length, but no table either. */
+/* Compares the row count of a dataset with those of the recording. PER_STEP: as many rows, or one
+ * more, as a stream has. LONG: another length, but too long for a table. */
 static enum extent extent_of(const struct episode *episode, hid_t dataset)
 {
     struct trajd_writer_frame list = episode->row_counts;
@@ -152,7 +152,8 @@ static enum extent extent_of(const struct episode *episode, hid_t dataset)
     return extent;
 }
 
-/* Whether the path is new. */
+/* Returns whether the path was not reported before, and remembers it. False as well when the list
+ * is full. */
 static bool is_first_report(struct trajd_writer *writer, const char *path)
 {
     for (uint32_t i = 0; i < writer->reported_count; i++)
@@ -256,7 +257,7 @@ static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const cha
            H5Literate(from, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_member, &folder) >= 0;
 }
 
-/* ---- all ---- */
+/* ---- all episodes ---- */
 
 static bool add_offset(struct offsets *offsets, uint64_t value)
 {

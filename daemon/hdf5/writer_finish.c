@@ -1,4 +1,5 @@
-/* What is said of all episodes, once they are there; and compressed chunks, once they are known. */
+/* Completes the file: masks, rates and counts once all episodes are there, and compressed
+ * chunks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ enum {
 
 /* ---- masks ---- */
 
-/* Fixed-length strings, as numpy writes a list of names. */
+/* Writes a list of names as strings of fixed length, as numpy does. */
 static bool write_names(hid_t folder, const char *key, const char *names, uint32_t count,
                         size_t size)
 {
@@ -41,7 +42,7 @@ static bool write_names(hid_t folder, const char *key, const char *names, uint32
     return ok || trajd_writer_fail(key);
 }
 
-/* Two passes over the names: the longest, then all side by side. */
+/* Reads the names twice: for the longest one, then into one block. */
 static bool make_mask(struct trajd_writer_frame *frame, hid_t folder)
 {
     char key[NAME_SIZE], name[NAME_SIZE], *names;
@@ -89,7 +90,7 @@ bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *
 
 /* ---- attributes ---- */
 
-/* The attribute's text, malloc'd, or NULL. */
+/* Returns the attribute's text, which the caller frees, or NULL. */
 static char *get_text(hid_t object, const char *name, bool *variable)
 {
     const struct trajd_writer_attribute attribute = trajd_writer_open_attribute(object, name);
@@ -111,7 +112,7 @@ static char *get_text(hid_t object, const char *name, bool *variable)
     return copy;
 }
 
-/* A number where one is, a text where that is; where there is none, a number. */
+/* Sets a number: as a text where the attribute is a text now, else as a number. */
 static bool set_number(hid_t object, const char *name, const char *value)
 {
     const double number = strtod(value, NULL);
@@ -134,7 +135,7 @@ static bool set_number(hid_t object, const char *name, const char *value)
     return ok;
 }
 
-/* {"a": {"b": VALUE}} for the path a.b. */
+/* Writes {"a": {"b": VALUE}} for the path a.b. */
 static void nest(const char *path, const char *value, char *out, size_t size)
 {
     size_t used = 0, depth = 0;
@@ -149,7 +150,7 @@ static void nest(const char *path, const char *value, char *out, size_t size)
         used += (size_t)snprintf(out + used, size - used, "}");
 }
 
-/* The value inside the JSON text that an attribute is. */
+/* Sets a value inside the JSON text of an attribute. */
 static bool set_json(struct trajd_writer *writer, hid_t object, const char *name, const char *path,
                      const char *value)
 {
@@ -178,13 +179,13 @@ static bool set_json(struct trajd_writer *writer, hid_t object, const char *name
     return ok;
 }
 
-/* Objects that the output has not: streams that are not taken. */
+/* Objects that the output lacks, because their streams are not taken. */
 struct missing {
     char first[TRAJD_WRITER_PATH_SIZE];
     uint32_t count;
 };
 
-/* An attribute of an object, which is named from the root. */
+/* Sets a rate in an attribute. The frame names the object from the root. */
 static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *frame,
                      struct missing *missing)
 {
@@ -210,7 +211,7 @@ static bool set_rate(struct trajd_writer *writer, struct trajd_writer_frame *fra
     return ok || trajd_writer_fail(where);
 }
 
-/* The counts of the groups that episodes lie in, and whence it all comes. */
+/* Sets the counts of the group that holds the episodes, and the provenance of the file. */
 static bool set_summary(struct trajd_writer *writer, uint64_t steps, uint64_t episodes,
                         const char *provenance)
 {

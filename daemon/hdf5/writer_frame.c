@@ -1,4 +1,4 @@
-/* Reading the frames of the parent; notes and errors to it. */
+/* Reads the values of a frame; sends notes and errors. */
 #include <hdf5.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ struct failure {
     char text[TEXT_SIZE];
 };
 
-/* The innermost entry; the system's number wherever one stands. */
+/* Keeps the text of the innermost entry, and the first errno that an entry names. */
 static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
 {
     struct failure *failure = context;
