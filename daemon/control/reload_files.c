@@ -54,7 +54,7 @@ void trajd_reload_look_for_files(struct trajd_reload_change *change)
         struct trajd_file_changes *file_changes = &change->file_changes[d];
         if (change->is_new_dataset[d])
             continue;
-        if (trajd_index_look_again(&options, next->datasets[d]->index, file_changes, &error)) {
+        if (trajd_index_find_changes(&options, next->datasets[d]->index, file_changes, &error)) {
             LOG(control->log, WARNING, "dataset %s: cannot look for new files: %s", from->name,
                 error.message);
             continue;

@@ -196,10 +196,10 @@ static void compare_files(const struct files *now, const struct trajd_index *ind
     }
 }
 
-enum trajd_status trajd_index_look_again(const struct trajd_index_options *options,
-                                         const struct trajd_index *index,
-                                         struct trajd_file_changes *file_changes,
-                                         struct trajd_error *error)
+enum trajd_status trajd_index_find_changes(const struct trajd_index_options *options,
+                                           const struct trajd_index *index,
+                                           struct trajd_file_changes *file_changes,
+                                           struct trajd_error *error)
 {
     struct trajd_layout *layout = NULL;
     struct files files = {0};

@@ -154,10 +154,10 @@ static inline bool trajd_file_changes_any(const struct trajd_file_changes *file_
 }
 /* Compares the folder with the index, without opening a data file. Uses path, layout and
  * layout_directory of the options. Blocks. */
-enum trajd_status trajd_index_look_again(const struct trajd_index_options *options,
-                                         const struct trajd_index *index,
-                                         struct trajd_file_changes *file_changes,
-                                         struct trajd_error *error);
+enum trajd_status trajd_index_find_changes(const struct trajd_index_options *options,
+                                           const struct trajd_index *index,
+                                           struct trajd_file_changes *file_changes,
+                                           struct trajd_error *error);
 
 /* Return the index of the stream or clock with that name, or -1. */
 int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name);

@@ -69,7 +69,7 @@ static enum trajd_status add_path(struct build *b, const char *path)
     if (place < b->path_count && !strcmp(b->paths[place], path))
         return TRAJD_OK;
     if (b->path_count == ARRAY_COUNT_MAX)
-        return trajd_error_set(b->error, TRAJD_ERR_MEMORY, 0, "more than %d distinct datasets",
+        return trajd_error_set(b->error, TRAJD_ERR_MEMORY, 0, "more than %d distinct arrays",
                                ARRAY_COUNT_MAX);
     if (b->path_count == b->path_capacity) {
         uint32_t capacity = b->path_capacity ? b->path_capacity * 2 : 64;

@@ -113,20 +113,20 @@ static struct trajd_index_entry *find_entry(struct trajd_index_entry *entries, u
 
 /* Returns whether the bytes are a valid, evaluated record. The same decoder checks records of
  * children. */
-static bool record_is_sound(const uint8_t *data, uint64_t length, uint64_t file_size,
+static bool record_is_valid(const uint8_t *data, uint64_t length, uint64_t file_size,
                             const struct trajd_layout *layout)
 {
     struct trajd_arena arena = {.limit_bytes = decode_bytes_max};
     struct trajd_record record;
-    bool sound =
+    bool valid =
         length <= TRAJD_RECORD_SIZE_MAX &&
         !trajd_record_decode(data, length, file_size, layout->clock_count, &arena, &record, NULL) &&
         !record.io_errno;
 
-    for (uint32_t i = 0; sound && i < record.episode_count; i++)
-        sound = record.episodes[i].evaluated;
+    for (uint32_t i = 0; valid && i < record.episode_count; i++)
+        valid = record.episodes[i].evaluated;
     trajd_arena_free(&arena);
-    return sound;
+    return valid;
 }
 
 static bool take_entry(struct reader *reader, const struct trajd_layout *layout,
@@ -145,7 +145,7 @@ static bool take_entry(struct reader *reader, const struct trajd_layout *layout,
     entry = find_entry(entries, count, from, path, path_length);
     if (!entry || entry->record.length || entry->size_bytes != size ||
         entry->mtime_ns != (int64_t)mtime || entry->ctime_ns != (int64_t)ctime ||
-        entry->inode != inode || !record_is_sound(data, length, size, layout))
+        entry->inode != inode || !record_is_valid(data, length, size, layout))
         return true; /* the file changed: it is indexed anew */
     trajd_bytes_add(&entry->record, data, length);
     if (entry->record.failed)

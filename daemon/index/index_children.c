@@ -225,7 +225,7 @@ static enum trajd_status finish_frame(struct pool *pool, struct trajd_index_chil
     }
     if (child->header.kind == TRAJD_HELPER_RECORD && child->entry)
         return finish_record(pool, child);
-    return lose_child(pool, child, "the indexing child sent what it was not asked for");
+    return lose_child(pool, child, "the indexing child sent an unexpected frame");
 }
 
 static enum trajd_status read_child(struct pool *pool, struct trajd_index_child *child)
@@ -274,7 +274,7 @@ static uint32_t count_waiting(const struct pool *pool)
 }
 
 /* Gives the child a file, and starts it first where it does not run. */
-static enum trajd_status employ(struct pool *pool, struct trajd_index_child *child)
+static enum trajd_status give_work(struct pool *pool, struct trajd_index_child *child)
 {
     enum trajd_status status = TRAJD_OK;
     struct trajd_index_entry *entry;
@@ -298,7 +298,7 @@ static enum trajd_status hand_out_alone(struct pool *pool)
         return TRAJD_OK;
     for (uint32_t i = 1; i < pool->child_count; i++)
         trajd_index_child_end(&pool->children[i]);
-    return employ(pool, &pool->children[0]);
+    return give_work(pool, &pool->children[0]);
 }
 
 /* Starts children and hands out files to idle ones. */
@@ -314,16 +314,17 @@ static enum trajd_status hand_out(struct pool *pool)
          i < pool->child_count && !status && !pool->alone && trajd_now_ns() >= pool->pause_until_ns;
          i++)
         if (is_waiting(&pool->children[i]) || count_waiting(pool) < pool->at_once)
-            status = employ(pool, &pool->children[i]);
+            status = give_work(pool, &pool->children[i]);
     return status;
 }
 
-static enum trajd_status look_at(struct pool *pool, struct trajd_index_child *child, int64_t now)
+static enum trajd_status check_progress(struct pool *pool, struct trajd_index_child *child,
+                                        int64_t now)
 {
     char text[TEXT_SIZE];
 
     if (!child->ready)
-        return lose_child(pool, child, "it is not ready in time");
+        return lose_child(pool, child, "it was not ready within 30 s");
     if (trajd_index_child_may_go_on(child, now)) {
         child->deadline_ns = now + half_timeout_ns(pool);
         return TRAJD_OK;
@@ -357,7 +358,7 @@ static enum trajd_status wait_for_children(struct pool *pool)
         if (polls[i].revents)
             status = read_child(pool, child);
         else if (child->deadline_ns <= now)
-            status = look_at(pool, child, now);
+            status = check_progress(pool, child, now);
     }
     return status;
 }

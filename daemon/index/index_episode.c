@@ -90,9 +90,9 @@ static void find_shape(struct candidate *c, const struct trajd_layout_stream *so
     stream->feature_count = 1;
     if (source->column_end && (extent->rank != 2 || source->column_end > extent->shape[1])) {
         if (extent->rank != 2)
-            return quarantine(c, "%s: columns are asked of a dataset of rank %u (rank 2 is needed)",
+            return quarantine(c, "%s: columns: needs an array of rank 2, this one has rank %u",
                               source->path, extent->rank);
-        return quarantine(c, "%s: has %" PRIu64 " columns, %u:%u are asked for", source->path,
+        return quarantine(c, "%s: has %" PRIu64 " columns, the layout takes %u:%u", source->path,
                           extent->shape[1], source->column_begin, source->column_end);
     }
     stream->rank = extent->rank - 1;
@@ -131,7 +131,7 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
     if (blends(source->kind) && !may_blend(extent)) {
         if (!family)
             return quarantine(c, "%s: %s cannot be blended: its kind must be previous or nearest",
-                              path, extent->dtype == TRAJD_BOOL ? "bool" : "a picture of uint8");
+                              path, extent->dtype == TRAJD_BOOL ? "bool" : "an image of uint8");
         stream->kind = TRAJD_KIND_PREVIOUS;
     }
     find_shape(c, source, extent, stream);
@@ -225,7 +225,7 @@ static bool find_rate(struct candidate *c, uint32_t index, struct trajd_rate *ra
         return true;
     *rate = clock->rate_default;
     if (*text && !trajd_parse_rate(text, rate))
-        quarantine(c, "clock %s: \"%s\" of attribute %s is no rate", clock->name, text,
+        quarantine(c, "clock %s: \"%s\" of attribute %s is not a rate", clock->name, text,
                    clock->rate_attribute);
     else if (!*text && !clock->rate_default.num)
         quarantine(c, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
@@ -292,11 +292,11 @@ static void make_clocks(struct candidate *c)
             make_regular(c, i, shift);
     }
     if (!any)
-        quarantine(c, "none of the layout's datasets is there");
+        quarantine(c, "has none of the layout's arrays");
 }
 
 /* Sets the line through the first and the last stamp. */
-static void draw_line(struct trajd_episode_clock *clock)
+static void fit_line(struct trajd_episode_clock *clock)
 {
     const int64_t last = clock->row_count - 1;
 
@@ -339,7 +339,7 @@ static void set_origin(struct candidate *c, struct trajd_episode *episode)
                 c->validation->layout->clocks[i].name);
         if (!clock->row_count)
             clock->start_ns = 0;
-        draw_line(clock);
+        fit_line(clock);
     }
     episode->origin_ns = origin;
 }

@@ -36,8 +36,8 @@ static enum trajd_status no_memory(struct trajd_error *error)
 }
 
 /* Sets same_as of further names. *kept becomes the number of the other entries. */
-static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count, uint32_t *kept,
-                              struct trajd_error *error)
+static enum trajd_status set_same_as(struct trajd_index_entry *entries, uint32_t count,
+                                     uint32_t *kept, struct trajd_error *error)
 {
     struct trajd_index_entry **sorted = calloc(count, sizeof *sorted);
 
@@ -59,8 +59,8 @@ static enum trajd_status mark(struct trajd_index_entry *entries, uint32_t count,
 }
 
 /* Moves entries with same_as behind all others. Both keep their order. */
-static enum trajd_status slice(struct trajd_index_entry *entries, uint32_t count, uint32_t kept,
-                               struct trajd_error *error)
+static enum trajd_status move_back(struct trajd_index_entry *entries, uint32_t count, uint32_t kept,
+                                   struct trajd_error *error)
 {
     struct trajd_index_entry *from = malloc(count * sizeof *from);
     uint32_t next = 0, link = kept;
@@ -78,10 +78,10 @@ enum trajd_status trajd_index_separate_links(struct trajd_index_entry *entries, 
                                              struct trajd_error *error)
 {
     uint32_t kept = *count;
-    enum trajd_status status = kept ? mark(entries, *count, &kept, error) : TRAJD_OK;
+    enum trajd_status status = kept ? set_same_as(entries, *count, &kept, error) : TRAJD_OK;
 
     if (!status && kept < *count)
-        status = slice(entries, *count, kept, error);
+        status = move_back(entries, *count, kept, error);
     if (!status)
         *count = kept;
     return status;

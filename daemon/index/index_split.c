@@ -103,7 +103,7 @@ static enum trajd_status join_slices(const struct trajd_layout *layout,
     entry->mtime_ns = slices[0].mtime_ns;
     entry->ctime_ns = slices[0].ctime_ns;
     if (!is_same && !joined.refusal)
-        joined.refusal = "somebody wrote to it while it was indexed";
+        joined.refusal = "it was written to while it was indexed";
     if (joined.episode_count > EPISODE_COUNT_MAX && !joined.refusal)
         joined.refusal = "too many objects for one record";
     if (joined.refusal)

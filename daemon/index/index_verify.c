@@ -11,7 +11,7 @@
 
 enum { SAMPLE_ROWS = 64 };
 static const uint64_t sample_bytes = 256u << 10;   /* of one array, but at least two rows */
-static const uint64_t whole_bytes = 64u << 10;     /* smaller arrays are read at once */
+static const uint64_t small_bytes = 64u << 10;     /* smaller arrays are read at once */
 static const uint64_t check_bytes_max = 64u << 20; /* the most that a child may have compared */
 static const uint64_t clock_bytes_max = 1u << 30;
 
@@ -24,7 +24,7 @@ struct evaluation {
     struct trajd_error *error;
     uint8_t *buffer;
     size_t buffer_size;
-    const struct trajd_array *whole; /* the array of which all rows are in the buffer; or NULL */
+    const struct trajd_array *loaded; /* the array of which all rows are in the buffer; or NULL */
 };
 
 static enum trajd_status no_memory(struct evaluation *e)
@@ -41,8 +41,7 @@ static enum trajd_status reserve(struct evaluation *e, uint64_t size)
         return TRAJD_OK;
     if (size > clock_bytes_max) /* a fault of the file, no lack of memory */
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
-                               "%" PRIu64
-                               " bytes of it would have to be looked at, at most %" PRIu64 " are",
+                               "%" PRIu64 " bytes must be read to check it, the limit is %" PRIu64,
                                size, clock_bytes_max);
     grown = realloc(e->buffer, size);
     if (!grown)
@@ -57,17 +56,17 @@ static enum trajd_status read_rows(struct evaluation *e, const struct trajd_arra
                                    uint64_t begin, uint64_t count, const uint8_t **rows)
 {
     uint64_t row_bytes = trajd_array_row_bytes(extent);
-    bool all = extent->size_bytes <= whole_bytes;
+    bool all = extent->size_bytes <= small_bytes;
     enum trajd_status status = TRAJD_OK;
 
-    if (!all || e->whole != extent) {
-        e->whole = NULL;
+    if (!all || e->loaded != extent) {
+        e->loaded = NULL;
         status = reserve(e, all ? extent->size_bytes : count * row_bytes);
         if (!status)
             status = trajd_array_read(e->reader, e->fd, extent, all ? 0 : begin,
                                       all ? extent->shape[0] : count, e->buffer, e->error);
         if (!status && all)
-            e->whole = extent;
+            e->loaded = extent;
     }
     *rows = status ? NULL : e->buffer + (all ? begin * row_bytes : 0);
     return status;
@@ -143,8 +142,8 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
                                "stamps must be rows or columns, not of rank %u", extent->rank);
     if (rows && clock->stamps_column >= width)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
-                               "has %" PRIu64 " columns, the stamps are to be in column %u", width,
-                               clock->stamps_column);
+                               "has %" PRIu64 " columns, but the layout's stamps are in column %u",
+                               width, clock->stamps_column);
     stamps = trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *stamps);
     kept_rows = stamps ? trajd_arena_alloc(e->arena, (rows ? rows : 1) * sizeof *kept_rows) : NULL;
     if (!kept_rows)
@@ -178,7 +177,8 @@ static enum trajd_status read_start(struct evaluation *e, const struct trajd_lay
 
     if (trajd_array_row_elements(extent) * extent->shape[0] != 1)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
-                               "a start is one value, this has %" PRIu64 " rows", extent->shape[0]);
+                               "a start must be one value, this has %" PRIu64 " rows",
+                               extent->shape[0]);
     status = read_rows(e, extent, 0, 1, &data);
     if (!status)
         status = trajd_stamps_convert(extent->dtype, data, 1, 1, clock->start_unit, &out->start_ns,
@@ -188,7 +188,8 @@ static enum trajd_status read_start(struct evaluation *e, const struct trajd_lay
 }
 
 /* Turns an error of the data into the episode's problem. */
-static enum trajd_status settle(struct evaluation *e, const char *path, enum trajd_status status)
+static enum trajd_status set_problem(struct evaluation *e, const char *path,
+                                     enum trajd_status status)
 {
     if (!status || status == TRAJD_ERR_IO || status == TRAJD_ERR_MEMORY)
         return status;
@@ -205,9 +206,9 @@ static enum trajd_status evaluate_clock(struct evaluation *e,
     enum trajd_status status = TRAJD_OK;
 
     if (stamps)
-        status = settle(e, stamps->path, read_stamps(e, clock, &stamps->extent, out));
+        status = set_problem(e, stamps->path, read_stamps(e, clock, &stamps->extent, out));
     if (!status && start && !e->episode->problem)
-        status = settle(e, start->path, read_start(e, clock, &start->extent, out));
+        status = set_problem(e, start->path, read_start(e, clock, &start->extent, out));
     trajd_digest_add_u64(digest, out->row_count);
     for (uint64_t i = 0; i < out->row_count; i++)
         trajd_digest_add_u64(digest, (uint64_t)out->stamps_ns[i]);
@@ -238,7 +239,7 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
         status = check_first_rows(e, array);
         if (!status)
             status = digest_rows(e, &array->extent, &digest);
-        status = settle(e, array->path, status);
+        status = set_problem(e, array->path, status);
     }
     for (uint32_t i = 0; i < layout->clock_count && !episode->problem && !status; i++)
         status = evaluate_clock(e, &layout->clocks[i], &episode->clocks[i], &digest);
@@ -262,7 +263,7 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
 
     for (uint32_t i = 0; i < record->episode_count && !status; i++) {
         e.episode = &record->episodes[i];
-        e.whole = NULL;
+        e.loaded = NULL;
         trajd_heartbeat_turn();
         status = trajd_heartbeat_check(e.error);
         if (!status)

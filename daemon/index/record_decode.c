@@ -258,7 +258,7 @@ static void take_storage(struct cursor *c, struct trajd_record_array *array)
         break;
     case TRAJD_STORAGE_ABSENT:
         if (!array->refusal)
-            fail(c, "a dataset without storage has no reason");
+            fail(c, "an array without storage has no reason");
         break;
     }
 }
@@ -279,11 +279,11 @@ static void take_array(struct cursor *c, struct trajd_record_array *array)
     if (c->failed || !*array->path || storage > TRAJD_STORAGE_INLINE ||
         dtype >= TRAJD_DTYPE_COUNT || extent->rank > TRAJD_ARRAY_MAX_RANK ||
         extent->filter_count > TRAJD_ARRAY_MAX_FILTERS)
-        return fail(c, "a dataset's storage, type, rank or filters are out of range");
+        return fail(c, "an array's storage, type, rank or filters are out of range");
     extent->storage = (enum trajd_storage)storage;
     extent->dtype = (enum trajd_dtype)dtype;
     if (storage != TRAJD_STORAGE_ABSENT && (!dtype || !extent->rank))
-        return fail(c, "a dataset has no type or no rows");
+        return fail(c, "an array has no type or no rows");
     for (uint32_t i = 0; i < extent->rank; i++)
         extent->shape[i] = take_u64(c);
     take_into(c, extent->fill, sizeof extent->fill);
@@ -292,7 +292,7 @@ static void take_array(struct cursor *c, struct trajd_record_array *array)
     if (!size_of(extent->shape, extent->rank, trajd_dtype_size(extent->dtype),
                  &extent->size_bytes) ||
         extent->shape[0] > row_count_max || array->check_rows > extent->shape[0])
-        return fail(c, "a dataset is too large");
+        return fail(c, "an array is too large");
     take_storage(c, array);
     if (!c->failed && trajd_array_check(extent, c->file_size,
                                         extent->inline_bytes ? extent->size_bytes : 0, &error))
@@ -371,7 +371,7 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
     for (uint32_t i = 0; !c->failed && i < episode->array_count; i++) {
         take_array(c, &episode->arrays[i]);
         if (!c->failed && i && strcmp(episode->arrays[i - 1].path, episode->arrays[i].path) >= 0)
-            fail(c, "datasets are not in order");
+            fail(c, "arrays are not in order");
     }
     episode->evaluated = take_flag(c);
     if (episode->evaluated)
@@ -391,7 +391,7 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
 
     *record = (struct trajd_record){0};
     if (take_u32(&c) != TRAJD_RECORD_MAGIC || take_u32(&c) != TRAJD_RECORD_VERSION)
-        fail(&c, "no record of this version");
+        fail(&c, "not a record of this version");
     errno_word = take_u32(&c);
     if (errno_word > 4095)
         fail(&c, "an error number is out of range");
@@ -403,7 +403,7 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
     for (uint32_t i = 0; !c.failed && i < record->episode_count; i++)
         take_episode(&c, &record->episodes[i]);
     if (!c.failed && c.remaining)
-        fail(&c, "bytes are left over");
+        fail(&c, "more bytes than the record has");
     if (c.failed) {
         *record = (struct trajd_record){0};
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,

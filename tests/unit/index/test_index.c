@@ -248,7 +248,7 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
         {"external_link", "robomimic", 1, 2, "actions: an external link"},
         {"virtual", "robomimic", 1, 2, "actions: a virtual dataset"},
         {"huge_row", "robomimic", 1, 2,
-         "actions: 1600000000 bytes of it would have to be looked at"},
+         "actions: 1600000000 bytes must be read to check it"},
         {"raw_many", "robosuite_raw", 1, 2,
          "states: has 268435456 stamps, and there is no room for them"},
         {"dangling_link", "robomimic", 1, 2, "actions: cannot be opened"},
@@ -673,7 +673,7 @@ static void files_of_several_names_are_taken_once(void **state)
     shell("cd %s/twins/b && ln -s 2.hdf5 10.hdf5 && ln 3.hdf5 4.hdf5 && ln -s 10.hdf5 11.hdf5 && "
           "ln -s b ../c",
           folder);
-    assert_int_equal(trajd_index_look_again(&options, plain, &file_changes, &error), TRAJD_OK);
+    assert_int_equal(trajd_index_find_changes(&options, plain, &file_changes, &error), TRAJD_OK);
     /* but for the time that a hard link is made, which is not looked at */
     assert_false(trajd_file_changes_any(&file_changes));
     index = must_open(&options);
@@ -685,14 +685,14 @@ static void files_of_several_names_are_taken_once(void **state)
     assert_string_equal(index->notes[1], "b/10.hdf5: left out: it is b/2.hdf5 by another name");
     assert_string_equal(index->notes[2], "b/11.hdf5: left out: it is b/2.hdf5 by another name");
     assert_string_equal(index->notes[3], "c/2.hdf5: left out: it is b/2.hdf5 by another name");
-    assert_int_equal(trajd_index_look_again(&options, index, &file_changes, &error), TRAJD_OK);
+    assert_int_equal(trajd_index_find_changes(&options, index, &file_changes, &error), TRAJD_OK);
     assert_false(trajd_file_changes_any(&file_changes));
     trajd_index_destroy(&index);
     shell("rm %s/twins/b/3.hdf5", folder); /* its other name counts from now on */
     index = must_open(&options);
     assert_int_equal(index->file_count, 2);
     assert_string_equal(index->files[1].relative_path, "b/4.hdf5");
-    assert_int_equal(trajd_index_look_again(&options, plain, &file_changes, &error), TRAJD_OK);
+    assert_int_equal(trajd_index_find_changes(&options, plain, &file_changes, &error), TRAJD_OK);
     assert_int_equal(file_changes.added, 1);
     assert_int_equal(file_changes.gone, 1);
     trajd_index_destroy(&index);
@@ -735,7 +735,7 @@ static struct trajd_file_changes look_again(const struct trajd_index_options *op
     struct trajd_file_changes file_changes;
     struct trajd_error error;
 
-    if (trajd_index_look_again(options, index, &file_changes, &error))
+    if (trajd_index_find_changes(options, index, &file_changes, &error))
         fail_msg("%s", error.message);
     return file_changes;
 }
@@ -763,7 +763,7 @@ static void what_has_become_of_the_files_is_counted(void **state)
     options.layout = "demo";
     assert_true(look_again(&options, index).layout_changed);
     shell("rm %s/news/*.hdf5", folder);
-    assert_int_equal(trajd_index_look_again(&options, index, &file_changes, &error),
+    assert_int_equal(trajd_index_find_changes(&options, index, &file_changes, &error),
                      TRAJD_ERR_NOT_FOUND);
     trajd_index_destroy(&index);
 }
