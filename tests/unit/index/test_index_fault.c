@@ -1,0 +1,163 @@
+/* Episodes that are quarantined, files that are refused, and errors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/array_len.h"
+#include "tests/support/index_files.h"
+
+struct quarantine_case {
+    const char *file, *layout;
+    uint32_t kept, episodes;
+    const char *reason; /* in the first quarantine */
+};
+
+static void bad_episodes_are_quarantined_with_the_reason(void **state)
+{
+    static const struct quarantine_case cases[] = {
+        {"missing_dataset", "robomimic", 1, 2, "demo_0: actions: missing"},
+        {"other_shape", "robomimic", 1, 3,
+         "demo_1: obs/robot0_eef_pos: its rows have another shape"},
+        {"odd_quat", "robomimic", 1, 2, "obs/bad_quat: slerp needs a multiple of 4"},
+        {"type_big_endian", "robomimic", 1, 2, "actions: a big-endian type"},
+        {"type_compound", "robomimic", 1, 2, "actions: a compound type"},
+        {"type_complex", "robomimic", 1, 2, "actions: a compound type"},
+        {"type_vlen", "robomimic", 1, 2, "actions: a variable-length type"},
+        {"type_vlen_string", "robomimic", 1, 2, "actions: a variable-length string type"},
+        {"type_string", "robomimic", 1, 2, "actions: a string type"},
+        {"type_enum", "robomimic", 1, 2, "actions: an enum other than bool"},
+        {"scalar", "robomimic", 1, 2, "actions: a scalar"},
+        {"null", "robomimic", 1, 2, "actions: an empty (null) dataspace"},
+        {"rank_seven", "robomimic", 1, 2, "actions: its rank is above 6"},
+        {"filter_scaleoffset", "robomimic", 1, 2, "actions: filter 6 (scaleoffset)"},
+        {"external_storage", "robomimic", 1, 2, "actions: external storage"},
+        {"external_link", "robomimic", 1, 2, "actions: an external link"},
+        {"virtual", "robomimic", 1, 2, "actions: a virtual dataset"},
+        {"huge_row", "robomimic", 1, 2, "actions: 1600000000 bytes must be read to check it"},
+        {"raw_many", "robosuite_raw", 1, 2,
+         "states: has 268435456 stamps, and there is no room for them"},
+        {"dangling_link", "robomimic", 1, 2, "actions: cannot be opened"},
+        {"offset_beyond", "robomimic", 1, 2, "actions: 2240 bytes at offset 1099511627776"},
+        {"bad_chunk", "robomimic", 1, 2, "demo_0: actions: "},
+        {"raw_backward", "robosuite_raw", 1, 2, "states: row 7: the stamp goes back"},
+        {"raw_nan", "robosuite_raw", 1, 2, "states: row 7: the stamp is NaN"},
+        {"raw_infinite", "robosuite_raw", 1, 2, "states: row 7: the stamp is infinite"},
+        {"raw_much_longer", "robosuite_raw", 1, 2,
+         "actions: has 42 rows, its clock sim (states) has 40 stamps"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char name[64];
+        const char *first = NULL;
+        struct trajd_index *index;
+        snprintf(name, sizeof name, "%s.hdf5", cases[i].file);
+        index = open_named(name, cases[i].layout);
+        assert_int_equal(index->episode_count, cases[i].episodes);
+        assert_int_equal(index->kept_count, cases[i].kept);
+        for (uint32_t k = 0; k < index->episode_count && !first; k++)
+            first = index->episodes[k].quarantine;
+        if (!first || !strstr(first, cases[i].reason) || strncmp(first, name, strlen(name)))
+            fail_msg("%s: %s", name, first ? first : "nothing is quarantined");
+        trajd_index_destroy(&index);
+    }
+}
+
+static void unusable_files_are_errors(void **state)
+{
+    static const char *const files[][3] = {
+        {"truncated.hdf5", "robomimic", "truncated file"},
+        {"empty.hdf5", "robomimic", "empty"},
+        {"text.hdf5", "robomimic", "not readable as HDF5"},
+        {"no_demos.hdf5", "robomimic", "no group matches"},
+        {"only_linked_groups.hdf5", "robomimic",
+         "no group matches /data/demo_*; data/demo_0: left out: an external link"},
+        {"bad_rate.hdf5", "robomimic", "\"fast\""},
+        {"user_block_chunks.hdf5", "robomimic", "user block"},
+        {"good.hdf5", "robosuite_raw", "states: missing"},
+    };
+    struct trajd_index *index;
+    struct trajd_error error;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        assert_int_equal(try_open(files[i][0], files[i][1], &index, &error), TRAJD_ERR_DATA);
+        assert_null(index);
+        if (!strstr(error.message, files[i][0]) || !strstr(error.message, files[i][2]))
+            fail_msg("%s: %s", files[i][0], error.message);
+    }
+    assert_int_equal(try_open("nowhere.hdf5", "robomimic", &index, &error), TRAJD_ERR_NOT_FOUND);
+    assert_int_equal(try_open("nowhere/*.hdf5", "robomimic", &index, &error), TRAJD_ERR_IO);
+    assert_int_equal(try_open("*.h6", "robomimic", &index, &error), TRAJD_ERR_NOT_FOUND);
+    assert_non_null(strstr(error.message, "*.h6"));
+    assert_int_equal(try_open("good.hdf5", "robomimmic", &index, &error), TRAJD_ERR_NOT_FOUND);
+}
+
+static void left_out_arrays_are_noted(void **state)
+{
+    struct trajd_index *index = open_named("family_vlen.hdf5", "robomimic");
+
+    (void)state;
+    assert_int_equal(index->kept_count, 1);
+    assert_int_equal(index->note_count, 1);
+    assert_non_null(
+        strstr(index->notes[0], "demo_0/obs/language: left out: a variable-length string"));
+    trajd_index_destroy(&index);
+    index = open_named("states_group.hdf5", "robomimic");
+    assert_int_equal(index->kept_count, 1);
+    assert_non_null(strstr(index->notes[0], "demo_0/states: left out: it is no dataset"));
+    trajd_index_destroy(&index);
+    index = open_named("linked_groups.hdf5", "robomimic"); /* episodes that would be missed */
+    assert_int_equal(index->episode_count, 1);
+    assert_int_equal(index->note_count, 2);
+    assert_non_null(strstr(index->notes[0], "data/demo_1: left out: an external link is refused"));
+    assert_non_null(strstr(index->notes[1], "data/demo_2: left out: a link that leads nowhere"));
+    trajd_index_destroy(&index);
+    /* offsets below a user block are right */
+    index = open_named("user_block_contiguous.hdf5", "robomimic");
+    assert_int_equal(index->kept_count, 1);
+    trajd_index_destroy(&index);
+    index = open_named("soft_link.hdf5", "robomimic"); /* stays in the file */
+    assert_int_equal(index->kept_count, 2);
+    trajd_index_destroy(&index);
+}
+
+static void storage_that_fails_is_fatal_and_odd_files_are_refused(void **state)
+{
+    struct trajd_index *index;
+    struct trajd_error error;
+
+    (void)state;
+    make_folder("odd", "good.hdf5");
+    shell("mkfifo %s/odd/fifo.hdf5", index_folder);
+    index = open_named("odd", "robomimic");
+    assert_int_equal(index->file_count, 2);
+    assert_non_null(strstr(index->files[0].refusal, "fifo.hdf5: not a regular file"));
+    assert_int_equal(index->kept_count, 6);
+    trajd_index_destroy(&index);
+    /* as a file that vanishes after it was listed */
+    shell("ln -s /nonexistent %s/odd/gone.hdf5", index_folder);
+    assert_int_equal(try_open("odd", "robomimic", &index, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, "odd/gone.hdf5: cannot be read after 3 attempts"));
+    assert_int_equal(error.foreign_code, ENOENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_episodes_are_quarantined_with_the_reason),
+        cmocka_unit_test(unusable_files_are_errors),
+        cmocka_unit_test(left_out_arrays_are_noted),
+        cmocka_unit_test(storage_that_fails_is_fatal_and_odd_files_are_refused),
+    };
+
+    if (!index_files_are_possible())
+        return INDEX_FILES_SKIPPED;
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
+}

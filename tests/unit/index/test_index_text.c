@@ -1,0 +1,108 @@
+/* Texts of episodes, from attributes, datasets and JSON. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/index_files.h"
+
+static const char *const text_layout =
+    "layout: texts\nepisodes: {files: \"*.hdf5\", groups: /data/demo_*}\nclocks: {a: {rate: "
+    "20}}\nstreams: {actions: {kind: previous}}\n"
+    "meta:\n"
+    "  language: {attribute: /data@problem_info, json: language_instruction}\n"
+    "  above:    {attribute: ../@problem_info, json: count}\n"
+    "  no:       {attribute: /data@problem_info, json: no}\n"
+    "  object:   {attribute: /data@problem_info, json: deep}\n"
+    "  deep:     {attribute: /data@problem_info, json: deep.y}\n"
+    "  bell:     {attribute: /data@problem_info, json: bell}\n"
+    "  task:     {attribute: \"@task\"}\n"
+    "  whole:    {attribute: \"@whole\"}\n"
+    "  fraction: {attribute: \"@fraction\"}\n"
+    "  list:     {attribute: \"@list\"}\n"
+    "  yes:      {attribute: \"@yes\"}\n"
+    "  words:    {path: words}\n"
+    "  title:    {path: ../title}\n"
+    "  by:       {attribute: /@by}\n"
+    "  root:     {attribute: ../../../../@by}\n"
+    "  broken:   {attribute: \"@json\", json: broken}\n";
+
+static struct trajd_index *open_texts(const char *text, struct trajd_error *error)
+{
+    struct trajd_index *index = NULL;
+    char layout[512];
+    FILE *file;
+
+    snprintf(layout, sizeof layout, "%s/texts.yaml", index_folder);
+    file = fopen(layout, "w");
+    fputs(text, file);
+    fclose(file);
+    return try_open("texts.hdf5", layout, &index, error) ? NULL : index;
+}
+
+static void texts_of_episodes(void **state)
+{
+    static const char *const wanted[2][TRAJD_LAYOUT_METAS_MAX] = {
+        {"put \"the\" bl\xc3\xa4"
+         "ck\tbowl\n\xf0\x9f\x98\x80 there\\/",
+         "12", NULL, NULL, "\\u00e4", "a b", "lift", "-3", "0.1", NULL, NULL,
+         "a dataset of one text", "kitchen", "a robot", "a robot",
+         "?12, \xf0\x9f\x98\x80 \xef\xbf\xbd \xef\xbf\xbd q ?"},
+        {"put \"the\" bl\xc3\xa4"
+         "ck\tbowl\n\xf0\x9f\x98\x80 there\\/",
+         "12", NULL, NULL, "\\u00e4", "a b", NULL, "", NULL, "one", NULL, NULL, "kitchen",
+         "a robot", "a robot", NULL},
+    };
+    struct trajd_index *index;
+    struct trajd_error error;
+    uint64_t fingerprint;
+
+    (void)state;
+    index = open_texts(text_layout, &error);
+    if (!index)
+        fail_msg("%s", error.message);
+    assert_int_equal(index->kept_count, 2);
+    assert_int_equal(index->layout->meta_count, TRAJD_LAYOUT_METAS_MAX);
+    for (int e = 0; e < 2; e++)
+        for (int m = 0; m < TRAJD_LAYOUT_METAS_MAX; m++) {
+            const char *text = index->episodes[e].metas[m];
+            if (!text != !wanted[e][m] || (text && strcmp(text, wanted[e][m])))
+                fail_msg("%s of demo_%d is %s", index->layout->metas[m].name, e,
+                         text ? text : "absent");
+        }
+    assert_int_equal(index->note_count, 3);
+    assert_string_equal(index->notes[0], "texts.hdf5: demo_0/list: left out: it is not one value");
+    assert_string_equal(index->notes[1],
+                        "texts.hdf5: demo_0/yes: left out: it is neither a text nor a number");
+    assert_string_equal(index->notes[2],
+                        "texts.hdf5: demo_1/task: left out: it is longer than 4096 bytes");
+    fingerprint = index->fingerprint;
+    trajd_index_destroy(&index);
+    index = open_texts("layout: texts\nepisodes: {files: \"*.hdf5\", groups: "
+                       "/data/demo_*}\nclocks: {a: {rate: 20}}\n"
+                       "streams: {actions: {kind: previous}}\nmeta: {fraction: {attribute: "
+                       "\"@fraction\", required: true}}\n",
+                       &error);
+    if (!index)
+        fail_msg("%s", error.message);
+    assert_int_equal(index->kept_count, 1);
+    assert_string_equal(index->episodes[1].quarantine,
+                        "texts.hdf5: demo_1: meta fraction: missing (@fraction)");
+    assert_true(index->fingerprint != fingerprint);
+    trajd_index_destroy(&index);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_of_episodes),
+    };
+
+    if (!index_files_are_possible())
+        return INDEX_FILES_SKIPPED;
+    return cmocka_run_group_tests(tests, index_files_make, index_files_remove);
+}
