@@ -1,5 +1,5 @@
-/* array.c, array_read.c and inflate.c: by hand-made bytes, and byte-equal to h5py over every
- * storage form that it writes. */
+/* array.c, array_read.c and inflate.c: with bytes made by hand, and equal to h5py for every storage
+ * form that it writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/index/inflate.h"
+#include "proto/array_len.h"
 #include "tests/support/array_list.h"
 
 #define SKIPPED 77
@@ -28,7 +29,7 @@ static int file_with(const void *bytes, size_t size)
     return fd;
 }
 
-/* 5 x 4 bytes in chunks of 2 x 3: edge chunks both ways. */
+/* 5 x 4 bytes in chunks of 2 x 3, with edge chunks in both dimensions. */
 static struct trajd_array small_chunked(const struct trajd_chunk *chunks)
 {
     return (struct trajd_array){.storage = TRAJD_STORAGE_CHUNKED,
@@ -119,8 +120,8 @@ static void failing_reads_are_named(void **state)
     trajd_array_reader_destroy(&reader);
 }
 
-/* Stored chunks that are wrong in length, content or checksum are errors that name chunk and rows,
- * never zeros. */
+/* A stored chunk with a wrong length, content or checksum is an error that names the chunk and its
+ * rows. */
 static void broken_chunks_are_data_errors(void **state)
 {
     struct trajd_chunk chunks[6];
@@ -141,7 +142,7 @@ static void broken_chunks_are_data_errors(void **state)
         array.filters[0] = filters[f];
         chunks[3].offset = 30;
         chunks[3].stored_size = filters[f] == TRAJD_FILTER_FLETCHER32 ? 10 : 7;
-        for (int c = 0; c < 6; c++) /* all but the fourth as they are */
+        for (int c = 0; c < 6; c++) /* all but the fourth are not filtered */
             chunks[c].filter_mask = c == 3 ? 0 : 1;
         assert_int_equal(trajd_array_check(&array, sizeof stored, 0, &error), TRAJD_OK);
         assert_int_equal(trajd_array_read(reader, fd, &array, 0, 2, rows, &error), TRAJD_OK);
@@ -256,7 +257,7 @@ static void lzf_is_bounded(void **state)
     assert_false(trajd_lzf_decode(good, sizeof good, out, 16));
     for (size_t cut = 1; cut < sizeof good; cut++)
         assert_false(trajd_lzf_decode(good, cut, out, 15));
-    /* two back of one */
+    /* two bytes back where there is one */
     assert_false(trajd_lzf_decode((const uint8_t[]){0, 'a', 0x20, 1}, 4, out, 4));
     assert_false(trajd_lzf_decode((const uint8_t[]){31, 'a'}, 2, out, 32));
 }
@@ -294,7 +295,8 @@ static void numbers_convert(void **state)
     assert_false(trajd_array_to_i64(TRAJD_BOOL, naturals, 1, whole));
 }
 
-/* Reads the whole array, and some row ranges with odd ends, against the bytes that h5py read. */
+/* Reads the whole array and some ranges of rows, and compares them with the bytes that h5py
+ * read. */
 static void compare_with_h5py(struct trajd_array_reader *reader, const struct listed_array *listed,
                               int fd, int truth_fd)
 {
@@ -309,7 +311,7 @@ static void compare_with_h5py(struct trajd_array_reader *reader, const struct li
     struct trajd_error error = {0};
 
     assert_int_equal(pread(truth_fd, truth, size, (off_t)listed->truth_offset), (ssize_t)size);
-    for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++) {
+    for (size_t r = 0; r < ARRAY_LEN(ranges); r++) {
         uint64_t bytes = ranges[r][1] * row_bytes;
         memset(read, 0xEE, size + 1);
         if (trajd_array_read(reader, fd, &listed->array, ranges[r][0], ranges[r][1], read, &error))

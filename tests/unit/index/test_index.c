@@ -73,8 +73,8 @@ static void families_become_streams(void **state)
     assert_int_equal(stream_of(index, "obs/agentview_image")->kind, TRAJD_KIND_PREVIOUS);
     assert_int_equal(stream_of(index, "obs/agentview_image")->rank, 3);
     assert_int_equal(stream_of(index, "obs/agentview_image")->feature_count, 192);
-    assert_int_equal(stream_of(index, "obs/camera_rgb")->kind,
-                     TRAJD_KIND_PREVIOUS); /* a picture of a blending family */
+    /* an image in a family of kind linear */
+    assert_int_equal(stream_of(index, "obs/camera_rgb")->kind, TRAJD_KIND_PREVIOUS);
     assert_int_equal(stream_of(index, "obs/grasped")->kind, TRAJD_KIND_PREVIOUS);
     assert_int_equal(stream_of(index, "obs/grasped")->dtype, TRAJD_BOOL);
     assert_true(stream_of(index, "obs/grasped")->optional);
@@ -83,7 +83,7 @@ static void families_become_streams(void **state)
     trajd_index_destroy(&index);
 }
 
-/* What h5py says of each storage form, and the rows as our reader reads them. */
+/* Compares the recorded storage forms with those that h5py wrote, and reads rows of each. */
 static void storage_forms_are_recorded(void **state)
 {
     struct trajd_index *index = open_named("storage.hdf5", "robomimic");

@@ -48,8 +48,8 @@ static void the_fingerprint_depends_on_the_content(void **state)
     trajd_index_destroy(&one);
 }
 
-/* By whatever kind of link, in whatever index_folder; the name that comes first counts, and equal files
- * that are two stay two. */
+/* Holds for all kinds of links, in all folders. The first name counts. Equal copies stay two
+ * files. */
 static void files_of_several_names_are_taken_once(void **state)
 {
     char path[512];
@@ -70,7 +70,7 @@ static void files_of_several_names_are_taken_once(void **state)
           "ln -s b ../c",
           index_folder);
     assert_int_equal(trajd_index_find_changes(&options, plain, &file_changes, &error), TRAJD_OK);
-    /* but for the time that a hard link is made, which is not looked at */
+    /* a hard link changes only ctime, which does not count */
     assert_false(trajd_file_changes_any(&file_changes));
     index = must_open(&options);
     assert_int_equal(index->file_count, 2);
@@ -84,7 +84,7 @@ static void files_of_several_names_are_taken_once(void **state)
     assert_int_equal(trajd_index_find_changes(&options, index, &file_changes, &error), TRAJD_OK);
     assert_false(trajd_file_changes_any(&file_changes));
     trajd_index_destroy(&index);
-    shell("rm %s/links/b/3.hdf5", index_folder); /* its other name counts from now on */
+    shell("rm %s/links/b/3.hdf5", index_folder); /* its other name counts now */
     index = must_open(&options);
     assert_int_equal(index->file_count, 2);
     assert_string_equal(index->files[1].relative_path, "b/4.hdf5");
@@ -199,7 +199,7 @@ static void changed_files_are_counted(void **state)
     trajd_index_destroy(&index);
 }
 
-/* A cache whose checksum is right and whose content is not: the record decoder's turn. */
+/* The checksum of the cache is right, but its content is damaged: the decoder has to notice. */
 static void forged_caches_are_indexed_anew(void **state)
 {
     char path[512], cache[512], command[1200];

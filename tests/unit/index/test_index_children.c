@@ -24,8 +24,8 @@
 /* Kills or stops the child that has `slow.hdf5` open. */
 struct killer {
     int signal;
-    int times;         /* 0: as often as there is one */
-    int oom_score_adj; /* of the one it hit last */
+    int times;         /* 0: each such child */
+    int oom_score_adj; /* of the last child that it hit */
     atomic_bool done;
 };
 
@@ -128,7 +128,7 @@ static void crashed_stopped_and_slow_children_are_replaced(void **state)
 {
     (void)state;
     make_folder("deadly", "good.hdf5 slow.hdf5 storage.hdf5 zero_width.hdf5");
-    /* no sanitizer takes it for itself */
+    /* a signal that no sanitizer handles */
     a_lost_child_costs_its_file_only(SIGABRT, 60000, "killed by signal 6");
     a_lost_child_costs_its_file_only(SIGSTOP, 3000, "took longer than ");
 }
@@ -149,8 +149,8 @@ static enum trajd_status open_while_killing(struct killer *killer, struct trajd_
     return status;
 }
 
-/* A kill by somebody else says nothing about the file: it is tried again, and if it is killed each
- * time nothing is known. */
+/* A kill from outside says nothing about the file. The file is tried again; when its child is
+ * killed each time, indexing fails. */
 static void killed_children_refuse_no_file(void **state)
 {
     static const int signals[] = {SIGINT, SIGKILL};
@@ -166,7 +166,7 @@ static void killed_children_refuse_no_file(void **state)
         assert_non_null(
             strstr(error.message, "slow.hdf5: the indexing child was killed by signal "));
         assert_non_null(strstr(error.message, " from outside, 3 times: is memory full?"));
-        assert_true(killer.oom_score_adj >= 800); /* the kernel takes it before its parent */
+        assert_true(killer.oom_score_adj >= 800); /* the kernel kills it before its parent */
     }
     shell("cp %s/less_slow.hdf5 %s/killed/slow.hdf5", index_folder, index_folder);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
@@ -180,8 +180,8 @@ static void killed_children_refuse_no_file(void **state)
     }
 }
 
-/* A child that says READY, does `body`, and sends a record that refuses the file. What the index
- * says of it. */
+/* Indexes a file with a script as helper, which sends READY, runs `body`, and sends a record that
+ * refuses the file. */
 static void index_with_helper(const char *body, uint32_t timeout_ms, struct trajd_error *error)
 {
     const struct trajd_record record = {.refusal = "seen at last"};
@@ -215,8 +215,8 @@ static void index_with_helper(const char *body, uint32_t timeout_ms, struct traj
     assert_int_equal(trajd_index_open(&options, &index, error), TRAJD_ERR_DATA);
 }
 
-/* Slow storage makes a child wait and read, wait and read: that may take longer, but not for ever;
- * nor may what only waits, or only works. */
+/* With slow storage a child waits and reads in turns. It gets more time, but not without limit; a
+ * child that only waits or only computes gets no more. */
 static void a_child_that_still_reads_gets_more_time(void **state)
 {
     char line[512], body[1024];

@@ -16,7 +16,7 @@ static void unequal_lengths_stand_on_regular_clocks(void **state)
     const struct trajd_episode *episode = &index->episodes[0];
 
     (void)state;
-    assert_int_equal(episode->clocks[0].row_count, 40); /* as `rows: actions` says */
+    assert_int_equal(episode->clocks[0].row_count, 40); /* as the key "rows: actions" requires */
     assert_int_equal(episode->clocks[0].rate.num, 20);  /* the default */
     assert_int_equal(episode->extents[stream_of(index, "obs/longer")->array_index].shape[0], 41);
     assert_int_equal(episode->extents[stream_of(index, "obs/shorter")->array_index].shape[0], 35);
@@ -42,7 +42,7 @@ static void stamps_begin_at_the_origin(void **state)
     assert_int_equal(clock->kept_rows[7], 8);
     assert_int_equal(clock->stamps_ns[7], 400000000);
     trajd_index_destroy(&index);
-    index = open_named("raw_longer.hdf5", "robosuite_raw"); /* T+1 actions: the first T */
+    index = open_named("raw_longer.hdf5", "robosuite_raw"); /* T+1 actions: the first T count */
     assert_int_equal(index->kept_count, 2);
     assert_int_equal(index->trimmed_row_count, 1);
     assert_int_equal(index->episodes[0].extents[stream_of(index, "actions")->array_index].shape[0],
@@ -50,7 +50,7 @@ static void stamps_begin_at_the_origin(void **state)
     trajd_index_destroy(&index);
 }
 
-/* Columns 0:6 and 7:8 of q; others may be there. */
+/* Writes a layout that uses columns 0:6 and 7:8 of q, which may have more. */
 static void write_lab_layout(char layout[512], const char *offset)
 {
     static const char text[] =
@@ -69,8 +69,8 @@ static void write_lab_layout(char layout[512], const char *offset)
     assert_true(file && fprintf(file, text, offset) > 0 && !fclose(file));
 }
 
-/* Rows lie equally far apart in all episodes: where columns of a dataset are taken, its other
- * columns count, too. */
+/* Rows must lie equally far apart in all episodes, so the columns that no stream uses count as
+ * well. */
 static void columns_of_arrays_of_other_widths(void **state)
 {
     char layout[512];
@@ -113,8 +113,8 @@ static void clocks_share_one_origin(void **state)
     trajd_index_destroy(&index);
 }
 
-/* Times of an episode can be added and doubled: a clock that stands far from the others is no clock
- * of that recording. */
+/* Sums of two times of an episode fit 64 bits. A clock that is far from the others does not belong
+ * to the recording. */
 static void clocks_that_lie_far_apart(void **state)
 {
     char layout[512];

@@ -15,7 +15,7 @@
 struct quarantine_case {
     const char *file, *layout;
     uint32_t kept, episodes;
-    const char *reason; /* in the first quarantine */
+    const char *reason; /* in the first quarantined episode */
 };
 
 static void bad_episodes_are_quarantined_with_the_reason(void **state)
@@ -113,7 +113,8 @@ static void left_out_arrays_are_noted(void **state)
     assert_int_equal(index->kept_count, 1);
     assert_non_null(strstr(index->notes[0], "demo_0/states: left out: it is no dataset"));
     trajd_index_destroy(&index);
-    index = open_named("linked_groups.hdf5", "robomimic"); /* episodes that would be missed */
+    /* without notes these episodes would be missed */
+    index = open_named("linked_groups.hdf5", "robomimic");
     assert_int_equal(index->episode_count, 1);
     assert_int_equal(index->note_count, 2);
     assert_non_null(strstr(index->notes[0], "data/demo_1: left out: an external link is refused"));
@@ -123,7 +124,7 @@ static void left_out_arrays_are_noted(void **state)
     index = open_named("user_block_contiguous.hdf5", "robomimic");
     assert_int_equal(index->kept_count, 1);
     trajd_index_destroy(&index);
-    index = open_named("soft_link.hdf5", "robomimic"); /* stays in the file */
+    index = open_named("soft_link.hdf5", "robomimic"); /* a soft link stays in the file */
     assert_int_equal(index->kept_count, 2);
     trajd_index_destroy(&index);
 }
@@ -141,7 +142,7 @@ static void storage_that_fails_is_fatal_and_odd_files_are_refused(void **state)
     assert_non_null(strstr(index->files[0].refusal, "fifo.hdf5: not a regular file"));
     assert_int_equal(index->kept_count, 6);
     trajd_index_destroy(&index);
-    /* as a file that vanishes after it was listed */
+    /* like a file that was removed after it was listed */
     shell("ln -s /nonexistent %s/odd/gone.hdf5", index_folder);
     assert_int_equal(try_open("odd", "robomimic", &index, &error), TRAJD_ERR_IO);
     assert_non_null(strstr(error.message, "odd/gone.hdf5: cannot be read after 3 attempts"));

@@ -1,4 +1,4 @@
-/* A large file that several children share: the index is that of one child alone. */
+/* index_split.c: several children that share a large file give the same index as one child. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,10 +11,11 @@
 #include <unistd.h>
 
 #include "daemon/index/index.h"
+#include "proto/array_len.h"
 #include "tests/support/array_list.h"
 
 #define SKIPPED 77
-#define LARGE_MIB 9 /* more than a file must have for it */
+#define LARGE_MIB 9 /* larger than the limit below which a file is not cut */
 
 static char folder[] = "/tmp/trajd_split_XXXXXX";
 
@@ -86,19 +87,20 @@ static void compare(const struct trajd_index *a, const struct trajd_index *b)
     }
 }
 
-/* Names of the same, so that fingerprints and messages are. */
-static void parts_make_the_same_index(void **state)
+/* Both files have the same name, so that fingerprints and messages can be compared. */
+static void slices_make_the_same_index(void **state)
 {
     static const char *const names[] = {"good", "storage", "linked_groups", "family_vlen",
                                         "missing_dataset"};
-    static const uint32_t child_counts[] = {2, 3, 64}; /* at last more parts than episodes */
+    /* the last one makes more slices than episodes */
+    static const uint32_t child_counts[] = {2, 3, 64};
 
     (void)state;
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    for (size_t n = 0; n < ARRAY_LEN(names); n++) {
         struct trajd_index *whole, *shared;
         struct trajd_error error;
         const enum trajd_status status = try_open("plain", names[n], 1, &whole, &error);
-        for (size_t c = 0; c < sizeof child_counts / sizeof *child_counts; c++) {
+        for (size_t c = 0; c < ARRAY_LEN(child_counts); c++) {
             struct trajd_error other;
             assert_int_equal(try_open("large", names[n], child_counts[c], &shared, &other), status);
             if (status)
@@ -111,21 +113,21 @@ static void parts_make_the_same_index(void **state)
     }
 }
 
-static void what_refuses_a_part_refuses_the_file(void **state)
+static void a_refused_slice_refuses_the_file(void **state)
 {
     static const char *const names[] = {"no_demos", "only_linked_groups", "text", "bad_rate"};
     struct trajd_error whole, shared;
     struct trajd_index *index;
 
     (void)state;
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    for (size_t n = 0; n < ARRAY_LEN(names); n++) {
         assert_int_equal(try_open("plain", names[n], 1, &index, &whole), TRAJD_ERR_DATA);
         assert_int_equal(try_open("large", names[n], 4, &index, &shared), TRAJD_ERR_DATA);
         assert_string_equal(whole.message, shared.message);
     }
 }
 
-/* Beside small files, which go through one child each. */
+/* A large file lies beside small ones, which one child each indexes. */
 static void a_folder_keeps_its_order(void **state)
 {
     struct trajd_index *few, *many;
@@ -147,8 +149,8 @@ static void a_folder_keeps_its_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_make_the_same_index),
-        cmocka_unit_test(what_refuses_a_part_refuses_the_file),
+        cmocka_unit_test(slices_make_the_same_index),
+        cmocka_unit_test(a_refused_slice_refuses_the_file),
         cmocka_unit_test(a_folder_keeps_its_order),
     };
     char arguments[512];

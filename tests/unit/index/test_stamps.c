@@ -1,4 +1,4 @@
-/* stamps.c: exact conversion, and what the policies keep. */
+/* stamps.c: exact conversion, and the rows that the policies keep. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/index/stamps.h"
+#include "proto/array_len.h"
 
 static void seconds_round_to_the_nearest_ns(void **state)
 {
@@ -43,12 +44,12 @@ static void large_seconds_are_exact(void **state)
     assert_true(trajd_stamp_from_f64(1700000000.123456789, TRAJD_UNIT_S, &ns));
     assert_int_equal(ns, INT64_C(1700000000123456717));
     assert_true(trajd_stamp_from_f64(9007199254740993.0, TRAJD_UNIT_NS, &ns));
-    assert_int_equal(ns, INT64_C(9007199254740992)); /* what the double is */
+    assert_int_equal(ns, INT64_C(9007199254740992)); /* the value of the double */
     assert_true(trajd_stamp_from_f64(0x1p62, TRAJD_UNIT_NS, &ns));
     assert_int_equal(ns, INT64_C(1) << 62);
 }
 
-static void what_is_no_time_is_refused(void **state)
+static void values_beyond_int64_are_refused(void **state)
 {
     int64_t ns = 77;
 
@@ -109,7 +110,7 @@ struct policy_case {
     uint32_t rows[8]; /* kept; with kept 0: rows[0] is the row that the error names */
 };
 
-static void policies_keep_what_they_say(void **state)
+static void policies_keep_the_right_rows(void **state)
 {
     static const int64_t stamps[8] = {10, 20, 20, 30, 15, 25, 40, 40};
     static const struct policy_case cases[] = {
@@ -122,7 +123,7 @@ static void policies_keep_what_they_say(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct trajd_error error = {0};
         int64_t copy[8];
         uint32_t rows[8];
@@ -145,7 +146,7 @@ static void policies_keep_what_they_say(void **state)
     }
 }
 
-static void one_constant_stamp_is_told_apart(void **state)
+static void equal_stamps_have_a_message_of_their_own(void **state)
 {
     int64_t stamps[3] = {5, 5, 5}, one[1] = {5};
     uint32_t rows[3];
@@ -176,11 +177,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seconds_round_to_the_nearest_ns),
         cmocka_unit_test(large_seconds_are_exact),
-        cmocka_unit_test(what_is_no_time_is_refused),
+        cmocka_unit_test(values_beyond_int64_are_refused),
         cmocka_unit_test(a_column_is_converted_with_its_stride),
         cmocka_unit_test(a_bad_stamp_is_named_with_its_row),
-        cmocka_unit_test(policies_keep_what_they_say),
-        cmocka_unit_test(one_constant_stamp_is_told_apart),
+        cmocka_unit_test(policies_keep_the_right_rows),
+        cmocka_unit_test(equal_stamps_have_a_message_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* layout.c and layout_load.c: the shipped layouts, every key, and what each mistake is answered. */
+/* layout.c and layout_load.c: the shipped layouts, every key, and the message for each mistake. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/layout/layout.h"
+#include "proto/array_len.h"
 
 #define LAYOUTS TRAJD_SOURCE_DIR "/configs/layouts"
 
@@ -77,7 +78,7 @@ static void every_key_is_read(void **state)
     assert_null(layout);
 }
 
-static void the_hash_is_of_the_content(void **state)
+static void the_hash_depends_on_the_content(void **state)
 {
     struct trajd_layout *one, *two;
     char text[sizeof good + 64];
@@ -101,7 +102,7 @@ static void shipped_layouts_load(void **state)
     static const char *const names[] = {"robomimic", "robosuite_raw", "aloha", "template"};
 
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct trajd_layout *layout;
         struct trajd_error error;
         if (trajd_layout_load(names[i], LAYOUTS, &layout, &error))
@@ -113,10 +114,10 @@ static void shipped_layouts_load(void **state)
 
 struct mistake {
     const char *from, *to; /* in `good` */
-    const char *told;      /* in the message */
+    const char *message;   /* a part of it */
 };
 
-static void mistakes_are_told_with_their_line(void **state)
+static void mistakes_are_reported_with_their_line(void **state)
 {
     static const struct mistake mistakes[] = {
         {"kind: angle", "knid: angle", "lab:9: "},
@@ -162,7 +163,7 @@ static void mistakes_are_told_with_their_line(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(mistakes); i++) {
         char text[2048];
         const char *place = strstr(good, mistakes[i].from);
         struct trajd_layout *layout = (struct trajd_layout *)1;
@@ -173,13 +174,13 @@ static void mistakes_are_told_with_their_line(void **state)
                  place + strlen(mistakes[i].from));
         assert_int_equal(trajd_layout_parse("lab", text, strlen(text), &layout, &error),
                          TRAJD_ERR_ARGUMENT);
-        if (strncmp(error.message, "lab:", 4) || !strstr(error.message, mistakes[i].told))
-            fail_msg("\"%s\" for \"%s\" is answered: %s", mistakes[i].to, mistakes[i].from,
+        if (strncmp(error.message, "lab:", 4) || !strstr(error.message, mistakes[i].message))
+            fail_msg("\"%s\" for \"%s\" gives: %s", mistakes[i].to, mistakes[i].from,
                      error.message);
     }
 }
 
-static void unknown_names_list_what_there_is(void **state)
+static void unknown_names_list_the_known_ones(void **state)
 {
     struct trajd_layout *layout;
     struct trajd_error error;
@@ -195,7 +196,7 @@ static void unknown_names_list_what_there_is(void **state)
     trajd_layout_destroy(&layout);
 }
 
-static void a_star_stays_within_a_part(void **state)
+static void a_star_stays_within_a_component(void **state)
 {
     char capture[8];
 
@@ -215,11 +216,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_read),
-        cmocka_unit_test(the_hash_is_of_the_content),
+        cmocka_unit_test(the_hash_depends_on_the_content),
         cmocka_unit_test(shipped_layouts_load),
-        cmocka_unit_test(mistakes_are_told_with_their_line),
-        cmocka_unit_test(unknown_names_list_what_there_is),
-        cmocka_unit_test(a_star_stays_within_a_part),
+        cmocka_unit_test(mistakes_are_reported_with_their_line),
+        cmocka_unit_test(unknown_names_list_the_known_ones),
+        cmocka_unit_test(a_star_stays_within_a_component),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
