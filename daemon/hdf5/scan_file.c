@@ -56,7 +56,7 @@ static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder
 static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern,
                         struct wanted *wanted, const struct trajd_scan_names *explicit_paths)
 {
-    const char *star = strchr(pattern, '*'), *slash = star, *rest = strchr(star, '/');
+    const char *star = strchr(pattern, '*'), *slash = star, *suffix = strchr(star, '/');
     char folder[PATH_SIZE], path[PATH_SIZE];
 
     while (slash > pattern && slash[-1] != '/')
@@ -66,7 +66,7 @@ static void want_family(struct trajd_scan *scan, hid_t group, const char *patter
     list_folder(scan, group, folder, wanted);
     for (uint32_t i = 0; i < wanted->links.count; i++) {
         if ((size_t)snprintf(path, sizeof path, "%s%s%s%s", folder, *folder ? "/" : "",
-                             wanted->links.names[i], rest ? rest : "") < sizeof path &&
+                             wanted->links.names[i], suffix ? suffix : "") < sizeof path &&
             trajd_layout_match(pattern, path, NULL, 0) && !has_name(explicit_paths, path))
             want(scan, &wanted->paths, path);
     }

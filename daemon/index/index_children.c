@@ -24,9 +24,10 @@
 #include "daemon/index/index_internal.h"
 
 enum { ATTEMPTS_MAX = 3, CHILD_COUNT_MAX = 256, TEXT_SIZE = 256 };
-static const int64_t start_timeout_ns =
-    INT64_C(30000000000);                 /* a loaded machine takes long to start a process */
-static const int64_t turn_ns = 100000000; /* the longest wait before the heartbeat is checked */
+/* a loaded machine takes long to start a process */
+static const int64_t start_timeout_ns = INT64_C(30000000000);
+/* the longest wait before the heartbeat is checked */
+static const int64_t turn_ns = 100000000;
 static const long retry_pause_ns = 100000000;
 /* times the number of attempts, so that memory gets free */
 static const int64_t killed_pause_ns = 500000000;

@@ -105,8 +105,8 @@ static enum trajd_status visit_entry(struct walk *walk, const char *relative, co
                                      const char *pattern, int depth)
 {
     char below[PATH_SIZE], full[PATH_SIZE], component[256];
-    const char *rest = strchr(pattern, '/');
-    size_t length = rest ? (size_t)(rest - pattern) : strlen(pattern);
+    const char *slash = strchr(pattern, '/');
+    size_t length = slash ? (size_t)(slash - pattern) : strlen(pattern);
     bool any = length == 2 && !strncmp(pattern, "**", 2);
 
     if (length >= sizeof component ||
@@ -121,8 +121,8 @@ static enum trajd_status visit_entry(struct walk *walk, const char *relative, co
     component[length] = '\0';
     if (fnmatch(component, name, FNM_PERIOD))
         return TRAJD_OK;
-    if (rest)
-        return is_folder(full, true) ? visit(walk, below, rest + 1, depth + 1) : TRAJD_OK;
+    if (slash)
+        return is_folder(full, true) ? visit(walk, below, slash + 1, depth + 1) : TRAJD_OK;
     return is_folder(full, true) ? TRAJD_OK : add_file(walk, below);
 }
 

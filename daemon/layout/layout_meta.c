@@ -8,17 +8,17 @@
 static bool is_place(const char *text, size_t length)
 {
     char place[TRAJD_LAYOUT_PATH_MAX + 1];
-    const char *rest = place;
+    const char *next = place;
 
     memcpy(place, text, length);
     place[length] = '\0';
-    while (strncmp(rest, "../", 3) == 0)
-        rest += 3;
-    if (!*rest || !strcmp(rest, ".."))
+    while (strncmp(next, "../", 3) == 0)
+        next += 3;
+    if (!*next || !strcmp(next, ".."))
         return true;
-    if (*rest == '/')
-        return rest == place && (!rest[1] || trajd_layout_path_is_clean(rest));
-    return trajd_layout_path_is_clean(rest);
+    if (*next == '/')
+        return next == place && (!next[1] || trajd_layout_path_is_clean(next));
+    return trajd_layout_path_is_clean(next);
 }
 
 static enum trajd_status read_attribute(struct trajd_layout_parser *p,

@@ -96,9 +96,9 @@ static enum trajd_status read_stream_clock(struct trajd_layout_parser *p,
                             near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-static enum trajd_status read_stream_rest(struct trajd_layout_parser *p,
-                                          const struct trajd_yaml_node *node,
-                                          struct trajd_layout_stream *stream)
+static enum trajd_status read_stream_options(struct trajd_layout_parser *p,
+                                             const struct trajd_yaml_node *node,
+                                             struct trajd_layout_stream *stream)
 {
     const struct trajd_yaml_node *columns = trajd_yaml_get(node, "columns"),
                                  *unit = trajd_yaml_get(node, "unit");
@@ -157,7 +157,7 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
         status = read_stream_clock(p, node, stream);
     if (!status)
         status = read_kind(p, node, stream);
-    return status ? status : read_stream_rest(p, node, stream);
+    return status ? status : read_stream_options(p, node, stream);
 }
 
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
