@@ -36,6 +36,17 @@ uint64_t trajd_array_chunk_bytes(const struct trajd_array *array)
     return bytes;
 }
 
+void trajd_array_cut(struct trajd_array *array, uint64_t rows)
+{
+    array->size_bytes = array->size_bytes / array->shape[0] * rows;
+    if (array->storage == TRAJD_STORAGE_CHUNKED) {
+        uint64_t before = (array->shape[0] + array->chunk_shape[0] - 1) / array->chunk_shape[0];
+        uint64_t after = (rows + array->chunk_shape[0] - 1) / array->chunk_shape[0];
+        array->chunk_count = array->chunk_count / before * after;
+    }
+    array->shape[0] = rows;
+}
+
 static enum trajd_status check_shape(const struct trajd_array *array, struct trajd_error *error)
 {
     uint64_t bytes = trajd_dtype_size(array->dtype);

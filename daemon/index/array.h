@@ -66,6 +66,10 @@ uint64_t trajd_array_row_bytes(const struct trajd_array *array);
 /* Returns the bytes of one chunk in memory, not filtered; 0 where the array is not chunked. */
 uint64_t trajd_array_chunk_bytes(const struct trajd_array *array);
 
+/* Cuts an array to its first `rows` rows, which it must have, and one at least. Chunks are in
+ * row-major order, so their list just ends earlier. */
+void trajd_array_cut(struct trajd_array *array, uint64_t rows);
+
 /* Checks everything that trajd_array_read relies on: rank, overflow, offsets within the file,
  * number and sizes of chunks, filters. `inline_size`: bytes at inline_bytes. TRAJD_ERR_DATA or
  * TRAJD_ERR_UNSUPPORTED, which name the field. */

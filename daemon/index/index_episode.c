@@ -141,20 +141,6 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
                    stream->feature_count);
 }
 
-/* Cuts an array to its first `rows` rows. Its chunks are in row-major order, so the list just ends
- * earlier. */
-static void trim(struct candidate *c, struct trajd_array *extent, uint64_t rows)
-{
-    extent->size_bytes = extent->size_bytes / extent->shape[0] * rows;
-    c->validation->trimmed_row_count += extent->shape[0] - rows;
-    if (extent->storage == TRAJD_STORAGE_CHUNKED) {
-        uint64_t before = (extent->shape[0] + extent->chunk_shape[0] - 1) / extent->chunk_shape[0];
-        uint64_t after = (rows + extent->chunk_shape[0] - 1) / extent->chunk_shape[0];
-        extent->chunk_count = extent->chunk_count / before * after;
-    }
-    extent->shape[0] = rows;
-}
-
 static void check_rows(struct candidate *c, const struct trajd_stream_plan *plan,
                        uint64_t stamp_rows)
 {
@@ -162,8 +148,10 @@ static void check_rows(struct candidate *c, const struct trajd_stream_plan *plan
     struct trajd_array *extent = &c->extents[plan->array_index];
     const char *path = c->validation->paths[plan->array_index];
 
-    if (extent->shape[0] == stamp_rows + 1 && stamp_rows)
-        trim(c, extent, stamp_rows);
+    if (extent->shape[0] == stamp_rows + 1 && stamp_rows) {
+        trajd_array_cut(extent, stamp_rows);
+        c->validation->trimmed_row_count++;
+    }
     if (extent->shape[0] != stamp_rows)
         quarantine(c, "%s: has %" PRIu64 " rows, its clock %s (%s) has %" PRIu64 " stamps", path,
                    extent->shape[0], clock->name, clock->stamps_path, stamp_rows);
