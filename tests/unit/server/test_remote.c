@@ -77,7 +77,7 @@ static void test_only_known_keys_may_connect(void **state)
     char from[160], to[160];
     struct trajd_key_file pair;
     assert_int_equal(try_connect(NULL, NULL, &error), TRAJD_ERR_TIMEOUT);
-    assert_non_null(strstr(error.message, "a daemon with CURVE"));
+    assert_non_null(strstr(error.message, "requires a key file (CURVE)"));
     assert_int_equal(try_connect(mallory, NULL, &error), TRAJD_ERR_TIMEOUT);
     assert_non_null(strstr(error.message, "does not know the key"));
     assert_true(status_number("refused_keys") >= 1);
