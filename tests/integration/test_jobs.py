@@ -158,7 +158,7 @@ def test_ranks_that_do_not_agree(daemon, demo_file):
         second.open("train", mode=trajd.SHARD, rank=0, world=4, local=[0, 1], timeout_ms=200)
     with pytest.raises(trajd.TrajdError, match="rank 4 of 4"):
         second.open("train", mode=trajd.SHARD, rank=4, world=4)
-    with pytest.raises(trajd.TrajdError, match="local_ranks: .* rank 1 among them"):
+    with pytest.raises(trajd.TrajdError, match="local_ranks must be .* include rank 1"):
         second.open("train", mode=trajd.SHARD, rank=1, world=4, local=[2, 3])
     with pytest.raises(trajd.TrajdError, match="next: 64 does not agree with the positions of the other ranks"):
         second.open("train", mode=trajd.SHARD, rank=1, world=4, local=[0, 1], position=64)
