@@ -144,7 +144,7 @@ def main():
         title("3. A worker reads each feed for two seconds")
         for feed in ("policy", "many_clocks"):
             run(trajctl, "bench", feed, "--seconds", "2", "--endpoint", endpoint)
-        client = trajd.Client(trajd.load(build), endpoint)
+        client = trajd.Client(trajd.load(build), endpoint, name="demo")
         title("4. One window: recorded rows, and what the worker gets")
         client.open("many_clocks", epoch=1000)
         show_window(client, path, output, rate_hz, steps, bool(options.data))

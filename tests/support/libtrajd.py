@@ -104,9 +104,9 @@ class Batch:
 
 
 class Client:
-    def __init__(self, library, endpoint, timeout_ms=10000, reconnect=False, key_file=None):
+    def __init__(self, library, endpoint, timeout_ms=10000, reconnect=False, key_file=None, name="pytest"):
         self.library, self.handle, self.error = library, c.c_void_p(), Error()
-        options = ConnectOptions(str(endpoint).encode(), b"pytest", timeout_ms, reconnect,
+        options = ConnectOptions(str(endpoint).encode(), name.encode(), timeout_ms, reconnect,
                                  key_file=key_file and str(key_file).encode())
         self.check(library.trajd_client_connect(c.byref(options), c.byref(self.handle), c.byref(self.error)))
 
