@@ -158,3 +158,11 @@ void trajd_json_go_back(struct trajd_json *json, struct trajd_json_mark mark)
     fseek(json->out, mark.at, SEEK_SET);
     json->needs_comma = mark.needs_comma;
 }
+
+bool trajd_json_fits(struct trajd_json *json, struct trajd_json_mark mark, size_t size)
+{
+    if (ftell(json->out) <= (long)size)
+        return true;
+    trajd_json_go_back(json, mark);
+    return false;
+}

@@ -14,6 +14,7 @@
 #define TRAJD_BASE_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -41,7 +42,7 @@ void trajd_json_number(struct trajd_json *json, const char *key, const char *for
 void trajd_json_format(struct trajd_json *json, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A value that is JSON already. */
+/* A value that is JSON already; with key NULL also several members or elements with commas. */
 void trajd_json_raw(struct trajd_json *json, const char *key, const char *value);
 
 /* Writes one string in quotes, without a comma: for YAML, whose quoted strings are the same. null
@@ -57,5 +58,8 @@ struct trajd_json_mark {
 
 struct trajd_json_mark trajd_json_get_mark(const struct trajd_json *json);
 void trajd_json_go_back(struct trajd_json *json, struct trajd_json_mark mark);
+/* Returns true where the stream has at most `size` bytes so far. Otherwise goes back to the mark and
+ * returns false. */
+bool trajd_json_fits(struct trajd_json *json, struct trajd_json_mark mark, size_t size);
 
 #endif

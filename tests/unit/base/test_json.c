@@ -110,6 +110,28 @@ static void test_a_mark_takes_back_what_came_after(void **state)
     assert_memory_equal(text, "[1,3]", 5);
 }
 
+static void test_lists_end_where_they_are_full(void **state)
+{
+    struct document document = {0};
+    struct trajd_json *json = begin(&document);
+    struct trajd_json_mark mark;
+    uint64_t value = 100;
+    bool fits = true;
+
+    (void)state;
+    trajd_json_open_object(json, NULL);
+    trajd_json_open_array(json, "rows");
+    while (fits) {
+        mark = trajd_json_get_mark(json);
+        trajd_json_u64(json, NULL, value++);
+        fits = trajd_json_fits(json, mark, strlen("{\"rows\":[100,101"));
+    }
+    trajd_json_close_array(json);
+    trajd_json_raw(json, NULL, "\"a\":1,\"b\":2");
+    trajd_json_close_object(json);
+    end(&document, "{\"rows\":[100,101],\"a\":1,\"b\":2}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +139,7 @@ int main(void)
         cmocka_unit_test(test_strings_are_escaped),
         cmocka_unit_test(test_numbers_that_json_lacks_are_null),
         cmocka_unit_test(test_a_mark_takes_back_what_came_after),
+        cmocka_unit_test(test_lists_end_where_they_are_full),
     };
     return cmocka_run_group_tests_name("base/json", tests, NULL, NULL);
 }
