@@ -45,7 +45,7 @@ static enum trajd_status unknown_question(const char *what, struct trajd_error *
 
 static enum trajd_status answer_feed(struct trajd_query_service *query_service,
                                      trajd_query_result answer, const struct trajd_query *query,
-                                     FILE *out, struct trajd_error *error)
+                                     struct trajd_json *json, struct trajd_error *error)
 {
     struct trajd_producer *producer;
     enum trajd_status status;
@@ -59,7 +59,7 @@ static enum trajd_status answer_feed(struct trajd_query_service *query_service,
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "ask: %s: there is no feed with the number %u (any more)",
                                query->what, query->feed_id);
-    status = answer(query, producer, out, error);
+    status = answer(query, producer, json, error);
     if (status)
         trajd_error_prefix(error, "ask: feed %s: %s", trajd_producer_name(producer), query->what);
     query_service->options.return_producer(query_service->options.context, producer);
@@ -67,12 +67,12 @@ static enum trajd_status answer_feed(struct trajd_query_service *query_service,
 }
 
 static enum trajd_status find_answer(struct trajd_query_service *query_service,
-                                     const struct trajd_query *query, FILE *out,
+                                     const struct trajd_query *query, struct trajd_json *json,
                                      struct trajd_error *error)
 {
     for (int a = 0; a < ANSWER_COUNT; a++)
         if (strcmp(answers[a].what, query->what) == 0)
-            return answer_feed(query_service, answers[a].answer, query, out, error);
+            return answer_feed(query_service, answers[a].answer, query, json, error);
     return unknown_question(query->what, error);
 }
 
@@ -80,14 +80,14 @@ static void answer_query(struct trajd_query_service *query_service, const struct
 {
     enum trajd_status status = TRAJD_ERR_MEMORY;
     struct trajd_error error;
-    char *json = NULL;
+    char *text = NULL;
     size_t length = 0;
-    FILE *out = open_memstream(&json, &length);
+    struct trajd_json json = {.out = open_memstream(&text, &length)};
 
     trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
-    if (out) {
-        status = find_answer(query_service, query, out, &error);
-        if (fclose(out) != 0 && !status)
+    if (json.out) {
+        status = find_answer(query_service, query, &json, &error);
+        if (fclose(json.out) != 0 && !status)
             status =
                 trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "ask: %s: out of memory", query->what);
     }
@@ -95,9 +95,9 @@ static void answer_query(struct trajd_query_service *query_service, const struct
         status = trajd_error_set(&error, TRAJD_ERR_MEMORY, 0,
                                  "ask: %s: the answer has %zu bytes, more than the limit of %u",
                                  query->what, length, TRAJD_QUERY_MAX_ANSWER);
-    trajd_server_answer_query(query_service->options.server, query->id, status ? NULL : json,
+    trajd_server_answer_query(query_service->options.server, query->id, status ? NULL : text,
                               length, &error);
-    free(json);
+    free(text);
 }
 
 static void *run_query_service(void *context)

@@ -11,8 +11,8 @@
 #define TRAJD_CONTROL_QUERY_H
 
 #include <stdbool.h>
-#include <stdio.h>
 
+#include "daemon/base/json.h"
 #include "daemon/producer/producer.h"
 #include "daemon/server/server.h"
 #include "kernels/resample.h"
@@ -41,33 +41,33 @@ void trajd_query_service_destroy(struct trajd_query_service **query_service);
 
 /* ---- the answers: query_NAME.c ---- */
 
-/* Writes a document about the producer to `out`, or fills *error: TRAJD_ERR_ARGUMENT, or
+/* Writes a document about the producer to `json`, or fills *error: TRAJD_ERR_ARGUMENT, or
  * TRAJD_ERR_NOT_FOUND with the names that exist. */
 typedef enum trajd_status (*trajd_query_result)(const struct trajd_query *query,
-                                                const struct trajd_producer *producer, FILE *out,
-                                                struct trajd_error *error);
+                                                const struct trajd_producer *producer,
+                                                struct trajd_json *json, struct trajd_error *error);
 
 enum trajd_status trajd_query_episodes(const struct trajd_query *query,
-                                       const struct trajd_producer *producer, FILE *out,
-                                       struct trajd_error *error);
+                                       const struct trajd_producer *producer,
+                                       struct trajd_json *json, struct trajd_error *error);
 enum trajd_status trajd_query_explain(const struct trajd_query *query,
-                                      const struct trajd_producer *producer, FILE *out,
-                                      struct trajd_error *error);
+                                      const struct trajd_producer *producer,
+                                      struct trajd_json *json, struct trajd_error *error);
 enum trajd_status trajd_query_position(const struct trajd_query *query,
-                                       const struct trajd_producer *producer, FILE *out,
-                                       struct trajd_error *error);
+                                       const struct trajd_producer *producer,
+                                       struct trajd_json *json, struct trajd_error *error);
 enum trajd_status trajd_query_statistics(const struct trajd_query *query,
-                                         const struct trajd_producer *producer, FILE *out,
-                                         struct trajd_error *error);
+                                         const struct trajd_producer *producer,
+                                         struct trajd_json *json, struct trajd_error *error);
 
 /* ---- documents of several pages: query_page.c ---- */
 
-/* Returns true where the document still fits an answer. Otherwise removes the text written since
- * `mark` (an earlier ftell) and returns false. */
-bool trajd_query_fits(FILE *out, long mark);
+/* Returns true where the document still fits an answer. Otherwise goes back to `mark` and returns
+ * false. */
+bool trajd_query_fits(struct trajd_json *json, struct trajd_json_mark mark);
 /* Closes the list of items and the document. `next` is the first item that is not in it;
  * next == total: it holds the last one. */
-void trajd_query_end_page(FILE *out, uint64_t next, uint64_t total);
+void trajd_query_end_page(struct trajd_json *json, uint64_t next, uint64_t total);
 
 /* ---- reasons, in words and numbers: explain_reason.c; pure functions ---- */
 

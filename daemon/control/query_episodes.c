@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "daemon/control/query.h"
-#include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 
-/* of one text as JSON in a list: 16 of them fit a document */
-#define TEXT_BYTES_MAX 2048
+/* of one text with its key as JSON in a list: 16 of them fit a document */
+#define TEXT_BYTES_MAX 2047
 
 /* Returns the rows of the anchor's clock; where anchors have a rate of their own, of the clock with
  * the most rows. */
@@ -28,41 +27,28 @@ static int64_t row_count(const struct trajd_window_plan *plan, const struct traj
 /* Writes the episode's texts, or the one called `name`. Long texts are left out of a list and only
  * named; a query for one name gets the text. */
 static void write_metas(const struct trajd_index *index, const struct trajd_episode *episode,
-                        const char *name, FILE *out)
+                        const char *name, struct trajd_json *json)
 {
-    const char *comma = "";
     uint64_t left_out = 0;
 
-    fprintf(out, ",\"meta\":{");
+    trajd_json_open_object(json, "meta");
     for (uint32_t m = 0; m < index->layout->meta_count; m++) {
         const char *key = index->layout->metas[m].name;
-        const long mark = ftell(out);
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
         if (*name && strcmp(name, key) != 0)
             continue;
-        fputs(comma, out);
-        trajd_json_text(out, key);
-        fputc(':', out);
-        trajd_json_text(out, episode->metas[m]);
-        if (ftell(out) - mark < TEXT_BYTES_MAX || *name) {
-            comma = ",";
-            continue;
-        }
-        fseek(out, mark, SEEK_SET);
-        left_out |= UINT64_C(1) << m;
+        trajd_json_string(json, key, episode->metas[m]);
+        if (!*name && !trajd_json_fits(json, mark, (size_t)mark.at + TEXT_BYTES_MAX))
+            left_out |= UINT64_C(1) << m;
     }
-    fputc('}', out);
+    trajd_json_close_object(json);
     if (!left_out)
         return;
-    fprintf(out, ",\"meta_left_out\":[");
-    comma = "";
-    for (uint32_t m = 0; m < index->layout->meta_count; m++) {
-        if (!(left_out >> m & 1))
-            continue;
-        fputs(comma, out);
-        trajd_json_text(out, index->layout->metas[m].name);
-        comma = ",";
-    }
-    fputc(']', out);
+    trajd_json_open_array(json, "meta_left_out");
+    for (uint32_t m = 0; m < index->layout->meta_count; m++)
+        if (left_out >> m & 1)
+            trajd_json_string(json, NULL, index->layout->metas[m].name);
+    trajd_json_close_array(json);
 }
 
 static enum trajd_status check_name(const struct trajd_index *index, const char *name,
@@ -95,7 +81,7 @@ static uint64_t episode_count(const struct trajd_mixture_plan *plan)
 
 /* Writes episode `number`, counted through all datasets. */
 static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t number,
-                          const char *name, FILE *out)
+                          const char *name, struct trajd_json *json)
 {
     const struct trajd_window_plan *plan = mixture->members[0];
     const struct trajd_index *index;
@@ -107,20 +93,17 @@ static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t num
     index = plan->dataset->index;
     episode = &index->episodes[number];
 
-    fprintf(out, "{\"dataset\":");
-    trajd_json_text(out, plan->dataset->name);
-    fprintf(out, ",\"episode_index\":%" PRIu64 ",\"file\":", number);
-    trajd_json_text(out, index->files[episode->file_index].relative_path);
-    fprintf(out, ",\"episode\":");
-    trajd_json_text(out, episode->id);
-    fprintf(out, ",\"rows\":%" PRId64 ",\"digest\":\"%016" PRIx64 "\"", row_count(plan, episode),
-            episode->digest);
-    if (episode->quarantine) {
-        fprintf(out, ",\"quarantine\":");
-        trajd_json_text(out, episode->quarantine);
-    }
-    write_metas(index, episode, name, out);
-    fputc('}', out);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "dataset", plan->dataset->name);
+    trajd_json_u64(json, "episode_index", number);
+    trajd_json_string(json, "file", index->files[episode->file_index].relative_path);
+    trajd_json_string(json, "episode", episode->id);
+    trajd_json_i64(json, "rows", row_count(plan, episode));
+    trajd_json_format(json, "digest", "%016" PRIx64, episode->digest);
+    if (episode->quarantine)
+        trajd_json_string(json, "quarantine", episode->quarantine);
+    write_metas(index, episode, name, json);
+    trajd_json_close_object(json);
 }
 
 /* Checks that one of the datasets has a text of that name. */
@@ -135,8 +118,8 @@ static enum trajd_status check_names(const struct trajd_mixture_plan *plan, cons
 }
 
 enum trajd_status trajd_query_episodes(const struct trajd_query *query,
-                                       const struct trajd_producer *producer, FILE *out,
-                                       struct trajd_error *error)
+                                       const struct trajd_producer *producer,
+                                       struct trajd_json *json, struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     const uint64_t total = episode_count(plan);
@@ -151,25 +134,27 @@ enum trajd_status trajd_query_episodes(const struct trajd_query *query,
                                "episode %" PRIu64 " does not exist: the feed has %" PRIu64
                                " episodes",
                                query->first, total);
-    fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_producer_name(producer));
-    fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\",\"datasets\":[", plan->fingerprint);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_format(json, "fingerprint", "%016" PRIx64, plan->fingerprint);
+    trajd_json_open_array(json, "datasets");
     for (uint32_t p = 0; p < plan->member_count; p++) {
-        fprintf(out, "%s{\"name\":", p ? "," : "");
-        trajd_json_text(out, plan->members[p]->dataset->name);
-        fprintf(out, ",\"fingerprint\":\"%016" PRIx64 "\"}",
-                plan->members[p]->dataset->index->fingerprint);
+        const struct trajd_dataset *dataset = plan->members[p]->dataset;
+        trajd_json_open_object(json, NULL);
+        trajd_json_string(json, "name", dataset->name);
+        trajd_json_format(json, "fingerprint", "%016" PRIx64, dataset->index->fingerprint);
+        trajd_json_close_object(json);
     }
-    fprintf(out, "],\"episodes\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[", total,
-            query->first);
+    trajd_json_close_array(json);
+    trajd_json_u64(json, "episodes", total);
+    trajd_json_u64(json, "first", query->first);
+    trajd_json_open_array(json, "items");
     for (; next < total && next - query->first < wanted; next++) {
-        const long mark = ftell(out);
-        if (next > query->first)
-            fputc(',', out);
-        write_episode(plan, next, query->name, out);
-        if (!trajd_query_fits(out, mark))
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
+        write_episode(plan, next, query->name, json);
+        if (!trajd_query_fits(json, mark))
             break;
     }
-    trajd_query_end_page(out, next, total);
+    trajd_query_end_page(json, next, total);
     return TRAJD_OK;
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "daemon/control/query.h"
-#include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 #include "daemon/window/window_report.h"
 
@@ -139,41 +138,48 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
         trajd_reason_write(&facts, source->mask, source->reason);
 }
 
-static void write_row(const struct source *source, int64_t row, double weight, FILE *out)
+/* Writes [row in the file, ns, weight]. */
+static void write_row(const struct source *source, int64_t row, double weight,
+                      struct trajd_json *json)
 {
     const int64_t in_file = source->clock->kept_rows && row < source->clock->row_count
                                 ? source->clock->kept_rows[row]
                                 : row;
 
-    fprintf(out, "[%" PRId64 ",%" PRId64 ",%.17g]", in_file, trajd_clock_row_ns(source->clock, row),
-            weight);
+    trajd_json_open_array(json, NULL);
+    trajd_json_i64(json, NULL, in_file);
+    trajd_json_i64(json, NULL, trajd_clock_row_ns(source->clock, row));
+    trajd_json_number(json, NULL, "%.17g", weight);
+    trajd_json_close_array(json);
 }
 
-static void write_rows(const struct explanation *e, const struct source *source, FILE *out)
+static void write_rows(const struct explanation *e, const struct source *source,
+                       struct trajd_json *json)
 {
     const struct trajd_resample_step *step = &source->step;
     const bool averages = e->plan->streams[source->stream_index].kind == TRAJD_KIND_MEAN &&
                           step->mean_first < step->row;
     const double fraction = step->blends ? (double)step->past_ns / (double)step->width_ns : 0;
 
-    fprintf(out, "\"rows\":[");
+    trajd_json_open_array(json, "rows");
     if (step->has_row && averages) {
         const double weight = 1.0 / (double)(step->row - step->mean_first + 1);
-        write_row(source, step->mean_first, weight, out);
-        fputc(',', out);
-        write_row(source, step->row, weight, out);
+        write_row(source, step->mean_first, weight, json);
+        write_row(source, step->row, weight, json);
     } else if (step->has_row) {
-        write_row(source, step->row, 1 - fraction, out);
-        if (step->blends) {
-            fputc(',', out);
-            write_row(source, step->row + 1, fraction, out);
-        }
+        write_row(source, step->row, 1 - fraction, json);
+        if (step->blends)
+            write_row(source, step->row + 1, fraction, json);
     }
-    fputc(']', out);
+    trajd_json_close_array(json);
     if (step->has_row && averages)
-        fprintf(out, ",\"averaged\":%" PRId64, step->row - step->mean_first + 1);
-    if (step->blends)
-        fprintf(out, ",\"fraction\":[%" PRIu64 ",%" PRIu64 "]", step->past_ns, step->width_ns);
+        trajd_json_i64(json, "averaged", step->row - step->mean_first + 1);
+    if (step->blends) {
+        trajd_json_open_array(json, "fraction");
+        trajd_json_u64(json, NULL, step->past_ns);
+        trajd_json_u64(json, NULL, step->width_ns);
+        trajd_json_close_array(json);
+    }
 }
 
 /* ---- outputs and steps ---- */
@@ -194,36 +200,41 @@ static const char *edge_name(enum trajd_edge edge)
     return edge == TRAJD_EDGE_HOLD ? "edge" : edge == TRAJD_EDGE_ZERO ? "zero" : "nan";
 }
 
-static void write_output(const struct explanation *e, uint32_t o, FILE *out)
+static void write_stream(const struct explanation *e, const struct trajd_plan_target *target,
+                         struct trajd_json *json)
 {
-    const struct trajd_window_plan *plan = e->plan;
-    const struct trajd_plan_output *output = &plan->outputs[o];
-    const struct trajd_index *index = plan->dataset->index;
+    const struct trajd_index_stream *stream = trajd_plan_stream(e->plan, target);
+    const struct trajd_index *index = e->plan->dataset->index;
+    const bool is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
+
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "stream", stream->name);
+    trajd_json_string(json, "path", is_absent ? "" : index->arrays[stream->array_index].path);
+    trajd_json_u64(json, "first_column", stream->first_column);
+    trajd_json_u64(json, "columns", stream->feature_count);
+    trajd_json_string(json, "clock", index->clocks[stream->clock_index].name);
+    trajd_json_string(json, "kind", trajd_window_kind_name(trajd_plan_kind(e->plan, target)));
+    trajd_json_i64(json, "visible_rows", e->batch->brackets[target->bracket_index].row_count[0]);
+    trajd_json_close_object(json);
+}
+
+/* Opens the output's object and its list of steps. */
+static void open_output(const struct explanation *e, uint32_t o, struct trajd_json *json)
+{
+    const struct trajd_plan_output *output = &e->plan->outputs[o];
     uint32_t first, end;
 
-    find_targets(plan, o, &first, &end);
-    fprintf(out, "{\"name\":");
-    trajd_json_text(out, output->name);
-    fprintf(out, ",\"role\":\"%s\",\"edge\":\"%s\",\"step_count\":%u,\"sources\":[",
-            output->role == TRAJD_ROLE_OBS ? "obs" : "action", edge_name(plan->spec->edge),
-            output->step_count);
-    for (uint32_t t = first; t < end; t++) {
-        const struct trajd_plan_target *target = &plan->targets[t];
-        const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
-        const bool is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
-        fprintf(out, "%s{\"stream\":", t > first ? "," : "");
-        trajd_json_text(out, stream->name);
-        fprintf(out, ",\"path\":");
-        trajd_json_text(out, is_absent ? "" : index->arrays[stream->array_index].path);
-        fprintf(out,
-                ",\"first_column\":%u,\"columns\":%" PRIu64 ",\"clock\":", stream->first_column,
-                stream->feature_count);
-        trajd_json_text(out, index->clocks[stream->clock_index].name);
-        fprintf(out, ",\"kind\":\"%s\",\"visible_rows\":%" PRId64 "}",
-                trajd_window_kind_name(trajd_plan_kind(plan, target)),
-                e->batch->brackets[target->bracket_index].row_count[0]);
-    }
-    fprintf(out, "],\"items\":[");
+    find_targets(e->plan, o, &first, &end);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", output->name);
+    trajd_json_string(json, "role", output->role == TRAJD_ROLE_OBS ? "obs" : "action");
+    trajd_json_string(json, "edge", edge_name(e->plan->spec->edge));
+    trajd_json_u64(json, "step_count", output->step_count);
+    trajd_json_open_array(json, "sources");
+    for (uint32_t t = first; t < end; t++)
+        write_stream(e, &e->plan->targets[t], json);
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "items");
 }
 
 /* Returns the time of the target in ns from the episode's origin. */
@@ -234,28 +245,33 @@ static int64_t target_ns(const struct source *source)
                : source->step.x + (source->clock->stamps_ns ? 0 : source->clock->start_ns);
 }
 
-static void write_step(const struct explanation *e, uint32_t o, uint32_t step, FILE *out)
+static void write_step(const struct explanation *e, uint32_t o, uint32_t step,
+                       struct trajd_json *json)
 {
     enum trajd_mask mask = TRAJD_MASK_VALID;
     struct source source;
     uint32_t first, end;
 
     find_targets(e->plan, o, &first, &end);
+    trajd_json_open_object(json, NULL);
+    trajd_json_u64(json, "step", step);
     for (uint32_t t = first; t < end; t++) {
         resolve_source(e, t, step, &source);
-        if (t == first)
-            fprintf(out, "{\"step\":%u,\"ns\":%" PRId64 ",\"sources\":[", step, target_ns(&source));
-        fprintf(out, "%s{", t > first ? "," : "");
-        write_rows(e, &source, out);
-        fprintf(out, ",\"mask\":%d", source.mask);
-        if (*source.reason) {
-            fprintf(out, ",\"reason\":");
-            trajd_json_text(out, source.reason);
+        if (t == first) { /* the step has the time of its first source */
+            trajd_json_i64(json, "ns", target_ns(&source));
+            trajd_json_open_array(json, "sources");
         }
-        fputc('}', out);
+        trajd_json_open_object(json, NULL);
+        write_rows(e, &source, json);
+        trajd_json_u64(json, "mask", source.mask);
+        if (*source.reason)
+            trajd_json_string(json, "reason", source.reason);
+        trajd_json_close_object(json);
         mask = source.mask > mask ? source.mask : mask;
     }
-    fprintf(out, "],\"mask\":%d}", mask);
+    trajd_json_close_array(json);
+    trajd_json_u64(json, "mask", mask);
+    trajd_json_close_object(json);
 }
 
 /* ---- the document ---- */
@@ -277,33 +293,30 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
 }
 
 static void write_head(const struct explanation *e, const struct trajd_producer *producer,
-                       FILE *out)
+                       struct trajd_json *json)
 {
     const struct trajd_window *window = &e->batch->windows[0];
     const struct trajd_index *index = e->plan->dataset->index;
 
-    fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_producer_name(producer));
-    fprintf(out, ",\"window_id\":%" PRIu64 ",\"dataset\":", window->window_id);
-    trajd_json_text(out, e->plan->dataset->name);
-    fprintf(out, ",\"dataset_index\":%u,\"file\":", window->dataset_index);
-    trajd_json_text(out, index->files[e->episode->file_index].relative_path);
-    fprintf(out, ",\"episode\":");
-    trajd_json_text(out, e->episode->id);
-    fprintf(out,
-            ",\"episode_index\":%u,\"origin_ns\":%" PRId64 ",\"anchor\":%" PRId64
-            ",\"anchor_ns\":%" PRId64,
-            window->episode_index, e->episode->origin_ns, window->anchor, e->batch->anchor_ns[0]);
-    if (e->unreadable) {
-        fprintf(out, ",\"unreadable\":");
-        trajd_json_text(out, e->unreadable);
-    }
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_u64(json, "window_id", window->window_id);
+    trajd_json_string(json, "dataset", e->plan->dataset->name);
+    trajd_json_u64(json, "dataset_index", window->dataset_index);
+    trajd_json_string(json, "file", index->files[e->episode->file_index].relative_path);
+    trajd_json_string(json, "episode", e->episode->id);
+    trajd_json_u64(json, "episode_index", window->episode_index);
+    trajd_json_i64(json, "origin_ns", e->episode->origin_ns);
+    trajd_json_i64(json, "anchor", window->anchor);
+    trajd_json_i64(json, "anchor_ns", e->batch->anchor_ns[0]);
+    if (e->unreadable)
+        trajd_json_string(json, "unreadable", e->unreadable);
 }
 
 /* Writes the steps of outputs [begin, end) that the query asks for. Steps are numbered through all
  * outputs: first those of the first output, then those of the next. */
 static enum trajd_status write_steps(const struct explanation *e, const struct trajd_query *query,
-                                     uint32_t begin, uint32_t end, FILE *out,
+                                     uint32_t begin, uint32_t end, struct trajd_json *json,
                                      struct trajd_error *error)
 {
     const uint64_t last = query->count && query->count < UINT64_MAX - query->first
@@ -318,41 +331,39 @@ static enum trajd_status write_steps(const struct explanation *e, const struct t
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "step %" PRIu64 " does not exist: there are %" PRIu64 " steps",
                                query->first, total);
-    fprintf(out, ",\"steps\":%" PRIu64 ",\"first\":%" PRIu64 ",\"outputs\":[", total, query->first);
+    trajd_json_u64(json, "steps", total);
+    trajd_json_u64(json, "first", query->first);
+    trajd_json_open_array(json, "outputs");
     for (uint32_t o = begin; o < end && !full && next < last;
          number += e->plan->outputs[o++].step_count) {
         const uint64_t steps = e->plan->outputs[o].step_count;
-        const long mark = ftell(out);
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
         const uint64_t before = next;
         if (next >= number + steps)
             continue;
-        if (next > query->first)
-            fputc(',', out);
-        write_output(e, o, out);
+        open_output(e, o, json);
         for (; next < number + steps && next < last; next++) {
-            const long step_mark = ftell(out);
-            if (next > before)
-                fputc(',', out);
-            write_step(e, o, (uint32_t)(next - number), out);
-            full = !trajd_query_fits(out, step_mark);
+            const struct trajd_json_mark step_mark = trajd_json_get_mark(json);
+            write_step(e, o, (uint32_t)(next - number), json);
+            full = !trajd_query_fits(json, step_mark);
             if (full)
                 break;
         }
-        if (next > before)
-            fprintf(out, "]}");
-        else
-            fseek(out, mark, SEEK_SET); /* not even the first step of this output fits */
+        trajd_json_close_array(json);
+        trajd_json_close_object(json);
+        if (next == before)
+            trajd_json_go_back(json, mark); /* not even the first step of this output fits */
     }
     if (next == query->first)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "step %" PRIu64 " alone is longer than an answer may be", next);
-    trajd_query_end_page(out, next, total);
+    trajd_query_end_page(json, next, total);
     return TRAJD_OK;
 }
 
 enum trajd_status trajd_query_explain(const struct trajd_query *query,
-                                      const struct trajd_producer *producer, FILE *out,
-                                      struct trajd_error *error)
+                                      const struct trajd_producer *producer,
+                                      struct trajd_json *json, struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     uint32_t begin = 0, end = plan->members[0]->output_count;
@@ -371,8 +382,8 @@ enum trajd_status trajd_query_explain(const struct trajd_query *query,
     if (!status)
         status = prepare(&e, plan, &window, error);
     if (!status) {
-        write_head(&e, producer, out);
-        status = write_steps(&e, query, begin, end, out, error);
+        write_head(&e, producer, json);
+        status = write_steps(&e, query, begin, end, json, error);
     }
     clean_up(&e);
     return status;

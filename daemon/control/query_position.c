@@ -3,11 +3,10 @@
 #include <inttypes.h>
 
 #include "daemon/control/query.h"
-#include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 
 static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, uint64_t position,
-                         FILE *out)
+                         struct trajd_json *json)
 {
     const struct trajd_dataset *dataset;
     const struct trajd_index *index;
@@ -18,20 +17,22 @@ static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, 
     dataset = plan->members[window.dataset_index]->dataset;
     index = dataset->index;
     episode = &index->episodes[window.episode_index];
-    fprintf(out, "{\"position\":%" PRIu64 ",\"window_id\":%" PRIu64 ",\"dataset\":", position,
-            window.window_id);
-    trajd_json_text(out, dataset->name);
-    fprintf(out, ",\"dataset_index\":%u,\"file\":", window.dataset_index);
-    trajd_json_text(out, index->files[episode->file_index].relative_path);
-    fprintf(out, ",\"episode\":");
-    trajd_json_text(out, episode->id);
-    fprintf(out, ",\"episode_index\":%u,\"anchor\":%" PRId64 ",\"wrapped\":%s}",
-            window.episode_index, window.anchor, window.wrapped ? "true" : "false");
+    trajd_json_open_object(json, NULL);
+    trajd_json_u64(json, "position", position);
+    trajd_json_u64(json, "window_id", window.window_id);
+    trajd_json_string(json, "dataset", dataset->name);
+    trajd_json_u64(json, "dataset_index", window.dataset_index);
+    trajd_json_string(json, "file", index->files[episode->file_index].relative_path);
+    trajd_json_string(json, "episode", episode->id);
+    trajd_json_u64(json, "episode_index", window.episode_index);
+    trajd_json_i64(json, "anchor", window.anchor);
+    trajd_json_bool(json, "wrapped", window.wrapped);
+    trajd_json_close_object(json);
 }
 
 enum trajd_status trajd_query_position(const struct trajd_query *query,
-                                       const struct trajd_producer *producer, FILE *out,
-                                       struct trajd_error *error)
+                                       const struct trajd_producer *producer,
+                                       struct trajd_json *json, struct trajd_error *error)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
     const uint64_t length = trajd_mixture_plan_epoch_length(plan);
@@ -43,18 +44,18 @@ enum trajd_status trajd_query_position(const struct trajd_query *query,
                                "position %" PRIu64 " does not exist: an epoch has %" PRIu64
                                " positions",
                                query->first, length);
-    fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_producer_name(producer));
-    fprintf(out, ",\"epoch\":%" PRIu64 ",\"length\":%" PRIu64 ",\"first\":%" PRIu64 ",\"items\":[",
-            query->window, length, query->first);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_u64(json, "epoch", query->window);
+    trajd_json_u64(json, "length", length);
+    trajd_json_u64(json, "first", query->first);
+    trajd_json_open_array(json, "items");
     for (; next < length && next - query->first < wanted; next++) {
-        const long mark = ftell(out);
-        if (next > query->first)
-            fputc(',', out);
-        write_window(plan, query->window, next, out);
-        if (!trajd_query_fits(out, mark))
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
+        write_window(plan, query->window, next, json);
+        if (!trajd_query_fits(json, mark))
             break;
     }
-    trajd_query_end_page(out, next, length);
+    trajd_query_end_page(json, next, length);
     return TRAJD_OK;
 }

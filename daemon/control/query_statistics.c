@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "daemon/control/query.h"
-#include "daemon/base/json.h"
 #include "daemon/window/mixture_plan.h"
 #include "daemon/stats/stats.h"
 #include "daemon/stats/stats_service.h"
@@ -58,24 +57,25 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
 }
 
 static void write_norm(const struct trajd_producer *producer, const struct trajd_window_plan *plan,
-                       uint32_t output_index, uint32_t first, uint32_t count, FILE *out)
+                       uint32_t output_index, uint32_t first, uint32_t count,
+                       struct trajd_json *json)
 {
     const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
     const struct trajd_plan_output *output = &plan->outputs[output_index];
 
     if (!spec->norm_by)
         return;
-    fprintf(out, ",\"norm\":{\"by\":\"%s\",\"from\":", trajd_norm_name(spec->norm_by));
+    trajd_json_open_object(json, "norm");
+    trajd_json_string(json, "by", trajd_norm_name(spec->norm_by));
     if (spec->norm_file)
-        trajd_json_text(out, spec->norm_file);
+        trajd_json_string(json, "from", spec->norm_file);
+    else if (spec->norm_by == TRAJD_NORM_NUMBERS)
+        trajd_json_null(json, "from");
     else
-        trajd_json_text(
-            out, spec->norm_by == TRAJD_NORM_NUMBERS ? NULL : trajd_producer_norm_source(producer));
-    fprintf(out, ",\"scale\":");
-    trajd_statistics_write_floats(output->scale + first, count, out);
-    fprintf(out, ",\"offset\":");
-    trajd_statistics_write_floats(output->offset + first, count, out);
-    fputc('}', out);
+        trajd_json_string(json, "from", trajd_producer_norm_source(producer));
+    trajd_statistics_write_floats(output->scale + first, count, "scale", json);
+    trajd_statistics_write_floats(output->offset + first, count, "offset", json);
+    trajd_json_close_object(json);
 }
 
 /* Checks the index of the dataset, which the query's field `window` holds. */
@@ -89,40 +89,48 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
                            dataset_index, feed->member_count);
 }
 
+static void write_output(const struct trajd_mixture_plan *feed, uint32_t o, struct trajd_json *json)
+{
+    const struct trajd_window_plan *plan = feed->members[0];
+
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", plan->outputs[o].name);
+    trajd_json_u64(json, "features", trajd_statistics_output_features(plan, o));
+    trajd_json_bool(json, "picture", trajd_statistics_is_picture(plan, o));
+    trajd_json_string(json, "norm", trajd_norm_name(plan->spec->outputs[o].norm_by));
+    trajd_json_open_array(json, "lacking");
+    for (uint32_t p = 0; p < feed->member_count; p++)
+        if (trajd_window_plan_lacks(feed->members[p], o))
+            trajd_json_u64(json, NULL, p);
+    trajd_json_close_array(json);
+    trajd_json_close_object(json);
+}
+
 /* Answers a query without a name: lists the outputs of all datasets. */
-static enum trajd_status list_outputs(const struct trajd_producer *producer, FILE *out)
+static enum trajd_status list_outputs(const struct trajd_producer *producer,
+                                      struct trajd_json *json)
 {
     const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
     const struct trajd_window_plan *plan = feed->members[0];
 
-    fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_producer_name(producer));
-    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\",\"datasets\":[",
-            trajd_mixture_plan_norm_digest(feed));
-    for (uint32_t p = 0; p < feed->member_count; p++) {
-        fprintf(out, p ? "," : "");
-        trajd_json_text(out, feed->members[p]->dataset->name);
-    }
-    fprintf(out, "],\"outputs\":[");
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        fprintf(out, "%s{\"name\":", o ? "," : "");
-        trajd_json_text(out, plan->outputs[o].name);
-        fprintf(out, ",\"features\":%u,\"picture\":%s,\"norm\":\"%s\",\"lacking\":[",
-                trajd_statistics_output_features(plan, o),
-                trajd_statistics_is_picture(plan, o) ? "true" : "false",
-                trajd_norm_name(plan->spec->outputs[o].norm_by));
-        for (uint32_t p = 0, before = 0; p < feed->member_count; p++)
-            if (trajd_window_plan_lacks(feed->members[p], o))
-                fprintf(out, "%s%u", before++ ? "," : "", p);
-        fprintf(out, "]}");
-    }
-    fprintf(out, "]}");
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_format(json, "norm_digest", "%016" PRIx64, trajd_mixture_plan_norm_digest(feed));
+    trajd_json_open_array(json, "datasets");
+    for (uint32_t p = 0; p < feed->member_count; p++)
+        trajd_json_string(json, NULL, feed->members[p]->dataset->name);
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "outputs");
+    for (uint32_t o = 0; o < plan->output_count; o++)
+        write_output(feed, o, json);
+    trajd_json_close_array(json);
+    trajd_json_close_object(json);
     return TRAJD_OK;
 }
 
 enum trajd_status trajd_query_statistics(const struct trajd_query *query,
-                                         const struct trajd_producer *producer, FILE *out,
-                                         struct trajd_error *error)
+                                         const struct trajd_producer *producer,
+                                         struct trajd_json *json, struct trajd_error *error)
 {
     const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
     const struct trajd_window_plan *plan =
@@ -133,7 +141,7 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
     enum trajd_status status = check_dataset(feed, query->window, error);
 
     if (!status && !query->name[0])
-        return list_outputs(producer, out);
+        return list_outputs(producer, json);
     if (!status)
         status = find_subject(plan, query->name, &subject, &index, error);
     if (!status)
@@ -147,29 +155,30 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
         free(found);
         return status;
     }
-    fprintf(out, "{\"feed\":");
-    trajd_json_text(out, trajd_producer_name(producer));
-    fprintf(out, ",\"dataset\":");
-    trajd_json_text(out, plan->dataset->name);
-    fprintf(out, ",\"name\":");
-    trajd_json_text(out, query->name);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "feed", trajd_producer_name(producer));
+    trajd_json_string(json, "dataset", plan->dataset->name);
+    trajd_json_string(json, "name", query->name);
+    trajd_json_string(json, "state", found ? "ready" : "computing");
     if (!found) {
-        fprintf(out, ",\"state\":\"computing\",\"done\":%.3f}", permille / 1000.0);
+        trajd_json_number(json, "done", "%.3f", permille / 1000.0);
+        trajd_json_close_object(json);
         return TRAJD_OK;
     }
     first = (uint32_t)query->first;
     count =
         found->feature_count - first < PAGE_FEATURES ? found->feature_count - first : PAGE_FEATURES;
     count = query->count && query->count < count ? query->count : count;
-    fprintf(out, ",\"state\":\"ready\",\"first\":%u,\"next\":", first);
+    trajd_json_u64(json, "first", first);
     if (first + count < found->feature_count)
-        fprintf(out, "%u,", first + count);
+        trajd_json_u64(json, "next", first + count);
     else
-        fprintf(out, "null,");
-    trajd_statistics_write(found, first, count, out);
+        trajd_json_null(json, "next");
+    trajd_statistics_write(found, first, count, json);
     if (subject == TRAJD_SUBJECT_OUTPUT)
-        write_norm(producer, plan, index, first, count, out);
-    fprintf(out, ",\"norm_digest\":\"%016" PRIx64 "\"}", trajd_mixture_plan_norm_digest(feed));
+        write_norm(producer, plan, index, first, count, json);
+    trajd_json_format(json, "norm_digest", "%016" PRIx64, trajd_mixture_plan_norm_digest(feed));
+    trajd_json_close_object(json);
     free(found);
     return TRAJD_OK;
 }

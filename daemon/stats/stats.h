@@ -21,8 +21,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
+#include "daemon/base/json.h"
 #include "daemon/stats/histogram.h"
 #include "daemon/window/statistics.h"
 #include "daemon/window/window_plan.h"
@@ -72,12 +72,13 @@ void trajd_statistics_save(const char *directory, const struct trajd_statistics 
 
 /* ---- stats_json.c ---- */
 
-/* Writes the members of features [first, first + count) without braces:
+/* Writes members about features [first, first + count) to an open object:
  * "source":..,"features":..,"count":[..],"mean":[..]... A figure that is not known is null. */
 void trajd_statistics_write(const struct trajd_statistics *statistics, uint32_t first,
-                            uint32_t count, FILE *out);
+                            uint32_t count, struct trajd_json *json);
 /* Writes an array of numbers with enough digits to read them back exactly. NaN and infinite numbers
  * are null. */
-void trajd_statistics_write_floats(const float *values, uint32_t count, FILE *out);
+void trajd_statistics_write_floats(const float *values, uint32_t count, const char *key,
+                                   struct trajd_json *json);
 
 #endif

@@ -1,7 +1,7 @@
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 
+#include "daemon/base/json.h"
 #include "daemon/stats/stats.h"
 
 static const char *const sources[] = {"windows", "rows", "file"};
@@ -15,21 +15,13 @@ static const struct {
     {"infinite", offsetof(struct trajd_feature_statistics, infinite)},
 };
 
-static void write_number(double value, int digits, FILE *out)
+void trajd_statistics_write_floats(const float *values, uint32_t count, const char *key,
+                                   struct trajd_json *json)
 {
-    if (isfinite(value))
-        fprintf(out, "%.*g", digits, value);
-    else
-        fprintf(out, "null");
-}
-
-void trajd_statistics_write_floats(const float *values, uint32_t count, FILE *out)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        fputc(i ? ',' : '[', out);
-        write_number((double)values[i], 9, out);
-    }
-    fprintf(out, count ? "]" : "[]");
+    trajd_json_open_array(json, key);
+    for (uint32_t i = 0; i < count; i++)
+        trajd_json_number(json, NULL, "%.9g", (double)values[i]);
+    trajd_json_close_array(json);
 }
 
 static const void *member(const struct trajd_statistics *statistics, uint32_t feature,
@@ -39,28 +31,28 @@ static const void *member(const struct trajd_statistics *statistics, uint32_t fe
 }
 
 void trajd_statistics_write(const struct trajd_statistics *statistics, uint32_t first,
-                            uint32_t count, FILE *out)
+                            uint32_t count, struct trajd_json *json)
 {
-    fprintf(out, "\"source\":\"%s\",\"fingerprint\":\"%016" PRIx64 "\",\"%s\":%" PRIu64,
-            sources[statistics->source], statistics->fingerprint,
-            statistics->source == TRAJD_STATISTICS_ROWS ? "rows" : "windows",
-            statistics->item_count);
-    fprintf(out, ",\"steps\":%" PRIu64 ",\"valid_steps\":%" PRIu64 ",\"features\":%u",
-            statistics->step_count, statistics->valid_count, statistics->feature_count);
+    const uint32_t end = first + count;
+
+    trajd_json_string(json, "source", sources[statistics->source]);
+    trajd_json_format(json, "fingerprint", "%016" PRIx64, statistics->fingerprint);
+    trajd_json_u64(json, statistics->source == TRAJD_STATISTICS_ROWS ? "rows" : "windows",
+                   statistics->item_count);
+    trajd_json_u64(json, "steps", statistics->step_count);
+    trajd_json_u64(json, "valid_steps", statistics->valid_count);
+    trajd_json_u64(json, "features", statistics->feature_count);
     for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
-        fprintf(out, ",\"%s\":[", counts[n].name);
-        for (uint32_t i = first; i < first + count; i++)
-            fprintf(out, "%s%" PRIu64, i > first ? "," : "",
-                    *(const uint64_t *)member(statistics, i, counts[n].offset));
-        fputc(']', out);
+        trajd_json_open_array(json, counts[n].name);
+        for (uint32_t i = first; i < end; i++)
+            trajd_json_u64(json, NULL, *(const uint64_t *)member(statistics, i, counts[n].offset));
+        trajd_json_close_array(json);
     }
     for (size_t n = 0; n < TRAJD_STATISTICS_FIGURES; n++) {
-        fprintf(out, ",\"%s\":[", trajd_statistics_figures[n].name);
-        for (uint32_t i = first; i < first + count; i++) {
-            fprintf(out, "%s", i > first ? "," : "");
-            write_number(*(const double *)member(statistics, i, trajd_statistics_figures[n].offset),
-                         17, out);
-        }
-        fputc(']', out);
+        const size_t offset = trajd_statistics_figures[n].offset;
+        trajd_json_open_array(json, trajd_statistics_figures[n].name);
+        for (uint32_t i = first; i < end; i++)
+            trajd_json_number(json, NULL, "%.17g", *(const double *)member(statistics, i, offset));
+        trajd_json_close_array(json);
     }
 }

@@ -71,16 +71,16 @@ static int tear_down(void **state)
 static enum trajd_status ask(struct fixture *f, trajd_query_result answer,
                              const struct trajd_query *query)
 {
-    char *json = NULL;
+    char *text = NULL;
     size_t length = 0;
-    FILE *out = open_memstream(&json, &length);
-    const enum trajd_status status = answer(query, f->producer, out, &f->error);
+    struct trajd_json json = {.out = open_memstream(&text, &length)};
+    const enum trajd_status status = answer(query, f->producer, &json, &f->error);
 
-    fclose(out);
+    fclose(json.out);
     trajd_yaml_destroy(&f->document);
-    if (!status && trajd_yaml_parse("answer", json, length, &f->document, &f->error))
-        fail_msg("%s in %s", f->error.message, json);
-    free(json);
+    if (!status && trajd_yaml_parse("answer", text, length, &f->document, &f->error))
+        fail_msg("%s in %s", f->error.message, text);
+    free(text);
     return status;
 }
 
@@ -118,24 +118,32 @@ static uint32_t item_count(const struct fixture *f)
 
 static void pages_end_where_an_answer_is_full(void **state)
 {
+    static char long_text[TRAJD_QUERY_MAX_ANSWER];
     char *text = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    struct trajd_json json = {.out = open_memstream(&text, &size)};
+    struct trajd_json_mark mark;
 
     (void)state;
-    fprintf(out, "{\"items\":[%*s", 1000, "");
-    assert_true(trajd_query_fits(out, 0));
-    fprintf(out, "%*s", (int)TRAJD_QUERY_MAX_ANSWER, "");
-    assert_false(trajd_query_fits(out, 1010)); /* goes back to the mark */
-    assert_int_equal(ftell(out), 1010);
-    trajd_query_end_page(out, 5, 9);
-    fclose(out);
-    assert_string_equal(text + 1010, "],\"next\":5}");
+    memset(long_text, 'x', sizeof long_text - 1);
+    trajd_json_open_object(&json, NULL);
+    trajd_json_open_array(&json, "items");
+    mark = trajd_json_get_mark(&json);
+    trajd_json_string(&json, NULL, "short");
+    assert_true(trajd_query_fits(&json, mark));
+    mark = trajd_json_get_mark(&json);
+    trajd_json_string(&json, NULL, long_text);
+    assert_false(trajd_query_fits(&json, mark));
+    trajd_query_end_page(&json, 5, 9);
+    fclose(json.out);
+    assert_string_equal(text, "{\"items\":[\"short\"],\"next\":5}");
     free(text);
-    out = open_memstream(&text, &size);
-    trajd_query_end_page(out, 9, 9);
-    fclose(out);
-    assert_string_equal(text, "],\"next\":null}");
+    json = (struct trajd_json){.out = open_memstream(&text, &size)};
+    trajd_json_open_object(&json, NULL);
+    trajd_json_open_array(&json, "items");
+    trajd_query_end_page(&json, 9, 9);
+    fclose(json.out);
+    assert_string_equal(text, "{\"items\":[],\"next\":null}");
     free(text);
 }
 

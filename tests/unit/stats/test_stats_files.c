@@ -56,13 +56,18 @@ static void test_json_reads_back_exactly(void **state)
     struct trajd_statistics *s = make_statistics(), *result;
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    struct trajd_json json = {.out = open_memstream(&text, &size)};
 
     (void)state;
-    fprintf(out, "{\"trajd_statistics\": 1, \"outputs\": {\"x\": {");
-    trajd_statistics_write(s, 0, FEATURES, out);
-    fprintf(out, "}}}");
-    fclose(out);
+    trajd_json_open_object(&json, NULL);
+    trajd_json_u64(&json, "trajd_statistics", 1);
+    trajd_json_open_object(&json, "outputs");
+    trajd_json_open_object(&json, "x");
+    trajd_statistics_write(s, 0, FEATURES, &json);
+    trajd_json_close_object(&json);
+    trajd_json_close_object(&json);
+    trajd_json_close_object(&json);
+    fclose(json.out);
     assert_non_null(strstr(text, "\"source\":\"windows\",\"fingerprint\":\"0123456789abcdef\""));
     assert_non_null(strstr(text, "\"windows\":10,\"steps\":20,\"valid_steps\":19"));
     assert_non_null(strstr(text, "\"count\":[19,18,17],\"nan\":[0,1,2]"));
@@ -88,16 +93,17 @@ static void test_json_of_some_features(void **state)
     struct trajd_statistics *s = make_statistics();
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    struct trajd_json json = {.out = open_memstream(&text, &size)};
 
     (void)state;
-    trajd_statistics_write(s, 2, 1, out);
-    fputc('\n', out);
-    trajd_statistics_write_floats(floats, 4, out);
-    trajd_statistics_write_floats(floats, 0, out);
-    fclose(out);
+    trajd_json_open_object(&json, NULL);
+    trajd_statistics_write(s, 2, 1, &json);
+    trajd_statistics_write_floats(floats, 4, "some", &json);
+    trajd_statistics_write_floats(floats, 0, "none", &json);
+    trajd_json_close_object(&json);
+    fclose(json.out);
     assert_non_null(strstr(text, "\"features\":3,\"count\":[17],"));
-    assert_string_equal(strchr(text, '\n') + 1, "[0.100000001,null,null,-3][]");
+    assert_non_null(strstr(text, ",\"some\":[0.100000001,null,null,-3],\"none\":[]}"));
     free(text);
     free(s);
 }
