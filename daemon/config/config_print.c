@@ -10,26 +10,27 @@ static bool is_unset(const struct trajd_config *config, const struct trajd_confi
     return key->type == KEY_STRING && !*(const char *const *)((const char *)config + key->offset);
 }
 
+/* Writes a member to an open object; with `name` NULL, the value alone. */
 static void print_value(const struct trajd_config *config, const struct trajd_config_key *key,
-                        FILE *out)
+                        const char *name, struct trajd_json *json)
 {
     const void *field = (const char *)config + key->offset;
 
     switch (key->type) {
     case KEY_STRING:
-        trajd_json_text(out, *(const char *const *)field); /* a JSON string is a YAML string */
+        trajd_json_string(json, name, *(const char *const *)field);
         break;
     case KEY_BOOL:
-        fputs(*(const bool *)field ? "true" : "false", out);
+        trajd_json_bool(json, name, *(const bool *)field);
         break;
     case KEY_COUNT:
-        fprintf(out, "%u", *(const uint32_t *)field);
+        trajd_json_u64(json, name, *(const uint32_t *)field);
         break;
     case KEY_SIZE:
-        fprintf(out, "%llu", (unsigned long long)*(const uint64_t *)field);
+        trajd_json_u64(json, name, *(const uint64_t *)field);
         break;
     case KEY_DURATION:
-        fprintf(out, "\"%lldns\"", (long long)*(const int64_t *)field);
+        trajd_json_format(json, name, "%lldns", (long long)*(const int64_t *)field);
         break;
     }
 }
@@ -39,10 +40,12 @@ static void print_value(const struct trajd_config *config, const struct trajd_co
 static void print_key(const struct trajd_config *config, const struct trajd_config_key *key,
                       FILE *out)
 {
+    struct trajd_json value = {.out = out}; /* a JSON value is a YAML value */
+
     if (is_unset(config, key))
         return; /* the value comes from the service manager's environment */
     fprintf(out, "%s%s: ", key->section ? "  " : "", key->name);
-    print_value(config, key, out);
+    print_value(config, key, NULL, &value);
     fputc('\n', out);
 }
 
@@ -126,7 +129,8 @@ static bool is_json_number(const char *text)
 }
 
 /* Writes numbers, booleans and null as such, and everything else as a string. */
-static void print_json_scalar(const struct trajd_yaml_node *node, FILE *out)
+static void print_json_scalar(const struct trajd_yaml_node *node, const char *name,
+                              struct trajd_json *json)
 {
     char *end;
     const char *value = node->value;
@@ -135,79 +139,76 @@ static void print_json_scalar(const struct trajd_yaml_node *node, FILE *out)
     const double number = is_decimal ? strtod(value, &end) : 0;
 
     if (node->quoted)
-        trajd_json_text(out, value);
+        trajd_json_string(json, name, value);
     else if (!*value || strcmp(value, "~") == 0)
-        fputs("null", out);
+        trajd_json_null(json, name);
     else if (is_json_number(value) || !strcmp(value, "true") || !strcmp(value, "false") ||
              !strcmp(value, "null"))
-        fputs(value, out);
+        trajd_json_raw(json, name, value);
     else if (is_decimal && !*end) /* such as +1, .5, 1. */
-        fprintf(out, "%.17g", number);
+        trajd_json_number(json, name, "%.17g", number);
     else
-        trajd_json_text(out, value);
+        trajd_json_string(json, name, value);
 }
 
-static void print_json_node(const struct trajd_yaml_node *node, FILE *out)
+static void print_json_node(const struct trajd_yaml_node *node, const char *name,
+                            struct trajd_json *json)
 {
     const bool is_mapping = node->kind == TRAJD_YAML_MAPPING;
 
     if (node->kind == TRAJD_YAML_SCALAR) {
-        print_json_scalar(node, out);
+        print_json_scalar(node, name, json);
         return;
     }
-    fputc(is_mapping ? '{' : '[', out);
-    for (const struct trajd_yaml_node *child = node->children; child; child = child->next) {
-        if (child != node->children)
-            fputc(',', out);
-        if (is_mapping) {
-            trajd_json_text(out, child->key);
-            fputc(':', out);
-        }
-        print_json_node(child, out);
-    }
-    fputc(is_mapping ? '}' : ']', out);
+    (is_mapping ? trajd_json_open_object : trajd_json_open_array)(json, name);
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        print_json_node(child, is_mapping ? child->key : NULL, json);
+    (is_mapping ? trajd_json_close_object : trajd_json_close_array)(json);
 }
 
 /* Writes the keys of the table, where the keys of a section stand side by side. */
-static void print_json_keys(const struct trajd_config *config, FILE *out)
+static void print_json_keys(const struct trajd_config *config, struct trajd_json *json)
 {
-    const char *section = NULL, *comma = ",";
+    const char *section = NULL;
 
     for (size_t k = 0; k < trajd_config_key_count; k++) {
         const struct trajd_config_key *key = &trajd_config_keys[k];
         if (is_unset(config, key))
             continue;
         if (key->section != section) {
-            fprintf(out, "%s,\"%s\":{", section ? "}" : "", key->section);
-            comma = "";
+            if (section)
+                trajd_json_close_object(json);
+            trajd_json_open_object(json, key->section);
         }
         section = key->section;
-        fprintf(out, "%s\"%s\":", comma, key->name);
-        print_value(config, key, out);
-        comma = ",";
+        print_value(config, key, key->name, json);
     }
     if (section)
-        fputc('}', out);
+        trajd_json_close_object(json);
 }
 
 void trajd_config_print_json(const struct trajd_config *config, FILE *out)
 {
     const struct trajd_yaml_node *feeds = trajd_yaml_get(trajd_yaml_root(config->yaml), "feeds");
+    struct trajd_json json = {.out = out};
 
-    fputs("{\"version\":1", out);
-    print_json_keys(config, out);
-    fputs(",\"datasets\":{", out);
+    trajd_json_open_object(&json, NULL);
+    trajd_json_u64(&json, "version", 1);
+    print_json_keys(config, &json);
+    trajd_json_open_object(&json, "datasets");
     for (uint32_t d = 0; d < config->dataset_count; d++) {
-        fprintf(out, "%s\"%s\":{\"path\":", d ? "," : "", config->datasets[d].name);
-        trajd_json_text(out, config->datasets[d].path);
-        fputs(",\"layout\":", out);
-        trajd_json_text(out, config->datasets[d].layout);
-        fputc('}', out);
+        trajd_json_open_object(&json, config->datasets[d].name);
+        trajd_json_string(&json, "path", config->datasets[d].path);
+        trajd_json_string(&json, "layout", config->datasets[d].layout);
+        trajd_json_close_object(&json);
     }
-    fputs("},\"feeds\":", out);
-    if (feeds)
-        print_json_node(feeds, out);
-    else
-        fputs("{}", out);
-    fputs("}\n", out);
+    trajd_json_close_object(&json);
+    if (feeds) {
+        print_json_node(feeds, "feeds", &json);
+    } else {
+        trajd_json_open_object(&json, "feeds");
+        trajd_json_close_object(&json);
+    }
+    trajd_json_close_object(&json);
+    fputc('\n', out);
 }
