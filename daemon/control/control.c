@@ -204,7 +204,7 @@ static enum trajd_status start_feeds(struct trajd_control *control, FILE *report
         if (status)
             return status;
         if (report)
-            trajd_producer_describe(producer, report, false);
+            trajd_producer_report(producer, report);
     }
     trajd_control_warn_of_norms(control, report);
     return TRAJD_OK;

@@ -271,8 +271,8 @@ void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed);
 
 /* ---- status.c ---- */
 
-/* Callback of the server, on its thread: writes datasets and producers for the status document.
- * Returns the length; 0: the text did not fit. */
-size_t trajd_control_describe(void *context, char *json, size_t size);
+/* Callback of the server, on its thread: writes the members about reloads, GPUs, datasets and
+ * producers to the status document, at most `room` bytes. */
+void trajd_control_describe(void *context, struct trajd_json *json, size_t room);
 
 #endif

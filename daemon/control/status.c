@@ -1,121 +1,105 @@
 #include "daemon/control/control_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/json.h"
 
 #define END_BYTES 256 /* reserved for the end of a description, after the items of its lists */
 
-static void describe_reload(const struct trajd_reload *reload, FILE *out)
+static void describe_reload(const struct trajd_reload *reload, struct trajd_json *json)
 {
-    fprintf(
-        out,
-        "\"reload\":{\"count\":%llu,\"running\":%s,\"began_ns\":%lld,\"applied\":%s,\"message\":",
-        (unsigned long long)reload->count, reload->is_running ? "true" : "false",
-        (long long)reload->began_ns,
-        reload->count && !reload->is_running && !reload->status ? "true" : "false");
-    trajd_json_text(out, reload->is_running ? "" : reload->message);
-    fputs("},", out);
+    trajd_json_open_object(json, "reload");
+    trajd_json_u64(json, "count", reload->count);
+    trajd_json_bool(json, "running", reload->is_running);
+    trajd_json_i64(json, "began_ns", reload->began_ns);
+    trajd_json_bool(json, "applied", reload->count && !reload->is_running && !reload->status);
+    trajd_json_string(json, "message", reload->is_running ? "" : reload->message);
+    trajd_json_close_object(json);
 }
 
-static void describe_resampling(const struct trajd_resample_service *resample_service, FILE *out)
+static void describe_resampling(const struct trajd_resample_service *resample_service,
+                                struct trajd_json *json)
 {
     struct trajd_resample_service_stats stats;
 
     if (!resample_service)
         return;
     trajd_resample_service_get_stats(resample_service, &stats);
-    fprintf(out, "\"resampling\":{\"clients\":%u,\"pieces\":%llu,\"bytes\":%llu,\"refused\":%llu},",
-            stats.clients, (unsigned long long)stats.segments, (unsigned long long)stats.bytes,
-            (unsigned long long)stats.refused);
+    trajd_json_open_object(json, "resampling");
+    trajd_json_u64(json, "clients", stats.clients);
+    trajd_json_u64(json, "pieces", stats.segments);
+    trajd_json_u64(json, "bytes", stats.bytes);
+    trajd_json_u64(json, "refused", stats.refused);
+    trajd_json_close_object(json);
 }
 
-static void describe_dataset(const struct trajd_dataset *dataset, FILE *out)
+static void describe_dataset(const struct trajd_dataset *dataset, struct trajd_json *json)
 {
+    const struct trajd_index *index = dataset->index;
     struct trajd_cache_stats cache;
 
     trajd_cache_get_stats(dataset->cache, &cache);
-    fprintf(out, "{\"name\":");
-    trajd_json_text(out, dataset->name);
-    fprintf(out, ",\"layout\":");
-    trajd_json_text(out, dataset->index->layout->name);
-    fprintf(out,
-            ",\"files\":%u,\"episodes\":%u,\"kept\":%u,\"fingerprint\":\"%016llx\","
-            "\"store\":{\"resident_bytes\":%llu,\"budget_bytes\":%llu,\"total_bytes\":%llu,\"bytes_"
-            "read\":%llu,"
-            "\"pieces_loaded\":%llu,\"pieces_evicted\":%llu,\"read_errors\":%llu,\"missing_"
-            "chunks\":%llu}}",
-            dataset->index->file_count, dataset->index->episode_count, dataset->index->kept_count,
-            (unsigned long long)dataset->index->fingerprint,
-            (unsigned long long)cache.resident_bytes, (unsigned long long)cache.budget_bytes,
-            (unsigned long long)cache.total_bytes, (unsigned long long)cache.bytes_read,
-            (unsigned long long)cache.entries_loaded, (unsigned long long)cache.entries_evicted,
-            (unsigned long long)cache.read_errors, (unsigned long long)cache.missing_chunks);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", dataset->name);
+    trajd_json_string(json, "layout", index->layout->name);
+    trajd_json_u64(json, "files", index->file_count);
+    trajd_json_u64(json, "episodes", index->episode_count);
+    trajd_json_u64(json, "kept", index->kept_count);
+    trajd_json_format(json, "fingerprint", "%016llx", (unsigned long long)index->fingerprint);
+    trajd_json_open_object(json, "store");
+    trajd_json_u64(json, "resident_bytes", cache.resident_bytes);
+    trajd_json_u64(json, "budget_bytes", cache.budget_bytes);
+    trajd_json_u64(json, "total_bytes", cache.total_bytes);
+    trajd_json_u64(json, "bytes_read", cache.bytes_read);
+    trajd_json_u64(json, "pieces_loaded", cache.entries_loaded);
+    trajd_json_u64(json, "pieces_evicted", cache.entries_evicted);
+    trajd_json_u64(json, "read_errors", cache.read_errors);
+    trajd_json_u64(json, "missing_chunks", cache.missing_chunks);
+    trajd_json_close_object(json);
+    trajd_json_close_object(json);
 }
 
-/* Returns true where the end of the document still fits. Otherwise removes the text since `mark`.
- * */
-static bool fits(FILE *out, long mark, size_t size)
-{
-    if (ftell(out) + END_BYTES < (long)size)
-        return true;
-    fseek(out, mark, SEEK_SET);
-    return false;
-}
-
-/* Writes the document; its lists are cut where `size` ends. The caller holds the mutex. */
-static void describe_all(struct trajd_control *control, FILE *out, size_t size)
+/* Writes the GPUs, datasets and producers for which the document has room below `end`. The caller
+ * holds the mutex. */
+static void describe_lists(struct trajd_control *control, struct trajd_json *json, size_t end)
 {
     bool has_room = true;
     uint32_t shown = 0;
 
-    describe_reload(&control->reload, out);
-    describe_resampling(control->resample_service, out);
-    fputs("\"gpus\":[", out);
+    trajd_json_open_array(json, "gpus");
     for (uint32_t g = 0; g < control->gpu_count && has_room; g++) {
-        const long mark = ftell(out);
-        fputs(g ? "," : "", out);
-        trajd_gpu_describe(control->gpus[g], out);
-        has_room = fits(out, mark, size);
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
+        trajd_gpu_describe(control->gpus[g], json);
+        has_room = trajd_json_fits(json, mark, end);
     }
-    fputs("],\"datasets\":[", out);
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "datasets");
     for (uint32_t d = 0; d < control->now->dataset_count && has_room; d++) {
-        const long mark = ftell(out);
-        fputs(d ? "," : "", out);
-        describe_dataset(control->now->datasets[d], out);
-        has_room = fits(out, mark, size);
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
+        describe_dataset(control->now->datasets[d], json);
+        has_room = trajd_json_fits(json, mark, end);
     }
-    fputs("],\"producers\":[", out);
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "producers");
     for (; shown < control->feeds.count && has_room; shown += has_room) {
-        const long mark = ftell(out);
-        fputs(shown ? "," : "", out);
-        trajd_producer_describe(control->feeds.producers[shown], out, true);
-        has_room = fits(out, mark, size);
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
+        trajd_producer_describe(control->feeds.producers[shown], json);
+        has_room = trajd_json_fits(json, mark, end);
     }
-    fprintf(out, "],\"producers_not_shown\":%u", control->feeds.count - shown);
+    trajd_json_close_array(json);
+    trajd_json_u64(json, "producers_not_shown", control->feeds.count - shown);
 }
 
-size_t trajd_control_describe(void *context, char *json, size_t size)
+void trajd_control_describe(void *context, struct trajd_json *json, size_t room)
 {
     struct trajd_control *control = context;
-    char *text = NULL;
-    size_t length = 0;
-    bool failed;
-    FILE *out = open_memstream(&text, &length);
+    const size_t end = (size_t)trajd_json_get_mark(json).at + room - END_BYTES;
 
-    if (!out)
-        return 0;
     pthread_mutex_lock(&control->mutex);
-    describe_all(control, out, size);
+    describe_reload(&control->reload, json);
+    describe_resampling(control->resample_service, json);
+    describe_lists(control, json, end);
     pthread_mutex_unlock(&control->mutex);
-    failed = ferror(out) != 0;
-    if (fclose(out) || failed || length >= size)
-        length = 0; /* an incomplete document would not parse */
-    memcpy(json, text, length);
-    free(text);
-    return length;
 }
 
 /* ---- called by the main thread ---- */

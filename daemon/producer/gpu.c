@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "daemon/base/json.h"
-
 #define RING_UNIT_BYTES (UINT64_C(2) << 20) /* the driver's unit of allocation */
 
 static uint64_t round_up(uint64_t size_bytes)
@@ -100,32 +98,29 @@ void trajd_gpu_return_ring(struct trajd_gpu *gpu, void *memory, uint64_t size_by
 
 /* ---- description ---- */
 
-void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out)
+void trajd_gpu_describe(struct trajd_gpu *gpu, struct trajd_json *json)
 {
-    const char *comma = "";
-
     pthread_mutex_lock(&gpu->mutex);
-    fprintf(out, "{\"name\":");
-    trajd_json_text(out, trajd_device_info(gpu->device)->name);
-    fprintf(out, ",\"uuid\":");
-    trajd_json_text(out, trajd_gpu_id(gpu));
-    fprintf(out,
-            ",\"rows_bytes\":%llu,\"rows_budget_bytes\":%llu,\"rings_bytes\":%llu,\"rings_budget_"
-            "bytes\":%llu",
-            (unsigned long long)gpu->rows_used_bytes, (unsigned long long)gpu->options.rows_bytes,
-            (unsigned long long)gpu->rings_used_bytes,
-            (unsigned long long)gpu->options.rings_bytes);
-    fprintf(out, ",\"filled_bytes\":%llu,\"fill_seconds\":%.6f,\"resident\":[",
-            (unsigned long long)gpu->filled_bytes, gpu->fill_seconds);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", trajd_device_info(gpu->device)->name);
+    trajd_json_string(json, "uuid", trajd_gpu_id(gpu));
+    trajd_json_u64(json, "rows_bytes", gpu->rows_used_bytes);
+    trajd_json_u64(json, "rows_budget_bytes", gpu->options.rows_bytes);
+    trajd_json_u64(json, "rings_bytes", gpu->rings_used_bytes);
+    trajd_json_u64(json, "rings_budget_bytes", gpu->options.rings_bytes);
+    trajd_json_u64(json, "filled_bytes", gpu->filled_bytes);
+    trajd_json_number(json, "fill_seconds", "%.6f", gpu->fill_seconds);
+    trajd_json_open_array(json, "resident");
     for (const struct trajd_gpu_array *r = gpu->arrays; r; r = r->next) {
-        fprintf(out, "%s{\"dataset\":", comma);
-        trajd_json_text(out, r->dataset->name);
-        fprintf(out, ",\"path\":");
-        trajd_json_text(out, r->dataset->index->arrays[r->array_index].path);
-        fprintf(out, ",\"bytes\":%llu,\"place\":\"%s\",\"feeds\":%u}",
-                (unsigned long long)r->size_bytes, r->is_streamed ? "host" : "gpu", r->holders);
-        comma = ",";
+        trajd_json_open_object(json, NULL);
+        trajd_json_string(json, "dataset", r->dataset->name);
+        trajd_json_string(json, "path", r->dataset->index->arrays[r->array_index].path);
+        trajd_json_u64(json, "bytes", r->size_bytes);
+        trajd_json_string(json, "place", r->is_streamed ? "host" : "gpu");
+        trajd_json_u64(json, "feeds", r->holders);
+        trajd_json_close_object(json);
     }
     pthread_mutex_unlock(&gpu->mutex);
-    fprintf(out, "]}");
+    trajd_json_close_array(json);
+    trajd_json_close_object(json);
 }

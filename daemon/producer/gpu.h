@@ -14,8 +14,8 @@
 #define TRAJD_PRODUCER_GPU_H
 
 #include <stdint.h>
-#include <stdio.h>
 
+#include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
 #include "kernels/device.h"
 #include "kernels/pool.h"
@@ -64,6 +64,6 @@ void trajd_gpu_drop_rows(struct trajd_gpu *gpu, const struct trajd_dataset *data
 
 /* Writes one JSON object: name, UUID, budgets, and each array that feeds read, with its bytes and
  * its place (gpu or host). */
-void trajd_gpu_describe(struct trajd_gpu *gpu, FILE *out);
+void trajd_gpu_describe(struct trajd_gpu *gpu, struct trajd_json *json);
 
 #endif

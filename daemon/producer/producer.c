@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/json.h"
 #include "daemon/base/thread.h"
 #include "daemon/window/window_report.h"
 #include "daemon/producer/producer_gpu.h"
@@ -350,28 +349,36 @@ void trajd_producer_destroy(struct trajd_producer **out)
 }
 
 /* Writes each dataset's windows and its share of a mixture, as configured and as made. */
-static void describe_members(const struct trajd_producer *producer, FILE *out)
+static void describe_members(const struct trajd_producer *producer, struct trajd_json *json)
 {
     const struct trajd_mixture *mixture = producer->plan->mixture;
 
-    fprintf(out, ",\"datasets\":[");
+    trajd_json_open_array(json, "datasets");
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
         const struct trajd_producer_member *member = &producer->members[p];
-        fprintf(out, "%s{\"name\":", p ? "," : "");
-        trajd_json_text(out, member->dataset->name);
-        fprintf(out,
-                ",\"weight\":%llu,\"of\":%llu,\"windows\":%llu,\"episodes\":%u,\"resident\":%s,"
-                "\"made\":%llu}",
-                mixture ? (unsigned long long)trajd_mixture_weight(mixture, p) : 1,
-                mixture ? (unsigned long long)trajd_mixture_weight_sum(mixture) : 1,
-                (unsigned long long)trajd_sampler_window_count(member->plan->sampler),
-                member->plan->episode_count, member->resident ? "true" : "false",
-                (unsigned long long)trajd_counter_read(&member->windows));
+        trajd_json_open_object(json, NULL);
+        trajd_json_string(json, "name", member->dataset->name);
+        trajd_json_u64(json, "weight", mixture ? trajd_mixture_weight(mixture, p) : 1);
+        trajd_json_u64(json, "of", mixture ? trajd_mixture_weight_sum(mixture) : 1);
+        trajd_json_u64(json, "windows", trajd_sampler_window_count(member->plan->sampler));
+        trajd_json_u64(json, "episodes", member->plan->episode_count);
+        trajd_json_bool(json, "resident", member->resident);
+        trajd_json_u64(json, "made", trajd_counter_read(&member->windows));
+        trajd_json_close_object(json);
     }
-    fputc(']', out);
+    trajd_json_close_array(json);
 }
 
-void trajd_producer_describe(const struct trajd_producer *producer, FILE *out, bool json)
+void trajd_producer_report(const struct trajd_producer *producer, FILE *out)
+{
+    trajd_window_report(producer->plan, out);
+    trajd_producer_report_norm(producer, out);
+    fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", producer->slot_count,
+            (unsigned long long)producer->schema.slot_size_bytes,
+            trajd_plan_describe(producer->members[0].kernel_plan));
+}
+
+void trajd_producer_describe(const struct trajd_producer *producer, struct trajd_json *json)
 {
     uint32_t resident_count = 0, episode_count = 0;
 
@@ -379,28 +386,18 @@ void trajd_producer_describe(const struct trajd_producer *producer, FILE *out, b
         resident_count += producer->members[p].resident;
         episode_count += producer->members[p].plan->episode_count;
     }
-    if (!json) {
-        trajd_window_report(producer->plan, out);
-        trajd_producer_describe_norm(producer, out);
-        fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", producer->slot_count,
-                (unsigned long long)producer->schema.slot_size_bytes,
-                trajd_plan_describe(producer->members[0].kernel_plan));
-        return;
-    }
-    fprintf(out, "{\"name\":");
-    trajd_json_text(out, producer->name);
-    fprintf(out, ",\"resident\":%s,\"episodes\":%u,\"plan\":",
-            resident_count == producer->plan->member_count ? "true" : "false", episode_count);
-    trajd_json_text(out, trajd_plan_describe(producer->members[0].kernel_plan));
-    if (producer->gpu) {
-        fprintf(out, ",\"gpu\":");
-        trajd_json_text(out, trajd_gpu_id(producer->gpu));
-    }
-    fprintf(out, ",\"norm_digest\":\"%016llx\"",
-            (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));
-    describe_members(producer, out);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "name", producer->name);
+    trajd_json_bool(json, "resident", resident_count == producer->plan->member_count);
+    trajd_json_u64(json, "episodes", episode_count);
+    trajd_json_string(json, "plan", trajd_plan_describe(producer->members[0].kernel_plan));
+    if (producer->gpu)
+        trajd_json_string(json, "gpu", trajd_gpu_id(producer->gpu));
+    trajd_json_format(json, "norm_digest", "%016llx",
+                      (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));
+    describe_members(producer, json);
     for (int c = 0; c < TRAJD_PRODUCER_COUNTERS; c++)
-        fprintf(out, ",\"%s\":%llu", producer->counters[c].name,
-                (unsigned long long)trajd_counter_read(&producer->counters[c]));
-    fputc('}', out);
+        trajd_json_u64(json, producer->counters[c].name,
+                       trajd_counter_read(&producer->counters[c]));
+    trajd_json_close_object(json);
 }

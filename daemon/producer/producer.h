@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "daemon/base/json.h"
 #include "daemon/base/log.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/dataset.h"
@@ -88,8 +89,10 @@ struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer);
 /* Returns the heartbeat of the producer's thread. */
 const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer);
 
-/* Writes the feed to `out`: in words, one line for windows and for each output with its source,
- * clock, kind, grid, type and shape; with `json`, one object with counters. */
-void trajd_producer_describe(const struct trajd_producer *producer, FILE *out, bool json);
+/* Writes the feed in words: one line for windows and for each output with its source, clock, kind,
+ * grid, type and shape. */
+void trajd_producer_report(const struct trajd_producer *producer, FILE *out);
+/* Writes the feed as an object with its datasets and counters, an element of an array. */
+void trajd_producer_describe(const struct trajd_producer *producer, struct trajd_json *json);
 
 #endif

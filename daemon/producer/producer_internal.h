@@ -78,7 +78,7 @@ enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
                                            const struct trajd_producer_options *options,
                                            struct trajd_error *error);
 /* Writes one line for each normalised output. */
-void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *out);
+void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out);
 
 /* ---- producer_schema.c ---- */
 

@@ -139,7 +139,7 @@ const char *trajd_producer_norm_source(const struct trajd_producer *producer)
                                            : producer->spec->feed_name;
 }
 
-void trajd_producer_describe_norm(const struct trajd_producer *producer, FILE *out)
+void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out)
 {
     for (uint32_t o = 0; o < producer->plan->members[0]->output_count; o++) {
         const struct trajd_spec_output *output = &producer->spec->outputs[o];

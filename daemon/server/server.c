@@ -148,9 +148,8 @@ static enum trajd_status allocate(struct trajd_server *server, struct trajd_erro
 {
     server->version = strdup(server->options.version ? server->options.version : "");
     server->frame = malloc(TRAJD_WIRE_MAX_FRAME);
-    server->status = malloc(TRAJD_WIRE_MAX_STATUS);
     bool good = trajd_peers_create(&server->peers, server->options.max_sessions);
-    if (!good || !server->version || !server->frame || !server->status)
+    if (!good || !server->version || !server->frame)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "server: out of memory");
     server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (server->wake_fd < 0)
@@ -228,7 +227,6 @@ void trajd_server_destroy(struct trajd_server **pointer)
     pthread_mutex_destroy(&server->send_lock);
     pthread_mutex_destroy(&server->mutex);
     free(server->frame);
-    free(server->status);
     free(server->version);
     free(server);
     *pointer = NULL;

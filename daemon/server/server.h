@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/base/json.h"
 #include "daemon/feed/rows.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
@@ -108,10 +109,9 @@ struct trajd_server_options {
     /* Reports that no session has been on the feed for feed_idle_ms, so that the producer may close
      * it. Called on the server's thread, once for each idle time. May be NULL. */
     void (*feed_idle)(void *context, struct trajd_feed *feed);
-    /* Writes the producer's part of the status document: at most `size` bytes of JSON members like
-     * `"store":{...},...`. Returns the length in bytes. Called on the server's thread. May be NULL.
-     */
-    size_t (*describe)(void *context, char *json, size_t size);
+    /* Writes the producer's members to the status document, an open object: at most `room` bytes.
+     * Called on the server's thread. May be NULL. */
+    void (*describe)(void *context, struct trajd_json *json, size_t room);
     void *context;
     uint32_t feed_idle_ms;
     bool answers_queries;          /* a thread calls trajd_server_take_query */

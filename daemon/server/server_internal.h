@@ -127,7 +127,6 @@ struct trajd_server {
     /* used by the server's thread alone */
     struct trajd_fdsock *fdsock;
     unsigned char *frame;     /* TRAJD_WIRE_MAX_FRAME bytes for direct answers */
-    char *status;             /* TRAJD_WIRE_MAX_STATUS bytes */
     uint64_t silent_sessions; /* remote sessions that ended because nothing was received */
     uint64_t tick_at_ns, rate_since_ns;
     uint64_t rate_base_batches, rate_base_windows;
@@ -174,9 +173,10 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
 
 /* ---- server_status.c: called by the server's thread ---- */
 
-/* Writes the status document to `json` and returns its length in bytes. Takes the mutex itself. */
-size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room,
-                                 uint64_t now_ns);
+/* Returns the status document, of at most `room` bytes: feeds and sessions that do not fit are left
+ * out. Returns NULL when memory is short. Takes the mutex itself. Caller frees. */
+char *trajd_server_write_status(struct trajd_server *server, size_t room, uint64_t now_ns,
+                                size_t *length);
 
 /* ---- outbox.c ---- */
 

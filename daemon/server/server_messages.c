@@ -1,6 +1,7 @@
 /* Handles the messages of workers; begins and ends sessions. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -189,13 +190,19 @@ static bool handle_session_message(struct trajd_server *server,
 static void answer_status(struct trajd_server *server, const struct trajd_incoming *incoming,
                           uint64_t request, uint64_t now_ns)
 {
-    size_t length =
-        trajd_server_write_status(server, server->status, TRAJD_WIRE_MAX_STATUS, now_ns);
+    size_t length;
+    char *status = trajd_server_write_status(server, TRAJD_WIRE_MAX_STATUS, now_ns, &length);
+    struct trajd_error error;
+    if (!status) {
+        trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "no memory for the status document");
+        reply_error(server, &incoming->route, request, &error);
+        return;
+    }
     const struct trajd_wire_message answer = {
         .op = TRAJD_WIRE_STATE,
-        .state = {.request = request,
-                  .status = {.data = server->status, .size = (uint32_t)length}}};
+        .state = {.request = request, .status = {.data = status, .size = (uint32_t)length}}};
     reply(server, &incoming->route, &answer);
+    free(status);
 }
 
 static void handle_hello(struct trajd_server *server, const struct trajd_incoming *incoming,

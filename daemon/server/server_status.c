@@ -1,47 +1,12 @@
 /* Writes the status document of the server as JSON. */
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include <stdlib.h>
 
 #include "daemon/server/server_internal.h"
 
 /* Bytes that are reserved for the end of the lists: brackets, and the count of omitted sessions. */
 #define STATUS_RESERVE 256u
-#define STATUS_DESCRIBE_ROOM 16384u
-
-struct text {
-    char *at;
-    size_t length, room;
-};
-
-static void append(struct text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void append(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(text->at + text->length, text->room - text->length, format, arguments);
-    va_end(arguments);
-    if (length > 0 && (size_t)length < text->room - text->length)
-        text->length += (size_t)length;
-    else
-        text->at[text->length] = '\0'; /* no room: append nothing */
-}
-
-static void append_string(struct text *text, const char *name, const char *value)
-{
-    append(text, "\"%s\":\"", name);
-    for (const unsigned char *c = (const unsigned char *)value; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
-            append(text, "\\%c", *c);
-        else if (*c < 0x20)
-            append(text, "\\u%04x", *c);
-        else
-            append(text, "%c", *c);
-    }
-    append(text, "\"");
-}
+#define STATUS_DESCRIBE_ROOM 16383u
 
 /* Returns the time that the fraction `share` of all latencies does not exceed, rounded up to a
  * power of two. */
@@ -58,154 +23,201 @@ static uint64_t latency_below_ns(const struct trajd_server *server, double share
     return 0;
 }
 
-static void append_totals(struct text *text, const struct trajd_server *server, uint64_t now_ns)
+static void write_totals(struct trajd_json *json, const struct trajd_server *server,
+                         uint64_t now_ns)
 {
     struct trajd_core_stats stats;
     trajd_core_get_stats(server->core, &stats);
     const struct trajd_transport_counters *counters =
         trajd_transport_get_counters(server->transport);
-    append_string(text, "version", server->version);
-    append(text, ",\"instance\":\"%016" PRIx64 "\",\"now_ns\":%" PRIu64,
-           server->options.instance_id, now_ns);
-    append(text,
-           ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64 ",\"windows_done\":%" PRIu64,
-           stats.batches_sent, stats.batches_done, stats.windows_done);
-    append(text,
-           ",\"batches_failed\":%" PRIu64 ",\"handed_again\":%" PRIu64 ",\"late_acks\":%" PRIu64,
-           stats.batches_failed, stats.handed_again, stats.late_acks);
-    append(text,
-           ",\"late_publishes\":%" PRIu64 ",\"dead_sessions\":%" PRIu64
-           ",\"resumed_sessions\":%" PRIu64,
-           stats.late_publishes, stats.dead_sessions, stats.resumed_sessions);
-    append(text,
-           ",\"damaged_journals\":%" PRIu64 ",\"journals_refused\":%" PRIu64
-           ",\"rank_timeouts\":%" PRIu64 ",\"slow_jobs\":%" PRIu64,
-           stats.damaged_journals, stats.journals_refused, stats.rank_timeouts, stats.slow_jobs);
-    append(text,
-           ",\"dropped_messages\":%" PRIu64 ",\"refused_connections\":%" PRIu64
-           ",\"floods\":%" PRIu64,
-           __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) + counters->malformed,
-           counters->refused, counters->floods);
-    append(text, ",\"unsent_messages\":%" PRIu64, server->unsent);
-    if (trajd_transport_remote_endpoint(server->transport)) {
-        append(text, ",");
-        append_string(text, "remote", trajd_transport_remote_endpoint(server->transport));
-        append(text,
-               ",\"refused_keys\":%" PRIu64 ",\"failed_handshakes\":%" PRIu64
-               ",\"silent_sessions\":%" PRIu64,
-               counters->refused_keys, counters->failed_handshakes, server->silent_sessions);
+    const char *remote = trajd_transport_remote_endpoint(server->transport);
+    trajd_json_string(json, "version", server->version);
+    trajd_json_format(json, "instance", "%016" PRIx64, server->options.instance_id);
+    trajd_json_u64(json, "now_ns", now_ns);
+    trajd_json_u64(json, "batches_sent", stats.batches_sent);
+    trajd_json_u64(json, "batches_done", stats.batches_done);
+    trajd_json_u64(json, "windows_done", stats.windows_done);
+    trajd_json_u64(json, "batches_failed", stats.batches_failed);
+    trajd_json_u64(json, "handed_again", stats.handed_again);
+    trajd_json_u64(json, "late_acks", stats.late_acks);
+    trajd_json_u64(json, "late_publishes", stats.late_publishes);
+    trajd_json_u64(json, "dead_sessions", stats.dead_sessions);
+    trajd_json_u64(json, "resumed_sessions", stats.resumed_sessions);
+    trajd_json_u64(json, "damaged_journals", stats.damaged_journals);
+    trajd_json_u64(json, "journals_refused", stats.journals_refused);
+    trajd_json_u64(json, "rank_timeouts", stats.rank_timeouts);
+    trajd_json_u64(json, "slow_jobs", stats.slow_jobs);
+    trajd_json_u64(json, "dropped_messages",
+                   __atomic_load_n(&server->dropped_frames, __ATOMIC_RELAXED) +
+                       counters->malformed);
+    trajd_json_u64(json, "refused_connections", counters->refused);
+    trajd_json_u64(json, "floods", counters->floods);
+    trajd_json_u64(json, "unsent_messages", server->unsent);
+    if (remote) {
+        trajd_json_string(json, "remote", remote);
+        trajd_json_u64(json, "refused_keys", counters->refused_keys);
+        trajd_json_u64(json, "failed_handshakes", counters->failed_handshakes);
+        trajd_json_u64(json, "silent_sessions", server->silent_sessions);
     }
-    append(text, ",\"batches_per_second\":%.1f,\"windows_per_second\":%.1f", server->batch_rate_hz,
-           server->window_rate_hz);
-    append(text, ",\"ready_to_sent_us\":{\"p50\":%.1f,\"p99\":%.1f}",
-           (double)latency_below_ns(server, 0.5) * 1e-3,
-           (double)latency_below_ns(server, 0.99) * 1e-3);
+    trajd_json_number(json, "batches_per_second", "%.1f", server->batch_rate_hz);
+    trajd_json_number(json, "windows_per_second", "%.1f", server->window_rate_hz);
+    trajd_json_open_object(json, "ready_to_sent_us");
+    trajd_json_number(json, "p50", "%.1f", (double)latency_below_ns(server, 0.5) * 1e-3);
+    trajd_json_number(json, "p99", "%.1f", (double)latency_below_ns(server, 0.99) * 1e-3);
+    trajd_json_close_object(json);
 }
 
-static void append_job(struct text *text, const struct trajd_core_job_info *info)
+/* Writes the members of a job to an open object. */
+static void write_job(struct trajd_json *json, const struct trajd_core_job_info *info)
 {
-    append_string(text, "job", info->name);
-    append(text, ",\"phase\":\"%s\",\"mode\":\"%s\",\"world\":%u,\"members\":%u", info->phase,
-           info->mode == TRAJD_WIRE_SHARD ? "shard" : "queue", info->world, info->members);
-    append(text, ",\"epoch\":%" PRIu64 ",\"batches\":%" PRIu64 ",\"batches_left\":%" PRIu64,
-           info->epoch, info->batches, info->batches_remaining);
-    append(text, ",\"stalled_by_seconds\":%.6f,\"absent_seconds\":%.6f,\"absent_rank\":%u",
-           (double)info->stalled_ns * 1e-9, (double)info->absent_ns * 1e-9, info->absent_rank);
+    trajd_json_string(json, "job", info->name);
+    trajd_json_string(json, "phase", info->phase);
+    trajd_json_string(json, "mode", info->mode == TRAJD_WIRE_SHARD ? "shard" : "queue");
+    trajd_json_u64(json, "world", info->world);
+    trajd_json_u64(json, "members", info->members);
+    trajd_json_u64(json, "epoch", info->epoch);
+    trajd_json_u64(json, "batches", info->batches);
+    trajd_json_u64(json, "batches_left", info->batches_remaining);
+    trajd_json_number(json, "stalled_by_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
+    trajd_json_number(json, "absent_seconds", "%.6f", (double)info->absent_ns * 1e-9);
+    trajd_json_u64(json, "absent_rank", info->absent_rank);
+}
+
+static void write_slots(struct trajd_json *json, const struct trajd_feed *feed,
+                        const struct trajd_core_feed_info *info)
+{
+    trajd_json_open_object(json, "slots");
+    trajd_json_u64(json, "count", feed->slot_sends->ring.slot_count);
+    trajd_json_u64(json, "free", info->slots_free);
+    trajd_json_u64(json, "filling", info->slots_filling);
+    trajd_json_u64(json, "ready", info->slots_ready);
+    trajd_json_u64(json, "lent", trajd_slot_sends_count(feed->slot_sends));
+    trajd_json_close_object(json);
 }
 
 /* Writes a feed. The keys of its first job also stand in the feed itself, as most feeds have one
  * job. */
-static void append_feed(struct text *text, const struct trajd_feed *feed)
+static void write_feed(struct trajd_json *json, const struct trajd_feed *feed,
+                       const struct trajd_core_feed_info *info)
 {
-    struct trajd_core_feed_info info;
-    trajd_core_feed_info(feed->core, &info);
-    append(text, "{\"feed_id\":%u,", info.feed_id);
-    append_string(text, "name", info.name ? info.name : "");
-    append(text, ",");
-    append_job(text, &info.job);
-    append(text, ",\"running\":%s,\"sessions\":%u,\"epoch_length\":%" PRIu64,
-           info.running ? "true" : "false", info.members, info.epoch_length);
-    append(text, ",\"produced_epoch\":%" PRIu64 ",\"cursor\":%" PRIu64, info.produced_epoch,
-           info.cursor);
-    append(text,
-           ",\"ring_bytes\":%" PRIu64
-           ",\"slots\":{\"count\":%u,\"free\":%u,\"filling\":%u,\"ready\":%u,\"lent\":%u}",
-           feed->slot_sends->ring.size_bytes, feed->slot_sends->ring.slot_count, info.slots_free,
-           info.slots_filling, info.slots_ready, trajd_slot_sends_count(feed->slot_sends));
-    append(text, ",\"stalled_seconds\":%.6f,\"jobs\":[", (double)info.stalled_ns * 1e-9);
     struct trajd_core_job_info job;
+    trajd_json_open_object(json, NULL);
+    trajd_json_u64(json, "feed_id", info->feed_id);
+    trajd_json_string(json, "name", info->name ? info->name : "");
+    write_job(json, &info->job);
+    trajd_json_bool(json, "running", info->running);
+    trajd_json_u64(json, "sessions", info->members);
+    trajd_json_u64(json, "epoch_length", info->epoch_length);
+    trajd_json_u64(json, "produced_epoch", info->produced_epoch);
+    trajd_json_u64(json, "cursor", info->cursor);
+    trajd_json_u64(json, "ring_bytes", feed->slot_sends->ring.size_bytes);
+    write_slots(json, feed, info);
+    trajd_json_number(json, "stalled_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
+    trajd_json_open_array(json, "jobs");
     for (uint32_t i = 0; trajd_core_job_info(feed->core, i, &job); i++) {
-        append(text, "%s{", i > 0 ? "," : "");
-        append_job(text, &job);
-        append(text, "}");
+        trajd_json_open_object(json, NULL);
+        write_job(json, &job);
+        trajd_json_close_object(json);
     }
-    append(text, "]}");
+    trajd_json_close_array(json);
+    trajd_json_close_object(json);
 }
 
-static void append_session(struct text *text, struct trajd_server *server,
-                           const struct trajd_core_session_info *info, uint64_t now_ns)
+static void write_session(struct trajd_json *json, struct trajd_server *server,
+                          const struct trajd_core_session_info *info, uint64_t now_ns)
 {
     const struct trajd_peer *peer = trajd_peers_by_session(&server->peers, info->session);
     const uint64_t silent_ns = now_ns > info->last_message_ns ? now_ns - info->last_message_ns : 0;
-    append(text, "{\"session\":%" PRIu64 ",", info->session);
-    append_string(text, "client", info->client);
-    if (peer && peer->remote[0] != '\0') {
-        append(text, ",");
-        append_string(text, "remote", peer->remote);
-    }
-    append(text, ",\"pid\":%" PRIu64 ",\"feed_id\":%u,\"rank\":%u,\"credit\":%u,\"held\":%u",
-           info->pid, info->feed_id, info->rank, info->credit, info->held);
-    append(text, ",\"batches_sent\":%" PRIu64 ",\"batches_done\":%" PRIu64, info->batches_sent,
-           info->batches_done);
-    append(text, ",\"stalled_by_seconds\":%.6f,\"silent_seconds\":%.3f}",
-           (double)info->stalled_ns * 1e-9, (double)silent_ns * 1e-9);
+    trajd_json_open_object(json, NULL);
+    trajd_json_u64(json, "session", info->session);
+    trajd_json_string(json, "client", info->client);
+    if (peer && peer->remote[0] != '\0')
+        trajd_json_string(json, "remote", peer->remote);
+    trajd_json_u64(json, "pid", info->pid);
+    trajd_json_u64(json, "feed_id", info->feed_id);
+    trajd_json_u64(json, "rank", info->rank);
+    trajd_json_u64(json, "credit", info->credit);
+    trajd_json_u64(json, "held", info->held);
+    trajd_json_u64(json, "batches_sent", info->batches_sent);
+    trajd_json_u64(json, "batches_done", info->batches_done);
+    trajd_json_number(json, "stalled_by_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
+    trajd_json_number(json, "silent_seconds", "%.3f", (double)silent_ns * 1e-9);
+    trajd_json_close_object(json);
 }
 
-static void append_lists(struct text *text, struct trajd_server *server, uint64_t now_ns)
+/* Writes the feeds and sessions for which the document has room below `end`. */
+static void write_lists(struct trajd_json *json, struct trajd_server *server, size_t end,
+                        uint64_t now_ns)
 {
-    struct text list = *text; /* with less room, so that the end of the lists fits */
-    list.room -= STATUS_RESERVE;
-    const char *comma = "";
-    append(&list, ",\"feeds\":[");
-    for (const struct trajd_feed *feed = server->feeds; feed && list.room - list.length > 2048;
-         feed = feed->next) {
+    bool has_room = true;
+    trajd_json_open_array(json, "feeds");
+    for (const struct trajd_feed *feed = server->feeds; feed && has_room; feed = feed->next) {
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
         struct trajd_core_feed_info info;
         trajd_core_feed_info(feed->core, &info);
         if (info.is_hidden)
             continue;
-        append(&list, "%s", comma);
-        append_feed(&list, feed);
-        comma = ",";
+        write_feed(json, feed, &info);
+        has_room = trajd_json_fits(json, mark, end);
     }
-    append(&list, "],\"sessions\":[");
+    trajd_json_close_array(json);
+    trajd_json_open_array(json, "sessions");
     struct trajd_core_session_info info;
     uint32_t shown = 0, count = 0;
     for (; trajd_core_session_info(server->core, count, &info); count++) {
-        if (list.room - list.length < 2048)
-            continue;
-        append(&list, "%s", shown++ > 0 ? "," : "");
-        append_session(&list, server, &info, now_ns);
+        if (!has_room)
+            continue; /* only counted */
+        const struct trajd_json_mark mark = trajd_json_get_mark(json);
+        write_session(json, server, &info, now_ns);
+        has_room = trajd_json_fits(json, mark, end);
+        shown += has_room;
     }
-    text->length = list.length;
-    append(text, "],\"session_count\":%u,\"sessions_not_shown\":%u", count, count - shown);
+    trajd_json_close_array(json);
+    trajd_json_u64(json, "session_count", count);
+    trajd_json_u64(json, "sessions_not_shown", count - shown);
 }
 
-size_t trajd_server_write_status(struct trajd_server *server, char *json, size_t room,
-                                 uint64_t now_ns)
+/* Returns the producer's members of the document, "" where there are none. The caller does not hold
+ * the mutex, because the producer takes its own. Returns NULL when memory is short. Caller frees. */
+static char *describe_producer(const struct trajd_server *server)
 {
-    struct text text = {.at = json, .room = room};
-    char described[STATUS_DESCRIBE_ROOM];
-    size_t described_length = 0;
+    char *text = NULL;
+    size_t length = 0;
+    struct trajd_json json = {.out = open_memstream(&text, &length)};
+    if (!json.out)
+        return NULL;
     if (server->options.describe)
-        described_length =
-            server->options.describe(server->options.context, described, sizeof described);
+        server->options.describe(server->options.context, &json, STATUS_DESCRIBE_ROOM);
+    if (fclose(json.out) != 0) {
+        free(text);
+        return NULL;
+    }
+    if (length > STATUS_DESCRIBE_ROOM)
+        text[0] = '\0';
+    return text;
+}
+
+char *trajd_server_write_status(struct trajd_server *server, size_t room, uint64_t now_ns,
+                                size_t *length)
+{
+    char *text = NULL, *described = describe_producer(server);
+    struct trajd_json json = {.out = described ? open_memstream(&text, length) : NULL};
+    if (!json.out) {
+        free(described);
+        return NULL;
+    }
     pthread_mutex_lock(&server->mutex);
-    append(&text, "{");
-    append_totals(&text, server, now_ns);
-    if (described_length > 0 && described_length < sizeof described)
-        append(&text, ",%.*s", (int)described_length, described);
-    append_lists(&text, server, now_ns);
-    append(&text, "}");
+    trajd_json_open_object(&json, NULL);
+    write_totals(&json, server, now_ns);
+    if (described[0] != '\0')
+        trajd_json_raw(&json, NULL, described);
+    write_lists(&json, server, room - STATUS_RESERVE, now_ns);
+    trajd_json_close_object(&json);
     pthread_mutex_unlock(&server->mutex);
-    return text.length;
+    free(described);
+    if (fclose(json.out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
 }

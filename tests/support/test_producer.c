@@ -121,10 +121,10 @@ static void answer_early(struct producer *producer)
         answer_open(producer, &producer->early[i]);
 }
 
-static size_t describe(void *context, char *json, size_t size)
+static void describe(void *context, struct trajd_json *json, size_t room)
 {
-    (void)context;
-    return (size_t)snprintf(json, size, "\"producer\":\"fake\"");
+    (void)context, (void)room;
+    trajd_json_string(json, "producer", "fake");
 }
 
 static void describe_tensors(struct producer *producer)

@@ -75,10 +75,10 @@ static void drop(struct fixture *f)
 
 static void expect_described(struct fixture *f, const char *part)
 {
-    FILE *out = fmemopen(f->text, sizeof f->text, "w");
+    struct trajd_json json = {.out = fmemopen(f->text, sizeof f->text, "w")};
 
-    trajd_gpu_describe(f->gpu, out);
-    fclose(out);
+    trajd_gpu_describe(f->gpu, &json);
+    fclose(json.out);
     if (!strstr(f->text, part))
         fail_msg("%s lacks %s", f->text, part);
 }

@@ -322,7 +322,7 @@ static void min_max_maps_to_minus_one_and_one(void **state)
     make_feed(f, FEED "outputs: {cmd: {at: 0..2, role: action, norm: min_max}}");
     assert_false(f->producer->norm_is_known); /* without a server nothing is computed */
     out = fmemopen(text, sizeof text - 1, "w");
-    trajd_producer_describe_norm(f->producer, out);
+    trajd_producer_report_norm(f->producer, out);
     fclose(out);
     assert_non_null(strstr(text, "norm cmd: min_max"));
     assert_non_null(strstr(text, "to be computed"));
