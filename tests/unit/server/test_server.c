@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 #include <zmq.h>
 
+#include "daemon/base/yaml.h"
 #include "server_fixture.h"
 
 static void test_a_batch_from_hello_to_release(void **state)
@@ -316,6 +318,48 @@ static void test_a_connection_without_session_gets_an_error(void **state)
     peer_close(peer);
 }
 
+/* Control characters take six bytes as JSON, so the sessions do not fit a status document. */
+static void test_status_leaves_out_what_does_not_fit(void **state)
+{
+    enum { COUNT = 160 };
+    const struct producer_options options = {.directory = directory, .sessions = COUNT + 1};
+    struct trajd_wire_message message = {.op = TRAJD_WIRE_HELLO, .hello = {.pid = 1}};
+    struct trajd_error error;
+    struct trajd_yaml *yaml;
+    struct peer *peers[COUNT];
+    char client[TRAJD_WIRE_MAX_CLIENT + 1] = "", number[16];
+    const struct trajd_yaml_node *root;
+    uint32_t shown;
+
+    (void)state;
+    producer_stop(&producer);
+    assert_int_equal(producer_start(&options, &producer, &error), TRAJD_OK);
+    memset(client, '\x01', sizeof client - 1);
+    for (int p = 0; p < COUNT; p++) {
+        struct trajd_wire_message welcome;
+        peers[p] = peer_open();
+        message.hello.client = trajd_wire_text(client);
+        send_message(peers[p], &message);
+        await(peers[p], TRAJD_WIRE_WELCOME, &welcome);
+    }
+    send_message(peers[0],
+                 &(struct trajd_wire_message){.op = TRAJD_WIRE_STATUS, .status = {.request = 9}});
+    await(peers[0], TRAJD_WIRE_STATE, &message);
+    assert_in_range(message.state.status.size, TRAJD_WIRE_MAX_STATUS - 1024, TRAJD_WIRE_MAX_STATUS);
+    assert_int_equal(trajd_yaml_parse("status", message.state.status.data,
+                                      message.state.status.size, &yaml, &error),
+                     TRAJD_OK);
+    root = trajd_yaml_root(yaml);
+    assert_string_equal(trajd_yaml_get(root, "producer")->value, "fake");
+    shown = trajd_yaml_get(root, "sessions")->child_count;
+    assert_in_range(shown, 1, COUNT - 1);
+    snprintf(number, sizeof number, "%u", COUNT - shown);
+    assert_string_equal(trajd_yaml_get(root, "sessions_not_shown")->value, number);
+    trajd_yaml_destroy(&yaml);
+    for (int p = 0; p < COUNT; p++)
+        peer_close(peers[p]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +372,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_feeds_change_together, start, stop),
         cmocka_unit_test_setup_teardown(test_an_idle_feed_that_is_closed_is_not_found, start, stop),
         cmocka_unit_test_setup_teardown(test_garbage_is_dropped_and_counted, start, stop),
+        cmocka_unit_test_setup_teardown(test_status_leaves_out_what_does_not_fit, start, stop),
         cmocka_unit_test_setup_teardown(test_a_connection_without_session_gets_an_error, start,
                                         stop),
     };
