@@ -3,17 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
+
 #define SPEC_PREFIX "spec:"
 #define GPU_MARK '@'
 #define INSTANCE_MARK '#'
 
-/* FNV-1a of the text's bytes. */
 void trajd_feed_name_of_text(const char *text, char *name, size_t size)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    const uint64_t hash = trajd_fnv(TRAJD_FNV_BEGIN, text, strlen(text));
 
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
     snprintf(name, size, SPEC_PREFIX "%016llx", (unsigned long long)hash);
 }
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
+
 bool trajd_peers_create(struct trajd_peers *peers, uint32_t capacity)
 {
     *peers = (struct trajd_peers){.capacity = capacity};
@@ -28,9 +30,8 @@ struct trajd_peer *trajd_peers_free_entry(struct trajd_peers *peers)
 
 static uint32_t *bucket(struct trajd_peers *peers, const struct trajd_route *route)
 {
-    uint32_t hash = 2166136261u ^ route->listener; /* FNV-1a */
-    for (uint32_t i = 0; i < route->size; i++)
-        hash = (hash ^ route->bytes[i]) * 16777619u;
+    uint64_t hash = trajd_fnv(TRAJD_FNV_BEGIN, &route->listener, sizeof route->listener);
+    hash = trajd_fnv(hash, route->bytes, route->size);
     return &peers->buckets[hash % peers->capacity];
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
 #include "daemon/server/transport_internal.h"
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
@@ -142,10 +143,7 @@ static const char *property(zmq_msg_t *message, const char *name)
 /* Returns a number above all uids for the name of a key. */
 static uint64_t owner_of_user(const char *user)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (; *user != '\0'; user++)
-        hash = (hash ^ (unsigned char)*user) * UINT64_C(1099511628211);
-    return hash | UINT64_C(1) << 63;
+    return trajd_fnv(TRAJD_FNV_BEGIN, user, strlen(user)) | UINT64_C(1) << 63;
 }
 
 /* Sets the owner of a message. Returns false if a local peer has no uid. */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
+
 static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct trajd_error *error)
 {
     const struct trajd_index *index = plan->dataset->index;
@@ -27,17 +29,9 @@ static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct t
     return TRAJD_OK;
 }
 
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
-{
-    const uint8_t *at = bytes;
-    while (size--)
-        hash = (hash ^ *at++) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
-    return hash_bytes(hash, text ? text : "", text ? strlen(text) + 1 : 1);
+    return trajd_fnv(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
 /* Hashes everything that decides which windows there are and what is in them. G, slots, tail and
@@ -45,7 +39,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
  * covers it). */
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = TRAJD_FNV_BEGIN;
     const uint64_t filter = trajd_episode_filter_digest(spec);
     const uint64_t numbers[] = {(uint64_t)spec->rate.num,
                                 (uint64_t)spec->rate.den,
@@ -60,11 +54,11 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
                                 spec->keep_bad_rows,
                                 TRAJD_SAMPLER_VERSION};
 
-    hash = hash_bytes(hash, numbers, sizeof numbers);
+    hash = trajd_fnv(hash, numbers, sizeof numbers);
     hash = hash_text(hash_text(hash, spec->filter), spec->anchor_clock);
-    hash = hash_bytes(hash, &spec->split_begin, sizeof spec->split_begin);
-    hash = hash_bytes(hash, &spec->split_end, sizeof spec->split_end);
-    hash = hash_bytes(hash, &filter, spec->episode_filter_count ? sizeof filter : 0);
+    hash = trajd_fnv(hash, &spec->split_begin, sizeof spec->split_begin);
+    hash = trajd_fnv(hash, &spec->split_end, sizeof spec->split_end);
+    hash = trajd_fnv(hash, &filter, spec->episode_filter_count ? sizeof filter : 0);
     for (uint32_t o = 0; o < spec->output_count; o++) {
         const struct trajd_spec_output *output = &spec->outputs[o];
         const uint64_t fields[] = {output->at.in_time,
@@ -82,8 +76,8 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
                                    output->missing,
                                    0,
                                    output->has_range};
-        hash = hash_bytes(hash_text(hash, output->name), fields, sizeof fields);
-        hash = hash_bytes(hash, &output->range_low, sizeof output->range_low);
+        hash = trajd_fnv(hash_text(hash, output->name), fields, sizeof fields);
+        hash = trajd_fnv(hash, &output->range_low, sizeof output->range_low);
         for (uint32_t s = 0; s < output->source_count; s++)
             hash = hash_text(hash, output->sources[s]);
     }

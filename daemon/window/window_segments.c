@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
+
 static bool is_listed(const struct trajd_episode *episode, const char *filter)
 {
     for (const char *const *key = episode->filter_keys; key && *key; key++)
@@ -18,14 +20,10 @@ static bool is_listed(const struct trajd_episode *episode, const char *filter)
 static double split_place(const struct trajd_index *index, const struct trajd_episode *episode)
 {
     const char *const texts[] = {index->files[episode->file_index].relative_path, episode->id};
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = TRAJD_FNV_BEGIN;
 
     for (int i = 0; i < 2; i++)
-        for (const char *at = texts[i];; at++) {
-            hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-            if (!*at)
-                break;
-        }
+        hash = trajd_fnv(hash, texts[i], strlen(texts[i]) + 1);
     return (double)(trajd_mix(&hash, 1) >> 11) * 0x1p-53;
 }
 

@@ -19,6 +19,7 @@ static void equal_texts_are_one_feed(void **state)
     trajd_feed_name_of_text("dataset: lap", c, sizeof c);
     assert_string_equal(a, b);
     assert_string_not_equal(a, c);
+    assert_string_equal(a, "spec:c7adc2ef8affadc0");
     assert_int_equal(strlen(a), strlen("spec:0123456789abcdef"));
     trajd_feed_name_of_text("", a, sizeof a);
     assert_string_equal(a, "spec:cbf29ce484222325"); /* FNV-1a of nothing */

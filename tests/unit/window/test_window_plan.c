@@ -438,6 +438,33 @@ static void test_fingerprint(void **state)
             assert_true(plan->fingerprint != first);
         destroy(&plan, &spec);
     }
+    /* Journals and checkpoints of earlier versions hold this value. */
+    assert_true(first == UINT64_C(0xe7db4137d10d129c));
+}
+
+/* An episode's place in [0, 1) never changes, so that neither new data nor a new version moves it
+ * from one split to another. */
+static void test_places_of_episodes_in_splits(void **state)
+{
+    static const double places[] = {0.891622089974, 0.873007403401}; /* of "a" and "b" */
+    struct fixture *f = *state;
+
+    for (uint32_t e = 0; e < 2; e++) {
+        struct trajd_window_spec *spec;
+        struct trajd_window_plan *plan;
+        struct trajd_error error;
+        char text[256];
+
+        snprintf(text, sizeof text,
+                 "{dataset: test, split: %.9f..%.9f, global_batch: 4, anchor: {clock: camera}, "
+                 "outputs: {obs: {from: cam, at: 0}}}",
+                 places[e] - 1e-8, places[e] + 1e-8);
+        plan = make_plan(f, text, &spec, &error);
+        assert_non_null(plan);
+        assert_int_equal(plan->episode_count, 1);
+        assert_int_equal(plan->episodes[0], e);
+        destroy(&plan, &spec);
+    }
 }
 
 int main(void)
@@ -456,6 +483,8 @@ int main(void)
         cmocka_unit_test(test_rows_until),
         cmocka_unit_test(test_regular_rows_until),
         cmocka_unit_test_setup_teardown(test_fingerprint, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_places_of_episodes_in_splits, make_fixture,
+                                        free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
