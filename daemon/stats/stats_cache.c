@@ -4,17 +4,13 @@
  *
  *     u64 magic and version, u64 length of what follows the header, u64 digest of it, then the
  *       struct and its features as they are in memory */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "daemon/base/heartbeat.h"
 #include "daemon/base/digest.h"
+#include "daemon/base/files.h"
+#include "daemon/base/heartbeat.h"
 #include "daemon/stats/stats.h"
 
 /* "TRSTATS1"; changes with the structs */
@@ -124,67 +120,49 @@ static bool cache_path(const char *directory, uint64_t fingerprint, char *path, 
                                          fingerprint) < size;
 }
 
-static bool read_all(int fd, void *data, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        const ssize_t got = read(fd, (char *)data + done, size - done);
-        if (got == 0 || (got < 0 && errno != EINTR))
-            return false;
-        done += got > 0 ? (size_t)got : 0;
-    }
-    return true;
-}
-
-static bool write_all(int fd, const void *data, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        const ssize_t written = write(fd, (const char *)data + done, size - done);
-        if (written < 0 && errno != EINTR)
-            return false;
-        done += written > 0 ? (size_t)written : 0;
-    }
-    return true;
-}
-
 static uint64_t bytes_of(uint32_t feature_count)
 {
     return sizeof(struct trajd_statistics) +
            (uint64_t)feature_count * sizeof(struct trajd_feature_statistics);
 }
 
-static struct trajd_statistics *read_file(int fd, uint64_t fingerprint)
+/* Returns the statistics of a file's bytes, or NULL where they are damaged. Caller frees. */
+static struct trajd_statistics *decode(const char *data, size_t size, uint64_t fingerprint)
 {
-    struct trajd_statistics *read = NULL;
+    struct trajd_statistics *decoded;
     struct header header;
-    struct stat status;
 
-    if (!read_all(fd, &header, sizeof header) || header.magic != CACHE_MAGIC ||
-        header.length < sizeof *read || header.length > bytes_of(TRAJD_STATISTICS_MAX_FEATURES) ||
-        fstat(fd, &status) || (uint64_t)status.st_size != sizeof header + header.length)
+    if (size < sizeof header + sizeof *decoded)
         return NULL;
-    read = malloc(header.length);
-    if (read && read_all(fd, read, header.length) &&
-        trajd_digest_of(read, header.length) == header.digest && read->fingerprint == fingerprint &&
-        read->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
-        bytes_of(read->feature_count) == header.length)
-        return read;
-    free(read);
+    memcpy(&header, data, sizeof header);
+    if (header.magic != CACHE_MAGIC || header.length != size - sizeof header ||
+        header.digest != trajd_digest_of(data + sizeof header, header.length))
+        return NULL;
+    decoded = malloc(header.length);
+    if (!decoded)
+        return NULL;
+    memcpy(decoded, data + sizeof header, header.length);
+    if (decoded->fingerprint == fingerprint &&
+        decoded->feature_count <= TRAJD_STATISTICS_MAX_FEATURES &&
+        bytes_of(decoded->feature_count) == header.length)
+        return decoded;
+    free(decoded);
     return NULL;
 }
 
 struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t fingerprint)
 {
+    const size_t limit = sizeof(struct header) + bytes_of(TRAJD_STATISTICS_MAX_FEATURES);
     struct trajd_statistics *found = NULL;
-    char path[4096];
-    int fd;
+    char path[4096], *data;
+    size_t size;
 
     if (!cache_path(directory, fingerprint, path, sizeof path))
         return NULL;
     trajd_heartbeat_wait();
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0) {
-        found = read_file(fd, fingerprint);
-        close(fd);
+    if (trajd_file_read(path, limit, &data, &size, NULL) == TRAJD_OK) {
+        found = decode(data, size, fingerprint);
+        free(data);
     }
     trajd_heartbeat_resume();
     return found;
@@ -194,20 +172,15 @@ static void save(const char *directory, const struct trajd_statistics *statistic
 {
     const uint64_t length = bytes_of(statistics->feature_count);
     const struct header header = {CACHE_MAGIC, length, trajd_digest_of(statistics, length)};
-    char path[4096], temporary[4096 + 16];
-    bool done;
-    int fd;
+    struct trajd_file_replacement file;
+    char path[4096];
 
-    if (!cache_path(directory, statistics->fingerprint, path, sizeof path))
+    if (!cache_path(directory, statistics->fingerprint, path, sizeof path) ||
+        trajd_file_replace_begin(&file, path))
         return;
-    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
-        return;
-    done = write_all(fd, &header, sizeof header) && write_all(fd, statistics, length) &&
-           fsync(fd) == 0;
-    if (close(fd) || !done || rename(temporary, path))
-        unlink(temporary);
+    trajd_file_replace_end(&file, path,
+                           !trajd_file_write_all(file.fd, &header, sizeof header) &&
+                               !trajd_file_write_all(file.fd, statistics, length));
 }
 
 void trajd_statistics_save(const char *directory, const struct trajd_statistics *statistics)
