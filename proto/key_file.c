@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/array_len.h"
+
 static const char alphabet[] =
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
 
@@ -56,7 +58,7 @@ static enum trajd_status note(const char *path, unsigned number, const char *nam
 {
     char *const fields[] = {keys->public_key, keys->secret_key, keys->server_key};
     static const char *const names[] = {"public-key", "secret-key", "server-key"};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         if (strcmp(name, names[i]) != 0)
             continue;
         if (!trajd_key_is_valid(value))

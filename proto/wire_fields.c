@@ -1,6 +1,7 @@
 #include "proto/wire_fields.h"
 
-#define COUNT(array) (sizeof array / sizeof((array)[0]))
+#include "proto/array_len.h"
+
 #define AT(type, member) ((uint32_t)offsetof(struct trajd_wire_##type, member))
 
 static const struct trajd_wire_field hello_fields[] = {
@@ -159,42 +160,46 @@ static const struct trajd_wire_field resampled_fields[] = {
 };
 
 static const struct trajd_wire_table tables[] = {
-    {TRAJD_WIRE_HELLO, "HELLO", hello_fields, COUNT(hello_fields), sizeof(struct trajd_wire_hello)},
-    {TRAJD_WIRE_OPEN, "OPEN", open_fields, COUNT(open_fields), sizeof(struct trajd_wire_open)},
-    {TRAJD_WIRE_ACK, "ACK", ack_fields, COUNT(ack_fields), sizeof(struct trajd_wire_ack)},
-    {TRAJD_WIRE_PING, "PING", ping_fields, COUNT(ping_fields), sizeof(struct trajd_wire_ping)},
+    {TRAJD_WIRE_HELLO, "HELLO", hello_fields, ARRAY_LEN(hello_fields),
+     sizeof(struct trajd_wire_hello)},
+    {TRAJD_WIRE_OPEN, "OPEN", open_fields, ARRAY_LEN(open_fields), sizeof(struct trajd_wire_open)},
+    {TRAJD_WIRE_ACK, "ACK", ack_fields, ARRAY_LEN(ack_fields), sizeof(struct trajd_wire_ack)},
+    {TRAJD_WIRE_PING, "PING", ping_fields, ARRAY_LEN(ping_fields), sizeof(struct trajd_wire_ping)},
     {TRAJD_WIRE_BYE, "BYE", NULL, 0, 0},
-    {TRAJD_WIRE_STATUS, "STATUS", status_fields, COUNT(status_fields),
+    {TRAJD_WIRE_STATUS, "STATUS", status_fields, ARRAY_LEN(status_fields),
      sizeof(struct trajd_wire_status)},
-    {TRAJD_WIRE_ASK, "ASK", ask_fields, COUNT(ask_fields), sizeof(struct trajd_wire_ask)},
-    {TRAJD_WIRE_CHECKPOINT, "CHECKPOINT", checkpoint_fields, COUNT(checkpoint_fields),
+    {TRAJD_WIRE_ASK, "ASK", ask_fields, ARRAY_LEN(ask_fields), sizeof(struct trajd_wire_ask)},
+    {TRAJD_WIRE_CHECKPOINT, "CHECKPOINT", checkpoint_fields, ARRAY_LEN(checkpoint_fields),
      sizeof(struct trajd_wire_checkpoint)},
-    {TRAJD_WIRE_RESAMPLE, "RESAMPLE", resample_fields, COUNT(resample_fields),
+    {TRAJD_WIRE_RESAMPLE, "RESAMPLE", resample_fields, ARRAY_LEN(resample_fields),
      sizeof(struct trajd_wire_resample)},
-    {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, COUNT(welcome_fields),
+    {TRAJD_WIRE_WELCOME, "WELCOME", welcome_fields, ARRAY_LEN(welcome_fields),
      sizeof(struct trajd_wire_welcome)},
-    {TRAJD_WIRE_OPENED, "OPENED", opened_fields, COUNT(opened_fields),
+    {TRAJD_WIRE_OPENED, "OPENED", opened_fields, ARRAY_LEN(opened_fields),
      sizeof(struct trajd_wire_opened)},
-    {TRAJD_WIRE_BATCH, "BATCH", batch_fields, COUNT(batch_fields), sizeof(struct trajd_wire_batch)},
-    {TRAJD_WIRE_EPOCH_END, "EPOCH_END", epoch_end_fields, COUNT(epoch_end_fields),
+    {TRAJD_WIRE_BATCH, "BATCH", batch_fields, ARRAY_LEN(batch_fields),
+     sizeof(struct trajd_wire_batch)},
+    {TRAJD_WIRE_EPOCH_END, "EPOCH_END", epoch_end_fields, ARRAY_LEN(epoch_end_fields),
      sizeof(struct trajd_wire_epoch_end)},
-    {TRAJD_WIRE_PONG, "PONG", ping_fields, COUNT(ping_fields), sizeof(struct trajd_wire_ping)},
-    {TRAJD_WIRE_GOAWAY, "GOAWAY", goaway_fields, COUNT(goaway_fields),
+    {TRAJD_WIRE_PONG, "PONG", ping_fields, ARRAY_LEN(ping_fields), sizeof(struct trajd_wire_ping)},
+    {TRAJD_WIRE_GOAWAY, "GOAWAY", goaway_fields, ARRAY_LEN(goaway_fields),
      sizeof(struct trajd_wire_goaway)},
-    {TRAJD_WIRE_STATE, "STATE", state_fields, COUNT(state_fields), sizeof(struct trajd_wire_state)},
-    {TRAJD_WIRE_ERROR, "ERROR", error_fields, COUNT(error_fields), sizeof(struct trajd_wire_error)},
-    {TRAJD_WIRE_CHECKPOINTED, "CHECKPOINTED", checkpointed_fields, COUNT(checkpointed_fields),
+    {TRAJD_WIRE_STATE, "STATE", state_fields, ARRAY_LEN(state_fields),
+     sizeof(struct trajd_wire_state)},
+    {TRAJD_WIRE_ERROR, "ERROR", error_fields, ARRAY_LEN(error_fields),
+     sizeof(struct trajd_wire_error)},
+    {TRAJD_WIRE_CHECKPOINTED, "CHECKPOINTED", checkpointed_fields, ARRAY_LEN(checkpointed_fields),
      sizeof(struct trajd_wire_checkpointed)},
-    {TRAJD_WIRE_RESAMPLED, "RESAMPLED", resampled_fields, COUNT(resampled_fields),
+    {TRAJD_WIRE_RESAMPLED, "RESAMPLED", resampled_fields, ARRAY_LEN(resampled_fields),
      sizeof(struct trajd_wire_resampled)},
 };
 
 const struct trajd_wire_table trajd_wire_tensor_table = {
-    0, "tensor", tensor_fields, COUNT(tensor_fields), sizeof(struct trajd_wire_tensor)};
+    0, "tensor", tensor_fields, ARRAY_LEN(tensor_fields), sizeof(struct trajd_wire_tensor)};
 
 const struct trajd_wire_table *trajd_wire_table(unsigned op)
 {
-    for (size_t i = 0; i < COUNT(tables); i++)
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++)
         if ((unsigned)tables[i].op == op)
             return &tables[i];
     return NULL;

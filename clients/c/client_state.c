@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "clients/c/batch_internal.h"
+#include "proto/array_len.h"
 #include "proto/wire_fields.h"
 
 bool trajd_client_is_forked(const struct trajd_client *client)
@@ -95,7 +96,7 @@ void trajd_open_terms_free(struct trajd_open_terms *terms)
 static void free_client(struct trajd_client *client)
 {
     const int fds[] = {client->wake_fd, client->io_thread_fd, client->poll_fd};
-    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
     trajd_open_terms_free(&client->open.terms);

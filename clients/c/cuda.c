@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/array_len.h"
+
 /* The driver's ABI, as the toolkit's cuda.h has it: stable since CUDA 10.1, the names with `_v2`
  * since 3.2 and 11.4. cuDeviceGetUuid without `_v2` returns the UUID of the whole GPU to which a
  * MIG instance belongs; OPEN has the UUID of the instance, as the daemon's runtime library returns
@@ -104,7 +106,7 @@ static void load(void)
                         why ? why : "no libcuda.so.1");
         return;
     }
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
         *entries[i].entry = dlsym(library, entries[i].name);
         if (!*entries[i].entry && entries[i].older)
             *entries[i].entry = dlsym(library, entries[i].older);

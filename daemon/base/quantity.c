@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define ARRAY_LEN(array) (sizeof array / sizeof array[0])
+#include "proto/array_len.h"
 
 enum { MAX_FRACTION_DIGITS = 18 };
 

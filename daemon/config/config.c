@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/cuda/tuning.h"
+#include "proto/array_len.h"
 
 static const char *const sections[] = {"memory", "gpu",    "threads", "index",
                                        "listen", "limits", NULL};
@@ -16,7 +17,7 @@ static const char *const sections[] = {"memory", "gpu",    "threads", "index",
 static enum trajd_status read_section(struct trajd_config *config, const char *section,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
-    const char *allowed[TRAJD_CONFIG_MAX_KEYS + sizeof sections / sizeof sections[0] + 4] = {NULL};
+    const char *allowed[TRAJD_CONFIG_MAX_KEYS + ARRAY_LEN(sections) + 4] = {NULL};
     size_t count = 0;
     enum trajd_status status;
 
@@ -283,7 +284,7 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
     if (!real)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", file, strerror(errno));
     *strrchr(real, '/') = 0;
-    for (size_t i = 0; i < sizeof directories / sizeof *directories && !status; i++)
+    for (size_t i = 0; i < ARRAY_LEN(directories) && !status; i++)
         if (*directories[i])
             status = resolve_path(config, real, directories[i], error);
     for (uint32_t d = 0; d < config->dataset_count && !status; d++) {

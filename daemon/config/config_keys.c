@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/base/memory.h"
+#include "proto/array_len.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
@@ -49,7 +50,7 @@ const struct trajd_config_key trajd_config_keys[] = {
     {"limits", "feeds", KEY_COUNT, offsetof(struct trajd_config, max_feeds), 1, 1024, 16},
     {"limits", "credit", KEY_COUNT, offsetof(struct trajd_config, max_credit), 2, 1024, 16},
 };
-#define KEYS (sizeof trajd_config_keys / sizeof trajd_config_keys[0])
+#define KEYS ARRAY_LEN(trajd_config_keys)
 const size_t trajd_config_key_count = KEYS;
 static_assert(KEYS <= TRAJD_CONFIG_MAX_KEYS,
               "struct trajd_config has room for the texts of all keys");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/server/transport_internal.h"
+#include "proto/array_len.h"
 
 struct zap_request {
     char id[256];
@@ -58,7 +59,7 @@ static bool receive_request(struct trajd_transport *transport, struct zap_reques
     size_t more_size = sizeof more;
     memset(request, 0, sizeof *request);
     for (size_t frame = 0; more; frame++) {
-        const bool kept = frame < sizeof places / sizeof *places && places[frame].at != NULL;
+        const bool kept = frame < ARRAY_LEN(places) && places[frame].at != NULL;
         const size_t room = kept ? places[frame].room : sizeof other;
         int size = zmq_recv(transport->zap, kept ? places[frame].at : other, room,
                             frame == 0 ? ZMQ_DONTWAIT : 0);

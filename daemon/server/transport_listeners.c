@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/server/transport_internal.h"
+#include "proto/array_len.h"
 
 /* There are two defences against a flood of connections.
  *
@@ -88,8 +89,8 @@ static enum trajd_status open_router(struct trajd_transport *transport,
     listener->router = zmq_socket(transport->context, ZMQ_ROUTER);
     if (!listener->router)
         return trajd_zmq_error(error, "zmq_socket");
-    enum trajd_status status = trajd_zmq_set(listener->router, router_options,
-                                             sizeof router_options / sizeof *router_options, error);
+    enum trajd_status status =
+        trajd_zmq_set(listener->router, router_options, ARRAY_LEN(router_options), error);
     if (status)
         return status;
     /* libzmq does not request a decision for a listener without a domain */
@@ -245,8 +246,7 @@ static enum trajd_status set_remote_options(struct trajd_transport *transport, b
         {ZMQ_IPV6, is_v6},
     };
     const int curve[][2] = {{ZMQ_CURVE_SERVER, 1}};
-    enum trajd_status status =
-        trajd_zmq_set(router, options, sizeof options / sizeof *options, error);
+    enum trajd_status status = trajd_zmq_set(router, options, ARRAY_LEN(options), error);
     if (!status && transport->keyring)
         status = trajd_zmq_set(router, curve, 1, error);
     if (!status && transport->keyring &&

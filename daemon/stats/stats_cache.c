@@ -12,6 +12,7 @@
 #include "daemon/base/files.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/stats/stats.h"
+#include "proto/array_len.h"
 
 /* "TRSTATS1"; changes with the structs */
 #define CACHE_MAGIC UINT64_C(0x3153544154535254)
@@ -83,7 +84,7 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     struct trajd_digest digest;
 
     trajd_digest_init(&digest);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         trajd_digest_add_u64(&digest, numbers[i]);
     trajd_digest_add(&digest, &output->range_low, sizeof output->range_low);
     trajd_digest_add_text(&digest, spec->anchor_clock);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/window/window_plan.h"
+#include "proto/array_len.h"
 
 const struct trajd_statistics_figure trajd_statistics_figures[TRAJD_STATISTICS_FIGURES] = {
     {"mean", offsetof(struct trajd_feature_statistics, mean)},
@@ -99,7 +100,7 @@ static bool is_unknown(const struct trajd_yaml_node *node)
     static const char *const words[] = {"null", "~",    "",         "NaN",
                                         "nan",  ".nan", "Infinity", "-Infinity"};
 
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strcmp(node->value, words[i]) == 0)
             return true;
     return false;

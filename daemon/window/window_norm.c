@@ -7,6 +7,7 @@
 #include "daemon/base/digest.h"
 #include "daemon/window/statistics.h"
 #include "daemon/window/window_plan_internal.h"
+#include "proto/array_len.h"
 
 /* of the greatest magnitude: float32 has 24 bits, and a range of the last few is no signal */
 #define FLAT 1e-6
@@ -116,7 +117,7 @@ static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statis
                               found->quantiles[TRAJD_STATISTICS_QUANTILES - 1]};
     double greatest = 0;
 
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(figures); i++)
         if (isfinite(figures[i]) && (by != TRAJD_NORM_Q01_Q99 || i >= 3))
             greatest = fmax(greatest, fabs(figures[i]));
     return greatest;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/window/window_spec_internal.h"
+#include "proto/array_len.h"
 
 static enum trajd_status read_anchor(struct trajd_spec_parser *p,
                                      const struct trajd_yaml_node *node)
@@ -297,7 +298,7 @@ static const struct {
     {"fan_out", read_fan_out},
     {"where", trajd_spec_read_episode_filter},
 };
-#define FEED_KEY_COUNT (sizeof feed_keys / sizeof feed_keys[0])
+#define FEED_KEY_COUNT ARRAY_LEN(feed_keys)
 
 enum trajd_status trajd_spec_read_key(struct trajd_spec_parser *p,
                                       const struct trajd_yaml_node *node)

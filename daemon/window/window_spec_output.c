@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/window/window_spec_internal.h"
+#include "proto/array_len.h"
 
 /* Parses a step count like "-1" or a time like "-200ms". False: neither. */
 static bool parse_end(const char *text, bool *in_time, int64_t *value)
@@ -182,7 +183,7 @@ static bool is_reserved(const char *name)
                                       "wrapped"};
     const size_t length = strlen(name);
 
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
         if (strcmp(name, ids[i]) == 0)
             return true;
     return length >= 5 && strcmp(name + length - 5, ".mask") == 0;

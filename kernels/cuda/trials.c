@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/trials.h"
+#include "proto/array_len.h"
 
-#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define STAGE_ROWS_MAX 1024u
 /* of one stream; beyond, a search of one target by many lanes costs more than a barrier */
 #define BATCH_TASKS_MAX 16u

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "kernels/cuda/trials.h"
+#include "proto/array_len.h"
 
-#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define VERSION_LINE "trajd-tuning 1"
 #define ROWS_MAX 4096u
 #define FILE_BYTES_MAX (4u << 20)

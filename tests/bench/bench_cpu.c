@@ -10,6 +10,7 @@
 
 #include "kernels/dispatch/plan.h"
 #include "kernels/pool.h"
+#include "proto/array_len.h"
 #include "proto/dtype.h"
 
 #define RUNS 300
@@ -302,7 +303,7 @@ int main(int argc, char **argv)
     srand(1);
     printf("bench_cpu %u, trajd %s\n%-21s %9s %9s %7s %9s %7s %10s\n", threads, TRAJD_VERSION,
            "batch", "output KB", "us", "GB/s", "memcpy us", "ratio", "reference");
-    for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(benches); i++) {
         struct setup setup;
         double ns, reference_ns, memcpy_ns;
 

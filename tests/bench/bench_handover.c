@@ -15,6 +15,7 @@
 
 #include <zmq.h>
 
+#include "proto/array_len.h"
 #include "tests/support/test_producer.h"
 #include "trajd.h"
 
@@ -206,12 +207,12 @@ static void print_rates(const char *directory, struct result *result)
     const uint64_t sizes[] = {4096, UINT64_C(4) << 20, UINT64_C(64) << 20};
     const uint32_t credits[] = {4, 8, 16};
     printf("\nback to back                           us a batch    batches/s\n");
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         run_feed(directory, sizes[i], 4, 0, 30000, result);
         printf("  descriptor, slot %6llu KiB, credit  4 %10.2f %12.0f\n",
                (unsigned long long)sizes[i] >> 10, cost_us(result), 1e6 / cost_us(result));
     }
-    for (size_t i = 1; i < sizeof credits / sizeof *credits; i++) {
+    for (size_t i = 1; i < ARRAY_LEN(credits); i++) {
         run_feed(directory, sizes[1], credits[i], 0, 60000, result);
         printf("  descriptor, slot   4096 KiB, credit %2u %10.2f %12.0f\n", credits[i],
                cost_us(result), 1e6 / cost_us(result));

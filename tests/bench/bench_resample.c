@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/array_len.h"
 #include "tests/bench/resample_bench.h"
 
-#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
 #define TRIALS_MAX 1024u
 
 static const char *const layout_names[] = {"dense", "offsets", "regular", "rows", "policy"};

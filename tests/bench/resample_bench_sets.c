@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARRAY_LEN(array) (sizeof array / sizeof((array)[0]))
+#include "proto/array_len.h"
+
 #define COLD_BYTES (400ull << 20) /* size of a rotation: more than six times an L2 of 60 MiB */
 
 struct trajd_error bench_error;

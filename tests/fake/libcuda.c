@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "gpu_driver.h"
+#include "proto/array_len.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes" /* the prototypes are in NVIDIA's header */
 #define EXPORT __attribute__((visibility("default")))
@@ -227,7 +228,7 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 EXPORT int cuCtxPushCurrent_v2(void *context)
 {
     const ptrdiff_t gpu = (int *)context - contexts;
-    if (gpu < 0 || gpu >= FAKE_GPUS_MAX || depth == sizeof stack / sizeof *stack)
+    if (gpu < 0 || gpu >= FAKE_GPUS_MAX || depth == ARRAY_LEN(stack))
         return ERROR_INVALID_CONTEXT;
     stack[depth++] = (uint32_t)gpu;
     return SUCCESS;
@@ -335,7 +336,7 @@ EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size_bytes)
 EXPORT int cuStreamIsCapturing(void *stream, int *state)
 {
     const uintptr_t number = (uintptr_t)stream;
-    if (depth == 0 || number >= sizeof streams / sizeof *streams)
+    if (depth == 0 || number >= ARRAY_LEN(streams))
         return ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&mutex);
     *state = streams[number].captured;
@@ -351,7 +352,7 @@ EXPORT int cuCtxSynchronize(void)
         pthread_mutex_lock(&mutex);
         bool captured = false;
         busy = false;
-        for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+        for (size_t i = 0; i < ARRAY_LEN(streams); i++) {
             busy = busy || streams[i].held;
             captured = captured || streams[i].captured;
         }
@@ -383,7 +384,7 @@ EXPORT int cuEventRecord(void *event, void *stream)
 {
     struct fake_event *recorded = event;
     const uintptr_t number = (uintptr_t)stream;
-    if (!is_of(recorded->gpu) || number >= sizeof streams / sizeof *streams)
+    if (!is_of(recorded->gpu) || number >= ARRAY_LEN(streams))
         return ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&mutex);
     if (streams[number].deaf) {

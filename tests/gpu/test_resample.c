@@ -14,6 +14,7 @@
 #include "kernels/cuda/pack.h"
 #include "kernels/device.h"
 #include "kernels/dispatch/plan.h"
+#include "proto/array_len.h"
 
 #define ARENA_BYTES (32u << 20)
 #define SKIPPED 77
@@ -83,7 +84,7 @@ static void test_every_kind_and_pair_of_types(void **state)
     for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++)
         for (int source = TRAJD_F16; source < TRAJD_DTYPE_COUNT; source++)
             for (int output = TRAJD_F16; output < TRAJD_DTYPE_COUNT; output++)
-                for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+                for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
                     bool floats = output <= TRAJD_F64,
                          copies = kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST;
                     struct arena_spec spec = {.seed = ++seed,
@@ -121,8 +122,8 @@ static void test_sizes_around_vectors_and_tiles(void **state)
     static const enum trajd_dtype types[] = {TRAJD_BF16, TRAJD_F32, TRAJD_F16};
     struct fixture *f = *state;
 
-    for (size_t d = 0; d < sizeof sizes / sizeof sizes[0]; d++)
-        for (size_t t = 0; t < sizeof sizes / sizeof sizes[0]; t++)
+    for (size_t d = 0; d < ARRAY_LEN(sizes); d++)
+        for (size_t t = 0; t < ARRAY_LEN(sizes); t++)
             for (size_t type = 0; type < 3; type++) {
                 struct arena_spec spec = {.seed = 7919 * (d * 100 + t * 10 + type + 1),
                                           .windows = 2,
@@ -389,7 +390,7 @@ static void test_dense_equals_windows(void **state)
     struct fixture *f = *state;
     uint32_t shaped_count = 0;
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         for (int shaped = 0; shaped < 7; shaped++) {
             struct arena_spec spec = {.seed = i + 11,
                                       .windows = 4,
@@ -539,7 +540,7 @@ static void test_plans_run_on_streams(void **state)
                                         "cuda_direct", "cuda_narrow", "cuda_batch", "cuda_tile"};
     struct fixture *f = *state;
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
         for (uint64_t seed = 1; seed <= 20; seed++) {
             struct arena_spec spec = any;
             struct trajd_error error = {0};

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "proto/array_len.h"
 #include "tests/support/test_producer.h"
 
 static bool set_option(struct producer_options *options, const char *name, size_t length,
@@ -26,7 +27,7 @@ static bool set_option(struct producer_options *options, const char *name, size_
         {"length", NULL, &options->length},      {"payload", NULL, &options->payload_bytes},
         {"fail", NULL, &options->fail_position}, {"instance", NULL, &options->instance},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         if (strlen(table[i].name) != length || memcmp(table[i].name, name, length) != 0)
             continue;
         if (table[i].small)

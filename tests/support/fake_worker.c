@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/array_len.h"
 #include "tests/support/test_producer.h"
 #include "trajd.h"
 
@@ -46,7 +47,7 @@ static bool parse(struct worker *worker, const char *text)
         {"hang", NULL, &worker->hang_after},       {"delay_us", &worker->delay_us, NULL},
         {"timeout_ms", &worker->timeout_ms, NULL},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         if (strlen(table[i].name) != length || memcmp(table[i].name, text, length) != 0)
             continue;
         if (table[i].small)

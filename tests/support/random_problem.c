@@ -7,6 +7,7 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
+#include "proto/array_len.h"
 
 #define CANARY_BYTES 64
 #define CANARY 0x5c
@@ -31,7 +32,7 @@ static void *keep(struct problem *problem, uint64_t bytes)
 {
     void *block = malloc(bytes ? bytes : 1);
 
-    if (!block || problem->block_count == sizeof problem->blocks / sizeof problem->blocks[0])
+    if (!block || problem->block_count == ARRAY_LEN(problem->blocks))
         abort();
     return problem->blocks[problem->block_count++] = block;
 }

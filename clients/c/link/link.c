@@ -11,6 +11,7 @@
 
 #include <zmq.h>
 
+#include "proto/array_len.h"
 #include "proto/wire.h"
 
 static enum trajd_status prepare_local(struct trajd_link *link, const char *directory,
@@ -76,7 +77,7 @@ static int set_options(void *dealer)
         {ZMQ_LINGER, 0},
     };
     const int64_t max_frame_bytes = TRAJD_WIRE_MAX_FRAME;
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
         if (zmq_setsockopt(dealer, options[i][0], &options[i][1], sizeof(int)) != 0)
             return -1;
     return zmq_setsockopt(dealer, ZMQ_MAXMSGSIZE, &max_frame_bytes, sizeof max_frame_bytes);

@@ -7,6 +7,7 @@
 
 #include "clients/c/client_clock.h"
 #include "clients/c/link/link.h"
+#include "proto/array_len.h"
 #include "proto/wire.h"
 
 #define SCHEME "tcp://"
@@ -36,7 +37,7 @@ static enum trajd_status check_endpoint(const char *endpoint, bool *loopback,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "endpoint %s: write it as tcp://HOST:PORT", endpoint);
     *loopback = false;
-    for (size_t i = 0; i < sizeof loopbacks / sizeof *loopbacks; i++)
+    for (size_t i = 0; i < ARRAY_LEN(loopbacks); i++)
         *loopback = *loopback ||
                     (strlen(loopbacks[i]) == length && memcmp(loopbacks[i], host, length) == 0);
     return TRAJD_OK;
@@ -133,7 +134,7 @@ int trajd_link_remote_set(struct trajd_link *link)
         {ZMQ_TCP_MAXRT, TIMEOUT_MS},         {ZMQ_IPV6, strchr(link->feed_endpoint, '[') != NULL},
     };
     const int64_t max_frame_bytes = TRAJD_WIRE_MAX_PAYLOAD_FRAME + CURVE_OVERHEAD_BYTES;
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
         if (zmq_setsockopt(link->dealer, options[i][0], &options[i][1], sizeof(int)) != 0)
             return -1;
     link->connected_ns = trajd_client_now_ns();

@@ -1,4 +1,5 @@
 #include "clients/python/core/py_core.h"
+#include "proto/array_len.h"
 
 /* The exception classes of the package, by status, and ForkError after them. errors.py sets them
  * once. */
@@ -77,7 +78,7 @@ PyMODINIT_FUNC PyInit__core(void)
                  {"Tensor", trajd_py_tensor_type},
                  {"Ring", trajd_py_ring_type}};
     PyObject *module = PyModule_Create(&definition);
-    for (size_t i = 0; module && i < sizeof types / sizeof *types; i++) {
+    for (size_t i = 0; module && i < ARRAY_LEN(types); i++) {
         /* one reference for the module, one for the static variable */
         PyObject *type = types[i].create();
         Py_XINCREF(type);

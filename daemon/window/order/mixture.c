@@ -5,6 +5,7 @@
 
 #include "daemon/window/order/permute.h"
 #include "daemon/window/order/sampler_order.h"
+#include "proto/array_len.h"
 
 /* windows of a member that are looked up together: one by one, each step would wait for the last */
 #define GROUP_WINDOWS 16
@@ -150,7 +151,7 @@ uint64_t trajd_mixture_seed(uint64_t seed, uint32_t dataset_index)
 {
     const uint64_t words[] = {TRAJD_MIXTURE_VERSION, seed, PURPOSE_SEED, dataset_index};
 
-    return trajd_mix(words, sizeof words / sizeof words[0]);
+    return trajd_mix(words, ARRAY_LEN(words));
 }
 
 uint64_t trajd_mixture_epoch_windows(const struct trajd_mixture *mixture)
@@ -199,8 +200,7 @@ static void enter_round(const struct trajd_mixture *mixture, uint64_t round, str
     const uint64_t words[] = {TRAJD_MIXTURE_VERSION, mixture->fingerprint, mixture->seed,
                               PURPOSE_SLOTS, round};
 
-    trajd_permutation_make(&walk->slots, trajd_mix(words, sizeof words / sizeof words[0]),
-                           mixture->weight_sum);
+    trajd_permutation_make(&walk->slots, trajd_mix(words, ARRAY_LEN(words)), mixture->weight_sum);
     walk->round = round;
     walk->round_begin = round * mixture->weight_sum;
     walk->is_ready = true;

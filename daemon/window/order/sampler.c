@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/array_len.h"
+
 #define GROUP_WINDOWS 16 /* windows that are looked up together */
 
 /* The purposes of keys. They are part of the key, so that no two permutations of an epoch share
@@ -159,7 +161,7 @@ static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enu
     const uint64_t words[] = {
         TRAJD_SAMPLER_VERSION, sampler->fingerprint, sampler->seed, epoch, purpose, number};
 
-    return trajd_mix(words, sizeof words / sizeof words[0]);
+    return trajd_mix(words, ARRAY_LEN(words));
 }
 
 /* Returns the window at a position of order blocked. Blocks are equal runs of window numbers, so

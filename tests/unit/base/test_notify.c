@@ -13,6 +13,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/notify.h"
+#include "proto/array_len.h"
 
 /* The manager's end: a bound datagram socket; `name` is what NOTIFY_SOCKET would say. */
 static int listen_as(const char *name)
@@ -121,7 +122,7 @@ static void test_bad_environment(void **state)
     struct trajd_error error;
 
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         set_environment(names[i], "1", 1);
         assert_int_equal(trajd_notify_open(&notify, &error), TRAJD_ERR_UNSUPPORTED);
         expect_clean_environment();
@@ -152,7 +153,7 @@ static void test_watchdog_of_others_and_nonsense(void **state)
     assert_int_equal(trajd_notify_open(&notify, &error), TRAJD_OK);
     assert_true(notify.watchdog_ns == 0);
     trajd_notify_close(&notify);
-    for (size_t i = 0; i < sizeof intervals / sizeof intervals[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(intervals); i++) {
         set_environment(name, intervals[i], getpid());
         assert_int_equal(trajd_notify_open(&notify, &error), TRAJD_OK);
         assert_true(notify.watchdog_ns == 0);

@@ -6,8 +6,7 @@
 #include <cmocka.h>
 
 #include "daemon/base/quantity.h"
-
-#define ARRAY_LEN(array) (sizeof array / sizeof array[0])
+#include "proto/array_len.h"
 
 static void test_sizes(void **state)
 {

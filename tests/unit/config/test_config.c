@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "daemon/config/config_keys.h"
+#include "proto/array_len.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND INT64_C(1000000000)
@@ -165,7 +166,7 @@ static void bad_values_are_refused_with_their_line(void **state)
     };
     struct fixture *f = *state;
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct trajd_error error = {0};
         assert_int_not_equal(load(f, bad[i].text, NULL, 0, &error), TRAJD_OK);
         assert_null(f->config);
@@ -216,7 +217,7 @@ static void bad_values_of_the_command_line(void **state)
     };
     struct fixture *f = *state;
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         const struct trajd_config_value value = {bad[i].text, false};
         struct trajd_error error;
         assert_int_equal(load(f, HEAD DATASETS, &value, 1, &error), TRAJD_ERR_ARGUMENT);

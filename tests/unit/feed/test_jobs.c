@@ -6,6 +6,7 @@
 
 #include "core_world.h"
 #include "daemon/feed/checkpoint_token.h"
+#include "proto/array_len.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -281,7 +282,7 @@ static void test_tokens_with_impossible_values(void **state)
     cases[3].undone[1] = 1;
     cases[4].undone[1] = 4;
     cases[5].key.length = UINT64_MAX;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(
             trajd_checkpoint_token_decode(bytes, trajd_checkpoint_token_encode(&cases[i], bytes),
                                           &decoded, NULL),

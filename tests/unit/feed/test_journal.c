@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "daemon/feed/journal.h"
+#include "proto/array_len.h"
 
 static char directory[] = "/tmp/trajd-journal-XXXXXX";
 static struct trajd_journal_state found;
@@ -349,7 +350,7 @@ static void test_old_journals_are_removed(void **state)
     assert_false(trajd_journal_load(gone, &found)); /* a new one, which is empty */
     trajd_journal_close(&gone);
     assert_int_equal(trajd_journal_sweep("/nonexistent", 0, &removed, &error), TRAJD_ERR_IO);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         snprintf(path, sizeof path, "%s/%s", directory, others[i]);
         assert_int_equal(unlink(path), 0);
     }

@@ -12,6 +12,7 @@
 
 #include "kernels/pool.h"
 #include "kernels/dispatch/runner.h"
+#include "proto/array_len.h"
 
 enum { ROWS = 40, STEPS = 25, ROW_BYTES = 80 }; /* a row: 3 f32, 1 u8 in 4 bytes, 8 f64 */
 
@@ -216,7 +217,7 @@ static void test_corrupt_words_are_harmless(void **state)
     assert_int_equal(trajd_runner_create(NULL, NULL, &runner, &error), TRAJD_OK);
     assert_int_equal(trajd_runner_room(runner, size, &room, &error), TRAJD_OK);
     for (size_t at = 0; at < 1024; at += 4) /* head, streams, brackets, the first targets */
-        for (size_t l = 0; l < sizeof lies / sizeof *lies; l++) {
+        for (size_t l = 0; l < ARRAY_LEN(lies); l++) {
             memcpy(room, bytes, size);
             memcpy((uint8_t *)room + at, &lies[l], at % 8 ? 4 : 8);
             refused +=

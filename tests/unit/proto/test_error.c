@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "proto/array_len.h"
 #include "proto/error.h"
 
 static void test_an_error_is_filled_and_prefixed(void **state)
@@ -36,8 +37,8 @@ static void test_long_messages_are_cut(void **state)
     static const size_t lengths[] = {0, 1, 200, 308, 309, 310, 311, 508, 509, 510, 511, 600};
     char prefix[601], message[601], expected[1300];
     struct trajd_error error;
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        for (size_t j = 0; j < sizeof lengths / sizeof *lengths; j++) {
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++)
+        for (size_t j = 0; j < ARRAY_LEN(lengths); j++) {
             memset(prefix, 'p', lengths[i]);
             prefix[lengths[i]] = '\0';
             memset(message, 'm', lengths[j]);

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "proto/array_len.h"
 #include "proto/key_file.h"
 
 #define PUBLIC "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
@@ -86,7 +87,7 @@ static void test_other_files_are_refused(void **state)
     };
     struct trajd_key_file keys;
     struct trajd_error error;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(parse(bad[i].text, &keys, &error), TRAJD_ERR_ARGUMENT);
         assert_non_null(strstr(error.message, bad[i].part));
         assert_null(strstr(error.message, SECRET));
@@ -106,7 +107,7 @@ static void test_a_secret_must_be_private(void **state)
     assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_ERR_NOT_FOUND);
     assert_int_equal(trajd_key_write(path, &pair, &error), TRAJD_OK);
     static const mode_t modes[] = {0644, 0640, 0604, 0660, 0610};
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         assert_int_equal(chmod(path, modes[i]), 0);
         assert_int_equal(trajd_key_read_secret(path, &keys, &error), TRAJD_ERR_ARGUMENT);
         assert_non_null(strstr(error.message, "chmod 600"));

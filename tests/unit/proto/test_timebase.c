@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/array_len.h"
 #include "proto/timebase.h"
 
 static void vectors_of_big_integers_hold(void **state)
@@ -43,7 +44,7 @@ static void a_row_is_found_by_its_own_time(void **state)
                                               {60, 1}, {1000, 1}, {1, 7}};
 
     (void)state;
-    for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++)
+    for (size_t r = 0; r < ARRAY_LEN(rates); r++)
         for (int64_t row = -20000; row < 20000; row++) {
             int64_t here = trajd_rate_row_ns(rates[r], row),
                     next = trajd_rate_row_ns(rates[r], row + 1);

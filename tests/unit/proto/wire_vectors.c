@@ -1,3 +1,4 @@
+#include "proto/array_len.h"
 #include "wire_vectors.h"
 
 #define TEXT(string)                                                                               \
@@ -197,4 +198,4 @@ const struct wire_vector wire_vectors[] = {
     {"checkpointed", {TRAJD_WIRE_CHECKPOINTED, {.checkpointed = {18, {"TRJTOKN1 and more", 17}}}}},
 };
 
-const size_t wire_vector_count = sizeof wire_vectors / sizeof wire_vectors[0];
+const size_t wire_vector_count = ARRAY_LEN(wire_vectors);

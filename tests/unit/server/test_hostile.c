@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "faulty_daemon.h"
+#include "proto/array_len.h"
 #include "trajd.h"
 
 static char directory[64];
@@ -325,7 +326,7 @@ static void test_faults_in_messages_are_errors(void **state)
          .alter = alter_request},
         opened("a ring that never comes", alter_ring_id),
     };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
         check_fault(&faults[i], false);
 }
 
@@ -344,7 +345,7 @@ static void test_faults_on_fd_sock_are_errors(void **state)
         ring("a cut message", TRAJD_ERR_CLOSED, hand_cut),
         ring("many descriptors", TRAJD_ERR_CLOSED, hand_many),
     };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
         check_fault(&faults[i], false);
 }
 
@@ -371,7 +372,7 @@ static void test_errors_of_the_feed_before_are_ignored(void **state)
 {
     const enum trajd_status late_errors[] = {TRAJD_ERR_DEVICE, TRAJD_ERR_CLOSED, TRAJD_ERR_TIMEOUT};
     (void)state;
-    for (size_t i = 0; i < sizeof late_errors / sizeof *late_errors; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(late_errors); i++) {
         struct daemon *daemon = calloc(1, sizeof *daemon);
         enum trajd_status status;
         daemon->late_error = late_errors[i];

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "proto/array_len.h"
 #include "proto/key_file.h"
 #include "remote_fixture.h"
 
@@ -112,7 +113,7 @@ static void test_bad_endpoints_and_keys_are_refused(void **state)
                                             "tcp://*:7878"};
     struct trajd_client *client = NULL;
     struct trajd_error error;
-    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++)
+    for (size_t i = 0; i < ARRAY_LEN(endpoints); i++)
         assert_int_equal(
             trajd_client_connect(&(struct trajd_connect_options){.endpoint = endpoints[i]}, &client,
                                  &error),

@@ -18,6 +18,7 @@
 #include <zmq.h>
 
 #include "daemon/base/clock.h"
+#include "proto/array_len.h"
 #include "proto/wire.h"
 #include "remote_fixture.h"
 #include "tests/support/processes.h"
@@ -292,7 +293,7 @@ static void test_garbage_and_silence_harm_no_worker(void **state)
     int silent[SILENT];
     for (int i = 0; i < SILENT; i++) /* connections that never begin a handshake */
         silent[i] = raw_connect();
-    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(openings); i++) {
         int fd = raw_connect();
         assert_true(send(fd, openings[i], strlen(openings[i]) + 1, MSG_NOSIGNAL) > 0);
         shutdown(fd, SHUT_WR);

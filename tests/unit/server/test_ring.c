@@ -18,6 +18,7 @@
 #include "clients/c/tensors.h"
 #include "daemon/server/lock.h"
 #include "daemon/server/ring.h"
+#include "proto/array_len.h"
 
 #define INSTANCE 42u
 
@@ -211,7 +212,7 @@ static void test_client_schema_stays_in_its_slot(void **state)
                {UINT64_MAX - 3, 1},
                {64, UINT64_MAX / 4},
                {64, UINT64_C(1) << 62}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         tensor = wire_tensor(bad[i].offset_bytes, bad[i].columns);
         assert_int_equal(trajd_schema_create(&opened, &schema, &error), TRAJD_ERR_PROTOCOL);
     }

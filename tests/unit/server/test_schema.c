@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "daemon/server/server.h"
+#include "proto/array_len.h"
 
 static struct trajd_feed_tensor byte_tensor(const char *name, uint64_t columns)
 {
@@ -39,7 +40,7 @@ static void test_slots_are_whole_pages(void **state)
         uint64_t columns, slot_size_bytes;
     } cases[] = {{0, 4096}, {1344, 4096}, {1345, 8192}};
     struct trajd_error error;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct trajd_feed_tensor tensor = byte_tensor("a", cases[i].columns);
         struct trajd_feed_schema schema = {
             .global_batch = 3, .tensor_count = 1, .tensors = &tensor};
@@ -56,7 +57,7 @@ static void test_sizes_that_overflow_are_refused(void **state)
     struct trajd_feed_schema schema = {.global_batch = 3, .tensor_count = 2, .tensors = tensors};
     static const uint64_t columns[] = {UINT64_C(1) << 63, UINT64_MAX / 3, UINT64_MAX / 6,
                                        (INT64_MAX / 3) - 1};
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
         tensors[0].shape[1] = tensors[1].shape[1] = columns[i];
         assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_ERR_MEMORY);
         assert_non_null(strstr(error.message, "overflows"));
@@ -75,7 +76,7 @@ static void test_invalid_tensors_are_named(void **state)
         {.name = "bad", .dtype = TRAJD_U8, .rank = TRAJD_TENSOR_MAX_RANK + 1, .shape = {3}},
         {.name = "bad", .dtype = TRAJD_DTYPE_NONE, .rank = 1, .shape = {3}},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         tensors[1] = bad[i];
         assert_int_equal(trajd_feed_schema_layout(&schema, &error), TRAJD_ERR_ARGUMENT);
         assert_non_null(strstr(error.message, "tensor bad:"));

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "daemon/stats/histogram.h"
+#include "proto/array_len.h"
 
 #define MOST 5000
 
@@ -126,7 +127,7 @@ static void test_against_sorting(void **state)
 
     (void)state;
     for (int shape = 0; shape < 6; shape++)
-        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
             for (int variant = 0; variant < 4; variant++) {
                 const enum trajd_dtype dtype = variant & 1 ? TRAJD_F64 : TRAJD_F32;
                 const uint32_t stride = trajd_dtype_size(dtype) * 3;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "daemon/stats/stats.h"
+#include "proto/array_len.h"
 #include "unit/stats/stats_fixture.h"
 
 static void assert_near(double value, double expected, double tolerance)
@@ -168,9 +169,9 @@ static void test_fingerprints(void **state)
         "pad: {before: 0}, outputs: {q: {at: -1..0}}", "bad_rows: keep, outputs: {q: {at: 0}}"};
     const uint64_t base = fingerprint_of(*state, "outputs: {q: {at: 0}}");
 
-    for (size_t i = 0; i < sizeof equal / sizeof *equal; i++)
+    for (size_t i = 0; i < ARRAY_LEN(equal); i++)
         assert_int_equal(fingerprint_of(*state, equal[i]), base);
-    for (size_t i = 0; i < sizeof different / sizeof *different; i++)
+    for (size_t i = 0; i < ARRAY_LEN(different); i++)
         assert_int_not_equal(fingerprint_of(*state, different[i]), base);
 }
 

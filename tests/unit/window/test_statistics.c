@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "daemon/window/statistics.h"
+#include "proto/array_len.h"
 
 static enum trajd_status read_text(const char *text, const char *name,
                                    struct trajd_statistics **result, struct trajd_error *error)
@@ -36,7 +37,7 @@ static void test_three_forms(void **state)
     struct trajd_error error;
 
     (void)state;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         if (read_text(texts[i], "x", &s, &error))
             fail_msg("%s", error.message);
         assert_int_equal(s->source, TRAJD_STATISTICS_FILE);
@@ -84,7 +85,7 @@ static void test_bad_files(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct trajd_statistics *s = (struct trajd_statistics *)1;
         struct trajd_error error = {0};
         const enum trajd_status status = read_text(bad[i].text, "x", &s, &error);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "daemon/window/window_batch.h"
+#include "proto/array_len.h"
 
 #define ROWS 90
 #define STREAMS 3
@@ -302,7 +303,7 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
     };
     struct fixture *f = *state;
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct trajd_window_spec *spec;
         struct trajd_error error;
         char text[512];
@@ -339,7 +340,7 @@ static void test_invalid_feeds(void **state)
     };
     struct fixture *f = *state;
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct trajd_window_spec *spec;
         struct trajd_error error;
         char text[512];
@@ -401,8 +402,8 @@ static void test_regular_rows_until(void **state)
                                     INT64_MAX};
 
     (void)state;
-    for (size_t r = 0; r < sizeof rates / sizeof *rates; r++)
-        for (size_t t = 0; t < sizeof times / sizeof *times; t++) {
+    for (size_t r = 0; r < ARRAY_LEN(rates); r++)
+        for (size_t t = 0; t < ARRAY_LEN(times); t++) {
             const struct trajd_episode_clock clock = {.row_count = INT64_MAX, .rate = rates[r]};
             const int64_t row = trajd_rate_row_at(rates[r], times[t]);
             assert_int_equal(trajd_clock_rows_until(&clock, INT64_MAX, times[t]),

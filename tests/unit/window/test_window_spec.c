@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "daemon/window/window_spec.h"
+#include "proto/array_len.h"
 
 static void test_ranges(void **state)
 {
@@ -42,7 +43,7 @@ static void test_ranges(void **state)
     struct trajd_spec_range range;
 
     (void)state;
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         assert_null(trajd_spec_range_parse(good[i].text, &range));
         assert_int_equal(range.in_time, good[i].in_time);
         assert_int_equal(range.from, good[i].from);
@@ -50,7 +51,7 @@ static void test_ranges(void **state)
         assert_int_equal(range.rate.num, good[i].num);
         assert_int_equal(range.rate.den, good[i].den);
     }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (!trajd_spec_range_parse(bad[i], &range))
             fail_msg("'%s' was taken for a range", bad[i]);
 }
@@ -125,7 +126,7 @@ static void test_a_split_begins_and_ends_at_whole_numbers_too(void **state)
     char text[160];
 
     (void)state;
-    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(splits); i++) {
         snprintf(
             text, sizeof text,
             "dataset: d\nsplit: %s\nglobal_batch: 1\nanchor: {rate: 1}\noutputs: {x: {at: 0}}\n",
@@ -245,7 +246,7 @@ static void test_every_error_names_its_line(void **state)
     struct trajd_error error;
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(parse(bad[i].text, &spec, &error), TRAJD_ERR_ARGUMENT);
         assert_null(spec);
         if (!strstr(error.message, bad[i].message))

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "clients/c/buffers.h"
+#include "proto/array_len.h"
 
 #define KEEP 3u
 #define ROUNDS 2000u
@@ -19,7 +20,7 @@ static void test_size_is_rounded_up_to_the_alignment(void **state)
     const struct {
         size_t requested, expected;
     } cases[] = {{0, 0}, {1, 64}, {64, 64}, {65, 128}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct trajd_buffers *buffers = trajd_buffers_create(cases[i].requested, KEEP);
         assert_int_equal(trajd_buffers_size(buffers), cases[i].expected);
         void *buffer = trajd_buffers_take(buffers); /* of 0 bytes too */

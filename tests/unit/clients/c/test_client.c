@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "proto/array_len.h"
 #include "tests/support/processes.h"
 #include "tests/support/test_producer.h"
 #include "trajd.h"
@@ -243,7 +244,7 @@ static void test_bad_calls_are_refused(void **state)
         {.feed = "train", .mode = TRAJD_MODE_SHARD, .world = 2, .rank = 2},
         {.feed = "train", .mode = (enum trajd_mode)7},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_int_equal(trajd_client_open(client, &bad[i], &error), TRAJD_ERR_ARGUMENT);
     assert_int_equal(
         trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),

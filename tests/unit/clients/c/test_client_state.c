@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "proto/array_len.h"
 #include "tests/unit/clients/c/bare_client.h"
 
 static struct trajd_client *client;
@@ -45,7 +46,7 @@ static void test_bad_texts(void **state)
     assert_int_equal(trajd_client_check_text("job", "mains", 4, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "job: \"mains"));
     const char *const bad[] = {"ab\xff", "ab\xc3", "ab\xed\xa0\x80", "ab\xc0\x80"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(trajd_client_check_text("job", bad[i], 32, &error), TRAJD_ERR_ARGUMENT);
         assert_non_null(strstr(error.message, "byte 2"));
     }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <zmq.h>
 
+#include "proto/array_len.h"
 #include "proto/wire.h"
 #include "trajd.h"
 
@@ -250,7 +251,7 @@ static void test_right_payloads_are_accepted(void **state)
         {"a batch that failed", TRAJD_ERR_DATA, .frames = {0}, .bend_batch = failed},
         {"noise", TRAJD_OK, .frames = {PAYLOAD_BYTES}, .noisy = true},
     };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
         try_fault(&faults[i]);
 }
 
@@ -278,7 +279,7 @@ static void test_wrong_payloads_are_refused(void **state)
         {"a frame that is too long", TRAJD_ERR_TIMEOUT,
          .frames = {2 * TRAJD_WIRE_MAX_PAYLOAD_FRAME}},
     };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
         try_fault(&faults[i]);
 }
 

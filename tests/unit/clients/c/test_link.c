@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "clients/c/link/link.h"
+#include "proto/array_len.h"
 
 #define PUBLIC "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
 #define SECRET "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"
@@ -73,7 +74,7 @@ static void test_addresses_of_this_machine_need_no_key(void **state)
 {
     (void)state;
     const char *const good[] = {"tcp://127.0.0.1:1", "tcp://localhost:65535", "tcp://[::1]:7000"};
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         struct trajd_link link;
         struct trajd_error error;
         assert_true(trajd_link_is_remote_endpoint(good[i]));
@@ -102,7 +103,7 @@ static void test_malformed_addresses_are_refused(void **state)
                                "tcp://*:7000",
                                "tcp://localhost;127.0.0.1:7000",
                                "tcp://localhost/main:7000"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_refused(bad[i], NULL, NULL, "tcp://HOST:PORT");
 }
 

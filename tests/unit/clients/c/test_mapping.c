@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "clients/c/mapping.h"
+#include "proto/array_len.h"
 #include "proto/ring_layout.h"
 
 #define SLOTS 3u
@@ -116,7 +117,7 @@ static void test_impossible_terms_are_refused(void **state)
         {0, UINT64_MAX - TRAJD_RING_ALIGNMENT + 1, 1}, /* the sum overflows */
         {(UINT64_C(1) << 63) + TRAJD_RING_ALIGNMENT, UINT64_C(1) << 63, 1}, /* beyond off_t */
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct trajd_error error;
         struct trajd_ring_terms terms = good_terms;
         terms.size_bytes = bad[i].size_bytes;
@@ -133,7 +134,7 @@ static void test_other_files_are_refused(void **state)
     (void)state;
     struct trajd_error error;
     const int seals[] = {0, F_SEAL_SHRINK, F_SEAL_GROW}; /* each leaves a way to SIGBUS */
-    for (size_t i = 0; i < sizeof seals / sizeof *seals; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(seals); i++) {
         int fd = make_ring(&good_header, RING_BYTES, seals[i]);
         assert_int_equal(map(fd, &good_terms, &error), TRAJD_ERR_PROTOCOL);
         close(fd);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "clients/c/tensors.h"
+#include "proto/array_len.h"
 #include "proto/ring_layout.h"
 
 #define SLOT_HEADER_BYTES sizeof(struct trajd_slot_header)
@@ -108,7 +109,7 @@ static void test_bad_tensors_are_refused(void **state)
         make_tensor("scalar", TRAJD_U8, 64, 0, (uint64_t[]){BATCH}),
         make_tensor("dtype", (enum trajd_dtype)99, 64, 1, (uint64_t[]){BATCH}),
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct trajd_error error;
         struct trajd_schema *schema = NULL;
         assert_int_equal(create(&bad[i], 1, 4096, &schema, &error), TRAJD_ERR_PROTOCOL);

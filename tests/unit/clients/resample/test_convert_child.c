@@ -14,6 +14,7 @@
 #include "daemon/index/helper.h"
 #include "clients/cli/resample/convert_child.h"
 #include "daemon/index/writer_protocol.h"
+#include "proto/array_len.h"
 
 static const struct trajd_convert_options options = {.output = "out.hdf5"};
 static const struct convert_plan plan = {.options = &options};
@@ -60,7 +61,7 @@ static void the_cause_of_the_end_is_reported(void **state)
                  {SIGUSR1, TRAJD_ERR_DATA}};
 
     (void)state;
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         struct trajd_error error;
         struct convert_child child = {.plan = &plan, .error = &error, .is_ready = true};
         size_t length;

@@ -6,8 +6,9 @@
 #include <cmocka.h>
 
 #include "clients/cli/resample/plan/convert_plan.h"
+#include "proto/array_len.h"
 
-#define ROWS(stamps) (int64_t)(sizeof stamps / sizeof *(stamps))
+#define ROWS(stamps) (int64_t) ARRAY_LEN(stamps)
 
 struct span {
     int64_t begin, end, first_row[2];

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "clients/cli/resample/convert_rows.h"
+#include "proto/array_len.h"
 
 #define LAYOUT                                                                                     \
     "layout: hand\n"                                                                               \
@@ -313,7 +314,7 @@ static void rules_are_checked(void **state)
     (void)state;
     set_up(&hand);
     options.rule_count = 1;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         options.rules = &cases[i].rule;
         assert_int_equal(convert_plan_make(&options, &plan, &error), cases[i].status);
         if (cases[i].word)
@@ -407,7 +408,7 @@ static void rates_and_episodes_are_checked(void **state)
 
     (void)state;
     set_up(&hand);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         options.episodes = &cases[i].item;
         options.episode_count = 1;
         assert_int_equal(convert_plan_make(&options, &plan, &error),
@@ -422,7 +423,7 @@ static void rates_and_episodes_are_checked(void **state)
     assert_string_equal(plan.episodes[0].id, "demo_7");
     convert_plan_clear(&plan);
     options.filter = NULL;
-    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
         options.rate = rates[i];
         assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_ARGUMENT);
         convert_plan_clear(&plan);

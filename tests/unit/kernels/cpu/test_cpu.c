@@ -11,6 +11,7 @@
 #include "kernels/dispatch/plan.h"
 #include "kernels/pool.h"
 #include "kernels/quaternion.h"
+#include "proto/array_len.h"
 #include "tests/support/random_problem.h"
 
 static const uint32_t sizes[] = {1, 2, 7, 31, 32, 33, 1000};
@@ -172,7 +173,7 @@ static void test_every_type_kind_and_size(void **state)
 {
     (void)state;
     for (int kind = 0; kind < TRAJD_KIND_COUNT; kind++)
-        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
             compare_types((enum trajd_kind)kind, sizes[i], (uint64_t)kind * 1000003 + i * 997);
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/trials.h"
+#include "proto/array_len.h"
 
 #define HEAD "trajd-tuning 1\n# a remark\norigin compute 90 NVIDIA H200, by hand\n"
 #define SHAPE " tile 16 threads 128 tiles 1 stage 100 prefetch 1 vectors 2 producers 0 stages 0\n"
@@ -238,7 +239,7 @@ static void test_bad_tables(void **state)
     struct trajd_error error;
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(parse(bad[i].text, &tuning, &error), TRAJD_ERR_ARGUMENT);
         assert_null(tuning);
         if (!strstr(error.message, bad[i].message))

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/window/order/mixture.h"
+#include "proto/array_len.h"
 
 #define MAX_WORDS 64
 #define MAX_PARTS 8
@@ -280,7 +281,7 @@ static void any_position_at_once(void **state)
     options.global_batch = 31;
     options.tail = TRAJD_TAIL_WRAP;
     make(&other, windows, 3, TRAJD_ORDER_GLOBAL, &options);
-    for (size_t b = 0; b < sizeof begins / sizeof begins[0]; b++) {
+    for (size_t b = 0; b < ARRAY_LEN(begins); b++) {
         trajd_mixture_run(f.mixture, 2, begins[b], 1000, run);
         for (uint32_t i = 0; i < 1000; i += 7) {
             trajd_mixture_run(other.mixture, 2, begins[b] + i, 1, &one);

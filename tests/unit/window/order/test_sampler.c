@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/window/order/sampler.h"
+#include "proto/array_len.h"
 
 #define MAX_WORDS 64
 
@@ -165,7 +166,7 @@ static void permutation_is_even_over_keys(void **state)
     enum { KEYS = 40000 };
 
     (void)state;
-    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
         uint64_t n = sizes[s], single[31 * 31] = {0}, pair[31 * 31] = {0}, pairs[31 * 31];
         uint64_t distinct = 0;
         for (uint64_t k = 0; k < KEYS; k++) {
