@@ -5,7 +5,6 @@
 #include "daemon/base/clock.h"
 
 #define TURN_NS 100000000
-#define SECOND_NS 1000000000
 
 static _Thread_local struct trajd_heartbeat *own;
 
@@ -60,8 +59,7 @@ void trajd_heartbeat_init_condition(pthread_cond_t *condition)
 
 void trajd_heartbeat_wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
-    const int64_t until_ns = trajd_now_ns() + TURN_NS;
-    const struct timespec until = {until_ns / SECOND_NS, until_ns % SECOND_NS};
+    const struct timespec until = trajd_timespec(trajd_now_ns() + TURN_NS);
 
     if (own)
         pthread_cond_timedwait(condition, mutex, &until);

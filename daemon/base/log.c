@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/clock.h"
+
 enum { LINE_BYTES = 1024 };
 
 const char *const trajd_log_levels[] = {"error", "warning", "info", "debug", NULL};
@@ -29,13 +31,12 @@ void trajd_log_init(struct trajd_log *log, int fd, enum trajd_log_level level,
 static size_t write_prefix(const struct trajd_log *log, enum trajd_log_level level, char *line)
 {
     static const int priorities[] = {3, 4, 6, 7}; /* the numbers of syslog(3) */
-    struct timespec now;
+    const struct timespec now = trajd_timespec(trajd_wall_ns());
     struct tm day;
     size_t used;
 
     if (log->journal)
         return (size_t)snprintf(line, LINE_BYTES, "<%d>", priorities[level]);
-    clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &day);
     used = strftime(line, LINE_BYTES, "%Y-%m-%dT%H:%M:%S", &day);
     return used + (size_t)snprintf(line + used, LINE_BYTES - used,

@@ -237,16 +237,9 @@ const char *trajd_server_remote_endpoint(const struct trajd_server *server)
     return trajd_transport_remote_endpoint(server->transport);
 }
 
-static struct timespec deadline_in(uint64_t timeout_ms)
-{
-    uint64_t at_ns = now() + timeout_ms * UINT64_C(1000000);
-    return (struct timespec){.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
-                             .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
-}
-
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms)
 {
-    const struct timespec deadline = deadline_in(timeout_ms);
+    const struct timespec deadline = trajd_deadline(timeout_ms);
     pthread_mutex_lock(&server->mutex);
     server->draining = true;
     trajd_core_goaway(server->core, "the daemon ends", now());

@@ -312,9 +312,7 @@ enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms,
 {
     struct trajd_server *server = feed->server;
     struct trajd_core_fill core = {0};
-    const uint64_t at_ns = now() + timeout_ms * UINT64_C(1000000);
-    const struct timespec deadline = {.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
-                                      .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
+    const struct timespec deadline = trajd_deadline(timeout_ms);
     pthread_mutex_lock(&server->mutex);
     feed->users++;
     enum trajd_status status = wait_for_slot(feed, &deadline, &core);

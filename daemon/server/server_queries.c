@@ -56,9 +56,7 @@ static struct trajd_pending_query *find_untaken(struct trajd_server *server)
 enum trajd_status trajd_server_take_query(struct trajd_server *server, uint32_t timeout_ms,
                                           struct trajd_query *query)
 {
-    const uint64_t at_ns = (uint64_t)trajd_now_ns() + timeout_ms * UINT64_C(1000000);
-    const struct timespec deadline = {.tv_sec = (time_t)(at_ns / UINT64_C(1000000000)),
-                                      .tv_nsec = (long)(at_ns % UINT64_C(1000000000))};
+    const struct timespec deadline = trajd_deadline(timeout_ms);
     struct trajd_pending_query *pending = NULL;
     pthread_mutex_lock(&server->mutex);
     for (bool late = false; !server->queries_closed && !(pending = find_untaken(server)) && !late;)

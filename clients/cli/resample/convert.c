@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clients/cli/resample/convert_internal.h"
+#include "daemon/base/heartbeat.h"
 
 enum { LEVEL_DEFAULT = 4 };
 
@@ -250,7 +251,7 @@ enum trajd_status trajd_convert_file(const struct trajd_convert_options *options
 
     *report = (struct trajd_convert_report){0};
     pthread_mutex_init(&r.lock, NULL);
-    pthread_cond_init(&r.changed, NULL);
+    trajd_heartbeat_init_condition(&r.changed);
     status = convert_plan_make(options, &r.plan, r.error);
     if (!status && (!options->dry_run || options->output))
         status = check_output(&r);

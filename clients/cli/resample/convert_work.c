@@ -118,10 +118,7 @@ static enum trajd_status supervise(struct conversion *r)
             convert_report_progress(r, TRAJD_CONVERT_RUNNING);
             note_backend_failure(r);
         }
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += WAIT_MS * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        until = trajd_deadline(WAIT_MS);
         if (r->running)
             pthread_cond_timedwait(&r->changed, &r->lock, &until);
     }
