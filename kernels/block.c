@@ -65,20 +65,6 @@ static bool lay_out(const struct head *head, struct sections *sections)
 
 /* ---- the work of means ---- */
 
-static uint64_t rows_until(const int64_t *stamps, uint64_t count, int64_t x)
-{
-    uint64_t low = 0, high = count;
-
-    while (low < high) {
-        const uint64_t middle = low + (high - low) / 2;
-        if (stamps[middle] <= x)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Returns whether the elements that means average are within the limit. Uses a simple bound first,
  * and counts exactly only if the bound is too high. */
 static bool means_are_bounded(const struct trajd_stream *streams, uint32_t count,
@@ -88,8 +74,8 @@ static bool means_are_bounded(const struct trajd_stream *streams, uint32_t count
     uint64_t remaining = TRAJD_BLOCK_MAX_WORK;
 
     for (uint32_t s = 0; s < count; s++) {
-        const uint64_t rows = (uint64_t)*row_counts[streams[s].bracket_index],
-                       features = streams[s].feature_count;
+        const int64_t row_count = *row_counts[streams[s].bracket_index];
+        const uint64_t rows = (uint64_t)row_count, features = streams[s].feature_count;
         if (streams[s].kind != TRAJD_KIND_MEAN || !rows)
             continue;
         if (features > remaining)
@@ -99,8 +85,9 @@ static bool means_are_bounded(const struct trajd_stream *streams, uint32_t count
             continue;
         }
         for (uint32_t t = 0; t < steps; t++) {
-            const uint64_t averaged = rows_until(stamps, rows, targets[t]) -
-                                      rows_until(stamps, rows, targets[t] - streams[s].mean_width);
+            const int64_t begin = targets[t] - streams[s].mean_width;
+            const uint64_t averaged = (uint64_t)trajd_stamps_until(stamps, row_count, targets[t]) -
+                                      (uint64_t)trajd_stamps_until(stamps, row_count, begin);
             if (averaged > remaining / features)
                 return false;
             remaining -= averaged * features;

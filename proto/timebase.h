@@ -51,4 +51,19 @@ TRAJD_BOTH_SIDES int64_t trajd_rate_row_at(struct trajd_rate rate, int64_t x_ns)
     return (int64_t)trajd_floor_div(((__int128)x_ns + 1) * rate.num - 1, c);
 }
 
+/* Returns how many of `count` ascending stamps are at or before x ns. */
+TRAJD_BOTH_SIDES int64_t trajd_stamps_until(const int64_t *stamps_ns, int64_t count, int64_t x_ns)
+{
+    int64_t low = 0, high = count;
+
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (stamps_ns[middle] <= x_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 #endif

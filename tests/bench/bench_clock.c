@@ -35,16 +35,7 @@ static uint64_t now_ns(void)
 
 static int64_t search_all(const struct trajd_episode_clock *clock, int64_t row_count, int64_t x_ns)
 {
-    int64_t low = 0, high = row_count;
-
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (clock->stamps_ns[middle] <= x_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return trajd_stamps_until(clock->stamps_ns, row_count, x_ns);
 }
 
 static double mean_ns(int64_t (*rows_until)(const struct trajd_episode_clock *, int64_t, int64_t),

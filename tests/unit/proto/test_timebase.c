@@ -54,11 +54,26 @@ static void a_row_is_found_by_its_own_time(void **state)
         }
 }
 
+static void stamps_are_counted_until_a_time(void **state)
+{
+    static const int64_t stamps[] = {-5, 0, 0, 7};
+
+    (void)state;
+    assert_int_equal(trajd_stamps_until(stamps, 0, 100), 0);
+    assert_int_equal(trajd_stamps_until(stamps, 4, -6), 0);
+    assert_int_equal(trajd_stamps_until(stamps, 4, -5), 1);
+    assert_int_equal(trajd_stamps_until(stamps, 4, 0), 3);
+    assert_int_equal(trajd_stamps_until(stamps, 4, 6), 3);
+    assert_int_equal(trajd_stamps_until(stamps, 4, INT64_MAX), 4);
+    assert_int_equal(trajd_stamps_until(stamps, 2, INT64_MAX), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_of_big_integers_hold),
         cmocka_unit_test(a_row_is_found_by_its_own_time),
+        cmocka_unit_test(stamps_are_counted_until_a_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

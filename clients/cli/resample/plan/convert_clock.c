@@ -4,21 +4,12 @@
 
 int64_t convert_row_at(const struct trajd_episode_clock *clock, int64_t rows, int64_t x)
 {
-    int64_t low = 0, high = rows; /* the first row after x */
-
     if (!clock->stamps_ns) {
         const int64_t row =
             x < clock->start_ns ? -1 : trajd_rate_row_at(clock->rate, x - clock->start_ns);
         return row < rows ? row : rows - 1;
     }
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (clock->stamps_ns[middle] <= x)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low - 1;
+    return trajd_stamps_until(clock->stamps_ns, rows, x) - 1;
 }
 
 /* A clock that drops rows counts the kept ones. A clock that no stream of the episode uses counts
