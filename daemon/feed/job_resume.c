@@ -1,5 +1,4 @@
 /* Computes where an epoch begins, from journals and checkpoints, and what they keep of it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
@@ -110,13 +109,6 @@ void trajd_job_use_journal(struct job *job)
     strcpy(job->journal_job, job->name);
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-    return left < right ? -1 : left > right;
-}
-
 /* Below `high`, only the batches in slots and in job.todo can be undone. trajd_job_can_attach makes
  * sure that both together fit into the state. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state)
@@ -141,5 +133,5 @@ void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *
             (job_parts->parts[0].state == PART_PENDING || job_parts->parts[0].state == PART_LEASED))
             state->undone[state->undone_count++] = (feed->slots[i].position - job->begin) / batch;
     }
-    qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);
+    trajd_journal_sort_undone(state);
 }

@@ -101,6 +101,11 @@ static int compare_numbers(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+void trajd_journal_sort_undone(struct trajd_journal_state *state)
+{
+    qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);
+}
+
 /* Returns false if the record breaks any rule. */
 static bool read_record(const struct record *record, uint64_t run,
                         struct trajd_journal_state *state)
@@ -122,7 +127,7 @@ static bool read_record(const struct record *record, uint64_t run,
         if (value)
             state->undone[state->undone_count++] = value - 1;
     }
-    qsort(state->undone, state->undone_count, sizeof state->undone[0], compare_numbers);
+    trajd_journal_sort_undone(state);
     for (uint32_t i = 1; i < state->undone_count; i++)
         if (state->undone[i] == state->undone[i - 1])
             return false;

@@ -46,6 +46,9 @@ struct trajd_journal_state {
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* ascending */
 };
 
+/* Puts the undone batches in ascending order. */
+void trajd_journal_sort_undone(struct trajd_journal_state *state);
+
 /* Opens or makes DIRECTORY/JOB@FEED-HASH.journal. *damaged is true if the file was damaged; it is
  * empty then. TRAJD_ERR_BUSY: another process has it open. TRAJD_ERR_IO: directory or disk. The
  * caller closes the journal. */
