@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "daemon/base/counter.h"
+#include "daemon/producer/counter.h"
 #include "daemon/window/mixture_plan.h"
 #include "daemon/producer/producer.h"
 

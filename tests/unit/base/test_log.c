@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "daemon/base/counter.h"
 #include "daemon/base/log.h"
 
 enum { THREADS = 4, LINES = 500 };
@@ -121,43 +120,33 @@ static void test_one_line_whatever_comes(void **state)
     assert_int_equal(errno, EBUSY);
 }
 
-struct shared {
-    struct trajd_log log;
-    struct trajd_counter counter;
-};
-
 static void *write_lines(void *argument)
 {
-    struct shared *shared = argument;
+    struct trajd_log *log = argument;
 
-    for (int i = 0; i < LINES; i++) {
-        LOG(&shared->log, INFO, "%s", "0123456789012345678901234567890123456789");
-        trajd_counter_add(&shared->counter, 2);
-    }
+    for (int i = 0; i < LINES; i++)
+        LOG(log, INFO, "%s", "0123456789012345678901234567890123456789");
     return NULL;
 }
 
 static void test_threads(void **state)
 {
     static char text[THREADS * LINES * 44 + 1];
-    struct shared shared = {.counter = {.name = "lines", .help = "Lines, twice.", .unit = "lines"}};
+    struct trajd_log log;
     pthread_t threads[THREADS];
     char stream[64];
     int fd = open_target();
 
     (void)state;
     name_stream(fd, stream, sizeof stream, "");
-    trajd_log_init(&shared.log, fd, TRAJD_LOG_INFO, stream);
+    trajd_log_init(&log, fd, TRAJD_LOG_INFO, stream);
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, write_lines, &shared), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, write_lines, &log), 0);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(read_back(fd, text, sizeof text), THREADS * LINES * 44);
     for (size_t i = 0; i < THREADS * LINES; i++)
         assert_memory_equal(text + 44 * i, "<6>0123456789012345678901234567890123456789\n", 44);
-    assert_int_equal(trajd_counter_read(&shared.counter), 2 * THREADS * LINES);
-    trajd_counter_set(&shared.counter, 5);
-    assert_int_equal(trajd_counter_read(&shared.counter), 5);
     close(fd);
 }
 

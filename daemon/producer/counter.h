@@ -1,7 +1,6 @@
-/* Counters as data. A module owns a table of its counters; the status document and the metrics list
- * the table. */
-#ifndef TRAJD_BASE_COUNTER_H
-#define TRAJD_BASE_COUNTER_H
+/* Counters as data. A producer owns a table of them, which the status document lists. */
+#ifndef TRAJD_PRODUCER_COUNTER_H
+#define TRAJD_PRODUCER_COUNTER_H
 
 #include <stdint.h>
 
@@ -23,11 +22,6 @@ struct trajd_counter {
 static inline void trajd_counter_add(struct trajd_counter *counter, uint64_t step)
 {
     __atomic_fetch_add(&counter->value, step, __ATOMIC_RELAXED);
-}
-
-static inline void trajd_counter_set(struct trajd_counter *counter, uint64_t value)
-{
-    __atomic_store_n(&counter->value, value, __ATOMIC_RELAXED);
 }
 
 static inline uint64_t trajd_counter_read(const struct trajd_counter *counter)
