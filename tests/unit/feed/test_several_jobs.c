@@ -38,7 +38,7 @@ static void test_an_open_that_is_repeated_stays_where_it_is(void **state)
  * finds its journal. */
 static void test_a_journal_moves_with_its_job(void **state)
 {
-    char directory[] = "/tmp/trajd-rivals-XXXXXX", command[64];
+    char directory[] = "/tmp/trajd-jobs-XXXXXX", command[64];
     struct trajd_core_feed_options options = default_options(), other = default_options();
     struct trajd_core_feed *second = NULL;
     struct trajd_wire_open open;
