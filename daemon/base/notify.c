@@ -19,7 +19,7 @@ enum { MAX_MESSAGE_BYTES = 1024, SEND_TIMEOUT_S = 5 };
 static enum trajd_status connect_to(const char *name, int *out_fd, struct trajd_error *error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_sec = SEND_TIMEOUT_S};
+    struct timeval timeout = {.tv_sec = SEND_TIMEOUT_S};
     size_t length = strlen(name);
     int fd;
 
@@ -37,7 +37,7 @@ static enum trajd_status connect_to(const char *name, int *out_fd, struct trajd_
     if (fd < 0)
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET: %s",
                                strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     if (connect(fd, (struct sockaddr *)&address,
                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length))) {
         trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "NOTIFY_SOCKET=%s: %s", name,

@@ -3,7 +3,7 @@
  * worker that died, was cut off or reads slowly wait in ZeroMQ's queues. A send reference says that
  * ZeroMQ still reads the slot. A slot is filled again only when it is FREE *and* has no send
  * reference. The memory outlives its feed until the last send reference is returned. So a worker
- * always gets the bytes of the batch that was announced to it.
+ * always gets the bytes of the batch that its message describes.
  *
  *     record in the outbox   holds one send reference from the core's BATCH until the transport has
  *                            queued all frames

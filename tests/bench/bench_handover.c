@@ -178,8 +178,8 @@ static void run_bare(const char *directory, size_t size, uint32_t pace_us, uint3
             usleep(pace_us);
         const uint64_t sent_ns = now_ns();
         memcpy(payload, &sent_ns, sizeof sent_ns);
-        const int patience_ms = 100;
-        zmq_setsockopt(socket, ZMQ_SNDTIMEO, &patience_ms, sizeof patience_ms);
+        const int timeout_ms = 100;
+        zmq_setsockopt(socket, ZMQ_SNDTIMEO, &timeout_ms, sizeof timeout_ms);
         zmq_send(socket, payload, size, 0);
     }
     zmq_close(socket);

@@ -2,8 +2,8 @@
 // sources: resample_bench_sets.c resample_bench_times.c
 /* bench_resample budget|grid|tune: measures the CUDA kernels over shapes and launch shapes, against
  * floors and ceilings of the same run. `tune` also writes a table of the best launch shapes
- * (kernels/cuda/tuning.h). `grid` with a table chooses by it, so that a table of one run is judged
- * by another run.
+ * (kernels/cuda/tuning.h). `grid` with a table chooses by it, so that another run checks the table
+ * of one run.
  *
  * Cold: every launch works on another set of buffers (stamps, rows and outputs). The sets together
  * are several times the L2. Hot: the same set each time. Both run as one graph of many launches,

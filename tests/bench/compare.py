@@ -102,7 +102,7 @@ def regret(path, made_by=None):
         print(f"{100 * loss:5.1f}% {shape}")
     p99 = losses[min(len(losses) - 1, math.ceil(0.99 * len(losses)) - 1)][0]
     print(f"{len(losses)} shapes: regret median {100 * losses[len(losses) // 2][0]:.1f}%, p99 {100 * p99:.1f}%, "
-          f"worst {100 * losses[-1][0]:.1f}%" + (f"; {unknown} shapes not judged" if unknown else ""))
+          f"worst {100 * losses[-1][0]:.1f}%" + (f"; {unknown} shapes not compared" if unknown else ""))
     return 0
 
 

@@ -15,7 +15,7 @@ def output_of(options, program, *arguments):
                           text=True).stdout
 
 
-def judged(one, value, limit, unit, at_least=False):
+def with_budget(one, value, limit, unit, at_least=False):
     one["budget"] = f"{'>=' if at_least else '<='} {limit}{unit}"
     one["met"] = value >= limit if at_least else value <= limit
     return one
@@ -24,10 +24,11 @@ def judged(one, value, limit, unit, at_least=False):
 def handover(options):
     text, figures = output_of(options, "bench_handover"), []
     for size, credit, us in re.findall(rf"descriptor, slot +(\d+) KiB, credit +(\d+) +{NUMBER}", text):
-        figures.append(judged(figure(f"slot {size} KiB, credit {credit}, back to back", float(us), "us/batch"), float(us), 20, " us"))
+        one = figure(f"slot {size} KiB, credit {credit}, back to back", float(us), "us/batch")
+        figures.append(with_budget(one, float(us), 20, " us"))
     us, ratio = re.search(rf"inline by ZeroMQ, 4096 KiB +{NUMBER} +\d+ +{NUMBER}x", text).groups()
-    figures.append(judged(figure("4 MiB inline by ZeroMQ, back to back", float(us), "us/batch", ratio=float(ratio),
-                                 ratio_to="descriptor"), float(ratio), 50, "x", at_least=True))
+    figures.append(with_budget(figure("4 MiB inline by ZeroMQ, back to back", float(us), "us/batch", ratio=float(ratio),
+                                      ratio_to="descriptor"), float(ratio), 50, "x", at_least=True))
     for name, p50, p99 in re.findall(rf"  (bare message[^\d]*(?:200 bytes)?|descriptor, 4096 KiB, READY to next\(\)|inline by ZeroMQ, 4096 KiB)"
                                      rf" +{NUMBER} +{NUMBER}(?: |\n)", text.split("one way")[1]):
         figures.append(figure(f"one way: {name.strip()}", float(p50), "us p50", p99=float(p99)))
@@ -35,7 +36,7 @@ def handover(options):
     bare = [one["value"] for one in figures if "bare message" in one["name"]]  # one before ours, one after
     ratio = round(own["value"] / statistics.mean(bare), 2)
     own.update(ratio=ratio, ratio_to="bare message")
-    judged(own, ratio, 1.2, "x")
+    with_budget(own, ratio, 1.2, "x")
     return {"figures": figures}
 
 
@@ -54,7 +55,7 @@ def read(options):
     for name, _, ours, peer, _, ratio, cpu_ratio, _, h5py_ratio in re.findall(line, text, re.M):
         one = figure(name, float(ours), "MB/s", ratio=float(ratio), ratio_to=peer, cpu_ratio=float(cpu_ratio),
                      ratio_to_h5py=float(h5py_ratio))
-        figures.append(judged(one, float(ratio), 0.8, "x", at_least=True))
+        figures.append(with_budget(one, float(ratio), 0.8, "x", at_least=True))
     return {"figures": figures}
 
 

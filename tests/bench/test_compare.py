@@ -64,11 +64,11 @@ def test_regret_of_another_runs_choice(tmp_path, capsys):
 
     made = write(tmp_path / "made.json", row([9.0] * 3) | {"candidates": [tried(16, 5.0), tried(32, 4.0)]},
                  row([9.0] * 3, D=7) | {"candidates": [tried(64, 4.0)]})
-    judged = write(tmp_path / "judged.json", row([4.0] * 3) | {"candidates": [tried(16, 5.0), tried(32, 5.5)]},
+    measured = write(tmp_path / "measured.json", row([4.0] * 3) | {"candidates": [tried(16, 5.0), tried(32, 5.5)]},
                    row([4.0] * 3, D=7) | {"candidates": [tried(16, 5.0)]})
-    assert compare.regret(judged, made) == 0
+    assert compare.regret(measured, made) == 0
     told = capsys.readouterr().out
-    assert "1 shapes" in told and "worst 10.0%" in told and "1 shapes not judged" in told
+    assert "1 shapes" in told and "worst 10.0%" in told and "1 shapes not compared" in told
 
 
 def test_regret_ties_where_samples_overlap(tmp_path, capsys):

@@ -4,7 +4,7 @@
  * $FAKE_CUDA selects faults and GPUs:
  *   init       cuInit fails
  *   open       memory cannot be opened
- *   short      memory is shorter than announced
+ *   short      memory is shorter than its handle says
  *   unranged   the length of memory cannot be queried
  *   two        there are two GPUs
  *   turned     they are numbered in reverse order
@@ -46,7 +46,7 @@ enum {
  * a queue that holds only events. */
 struct fake_stream {
     uint64_t issued, passed;
-    bool held, captured, deaf;
+    bool held, captured, rejects_events;
 };
 
 struct fake_event {
@@ -70,7 +70,7 @@ static struct {
 static int events_alive;
 static int queries;
 static bool captures;               /* a thread captures a graph */
-static int spoilt;                  /* captures that a call has invalidated */
+static int invalidated;             /* captures that a call has invalidated */
 static int contexts[FAKE_GPUS_MAX]; /* only their addresses matter */
 static __thread int depth;          /* number of current contexts */
 static __thread uint32_t stack[8];  /* the GPUs of these contexts */
@@ -127,17 +127,17 @@ EXPORT void fake_cuda_capture_stream(uintptr_t stream, int begins)
 }
 
 /* Makes the stream reject events, like a stream that has been destroyed. */
-EXPORT void fake_cuda_deafen(uintptr_t stream, int begins)
+EXPORT void fake_cuda_reject_events(uintptr_t stream, int begins)
 {
     pthread_mutex_lock(&mutex);
-    streams[stream].deaf = begins != 0;
+    streams[stream].rejects_events = begins != 0;
     pthread_mutex_unlock(&mutex);
 }
 
-EXPORT int fake_cuda_spoilt(void)
+EXPORT int fake_cuda_invalidated(void)
 {
     pthread_mutex_lock(&mutex);
-    int count = spoilt;
+    int count = invalidated;
     pthread_mutex_unlock(&mutex);
     return count;
 }
@@ -356,7 +356,7 @@ EXPORT int cuCtxSynchronize(void)
             busy = busy || streams[i].held;
             captured = captured || streams[i].captured;
         }
-        spoilt += captured;
+        invalidated += captured;
         pthread_mutex_unlock(&mutex);
         if (captured)
             return ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -387,7 +387,7 @@ EXPORT int cuEventRecord(void *event, void *stream)
     if (!is_of(recorded->gpu) || number >= ARRAY_LEN(streams))
         return ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&mutex);
-    if (streams[number].deaf) {
+    if (streams[number].rejects_events) {
         pthread_mutex_unlock(&mutex);
         return ERROR_INVALID_HANDLE;
     }
@@ -406,7 +406,7 @@ EXPORT int cuEventQuery(void *event)
     pthread_mutex_lock(&mutex);
     const bool passed = !asked->stream || asked->stream->passed >= asked->place;
     const bool refused = captures && capture_mode != CAPTURE_RELAXED, captured = asked->captured;
-    spoilt += refused || captured;
+    invalidated += refused || captured;
     queries++;
     pthread_mutex_unlock(&mutex);
     if (refused || captured)

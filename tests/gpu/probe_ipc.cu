@@ -1,6 +1,6 @@
 /* Measures how CUDA IPC and events behave with a second process on this machine, before code
  * depends on them. Prints one line of `name: value` per answer, for daemon/producer/README.md. Not
- * a test: it does not judge the answers.
+ * a test: it does not check the answers.
  *
  *   probe_ipc                    all questions but the last
  *   probe_ipc load RATE SECONDS  small launches at that rate (0: an idle context), as a load beside

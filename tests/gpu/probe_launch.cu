@@ -1,5 +1,5 @@
 /* Measures the CPU time to submit one small batch to a GPU in several ways, and to learn that it is
- * done. Prints one line per answer, for daemon/producer/README.md. Does not judge the answers.
+ * done. Prints one line per answer, for daemon/producer/README.md. Does not check the answers.
  *
  *   nvcc -O2 -arch=sm_90 -o probe_launch tests/gpu/probe_launch.cu && ./probe_launch
  *
@@ -31,13 +31,13 @@ struct parameters {
     char bytes[3800];
 };
 
-struct flight {
+struct submission {
     char *staging, *block; /* staging: pinned; block: on the GPU */
     cudaEvent_t over;
     cudaGraphExec_t graph; /* copy, kernel, copy */
 };
 
-static struct flight flights[DEPTH];
+static struct submission submissions[DEPTH];
 static cudaStream_t stream;
 static char *ids;
 static float *values;
@@ -75,7 +75,7 @@ static void *publish_all(void *)
             sched_yield();
             continue;
         }
-        while (cudaEventQuery(flights[number % DEPTH].over) == cudaErrorNotReady)
+        while (cudaEventQuery(submissions[number % DEPTH].over) == cudaErrorNotReady)
             sched_yield();
         published++;
     }
@@ -94,30 +94,30 @@ static void launch(const char *block, uint64_t number)
     need(cudaGetLastError(), "launch");
 }
 
-static void copies_and_launch(struct flight *flight, uint64_t number)
+static void copies_and_launch(struct submission *submission, uint64_t number)
 {
-    copy(flight->block, flight->staging, BLOCK_BYTES);
-    launch(flight->block, number);
-    copy(ids + number % SLOTS * IDS_BYTES, flight->staging + BLOCK_BYTES, IDS_BYTES);
+    copy(submission->block, submission->staging, BLOCK_BYTES);
+    launch(submission->block, number);
+    copy(ids + number % SLOTS * IDS_BYTES, submission->staging + BLOCK_BYTES, IDS_BYTES);
 }
 
-static void one_copy(struct flight *flight, uint64_t number)
+static void one_copy(struct submission *submission, uint64_t number)
 {
-    copy(flight->block, flight->staging, BLOCK_BYTES + IDS_BYTES);
-    launch(flight->block, number);
+    copy(submission->block, submission->staging, BLOCK_BYTES + IDS_BYTES);
+    launch(submission->block, number);
 }
 
-static void no_copy(struct flight *flight, uint64_t number)
+static void no_copy(struct submission *submission, uint64_t number)
 {
-    launch(flight->staging, number);
+    launch(submission->staging, number);
 }
 
-static void graph(struct flight *flight, uint64_t)
+static void graph(struct submission *submission, uint64_t)
 {
-    need(cudaGraphLaunch(flight->graph, stream), "graph");
+    need(cudaGraphLaunch(submission->graph, stream), "graph");
 }
 
-static void measure(const char *name, void (*give)(struct flight *, uint64_t))
+static void measure(const char *name, void (*give)(struct submission *, uint64_t))
 {
     double calls_us = 0;
     pthread_t publisher;
@@ -126,12 +126,12 @@ static void measure(const char *name, void (*give)(struct flight *, uint64_t))
     stopping = false;
     pthread_create(&publisher, NULL, publish_all, NULL);
     for (uint64_t number = 0; number < BATCHES; number++) {
-        struct flight *flight = &flights[number % DEPTH];
+        struct submission *submission = &submissions[number % DEPTH];
         while (launched - published >= DEPTH)
             ;
         const double begin_us = now_us();
-        give(flight, number);
-        need(cudaEventRecord(flight->over, stream), "event");
+        give(submission, number);
+        need(cudaEventRecord(submission->over, stream), "event");
         const double end_us = now_us();
         calls_us += number < WARM_UP ? 0 : end_us - begin_us;
         launched++;
@@ -145,19 +145,19 @@ static void measure(const char *name, void (*give)(struct flight *, uint64_t))
     printf("%s: %.1f us\n", name, calls_us / (BATCHES - WARM_UP));
 }
 
-static void prepare(struct flight *flight)
+static void prepare(struct submission *submission)
 {
     cudaGraph_t recorded;
 
-    need(cudaHostAlloc((void **)&flight->staging, BLOCK_BYTES + IDS_BYTES, cudaHostAllocDefault),
+    need(cudaHostAlloc((void **)&submission->staging, BLOCK_BYTES + IDS_BYTES, cudaHostAllocDefault),
          "pinned memory");
-    memset(flight->staging, 0, BLOCK_BYTES + IDS_BYTES);
-    need(cudaMalloc((void **)&flight->block, BLOCK_BYTES + IDS_BYTES), "memory");
-    need(cudaEventCreateWithFlags(&flight->over, cudaEventDisableTiming), "event");
+    memset(submission->staging, 0, BLOCK_BYTES + IDS_BYTES);
+    need(cudaMalloc((void **)&submission->block, BLOCK_BYTES + IDS_BYTES), "memory");
+    need(cudaEventCreateWithFlags(&submission->over, cudaEventDisableTiming), "event");
     need(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-    copies_and_launch(flight, 0);
+    copies_and_launch(submission, 0);
     need(cudaStreamEndCapture(stream, &recorded), "capture");
-    need(cudaGraphInstantiate(&flight->graph, recorded, 0), "graph");
+    need(cudaGraphInstantiate(&submission->graph, recorded, 0), "graph");
 }
 
 int main(void)
@@ -166,7 +166,7 @@ int main(void)
     need(cudaMalloc((void **)&ids, SLOTS * IDS_BYTES), "memory");
     need(cudaMalloc((void **)&values, SLOTS * VALUES * sizeof(float)), "memory");
     for (int i = 0; i < DEPTH; i++)
-        prepare(&flights[i]);
+        prepare(&submissions[i]);
     measure("copy, launch, copy, event", copies_and_launch);
     measure("one copy, launch, event", one_copy);
     measure("launch that reads pinned memory, event", no_copy);

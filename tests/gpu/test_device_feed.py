@@ -121,7 +121,7 @@ def test_rows_that_do_not_fit():
     bit."""
     with daemon() as one, one.connect(job="resident") as feed:
         wanted = {batch.position: {k: v.cpu() for k, v in snapshot(batch).items()} for batch in feed.epoch(1)}
-    with daemon(rows="64KiB") as one, one.connect(job="guests") as feed:
+    with daemon(rows="64KiB") as one, one.connect(job="streamed") as feed:
         count = 0
         for batch in feed.epoch(1):
             for name, value in snapshot(batch).items():

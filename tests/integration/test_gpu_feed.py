@@ -126,7 +126,7 @@ def test_a_release_while_a_graph_is_captured_on_the_stream(make):
     assert is_kept_waiting(client)
     CUDA.fake_cuda_capture_stream(ctypes.c_size_t(HELD), 0)
     batch = client.next()
-    assert batch.position == 3 * 16 and CUDA.fake_cuda_spoilt() == 0
+    assert batch.position == 3 * 16 and CUDA.fake_cuda_invalidated() == 0
     batch.release()
     client.close()
 
@@ -136,7 +136,7 @@ def test_a_stream_that_takes_no_event(make):
     daemon = make(slots=3)
     client = daemon.client()
     client.open("train", gpu=UUID, credit=8)
-    CUDA.fake_cuda_deafen(ctypes.c_size_t(HELD), 1)
+    CUDA.fake_cuda_reject_events(ctypes.c_size_t(HELD), 1)
     CUDA.fake_cuda_hold(ctypes.c_size_t(OTHER))
     take_all(client, HELD)
     assert is_kept_waiting(client)
@@ -144,7 +144,7 @@ def test_a_stream_that_takes_no_event(make):
     batch = client.next()
     assert batch.position == 3 * 16
     batch.release()
-    CUDA.fake_cuda_deafen(ctypes.c_size_t(HELD), 0)
+    CUDA.fake_cuda_reject_events(ctypes.c_size_t(HELD), 0)
     client.close()
     wait_for(lambda: CUDA.fake_cuda_events() == 0, what="all events given back")
 
@@ -496,7 +496,7 @@ LATE = """
     client.close()
     cuda.fake_cuda_capture_stream(ctypes.c_size_t({held}), 1)
     batch.release()
-    print(cuda.fake_cuda_mappings(), cuda.fake_cuda_spoilt(), flush=True)
+    print(cuda.fake_cuda_mappings(), cuda.fake_cuda_invalidated(), flush=True)
 """
 
 

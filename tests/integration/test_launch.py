@@ -297,7 +297,7 @@ def test_two_runs_of_one_terminal_are_two_jobs_of_one_daemon(node):
     assert len(node.daemons()) == 1
 
 
-def test_a_keeper_does_not_outlive_its_feed(node):
+def test_a_watcher_does_not_outlive_its_feed(node):
     status, out, err = node.run(f"""
         import threading, trajd
         feed = trajd.open({str(node.config)!r})

@@ -377,9 +377,9 @@ def test_a_client_that_is_killed_and_many_that_are_not(make, demo_file, tmp_path
     daemon = make()
     reader = daemon.client()
     reader.open("all")
-    deaf = [Client(daemon) for _ in range(3)]
+    silent = [Client(daemon) for _ in range(3)]
     fd = memory(block())
-    for client in deaf:
+    for client in silent:
         client.socket.setblocking(False)
         try:
             for request in range(1, 2000):
@@ -397,7 +397,7 @@ def test_a_client_that_is_killed_and_many_that_are_not(make, demo_file, tmp_path
         for one in work:
             one.result(60)
     reader.close()
-    for client in deaf:
+    for client in silent:
         client.socket.close()
     resample(demo_file, "-o", tmp_path / "out.hdf5", "--rate", 20, "--layout", "demo", "--backend", "daemon", "--endpoint", daemon.endpoint)
 

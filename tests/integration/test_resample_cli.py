@@ -159,7 +159,7 @@ def test_rate_of_the_source_is_the_identity(tmp_path, demo_file):
             assert a["data"][name]["obs/robot0_eef_quat"][...].tobytes() == b["data"][name]["obs/robot0_eef_quat"][...].tobytes()
 
 
-def write_robomimic(path, lengths, seed=0, spoil=lambda file: None):
+def write_robomimic(path, lengths, seed=0, change=lambda file: None):
     """Writes a file as robomimic does."""
     random = np.random.default_rng(seed)
     with h5py.File(path, "w") as file:
@@ -183,7 +183,7 @@ def write_robomimic(path, lengths, seed=0, spoil=lambda file: None):
             group["task_description"] = "lift the cube"
             group["calibration"] = np.eye(3)
         file["meta/table"] = np.arange(5)
-        spoil(file)
+        change(file)
 
 
 def sequence(file, demo, index, keys, frames, length):
@@ -202,7 +202,7 @@ def test_robomimic(tmp_path):
         file["mask/train"] = np.array(["demo_0", "demo_2"], dtype="S")
         file["mask/valid"] = np.array(["demo_1"], dtype="S")
 
-    write_robomimic(path, [50, 31, 8], spoil=masks)
+    write_robomimic(path, [50, 31, 8], change=masks)
     done = resample(path, "-o", out, "--rate", 10)
     assert "datagen_info/eef_pose" in done.stderr and "calibration" not in done.stderr
     with h5py.File(path) as source, h5py.File(out, swmr=True, libver="latest") as made:
@@ -225,14 +225,14 @@ def test_robomimic(tmp_path):
 def test_several_inputs(tmp_path):
     first, second, other, out = (tmp_path / name for name in ("a.hdf5", "b.hdf5", "other.hdf5", "out.hdf5"))
     mask = lambda file: file.create_dataset("mask/train", data=np.array(["demo_1"], dtype="S"))
-    write_robomimic(first, [10, 12], spoil=mask)
-    write_robomimic(second, [14, 16, 18], seed=1, spoil=mask)
+    write_robomimic(first, [10, 12], change=mask)
+    write_robomimic(second, [14, 16, 18], seed=1, change=mask)
 
     def add(file):
         for group in file["data"].values():
             group["obs/wrist_pos"] = np.zeros((len(group["actions"]), 3))
 
-    write_robomimic(other, [10], spoil=add)
+    write_robomimic(other, [10], change=add)
     done = resample(first, second, "-o", out, "--rate", 40)
     assert "get new numbers" in done.stderr
     with h5py.File(first) as a, h5py.File(second) as b, h5py.File(out) as made:

@@ -27,7 +27,7 @@ def unit_quaternions(random, rows):
     return steps / np.linalg.norm(steps, axis=1, keepdims=True)
 
 
-def write(path, spoil=lambda group: None):
+def write(path, change=lambda group: None):
     random = np.random.default_rng(0)
     with h5py.File(path, "w") as file:
         for name in ("demo_0", "demo_1"):
@@ -36,7 +36,7 @@ def write(path, spoil=lambda group: None):
             group["pos"] = random.normal(size=(100, 3))
             group["quat"] = unit_quaternions(random, 100)
             group["image"] = random.integers(0, 255, size=(100, 64, 64, 3), dtype=np.uint8)
-        spoil(file["data/demo_1"])
+        change(file["data/demo_1"])
 
 
 def validate(tmp_path, *arguments):
@@ -106,11 +106,11 @@ def test_dropped_rows_leave_a_gap(tmp_path):
 
 
 def test_quarantined_and_left_out(tmp_path):
-    def spoil(group):
+    def change(group):
         replace(group, "t2", repeat)
         group["odd"] = np.zeros((3, 2), dtype=np.complex64)
 
-    write(tmp_path / "one.hdf5", spoil)
+    write(tmp_path / "one.hdf5", change)
     status, found = validate(tmp_path)
     assert status == 1 and sorted(f["rule"] for f in found) == ["left-out", "quarantined"], found
     assert "demo_1" in found[0]["message"] and "row 17" in next(f for f in found if f["rule"] == "quarantined")["message"]

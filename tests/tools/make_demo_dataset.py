@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a robot-learning dataset whose signals are known functions of time, so that resampling can be judged.
+"""Writes a robot-learning dataset whose signals are known functions of time, so that resampling can be checked.
 
     make_demo_dataset.py OUT.hdf5 [--episodes N] [--seed S] [--gzip] [--images]
 

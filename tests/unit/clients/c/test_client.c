@@ -638,15 +638,15 @@ static void test_a_killed_workers_batches_go_to_others(void **state)
     (void)state;
     struct process daemon = start_daemon("slots=8");
     struct histogram victim = {0}, heir = {0};
-    struct process doomed = process_start("fake_worker", directory, "credit=4 hang=10");
-    read_batches(&doomed, &victim, 10);
+    struct process killed = process_start("fake_worker", directory, "credit=4 hang=10");
+    read_batches(&killed, &victim, 10);
     struct trajd_client *watcher = connect_client(false);
     while (status_number(watcher, "batches_done") < 9) /* the tenth batch is held, and not DONE */
         usleep(1000);
     struct process worker = process_start("fake_worker", directory, "credit=4");
     read_batches(&worker, &heir, 1);
-    process_signal(&doomed, SIGKILL);
-    assert_int_equal(process_wait(&doomed), -SIGKILL);
+    process_signal(&killed, SIGKILL);
+    assert_int_equal(process_wait(&killed), -SIGKILL);
     read_remaining(&worker, &heir);
     assert_int_equal(process_wait(&worker), 0);
     assert_true(heir.ended);

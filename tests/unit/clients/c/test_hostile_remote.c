@@ -147,13 +147,13 @@ static void *run(void *context)
 
 static void daemon_start(struct daemon *daemon)
 {
-    const int no_linger = 0, patience_ms = 5;
+    const int no_linger = 0, timeout_ms = 5;
     size_t size = sizeof endpoint;
     memset(daemon->bytes, 7, sizeof daemon->bytes);
     daemon->context = zmq_ctx_new();
     daemon->router = zmq_socket(daemon->context, ZMQ_ROUTER);
     zmq_setsockopt(daemon->router, ZMQ_LINGER, &no_linger, sizeof no_linger);
-    zmq_setsockopt(daemon->router, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    zmq_setsockopt(daemon->router, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
     assert_int_equal(zmq_bind(daemon->router, "tcp://127.0.0.1:*"), 0);
     assert_int_equal(zmq_getsockopt(daemon->router, ZMQ_LAST_ENDPOINT, endpoint, &size), 0);
     assert_int_equal(pthread_create(&daemon->thread, NULL, run, daemon), 0);
