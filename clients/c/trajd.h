@@ -193,7 +193,7 @@ enum trajd_status trajd_client_open(struct trajd_client *client,
 const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *client);
 
 /* Waits for the next batch of this worker. The caller releases *batch. Without explicit_done the
- * batch returned before counts as worked on. timeout_ms below 0 waits for ever, 0 does not wait.
+ * batch returned before counts as worked on. timeout_ms: below 0 without a limit, 0 does not wait.
  *   TRAJD_END_OF_EPOCH   the epoch has ended; returned again until the next open
  *   TRAJD_ERR_TIMEOUT    no batch in time, or interrupted
  *   TRAJD_ERR_BUSY       the caller holds as many batches as its credit allows: release one

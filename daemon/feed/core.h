@@ -80,7 +80,7 @@ struct trajd_core_feed_options {
     bool slow_leaves;
     uint64_t slow_after_ns;
     const char *journal_directory; /* copied; NULL: DONE does not survive the daemon */
-    uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: for ever */
+    uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: no limit */
     /* The core only copies these fields into OPENED. */
     uint64_t ring_size_bytes, slot_size_bytes;
     bool writable;

@@ -113,7 +113,7 @@ struct trajd_window_spec {
     uint32_t job_count;  /* fan_out: jobs that may share slots; 1: without fan_out */
     bool slow_leaves;    /* fan_out: slow: leave; else block */
     int64_t slow_after_ns;
-    int64_t rank_timeout_ns; /* shard: how long ranks wait for a missing one; 0: for ever */
+    int64_t rank_timeout_ns; /* shard: how long ranks wait for a missing one; 0: no limit */
     const char *variant;     /* resample.variant: "auto" or a kernel's name */
     uint32_t output_count;
     struct trajd_spec_output outputs[TRAJD_SPEC_MAX_OUTPUTS];

@@ -228,7 +228,7 @@ static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p,
     }
     status = trajd_yaml_duration(p->yaml, node, &spec->rank_timeout_ns, p->error);
     if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, node, p->error, "%s: expected 0 (for ever) to %lld s",
+        return trajd_yaml_error(p->yaml, node, p->error, "%s: expected 0 (no limit) to %lld s",
                                 node->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
 }

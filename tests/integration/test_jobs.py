@@ -141,7 +141,7 @@ def test_two_nodes_give_what_one_gives(daemon, demo_file, apart):
             assert array.tobytes() == got[key][name].tobytes(), (key, name)
     windows = [node.client().status()["producers"][0]["windows"] for node in nodes]
     total = sum(len(arrays["window_id"]) for arrays in expected.values())
-    assert all(count <= total * 0.75 for count in windows), "a node made rows that nobody there reads"
+    assert all(count <= total * 0.75 for count in windows), "a node made rows that none of its workers reads"
     for client in single + left + right:
         client.close()
 
@@ -241,7 +241,7 @@ def test_jobs_at_different_positions_have_productions_of_their_own(daemon, demo_
     for client in (*others, third):
         client.close()
     assert sorted(ids + rest(first)) == sorted(order[0])
-    wait_for(lambda: "train#2: closed" in one.text(), what="the instance that nobody reads")
+    wait_for(lambda: "train#2: closed" in one.text(), what="the instance without readers")
     # and again, with a specification from the job
     spec = feed(demo_file).split("train:")[1]
     texts = [one.client() for _ in range(2)]

@@ -53,7 +53,7 @@ def arrays_of(clients):
 
 
 def open_local(one, ranks, world):
-    """Returns one client per rank. The daemon is told that all of `ranks` read from it."""
+    """Returns one client per rank. Each open tells the daemon that all of `ranks` read from it."""
     clients = [one.client() for _ in ranks]
     for rank, client in zip(ranks, clients):
         info = client.open("train", mode=trajd.SHARD, rank=rank, world=world, local=ranks)

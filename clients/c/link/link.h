@@ -91,7 +91,7 @@ void trajd_link_detach(struct trajd_link *link);
 enum trajd_link_event trajd_link_read(struct trajd_link *link, struct trajd_link_ring *ring);
 
 /* Waits until a message may have arrived, fd.sock or wake_fd is readable, a signal comes, or
- * timeout_ms (-1: for ever) is over. Correct only after trajd_link_receive has returned 0 with no
+ * timeout_ms (-1: no limit) is over. Correct only after trajd_link_receive has returned 0 with no
  * send since: the DEALER's descriptor is edge-triggered. */
 struct trajd_link_readable {
     bool connection, wake;

@@ -88,7 +88,7 @@ class Client:
              gpu: Optional[str] = ..., gpu_ranks: Optional[Sequence[int]] = ...) -> "dict[str, int]":
         """Opens a feed, or another epoch of the open feed. Returns the values of trajd.FeedInfo."""
     def next(self, timeout_ms: int) -> Optional[Batch]:
-        """Waits for the next batch. None: the epoch has ended. Below 0 it waits for ever.
+        """Waits for the next batch. None: the epoch has ended. A timeout below 0: no limit.
 
         Raises Timeout, Busy (all batches of the credit are held), DataError and Closed."""
     def status(self, timeout_ms: int = ...) -> str:

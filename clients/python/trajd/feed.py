@@ -50,7 +50,7 @@ class FeedInfo:
 
 
 def _connect_client(settings: Settings, explicit_done: bool) -> "_core.Client":
-    """Waits for the daemon. Without a timeout it waits for ever, and logs a warning."""
+    """Waits for the daemon. Without a timeout the wait has no limit, and a warning is logged."""
     def attempt(seconds: float) -> "_core.Client":
         return _core.Client(endpoint=settings.endpoint, name=settings.name, timeout_ms=max(1, int(seconds * 1000)),
                             reconnect=settings.reconnect, explicit_done=explicit_done, key_file=settings.key_file,

@@ -595,7 +595,7 @@ static void *hammer_cache(void *context)
 }
 
 /* Four threads pin one episode each, on a budget of a third: entries are evicted and read again and
- * again, and no thread waits for ever. */
+ * again, and no thread waits without end. */
 static void many_threads_share_a_third_of_the_memory(void **state)
 {
     struct trajd_cache *cache = new_cache(*state, EPISODES / 3 * EPISODE_BYTES, 3);
