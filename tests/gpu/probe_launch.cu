@@ -149,8 +149,9 @@ static void prepare(struct submission *submission)
 {
     cudaGraph_t recorded;
 
-    need(cudaHostAlloc((void **)&submission->staging, BLOCK_BYTES + IDS_BYTES, cudaHostAllocDefault),
-         "pinned memory");
+    need(
+        cudaHostAlloc((void **)&submission->staging, BLOCK_BYTES + IDS_BYTES, cudaHostAllocDefault),
+        "pinned memory");
     memset(submission->staging, 0, BLOCK_BYTES + IDS_BYTES);
     need(cudaMalloc((void **)&submission->block, BLOCK_BYTES + IDS_BYTES), "memory");
     need(cudaEventCreateWithFlags(&submission->over, cudaEventDisableTiming), "event");
