@@ -18,7 +18,7 @@ struct job {
 
 struct trajd_pool {
     pthread_mutex_t turn; /* held by the caller whose job is running */
-    pthread_mutex_t lock; /* protects all fields below but next_slice */
+    pthread_mutex_t lock; /* protects job_number, job, busy and ends */
     pthread_cond_t work;  /* signals a new job, or the end */
     pthread_cond_t idle;  /* signals that no thread works on the job */
     uint64_t job_number;  /* counts jobs, so that a thread joins each at most once */

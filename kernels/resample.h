@@ -69,8 +69,9 @@ enum trajd_edge {
     /* repeats the first or the last row ("edge" in the configuration); as ZERO if there is no
      * row */
     TRAJD_EDGE_HOLD = 0,
-    TRAJD_EDGE_ZERO = 1, /* 0 before normalisation, so `offset` after it; also for slerp */
-    TRAJD_EDGE_NAN = 2,  /* NaN; only for floating-point outputs */
+    /* the value is 0 before normalisation, so it is offset[d] after it; also for slerp */
+    TRAJD_EDGE_ZERO = 1,
+    TRAJD_EDGE_NAN = 2, /* NaN; only for floating-point outputs */
     TRAJD_EDGE_COUNT = 3,
 };
 
@@ -104,7 +105,8 @@ struct trajd_clock {
      * stamps_ns[row_begin[w] + local row]. NULL for a regular clock: local row i then stands at
      * trajd_rate_row_ns(rate, i). */
     const int64_t *stamps_ns;
-    struct trajd_rate rate; /* of a regular clock, in [1, 2^31 - 1]; num = den = 0 with stamps */
+    /* of a regular clock: num and den are in [1, 2^31 - 1]; both are 0 if there are stamps */
+    struct trajd_rate rate;
 };
 
 enum trajd_grid_unit {
@@ -234,8 +236,8 @@ enum trajd_status trajd_resample_check(const struct trajd_resample_request *requ
                                        struct trajd_error *error);
 
 /* Makes the same checks for a request that describes only a shape. Pointers to rows, arrays of B,
- * offsets, outputs and masks may be NULL. If window_rows is not NULL, runs of the shape may have
- * window_rows. */
+ * offsets, outputs and masks may be NULL. If window_rows of the shape is not NULL, the requests
+ * that are run later may have window_rows. */
 enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request *shape,
                                              struct trajd_error *error);
 
@@ -244,9 +246,9 @@ enum trajd_status trajd_resample_check_shape(const struct trajd_resample_request
 enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request *request,
                                             struct trajd_error *error);
 
-/* Resamples windows [window_begin, window_end) in host memory. This is the definition of correct:
- * scalar, in double, one window after the other. The request must have passed trajd_resample_check.
- * Never fails: the content of rows can lead to masks, but not to errors. */
+/* Resamples windows [window_begin, window_end) in host memory. It defines the correct result. It
+ * works in scalar double arithmetic, one window after the other. The request must have passed
+ * trajd_resample_check. Never fails: the content of rows can lead to masks, but not to errors. */
 void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin,
                               uint32_t window_end);
 
@@ -255,7 +257,9 @@ struct trajd_resample_step {
     enum trajd_mask mask; /* of this stream alone; never NAN, which depends on the rows */
     int64_t x;            /* the target: ns from the clock's zero, or a local row on a ROWS grid */
     int64_t before;       /* the last row at or before x that the window may see; < 0: none */
-    bool has_row;         /* false: the value is the edge's constant, or missing */
+    /* false: no row is used: the value is the constant of the edge rule, or the stream is missing
+     */
+    bool has_row;
     /* true: the value blends rows `row` and `row + 1` with fraction past_ns / width_ns */
     bool blends;
     int64_t row;

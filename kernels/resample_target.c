@@ -29,8 +29,8 @@ static int64_t stamp_of(const struct trajd_view *view, int64_t row)
                                   : trajd_rate_row_ns(view->clock->rate, row);
 }
 
-/* Returns the last row at or before x, or -1 if there is none. It shares no search with the variants
- * that it is the reference for, nor with trajd_stamps_until. */
+/* Returns the last row at or before x, or -1 if there is none. It shares no search with the
+ * variants that it is the reference for, nor with trajd_stamps_until. */
 static int64_t row_at(const struct trajd_view *view, int64_t x)
 {
     int64_t below = -1, above = view->row_count;

@@ -34,7 +34,8 @@ TRAJD_BOTH_SIDES int64_t trajd_rate_row_ns(struct trajd_rate rate, int64_t i)
 {
     const __int128 product = (__int128)i * 1000000000 * rate.den;
 
-    /* Nearly always true, and a 64-bit division is ten times cheaper. */
+    /* The product nearly always fits 64 bits, and a 64-bit division costs a tenth of a 128-bit one.
+     */
     if (product == (int64_t)product) {
         const int64_t q = (int64_t)product / rate.num;
         return q - ((int64_t)product % rate.num < 0);

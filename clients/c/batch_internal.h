@@ -32,8 +32,10 @@ struct trajd_batch {
     uintptr_t streams[TRAJD_BATCH_MAX_STREAMS];
     void *events[TRAJD_BATCH_MAX_STREAMS]; /* recorded after that work; NULL: not yet */
     uint64_t default_stream_thread;        /* the thread whose default stream is in `streams` */
-    bool is_untracked; /* an event could not be recorded: only a synchronized context tells */
-    bool is_awaited;   /* trajd_deferred_synchronize waits for its context now */
+    /* an event could not be recorded: the batch counts as finished only after its whole context was
+     * synchronized */
+    bool is_untracked;
+    bool is_awaited; /* trajd_deferred_synchronize waits for its context now */
     struct trajd_batch *next_deferred;
 
     struct trajd_batch_info info;

@@ -1,4 +1,5 @@
-/* The client: one struct, and the functions at the bottom that keep its lists and locks.
+/* struct trajd_client with its parts, and functions on its lists, locks and references
+ * (client_state.c).
  *
  * A file calls only files that stand above it in this list:
  *
@@ -74,7 +75,7 @@ struct trajd_client_session {
     bool is_resuming; /* a HELLO with our token is under way */
     bool is_ending;   /* GOAWAY came */
     bool has_sent;    /* since the last receive: sending may consume the socket's readiness */
-    uint64_t ping_ns; /* the longest time without a message to the daemon */
+    uint64_t ping_ns; /* a PING is sent after this time without a message to the daemon */
     uint64_t retry_at_ns, hello_sent_ns, last_sent_ns, last_received_ns;
     uint64_t instance, id;      /* of the daemon; of the session */
     uint64_t received_sequence; /* of the last BATCH */
@@ -165,7 +166,8 @@ struct trajd_client_deferred {
 /* release_burst.c: what the next ACK will name. */
 struct trajd_client_ack {
     struct trajd_wire_ack pending;
-    uint64_t burst_since_ns; /* on a GPU: age of the oldest pending release; 0: send at once */
+    /* on a GPU: when the oldest pending release was added; 0: send at once */
+    uint64_t burst_since_ns;
     uint64_t burst_sequence; /* the sequence of that batch */
 };
 
@@ -227,7 +229,7 @@ void trajd_client_update_poll_fd(struct trajd_client *client);
 /* Has the pending ACK sent: wakes next() if it sleeps, else the I/O thread, which waits a
  * millisecond for more. The caller holds state_lock. */
 void trajd_client_wake_sender(struct trajd_client *client);
-/* Releases one reference. The last one frees the client. Any thread; holds no lock. */
+/* Releases one reference. The last one frees the client. Any thread; the caller holds no lock. */
 void trajd_client_drop(struct trajd_client *client);
 
 /* Appends the lease. A full list drops it; session_batches.c accepts no batch for which that could

@@ -26,10 +26,11 @@
  * could not be reached for as long as it waits for silent workers (worker_timeout in its
  * configuration, 10 s by default); a shorter interruption has no effect.
  *
- * Threads. One thread at a time may call connect, open, next, status, ask, checkpoint,
- * is_connected, poll_fd and close. Any thread may call interrupt, the functions that read a batch,
- * and done, use_stream, release and abandon, at any time. The library has one thread of its own for
- * each connection. It sends releases and keeps the connection while no other thread is in a call.
+ * Threads. One thread at a time may call connect, open, feed_info, next, status, ask, checkpoint,
+ * is_connected, poll_fd and close. Any thread may call gpu_uuid and ring_drop. Any thread may call
+ * interrupt, the functions that read a batch, and done, use_stream, release and abandon, at any
+ * time. The library has one thread of its own for each connection. It sends releases and keeps the
+ * connection while no other thread is in a call.
  *
  * Signals. The library's thread blocks all signals. No signal handler is installed.
  *
@@ -74,10 +75,12 @@ struct trajd_connect_options {
     /* true: after the daemon's death next() waits for its return, and goes on with the next batch;
      * false: next() returns TRAJD_ERR_CLOSED */
     bool reconnect;
-    /* true: next() does not count the batch before as worked on; only done and release do */
+    /* true: next() does not count the previous batch as worked on; only trajd_batch_done and
+     * trajd_batch_release do */
     bool explicit_done;
-    /* Called every 50 ms and after each signal by calls that wait, in the caller's thread. Returns
-     * true to end the wait with TRAJD_ERR_TIMEOUT. It must not call the client. NULL: none. */
+    /* Calls that wait call it in the caller's thread, at most every 50 ms, and after each signal.
+     * Returns true to end the wait with TRAJD_ERR_TIMEOUT. It must not call the client. NULL: none.
+     */
     bool (*interrupted)(void *context);
     void *context; /* passed to `interrupted` */
     /* for tcp:// endpoints only: */
@@ -107,7 +110,8 @@ struct trajd_open_options {
      * mode queue should each request their share of the slots: the others cannot use them. */
     uint32_t credit;
     uint64_t epoch;
-    uint64_t next;        /* position of the first window; not 0 where a stopped job goes on */
+    /* position of the first window; not 0 when a job that was stopped resumes */
+    uint64_t next;
     uint64_t fingerprint; /* refuses any other dataset or window specification; 0: accepts any */
     uint32_t timeout_ms;  /* 0: 60,000, because a dataset may have to be indexed first */
     /* In mode shard on several nodes: the ranks whose workers attach to this daemon, in ascending
@@ -145,7 +149,7 @@ struct trajd_feed_info {
     uint64_t fingerprint, seed;
     uint32_t tensor_count;
     const char *gpu;         /* UUID of the GPU that has the batches; NULL: host memory */
-    int gpu_ordinal;         /* the number by which this process counts that GPU */
+    int gpu_ordinal;         /* the CUDA device ordinal of that GPU in this process */
     const char *gpu_refusal; /* why a requested GPU is not used; else NULL */
 };
 
@@ -193,7 +197,8 @@ enum trajd_status trajd_client_open(struct trajd_client *client,
 const struct trajd_feed_info *trajd_client_feed_info(const struct trajd_client *client);
 
 /* Waits for the next batch of this worker. The caller releases *batch. Without explicit_done the
- * batch returned before counts as worked on. timeout_ms: below 0 without a limit, 0 does not wait.
+ * batch returned before counts as worked on. timeout_ms below 0: waits without a limit; 0: does not
+ * wait.
  *   TRAJD_END_OF_EPOCH   the epoch has ended; returned again until the next open
  *   TRAJD_ERR_TIMEOUT    no batch in time, or interrupted
  *   TRAJD_ERR_BUSY       the caller holds as many batches as its credit allows: release one
@@ -223,8 +228,8 @@ void trajd_client_interrupt(struct trajd_client *client);
 enum trajd_status trajd_client_status(struct trajd_client *client, uint32_t timeout_ms, char **json,
                                       struct trajd_error *error);
 
-/* A question about a feed. proto/PROTOCOL.md lists the questions, the members that each uses, and
- * the documents that answer them. */
+/* A query about a feed (ASK). proto/PROTOCOL.md lists the questions, the members that each uses,
+ * and the documents that answer them. */
 struct trajd_question {
     const char *what; /* "episodes", "explain", ... */
     const char *name; /* or NULL */
@@ -241,11 +246,10 @@ enum trajd_status trajd_client_ask(struct trajd_client *client,
                                    const struct trajd_question *question, uint32_t timeout_ms,
                                    char **json, struct trajd_error *error);
 
-/* Writes a token of the windows of a queue job's epoch that are DONE now, over all its workers, for
- * trajd_open_options.resume. The caller frees *token with free(). A batch that this worker still
- * holds counts only after trajd_batch_done. timeout_ms 0: 5,000.
- * TRAJD_ERR_ARGUMENT: no feed is open, or it is open in mode shard, where epoch and position are
- * enough to go on. */
+/* Writes a token for trajd_open_options.resume. It records which windows of the epoch all workers
+ * of a queue job together have finished. The caller frees *token with free(). A batch that this
+ * worker still holds counts only after trajd_batch_done. timeout_ms 0: 5,000. TRAJD_ERR_ARGUMENT:
+ * no feed is open, or it is open in mode shard, where epoch and position are enough to go on. */
 enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t timeout_ms,
                                           void **token, size_t *size_bytes,
                                           struct trajd_error *error);
@@ -256,7 +260,8 @@ enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t 
  * session ends after the last of them is released. */
 void trajd_client_close(struct trajd_client **client);
 
-/* The functions below read a batch that is not released. Any thread. */
+/* The functions below take a batch that is not released (except ring_drop and gpu_uuid). Any
+ * thread. */
 void trajd_batch_get_info(const struct trajd_batch *batch, struct trajd_batch_info *info);
 uint32_t trajd_batch_tensor_count(const struct trajd_batch *batch);
 /* Return NULL if there is no such tensor. Owned by the batch. */
@@ -268,11 +273,12 @@ struct trajd_ring_info {
     uint64_t size_bytes;
     bool writable;
 };
-/* Returns false if other jobs read the same memory. Writing to it would end the process. */
+/* Returns true if the caller may write to the tensors. If it returns false, other jobs read the
+ * same memory, and a write would crash this process. */
 bool trajd_batch_is_writable(const struct trajd_batch *batch);
-/* Returns the mapped ring that contains the batch, for registering it with a device. It stays
- * mapped until the caller drops it; it keeps no slot of the ring. NULL: the batch is on a GPU or
- * came from a remote daemon, or memory is out. */
+/* Returns the mapped ring that contains the batch, for registering it with a device. The ring stays
+ * mapped until the caller drops it. This does not keep the batch: its slot can be reused after the
+ * release. NULL: the batch is on a GPU or came from a remote daemon, or memory is out. */
 struct trajd_ring *trajd_batch_hold_ring(const struct trajd_batch *batch,
                                          struct trajd_ring_info *info);
 /* Clears the pointer; NULL is fine. */

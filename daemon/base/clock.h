@@ -1,5 +1,5 @@
-/* The clocks of the daemon: one for timeouts, latencies and liveness, and one for dates. The time of
- * recorded data never comes from them. */
+/* The clocks of the daemon: one for timeouts, latencies and liveness, and one for dates. The time
+ * of recorded data never comes from them. */
 #ifndef TRAJD_BASE_CLOCK_H
 #define TRAJD_BASE_CLOCK_H
 

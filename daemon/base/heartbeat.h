@@ -1,6 +1,6 @@
 /* A heartbeat shows that a long-running thread makes progress, and asks the thread to stop.
  *
- * A thread registers at most one heartbeat, once. Code that it calls reports turns and waits
+ * A thread has at most one heartbeat at a time. Code that it calls reports turns and waits
  * without knowing the heartbeat. In a thread without one (a tool, a test, a pool thread) all of
  * this does nothing.
  *

@@ -58,8 +58,8 @@ struct trajd_json_mark {
 
 struct trajd_json_mark trajd_json_get_mark(const struct trajd_json *json);
 void trajd_json_go_back(struct trajd_json *json, struct trajd_json_mark mark);
-/* Returns true where the stream has at most `size` bytes so far. Otherwise goes back to the mark and
- * returns false. */
+/* Returns true where the stream has at most `size` bytes so far. Otherwise goes back to the mark
+ * and returns false. */
 bool trajd_json_fits(struct trajd_json *json, struct trajd_json_mark mark, size_t size);
 
 #endif

@@ -4,10 +4,11 @@
  * The unit of loading is an entry: one array of one episode in one form. Its rows are dense. Rows
  * that the clock drops are left out. The element type is that of the file, or float32 in place of
  * float64 where a selection asks for it. Entries that fit the budget stay. When the cache is full,
- * the entry with the latest next use among the prefetched batches is evicted first, then the least
- * recently used one.
+ * entries without a prefetched use are evicted first, beginning with the least recently used. Then
+ * comes the entry whose next prefetched use is latest.
  *
- *   absent --prefetch--> queued --reader--> resident --pin/unpin--> resident --evict--> absent
+ *   absent --prefetch or pin, then a reader--> loading --> resident --pin/unpin--> resident
+ *     --evict--> absent
  *                                   \--> failed (the error is kept, and returned by the next pin)
  *
  * Where files lie on several filesystems, at most half the readers read from one, so that a dead
@@ -65,9 +66,9 @@ enum trajd_status trajd_cache_fill(struct trajd_cache *cache,
                                    const uint32_t *episode_indexes, uint32_t episode_count,
                                    bool *complete, struct trajd_error *error);
 
-/* Tells the readers that the selection's entries of these episodes will be pinned at `when`; they
- * load them in that order. `when` counts batches and must ascend per caller. Never blocks. A hint:
- * nothing is guaranteed. */
+/* Requests that the selection's entries of these episodes be loaded before they are pinned. The
+ * readers load entries in ascending `when`. `when` counts batches and must ascend per caller. Never
+ * blocks. A hint: nothing is guaranteed. */
 void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selection *selection,
                           const uint32_t *episode_indexes, uint32_t count, uint64_t when);
 
@@ -75,26 +76,27 @@ void trajd_cache_prefetch(struct trajd_cache *cache, const struct trajd_selectio
  * of selection->array_indexes[k], NULL where the episode lacks that array. Blocks until all are
  * loaded. Each pin consumes the oldest prefetch of its entries.
  *
- * Rows that the array's clock drops are dropped. An array with fewer rows than its clock has the
- * kept rows among them.
+ * The rows contain only those that the array's clock kept. If the array has fewer rows than its
+ * clock, it has those kept rows that lie below its own row count.
  *
- * TRAJD_ERR_MEMORY: all the budget is pinned; with the foreign code ENOMEM the machine has no
- * memory although the budget allows it. TRAJD_ERR_DATA or TRAJD_ERR_IO, with file, array and row:
- * loading failed. An I/O error is retried three times, and again by the next pin. */
+ * TRAJD_ERR_MEMORY: the rows do not fit into the budget beside the pinned rows; with the foreign
+ * code ENOMEM: the budget has room, but the machine has no memory. TRAJD_ERR_DATA or TRAJD_ERR_IO,
+ * with file, array and row: loading failed. An I/O error is retried three times, and again by the
+ * next pin. */
 enum trajd_status trajd_cache_pin(struct trajd_cache *cache,
                                   const struct trajd_selection *selection, uint32_t episode_index,
                                   const void **rows, struct trajd_error *error);
 void trajd_cache_unpin(struct trajd_cache *cache, const struct trajd_selection *selection,
                        uint32_t episode_index);
 
-/* Marks the caller's pins of that episode as long-lived, so that other callers do not wait for
- * their room. Call release before unpin. */
+/* Marks the caller's pins of that episode as long-lived, so that a caller that finds no room does
+ * not wait for these pins to end. Call release before unpin. */
 void trajd_cache_retain(struct trajd_cache *cache, const struct trajd_selection *selection,
                         uint32_t episode_index);
 void trajd_cache_release(struct trajd_cache *cache, const struct trajd_selection *selection,
                          uint32_t episode_index);
-/* Returns whether the episode fits beside the retained entries. After a pin that found no room:
- * true means that waiting and trying again can succeed. */
+/* Returns whether the episode fits beside the retained entries. Call it after trajd_cache_pin
+ * returned TRAJD_ERR_MEMORY. If it returns true, a later attempt can succeed. */
 bool trajd_cache_will_have_room(const struct trajd_cache *cache,
                                 const struct trajd_selection *selection, uint32_t episode_index);
 

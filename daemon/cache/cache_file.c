@@ -22,7 +22,7 @@ static void close_unused(struct trajd_cache *cache)
                 oldest = file;
         }
         if (!oldest)
-            return; /* all are being read, and there are no more of those than readers */
+            return; /* every open file is in use; at most one file per reader can be */
         close(oldest->fd);
         oldest->fd = -1;
         cache->open_count--;

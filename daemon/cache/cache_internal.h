@@ -52,8 +52,8 @@ struct filesystem {
     struct queue queues[QUEUE_COUNT];
 };
 
-/* A prefetched use of an entry. Uses are in a ring: a new use overwrites the oldest, which bounds
- * what a closed feed leaves behind. */
+/* A prefetched use of an entry. Uses are in a ring: a new use overwrites the oldest one, so uses of
+ * a closed feed disappear after some time. */
 struct use {
     uint64_t when;
     uint32_t entry; /* NO_ENTRY: free */

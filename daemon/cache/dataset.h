@@ -12,9 +12,9 @@ struct trajd_dataset {
     char *name;
     struct trajd_index *index;
     struct trajd_cache *cache;
-    /* [clock_count]: the stamps of all episodes that are not in quarantine, in episode order, ns
-     * from the clock's zero. NULL where one rate serves all episodes. A regular clock whose rate
-     * differs between episodes has stamps too */
+    /* [clock_count]: the stamps of all kept episodes, in episode order, in ns. Zero is the
+     * episode's origin; for a regular clock it is the clock's first row. NULL where one rate serves
+     * all episodes. A regular clock whose rate differs between episodes has stamps too */
     int64_t **clock_stamps_ns;
     /* [clock_count][episode_count]: where an episode's stamps begin in them; NULL with a rate */
     int64_t **clock_row_begin;

@@ -1,5 +1,5 @@
 /* Starts all parts of the daemon and connects them: datasets, producers, the server, GPUs,
- * services, and feeds that jobs send. It is the only part that knows all threads:
+ * services, and feeds whose specification a job sends. It is the only part that knows all threads:
  *
  *   main thread                signals, watchdog, status line
  *   server thread              sessions and leases (server/server.h)
@@ -63,8 +63,9 @@ void trajd_control_drain(struct trajd_control *control, uint32_t timeout_ms);
 /* Joins all threads and frees everything. Blocks while a thread waits for storage. */
 void trajd_control_destroy(struct trajd_control **control);
 
-/* Returns true while each thread except the readers has made progress within the last limit_ns or
- * waits for storage (base/heartbeat.h). Otherwise writes the name of a stuck thread to `stuck`. */
+/* Returns true while the server, opener, query, statistics, resample and producer threads have made
+ * progress within the last limit_ns or wait for storage (base/heartbeat.h). Otherwise writes the
+ * name of a stuck thread to `stuck`. */
 bool trajd_control_is_alive(struct trajd_control *control, int64_t limit_ns, char *stuck,
                             size_t size);
 /* Returns exit_idle of the configuration in force. */

@@ -68,8 +68,8 @@ enum trajd_status trajd_reload_check_keys(const struct trajd_reload_change *chan
 /* Looks for new, changed and removed files of the datasets whose lines are unchanged, and fills
  * change->file_changes. A dataset with such files counts as new unless workers read it. */
 void trajd_reload_look_for_files(struct trajd_reload_change *change);
-/* Called where memory is short: the last dataset that counts as new because of its files stays as
- * it is after all. Returns false where there is none. */
+/* Called where memory is short: takes the last dataset that counts as new only because of its
+ * files, and keeps it with its old files. Returns false where there is none. */
 bool trajd_reload_put_off_files(struct trajd_reload_change *change);
 
 /* ---- reload_plan.c ---- */

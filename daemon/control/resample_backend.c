@@ -165,8 +165,8 @@ static enum trajd_status run_block(struct trajd_resample_backend *backend, int f
     return run_on_cpu(backend, fd, size_bytes, error);
 }
 
-/* The heartbeat counts this as waiting: a block is bounded, but a driver's time and the time that a
- * nice thread gets beside others are not. */
+/* The heartbeat counts this as waiting: the work of a block is bounded, but not the time of a
+ * driver call, nor the processor time that a low-priority thread gets. */
 enum trajd_status trajd_resample_backend_run(struct trajd_resample_backend *backend, int fd,
                                              uint64_t size_bytes, struct trajd_device **device,
                                              struct trajd_error *error)

@@ -3,7 +3,8 @@
  *
  * One thread serves a socket beside the feeds' socket. It takes one segment (kernels/block.h, of
  * bounded size) from each client in turn. Where the CPU resamples, a pool shares each segment while
- * there are clients. These threads are nicer than the feeds' threads.
+ * there are clients. These threads have a higher nice value (lower priority) than the threads of
+ * the feeds.
  *
  * resample_service.c holds connections and messages, resample_backend.c resamples a block. */
 #ifndef TRAJD_CONTROL_RESAMPLE_SERVICE_H

@@ -1,5 +1,5 @@
-/* The public calls that change the state. Each one accounts the stall time up to now, does its
- * work, and then lets the feeds advance as far as they can. */
+/* The public calls that change the state. Most of them account the stall time up to now, do their
+ * work, and then let the feeds advance as far as they can. */
 #include <stdlib.h>
 #include <string.h>
 

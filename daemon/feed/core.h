@@ -7,8 +7,9 @@
  * thread, and must not call the core.
  *
  * Memory: trajd_core_create and trajd_core_add_feed allocate what the options ask for. OPEN may
- * allocate parts for a larger world and map a journal (a few milliseconds of file work). Nothing
- * else allocates, and nothing blocks.
+ * allocate parts for a larger world and map a journal (a few milliseconds of file work).
+ * trajd_core_take may allocate room for parts and row ranges in its slot. Nothing else allocates,
+ * and nothing blocks.
  *
  * Ownership: a FREE slot belongs to the core. From take to publish (FILLING) it belongs to the
  * producer. While it is READY, until every part is RELEASED or VOID, its memory belongs to the
@@ -120,8 +121,8 @@ struct trajd_core_fill {
     uint32_t slot;
     uint32_t row_count;  /* rows [0, row_count) of the global batch */
     uint64_t generation; /* for the slot header */
-    /* The run of production. If the job begins elsewhere before the publish, that is another run,
-     * and the publish only frees the slot. */
+    /* The run of production. If production has moved to another epoch or position before the
+     * publish, a new run has begun, and the publish only frees the slot. */
     uint64_t run_id;
     uint64_t epoch, position;
     /* The rows that are read on this node, ascending and with gaps between them: all rows, or those
@@ -146,7 +147,8 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
 /* HELLO, first half: finds the session of the token (*resumed is true), or makes one with
  * `fresh_token`, 16 random bytes. Sends nothing: the caller binds peer and session first, and then
  * calls trajd_core_welcome. `user` is passed to the send callback from now on; *replaced is the
- * session's earlier `user` (NULL for a new session). TRAJD_ERR_BUSY: there are max_sessions. */
+ * session's earlier `user` (NULL for a new session). TRAJD_ERR_BUSY: max_sessions sessions exist
+ * already. */
 enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_wire_hello *hello,
                                    const uint8_t fresh_token[TRAJD_WIRE_TOKEN_SIZE], void *user,
                                    uint64_t now_ns, uint64_t *session, bool *resumed,
@@ -242,7 +244,7 @@ struct trajd_core_job_info {
     /* of the epoch; under shard each batch counts once for each rank on this node */
     uint64_t batches, batches_remaining; /* remaining: not DONE */
     uint64_t stalled_ns;                 /* production stalled and waited for parts of this job */
-    /* the time of it for which an absent rank was to blame, and no session */
+    /* the part of stalled_ns that was caused by an absent rank, not by a session */
     uint64_t absent_ns;
     uint32_t absent_rank; /* the last such rank */
 };
@@ -259,8 +261,8 @@ struct trajd_core_feed_info {
     uint64_t epoch_length;
     uint64_t produced_epoch, cursor; /* position of the next fill */
     uint32_t slots_free, slots_filling, slots_ready;
-    uint64_t stalled_ns;    /* batches were needed and no slot was FREE */
-    uint64_t idle_since_ns; /* since then no session is on the feed; 0: there is one */
+    uint64_t stalled_ns;    /* batches were needed and every slot was READY */
+    uint64_t idle_since_ns; /* time since which the feed has had no session; 0: it has one */
     bool is_hidden;
 };
 void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info);

@@ -74,7 +74,7 @@ static void deliver_rank(struct job *job, uint32_t rank)
         if (!job_parts)
             continue;
         if (job_parts->parts[rank].state == PART_LEASED && job_parts->parts[rank].abandoned)
-            return; /* it has to be sent again, after its session has released it */
+            return; /* the session must release the part before the part can be sent again */
         if (job_parts->parts[rank].state != PART_PENDING)
             continue;
         if (!has_credit(session))

@@ -13,8 +13,9 @@
  *     feed_state.c
  *     journal.c, checkpoint_token.c
  *
- * When the last part of an epoch is DONE, a low file only counts job.parts_remaining down to 0.
- * trajd_feed_advance, at the end of every public call, sees that and ends the epoch. */
+ * When the last part of an epoch becomes DONE, the function that marks it only counts
+ * job.parts_remaining down to 0. trajd_feed_advance, at the end of every public call, sees that and
+ * ends the epoch. */
 #ifndef TRAJD_FEED_FEED_INTERNAL_H
 #define TRAJD_FEED_FEED_INTERNAL_H
 
@@ -57,8 +58,8 @@ void trajd_job_deliver(struct job *job);
 
 /* Moves the part from LEASED to DONE, and counts it. */
 void trajd_lease_done(const struct place *place, struct session *session);
-/* Takes the part back from its session. An abandoned part goes back undone, any other one counts as
- * DONE. */
+/* Takes the part back from its session. An abandoned part becomes PENDING (or VOID); any other part
+ * becomes RELEASED and counts as DONE. */
 void trajd_lease_release(const struct place *place, struct session *session);
 /* Handle one lease that an ACK lists. A lease that the session does not hold is counted as late. */
 void trajd_lease_ack_done(struct trajd_core *core, struct session *session,
@@ -95,8 +96,8 @@ void trajd_job_continue(struct job *job);
 /* Detaches the job from the production and begins a new run of it: its PENDING parts become VOID,
  * its LEASED ones abandoned. */
 void trajd_job_detach(struct job *job);
-/* Returns true if the job needs that batch, and notes that the job gets it. is_new: the batch was
- * at the cursor, it is not made again. */
+/* Returns true if the job needs that batch, and notes that the job gets it. is_new: true: the batch
+ * was at the cursor and is made for the first time; false: it is made again. */
 bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bool is_new);
 /* Frees the entry of a job that has no sessions. */
 void trajd_job_drop(struct job *job);
@@ -119,7 +120,7 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
                           const struct trajd_journal_state *checkpoint, struct start *start);
 /* Opens the job's journal, if it is not open. Counts a failure and goes on without a journal. */
 void trajd_job_use_journal(struct job *job);
-/* Computes what of a queue job's epoch is DONE, for its journal or a checkpoint. */
+/* Computes which batches of a queue job's epoch are DONE, for its journal or a checkpoint. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state);
 
 /* ---- sessions.c ---- */
@@ -165,11 +166,11 @@ void trajd_session_send_opened(struct session *session);
 void trajd_session_send_end(struct session *session); /* session->end */
 /* Takes a session off its feed. Its LEASED parts are abandoned, not given back. */
 void trajd_session_leave(struct session *session, uint64_t now_ns);
-/* Begins and ends epochs and delivers batches, as far as the state allows. Every public call ends
- * with this. */
+/* Begins and ends epochs and delivers batches, as far as the state allows. Public calls that change
+ * jobs, sessions or slots end with this; take, touch and goaway do not. */
 void trajd_feed_advance(struct trajd_core_feed *feed);
 
-/* ---- job_choice.c: on which production, and in which entry of it, an OPEN belongs ---- */
+/* ---- job_choice.c: chooses the production and the job entry for an OPEN ---- */
 
 /* Returns true if the job's epoch can begin on its feed: anywhere if no other job reads the feed,
  * else only where the others are. */

@@ -100,7 +100,7 @@ struct job {
     uint32_t absent_rank;
 };
 
-/* Where production stands. What jobs still need below it is produced first. */
+/* Where production stands. Batches below this position that jobs still need are produced first. */
 struct cursor {
     bool active;
     uint64_t run_id;

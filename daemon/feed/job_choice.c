@@ -81,7 +81,8 @@ struct trajd_core_feed *trajd_feed_choose(struct trajd_core *core, const struct 
         if (!other->options.is_hidden &&
             strcmp(trajd_core_family(other), trajd_core_family(feed)) == 0)
             here = rate(other, session, open, &core->start);
-        if (here && here >= best_rate) { /* of equals the oldest, which is last in the list */
+        /* among equal productions take the oldest, which is last in the list */
+        if (here && here >= best_rate) {
             best = other;
             best_rate = here;
         }

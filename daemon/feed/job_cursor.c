@@ -28,7 +28,8 @@ bool trajd_job_take_batch(struct job *job, uint64_t epoch, uint64_t position, bo
 {
     if (!job->is_attached || epoch < job->epoch || (epoch == job->epoch && job->phase == JOB_ENDED))
         return false;
-    /* Produced ahead. A batch that another job gets again there, this job has got before. */
+    /* The batch belongs to an epoch after the job's. If it is not new, it is made again for another
+     * job, and this job has its parts already. */
     if (epoch > job->epoch)
         return is_new;
     if (take_todo(job, position))

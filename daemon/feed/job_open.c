@@ -31,8 +31,8 @@ static void add_member(struct job *job, struct session *session, const struct tr
     feed->idle_since_ns = 0;
 }
 
-/* Moves a rank on to `next`, where it says that it stands. Its parts before that are not needed any
- * more. */
+/* Sets the rank's position to `next`, which its OPEN reports. Its parts before that are not needed
+ * any more. */
 static void skip_to(struct job *job, uint32_t rank, uint64_t next)
 {
     struct trajd_core_feed *feed = job->feed;

@@ -1,4 +1,5 @@
-/* Computes where an epoch begins, from journals and checkpoints, and what they keep of it. */
+/* Computes where an epoch begins, from a journal or a checkpoint, and the state that is written to
+ * them. */
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"

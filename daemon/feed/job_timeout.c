@@ -41,7 +41,7 @@ static bool is_being_produced(const struct job *job)
            feed->cursor.position < trajd_epoch_end(feed, job->begin);
 }
 
-/* Returns true if the rank has no batch to read and none to say DONE for. */
+/* Returns true if the rank has no batch that it still has to read or to report as DONE. */
 static bool is_starved(const struct job *job, uint32_t rank)
 {
     for (uint32_t i = 0; i < job->feed->ready.count; i++) {

@@ -108,7 +108,8 @@ static enum verdict validate_resume(const struct job *job, struct session *sessi
 }
 
 /* Returns true if the ranks gather after a restart of the daemon, and those that are here have
- * finished the epoch. Then a rank that asks for the next epoch was sent the end of this one. */
+ * finished the epoch. In that case a rank that requests the next epoch has already received
+ * EPOCH_END of this one. */
 static bool are_ranks_at_end(const struct job *job)
 {
     if (job->phase != JOB_GATHERING)

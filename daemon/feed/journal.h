@@ -1,5 +1,5 @@
-/* Keeps what of a queue job's epoch is DONE in a small memory-mapped file. The file is valid after
- * the daemon dies at any instruction.
+/* Records which batches of a queue job's epoch are DONE, in a small memory-mapped file. The file is
+ * valid after the daemon dies at any instruction.
  *
  * Batches of an epoch are numbered from the position where it began, and are produced in that
  * order. All batches that are not DONE below the highest one produced are in some slot. So the

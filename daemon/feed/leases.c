@@ -1,4 +1,4 @@
-/* The life of a part from LEASED on: DONE, RELEASED, handed out again, or VOID. */
+/* What happens to a part after it was LEASED: it becomes DONE, RELEASED, PENDING again, or VOID. */
 #include <stdlib.h>
 
 #include "daemon/feed/feed_internal.h"

@@ -7,8 +7,8 @@
 #include "daemon/base/digest.h"
 #include "daemon/hdf5/scan.h"
 
-/* The parent compares the first rows with its own reading: as many whole rows as this size holds, at
- * least one. */
+/* The parent compares the first rows with its own reading: as many whole rows as this size holds,
+ * at least one. */
 static const uint64_t check_bytes = 4096;
 static const uint64_t check_row_bytes_max = 64u << 20;
 static const uint64_t row_count_max = 1u << 31;

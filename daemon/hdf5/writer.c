@@ -154,7 +154,7 @@ int trajd_writer_run(void)
               trajd_scan_start_library();
     int fd;
 
-    /* frees no memory between episodes: that costs more than the memory of a short life */
+    /* does not free memory between episodes: this process ends soon, and freeing takes longer */
     H5set_free_list_limits(-1, -1, -1, -1, -1, -1);
     while (ok && trajd_helper_receive(&header, &fd)) {
         uint8_t *body = NULL;

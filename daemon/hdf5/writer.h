@@ -59,7 +59,8 @@ void trajd_writer_text(struct trajd_writer_frame *frame, char *text, size_t size
 /* Runs the writer until the socket ends. Returns the exit status. */
 int trajd_writer_run(void);
 
-/* Sends a NOTE. The 200th says that more are dropped; later ones are. */
+/* Sends a NOTE. Sends at most 200 notes. Instead of the 200th it sends one that reports that
+ * further notes are left out. */
 void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Sends FAILED with libhdf5's innermost message. Returns false. */

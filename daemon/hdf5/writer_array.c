@@ -1,5 +1,5 @@
-/* Creates the datasets of the recipe. Types, dataspaces and property lists are made once for all
- * episodes: in libhdf5 they take as long as a dataset. */
+/* Creates the datasets that the frame DATASETS lists. Types, dataspaces and property lists are made
+ * once for all episodes: in libhdf5 they take as long as a dataset. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -55,9 +55,9 @@ struct trajd_index_clock {
     bool regular;
 };
 
-/* A clock in one episode. Times are in ns from the episode's origin, which is the earliest first
- * row of its clocks after offset and latency. start_ns is the time of a regular clock's first row;
- * it is 0 for a stamped clock. */
+/* A clock in one episode. Times are in ns from the episode's origin: the earliest first row of all
+ * its clocks, with the clocks' offset and latency applied. start_ns is the time of a regular
+ * clock's first row; it is 0 for a stamped clock. */
 struct trajd_episode_clock {
     int64_t row_count; /* after the stamp policies */
     int64_t start_ns;
@@ -109,7 +109,7 @@ struct trajd_index {
      * the place of storage do not count */
     uint64_t fingerprint;
     uint32_t cached_file_count; /* files whose records came from the cache */
-    /* last rows that were left out, of arrays that have one row more than their clock has stamps */
+    /* rows left out because an array has one row more than its clock has stamps */
     uint64_t trimmed_row_count;
     /* further names (hard or symbolic links) of files in the folder; each file is taken once, by
      * its first name */
@@ -136,7 +136,7 @@ struct trajd_index_options {
  * TRAJD_ERR_NOT_FOUND: no file matches. TRAJD_ERR_DATA: no episode could be kept; the message has
  * the first reason. TRAJD_ERR_IO: storage still failed after retries. TRAJD_ERR_SYSTEM: the helper
  * program does not start, or it was killed from outside each time it read the file that the message
- * names, which says nothing about the file. */
+ * names. The file may be good. */
 enum trajd_status trajd_index_open(const struct trajd_index_options *options,
                                    struct trajd_index **index, struct trajd_error *error);
 void trajd_index_destroy(struct trajd_index **index);

@@ -57,10 +57,10 @@ bool trajd_index_child_send_file(const struct trajd_index_child *child);
 /* Receives what is there of the next frame. Does not block. */
 enum trajd_index_child_event trajd_index_child_receive(struct trajd_index_child *child);
 
-/* Whether the child may go on with its file. Meant to be called each half of file_timeout. False
- * from the second call on, which is at file_timeout, unless the child has read bytes since the call
- * before and used less than half of that time on a processor: slow storage may take ten times as
- * long. */
+/* Whether the child may go on with its file. Meant to be called each half of file_timeout. From the
+ * second call on it returns false, unless the child has read bytes since the last call and was busy
+ * on a processor for less than half of that time. So slow storage gets up to ten times
+ * file_timeout. */
 bool trajd_index_child_may_go_on(struct trajd_index_child *child, int64_t now_ns);
 
 /* Closes the entry's file. The child is idle afterwards. */
@@ -74,8 +74,9 @@ bool trajd_index_child_has_ended(const struct trajd_index_child *child);
  * 0 where there was no child. */
 int trajd_index_child_end(struct trajd_index_child *child);
 
-/* Whether the exit status is one of a signal that a program's own mistake does not raise. SIGXCPU
- * is among them: the limit of the processor's time counts over all files of a child. */
+/* Returns whether the exit status is a signal that comes from outside, not from a fault of the
+ * program. SIGXCPU is among them: the limit of the processor's time counts over all files of a
+ * child. */
 bool trajd_index_child_is_killed(int status);
 
 #endif

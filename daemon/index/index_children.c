@@ -97,8 +97,8 @@ static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entr
     return TRAJD_OK;
 }
 
-/* Ends a child that is gone or that has to go. `why`: the reason against its file; NULL: the exit
- * status gives it. */
+/* Cleans up after a child that has ended, or kills one that must end. `why`: the reason against its
+ * file; NULL: the exit status gives it. */
 static enum trajd_status lose_child(struct pool *pool, struct trajd_index_child *child,
                                     const char *why)
 {

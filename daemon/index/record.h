@@ -7,7 +7,8 @@
  *     record  := u32 magic, u32 version, u32 io_errno, text refusal,
  *                u32 note_count, text notes*, u32 episode_count, episode*
  *     episode := text id, text problem, u32 rate_count, text rates*,
- *                u32 key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*, u8 is_plain,
+ *                u32 key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*,
+ *                  u8 is_plain,
  *                u32 array_count, array*,
  *                u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
  *     array   := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,

@@ -3,7 +3,7 @@
  * the batch. The batch's request is changed to see only these rows. The result equals that of
  * resident rows bit for bit.
  *
- *   trajd_window_plan_bind
+ *   trajd_window_batch_bind
  *     -> narrow: which rows each window touches, and how many bytes they are
  *     -> gather: copies the rows to the block and sets the bases to their addresses on the GPU
  *     -> trajd_gpu_request_gather */

@@ -1,5 +1,5 @@
-/* Produces one feed's batches. A thread takes free slots in the order of positions, fills them and
- * publishes them.
+/* Produces one feed's batches. A thread takes free slots, fills each with the next batch that a job
+ * needs, and publishes them.
  *
  *   take (slot, epoch, position) -> sampler -> cache: rows pinned -> request -> kernels -> slot ->
  *     publish */
@@ -25,7 +25,7 @@ struct trajd_mixture_plan;
 
 struct trajd_producer_options {
     const char *name; /* of the feed, as OPEN names it */
-    /* the feed that this is another instance of, with a ring of its own; NULL: none */
+    /* not NULL: this feed is another instance, with its own ring, of the feed with this name */
     const char *instance_of;
     /* owned by the producer after a successful create where owns_spec, else borrowed */
     struct trajd_window_spec *spec;
@@ -43,12 +43,14 @@ struct trajd_producer_options {
     struct trajd_server *server;
     const char *journal_directory; /* or NULL */
     uint32_t max_credit;
-    uint64_t rings_remaining_bytes;            /* of host memory, which its ring must fit */
+    /* bytes of memory.rings that are free; the ring must not be larger */
+    uint64_t rings_remaining_bytes;
     struct trajd_stats_service *stats_service; /* must outlive the producer */
     /* of the feed that spec->statistics_from names; NULL: there is none */
     const struct trajd_window_spec *statistics_spec;
     struct trajd_dataset *statistics_dataset; /* the first one of that feed */
-    /* makes the batches, in its memory; must outlive the producer. NULL: the CPU, in host memory */
+    /* the GPU on which and in whose memory batches are made; must outlive the producer. NULL:
+     * batches are made by the CPU in host memory */
     struct trajd_gpu *gpu;
     /* called on the producer's thread, which then ends, when the GPU has failed */
     void (*gpu_lost)(void *context);
@@ -75,8 +77,8 @@ const struct trajd_mixture_plan *trajd_producer_plan(const struct trajd_producer
 struct trajd_stats_service *trajd_producer_stats_service(const struct trajd_producer *producer);
 /* Returns the name of the feed whose windows give the statistics for `norm:`. */
 const char *trajd_producer_norm_source(const struct trajd_producer *producer);
-/* Returns an output of the same name that both feeds normalise by statistics of their own windows
- * of one dataset, where these windows differ; NULL: there is none. */
+/* Returns the name of an output that both feeds have and normalise by statistics of different
+ * windows of the same dataset. NULL: there is no such output. */
 const char *trajd_producer_norm_differs(const struct trajd_producer *a,
                                         const struct trajd_producer *b);
 const char *trajd_producer_name(const struct trajd_producer *producer);

@@ -139,8 +139,8 @@ static enum trajd_status run_all(struct trajd_producer *producer, struct trajd_e
     return status;
 }
 
-/* Runs the launcher. When the GPU fails, batches under way are published neither as finished nor as
- * failed: workers get them from the production that goes on. */
+/* Runs the launcher. When the GPU fails, batches under way are not published. Workers get them from
+ * the production that replaces this one. */
 static void *run_gpu(void *context)
 {
     struct trajd_producer *producer = context;

@@ -1,7 +1,7 @@
 /* Shared by a producer's files: producer.c (create, destroy, thread), producer_norm.c
  * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows).
- * Functions that take a fill are called by the producer's thread; all others before that thread
- * starts, or after it has ended. */
+ * Called by the producer's thread: functions that take a fill, and pin_windows, unpin_windows,
+ * wait_for_others. All others are called before that thread starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 #define TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 

@@ -217,7 +217,7 @@ static void receive_token(struct trajd_fdsock *fdsock, struct connection *connec
 }
 
 /* Ends the session of a connection that has become readable. A worker sends nothing after its
- * token, so this is its end of file, or a peer that breaks the protocol. */
+ * token, so either the connection has ended, or the peer breaks the protocol. */
 static void end_session(struct trajd_fdsock *fdsock, struct connection *connection)
 {
     uint64_t session = connection->session;

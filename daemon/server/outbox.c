@@ -1,5 +1,6 @@
 /* The outbox: encoded messages that wait to be sent, and the calls that send them or wake a thread.
- * The lowest of the server's files: the others call it, and it calls none of them. */
+ * The lowest file that uses struct trajd_server. In this folder it calls only transport*.c and
+ * slot_sends.c. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -133,8 +134,8 @@ bool trajd_server_send_taken(struct trajd_server *server)
         memcpy(&record, at, sizeof record);
         at += sizeof record;
         if (send_record(server, &record, at))
-            /* Nothing is lost: the worker comes back with its token, or its end of file ends the
-             * session. */
+            /* Nothing is lost: the worker resumes with its token, or the end of its fd.sock
+             * connection ends the session. */
             server->unsent++;
         else if (record.ready_ns != 0)
             note_latency(server, record.ready_ns);
@@ -159,10 +160,10 @@ bool trajd_server_outbox_is_empty(struct trajd_server *server)
     return empty;
 }
 
-/* Two races are closed here. Sending may consume ZeroMQ's sign that a message arrived, on which the
- * server's thread sleeps: so this looks for a message after it has sent, and wakes the thread. And
- * another thread that finds the send lock taken leaves its messages in the outbox: so this looks at
- * the outbox again after it has released the lock. */
+/* Two races are closed here. Sending may consume the event by which ZeroMQ reports a new message,
+ * and the server's thread sleeps until that event. So this function looks for a message after it
+ * has sent, and wakes the thread. And another thread that finds the send lock taken leaves its
+ * messages in the outbox: so this looks at the outbox again after it has released the lock. */
 void trajd_server_flush(struct trajd_server *server)
 {
     do {

@@ -1,13 +1,13 @@
 /* Delivers batches to workers: sessions, leases and rings behind one thread with ZeroMQ ROUTER
  * sockets. The server knows slots and bytes, and nothing of episodes.
  *
- * The daemon's control (in tests a fake producer) adds feeds. A producer takes free slots, fills
- * them and publishes them. The server's thread does the rest: it handles the workers' messages and
- * keeps account of leases. A publish sends the resulting messages itself.
+ * A producer (daemon/producer, or a fake one in tests) adds its feed. A producer takes free slots,
+ * fills them and publishes them. The server's thread does the rest: it handles the workers'
+ * messages and keeps account of leases. A publish sends the resulting messages itself.
  *
- * Every function here is thread-safe. None blocks but the two take functions, drain, remove_feed
- * and destroy. Functions that return a status fill *error, which may be NULL, unless they return
- * TRAJD_OK. */
+ * Every function here is thread-safe. These block: add_feed (allocates every page of the ring), the
+ * two take functions, drain, remove_feed and destroy. Functions that return a status fill *error,
+ * which may be NULL, unless they return TRAJD_OK. */
 #ifndef TRAJD_SERVER_SERVER_H
 #define TRAJD_SERVER_SERVER_H
 
@@ -106,11 +106,12 @@ struct trajd_server_options {
      * jobs at other positions read all its instances. Otherwise as open_feed. NULL: such an OPEN is
      * refused with TRAJD_ERR_BUSY. */
     void (*open_instance)(void *context, uint64_t request, const char *name);
-    /* Reports that no session has been on the feed for feed_idle_ms, so that the producer may close
-     * it. Called on the server's thread, once for each idle time. May be NULL. */
+    /* Reports that no session has been on the feed for feed_idle_ms, so that control may close the
+     * feed. Called on the server's thread, once for each idle time. May be NULL. */
     void (*feed_idle)(void *context, struct trajd_feed *feed);
-    /* Writes the producer's members to the status document, an open object: at most `room` bytes.
-     * Called on the server's thread. May be NULL. */
+    /* Adds the members of control (datasets, producers, GPUs, reload) to the JSON object of the
+     * status document, which is still open. Writes at most `room` bytes. Called on the server's
+     * thread. May be NULL. */
     void (*describe)(void *context, struct trajd_json *json, size_t room);
     void *context;
     uint32_t feed_idle_ms;
@@ -157,8 +158,8 @@ void trajd_feed_close(struct trajd_feed *feed);
 /* Closes the feed and hides it from OPEN, unless a session is on it or about to be (an OPEN was
  * answered with it). Returns false if so, and changes nothing. */
 bool trajd_feed_close_if_idle(struct trajd_feed *feed);
-/* Returns the time (CLOCK_MONOTONIC, ns) since which no session has been on the feed, or 0 if one
- * is on it or none ever was. */
+/* Returns since when (CLOCK_MONOTONIC, ns) the feed has had no session; 0 while it has one, and
+ * until the first tick of a new feed. */
 uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed);
 /* Removes a feed and clears the pointer: takers return TRAJD_ERR_CLOSED, and its sessions get
  * ERROR. Workers keep their mappings of the ring. Waits for threads that are in trajd_feed_take; no
@@ -204,7 +205,7 @@ struct trajd_fill {
 
 /* Waits until a job wants batches and a slot is FREE, and makes the slot FILLING. Only one thread
  * at a time may take from a feed. It may take several fills before it publishes them, in any order;
- * the slots become READY in the order of positions. TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
+ * the slots become READY in the order of takes. TRAJD_ERR_TIMEOUT, TRAJD_ERR_CLOSED. */
 enum trajd_status trajd_feed_take(struct trajd_feed *feed, uint32_t timeout_ms,
                                   struct trajd_fill *fill);
 /* Publishes a filled slot, which becomes READY. If failure is not NULL the batch could not be made,

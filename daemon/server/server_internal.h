@@ -65,11 +65,11 @@ struct trajd_outgoing_record {
     struct trajd_route route;
 };
 
-/* An OPEN that waits for an answer of the producer. */
+/* An OPEN whose feed control (control/feed_opener.c) still has to make. */
 struct trajd_request {
     uint64_t id; /* 0: the entry is free */
-    /* the number that the producer knows: the id of the first of several sessions of one job that
-     * want the same instance */
+    /* the request number passed to control; sessions of one job that want the same instance share
+     * the number of the first */
     uint64_t producer_request;
     char family[TRAJD_WIRE_MAX_NAME + 1]; /* feed whose new instance is wanted; "": no instance */
     uint64_t session;                     /* 0: the session has sent another OPEN or has ended */

@@ -1,5 +1,5 @@
-/* OPEN: finds the feed that a session asks for, or requests it from the producer and enters the
- * session when the answer comes. */
+/* OPEN: finds the feed that the session names, or requests it from control, and puts the session on
+ * the feed when the answer comes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

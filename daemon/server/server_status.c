@@ -178,7 +178,8 @@ static void write_lists(struct trajd_json *json, struct trajd_server *server, si
 }
 
 /* Returns the producer's members of the document, "" where there are none. The caller does not hold
- * the mutex, because the producer takes its own. Returns NULL when memory is short. Caller frees. */
+ * the mutex, because the producer takes its own. Returns NULL when memory is short. Caller frees.
+ */
 static char *describe_producer(const struct trajd_server *server)
 {
     char *text = NULL;

@@ -1,9 +1,9 @@
 /* A ring with counts of the sends in flight of each slot. The transport sends the bytes of slots to
  * remote workers without a copy, so ZeroMQ may read a slot after its lease has ended: frames for a
- * worker that died, was cut off or reads slowly wait in ZeroMQ's queues. A send reference says that
- * ZeroMQ still reads the slot. A slot is filled again only when it is FREE *and* has no send
- * reference. The memory outlives its feed until the last send reference is returned. So a worker
- * always gets the bytes of the batch that its message describes.
+ * worker that died, was cut off or reads slowly wait in ZeroMQ's queues. Each send reference stands
+ * for one send that may still read the slot. A slot is filled again only when it is FREE *and* has
+ * no send reference. The memory outlives its feed until the last send reference is returned. So a
+ * worker always gets the bytes of the batch that its message describes.
  *
  *     record in the outbox   holds one send reference from the core's BATCH until the transport has
  *                            queued all frames

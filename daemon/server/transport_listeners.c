@@ -326,8 +326,8 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
 static uint64_t count_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    /* No free descriptor counts as all used. Without /proc the count is 0, so nothing is
-     * watched. */
+    /* If no descriptor is free, all of them count as used. Without /proc the count is 0, so nothing
+     * is watched. */
     if (!directory)
         return errno == EMFILE || errno == ENFILE ? UINT64_MAX : 0;
     uint64_t count = 0;

@@ -45,8 +45,8 @@ struct trajd_window_batch {
     struct trajd_resample_request request;
 };
 
-/* Makes an empty batch of a plan that is complete: with its normalisation in force and its forms
- * chosen. The plan must outlive the batch. Caller destroys. */
+/* Makes an empty batch. Set the normalisation of the plan and copy its forms before. The plan must
+ * outlive the batch. Caller destroys. */
 enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan,
                                             struct trajd_window_batch **batch,
                                             struct trajd_error *error);
@@ -62,8 +62,9 @@ void trajd_window_batch_clear(struct trajd_window_batch *batch);
 void trajd_window_batch_add(struct trajd_window_batch *batch, const struct trajd_window *window,
                             uint32_t row);
 
-/* Returns the first rows of an episode's entries: rows[k] for selection.array_indexes[k]. NULL: the
- * episode cannot be read, and its rows are masked MISSING. Called once per window. */
+/* Returns an array of addresses: rows[k] is the first row of array selection.array_indexes[k] in
+ * this episode. NULL: the episode cannot be read, and its rows are masked MISSING. Called once per
+ * window. */
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
 
 /* Fills batch->request for the windows [first, first + count) of those looked up, with outputs and

@@ -9,7 +9,8 @@
 #include "daemon/window/window_plan_internal.h"
 #include "proto/array_len.h"
 
-/* of the greatest magnitude: float32 has 24 bits, and a range of the last few is no signal */
+/* relative to the greatest magnitude. float32 has 24 bits; a range within the last few of them is
+ * only noise */
 #define FLAT 1e-6
 
 static bool is_rotation(enum trajd_kind kind)

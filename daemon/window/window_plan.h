@@ -23,21 +23,25 @@
 #include "kernels/resample.h"
 
 enum trajd_target_rule {
-    TRAJD_TARGET_ROWS,         /* rows of the anchor's own clock; no search */
-    TRAJD_TARGET_ANCHOR_STEPS, /* the times of anchors j + from .. j + to, on another clock */
-    TRAJD_TARGET_OFFSETS,      /* fixed offsets from the anchor, in ns */
+    TRAJD_TARGET_ROWS, /* rows of the anchor's own clock; no search */
+    /* the times of the anchors `from` to `from + step_count - 1` after the window's anchor,
+     * searched on another clock */
+    TRAJD_TARGET_ANCHOR_STEPS,
+    TRAJD_TARGET_OFFSETS, /* fixed offsets from the anchor, in ns */
 };
 
 struct trajd_plan_grid {
     enum trajd_target_rule rule;
     int64_t from;        /* first step */
     uint32_t step_count; /* T */
-    /* of the steps; num 0: the anchors' rate, which is irregular or differs between episodes */
+    /* rate of the steps; num 0: the steps are the anchors, whose rate is irregular or differs
+     * between episodes */
     struct trajd_rate rate;
     bool per_window;
     int64_t *offsets; /* [T]; NULL: each window has its own (per_window) */
-    int64_t *step_ns; /* [T]: time of each step, if step 0 is at 0 ns */
-    /* [T]: what floor() cut off step_ns, in units of 1 / (anchor rate num * rate num) ns */
+    int64_t *step_ns; /* [T]: time of each step, relative to step 0 */
+    /* [T]: the fraction of a ns that rounding down removed from step_ns, in units of 1 /
+     * (anchor_rate.num * rate.num) ns */
     uint64_t *step_fraction;
 };
 
@@ -45,7 +49,8 @@ struct trajd_plan_bracket {
     uint32_t clock_index, grid_index;
     bool clipped; /* an observation: rows after anchor + lookahead are hidden */
     int64_t lookahead_ns;
-    /* >= 0: rows of this array, for example T + 1 of them; -1: rows of the clock */
+    /* >= 0: the array whose row count applies, for example where an episode has one observation
+     * more than its clock has rows; -1: the clock's row count */
     int64_t array_index;
 };
 
@@ -57,7 +62,8 @@ struct trajd_plan_target {
     /* in the index; TRAJD_PLAN_ABSENT: this dataset of a mixture lacks the stream, and its steps
      * are MISSING */
     uint32_t stream_index;
-    /* of an absent stream: the stream of a dataset that has it, moved to a clock of this dataset */
+    /* only if stream_index is TRAJD_PLAN_ABSENT: a copy of the stream in another dataset of the
+     * mixture, with a clock_index of this dataset */
     struct trajd_index_stream model;
     uint32_t bracket_index;
     uint32_t entry; /* which array of the selection; TRAJD_PLAN_ABSENT: none */
@@ -117,9 +123,9 @@ struct trajd_plan_peer {
     struct trajd_dataset *dataset;
 };
 
-/* Makes the plan of peers[index], whose windows have rows of their own in a batch. A stream that
- * this dataset lacks and another one has is filled, if the output has `missing: zero`. peers must
- * outlive the plan. */
+/* Makes the plan of peers[index]. Its batches keep a row number for each window (window_rows). If
+ * the output has `missing: zero`, a stream that only other datasets have gets the values of a
+ * missing stream and the mask MISSING. peers must outlive the plan. */
 enum trajd_status trajd_window_plan_create_member(const struct trajd_plan_peer *peers,
                                                   uint32_t peer_count, uint32_t index,
                                                   struct trajd_window_plan **plan,
@@ -136,9 +142,9 @@ enum trajd_status trajd_window_plan_create_again(const struct trajd_window_plan 
 /* Returns whether the dataset lacks a stream of the output. */
 bool trajd_window_plan_lacks(const struct trajd_window_plan *plan, uint32_t output_index);
 
-/* Takes over the forms in which another plan of the same outputs has its float64 rows loaded, so
- * that one form in the cache serves both. Values do not change. Call it before a batch is
- * created. */
+/* Copies from another plan of the same outputs the choice which float64 arrays are cached as
+ * float32, so that both plans use the same cache entries. Values do not change. Call it before a
+ * batch is created. */
 void trajd_window_plan_copy_forms(struct trajd_window_plan *plan,
                                   const struct trajd_window_plan *other);
 
@@ -168,8 +174,7 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
 
 /* ---- window_plan_facts.c ---- */
 
-/* Returns the stream of a target; of an absent one the stream of another dataset that it stands
- * for. */
+/* Returns the stream of a target; for an absent stream, its `model`. */
 const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan,
                                                    const struct trajd_plan_target *target);
 /* Returns the kind by which a target is resampled: the output's, else the stream's. */

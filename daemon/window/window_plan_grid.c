@@ -81,7 +81,7 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
 
     if (status)
         return status;
-    /* a row has no age and no width in time: an output that needs one is looked up by time */
+    /* max_age and mean_width need times, which a grid of rows does not have */
     if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
     else if ((int64_t)clock == plan->anchor_clock && output->max_age_ns < 0 &&

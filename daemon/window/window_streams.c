@@ -15,8 +15,9 @@ static int64_t mean_width(const struct trajd_spec_output *output,
                                  : 0;
 }
 
-/* Returns whether a target only picks rows: every target is a row, or the kind takes one. The value
- * is then the source's, rounded once, either here or when the rows are loaded. */
+/* Returns whether a target copies float64 rows into a float32 output without blending, normalising
+ * or wrapping them. The value is then the source's, rounded once, either here or when the rows are
+ * loaded. */
 static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];

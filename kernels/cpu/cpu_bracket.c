@@ -50,7 +50,8 @@ static int64_t gallop(const int64_t *stamps, int64_t row_count, int64_t x, int64
 {
     int64_t step = 1, next;
 
-    /* Usually true. Which of the two rows it is cannot be predicted, so there is no branch. */
+    /* This condition is usually true. Whether the result is guess or guess + 1 cannot be predicted,
+     * so it is computed without a branch. */
     if (row_count - guess > 2 && stamps[guess] <= x && x < stamps[guess + 2])
         return guess + (stamps[guess + 1] <= x);
     if (stamps[guess] <= x) {

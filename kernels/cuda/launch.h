@@ -89,7 +89,8 @@ static inline uint64_t trajd_cuda_shared_bytes(const struct trajd_cuda_problem *
 /* Divides the warps of a block among the streams of a problem, for its shape. */
 void trajd_cuda_share_warps(struct trajd_cuda_problem *problem);
 
-/* tile, direct, narrow and stream need lean problems. batch and full serve any. */
+/* launch_tile (styles steps and walk), _direct, _narrow and _stream need problems with lean = 1 (a
+ * single stream, moved by vectors). launch_batch and launch_full (style tile) serve any problem. */
 int trajd_cuda_launch_tile(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_direct(const struct trajd_cuda_problem *problem, void *stream);
 int trajd_cuda_launch_narrow(const struct trajd_cuda_problem *problem, void *stream);

@@ -8,7 +8,8 @@
 
 #define WARP 32u
 #define THREADS 128u
-#define DIRECT_VECTORS_MAX (1u << 16) /* divided by a multiplication, which is exact below */
+/* the kernel divides numbers below this limit by an exact multiplication */
+#define DIRECT_VECTORS_MAX (1u << 16)
 
 /* Origin of all numbers below: bench_resample on an NVIDIA H200; the table is in
  * kernels/README.md. */

@@ -15,7 +15,7 @@
 #define WALK_STEPS 4
 #define WALK_VECTORS_MIN 8
 
-/* Threads   that serve a stream together: all of a block, or some of its warps. */
+/* The threads that serve one stream together: all threads of a block, or some of its warps. */
 struct team {
     uint32_t rank;
     uint32_t ranks;

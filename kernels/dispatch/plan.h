@@ -21,7 +21,7 @@ struct trajd_plan;
  * brackets and streams (kinds, types, D, T), and at most as many windows. They have window_rows
  * only if the shape has them. Their pointers may differ from run to run. `variant` is NULL or
  * "auto", or the name of a variant. A named variant that cannot serve the shape is an error, whose
- * message lists the variants that would serve. Allocates all scratch memory that runs need. */
+ * message lists the variants that would serve. */
 enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
                                     const struct trajd_device_facts *facts, const char *variant,
                                     struct trajd_plan **plan, struct trajd_error *error);
@@ -31,8 +31,8 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
 const char *trajd_plan_describe(const struct trajd_plan *plan);
 
 /* Runs a request of the plan's shape with a CPU variant, on the threads of `pool` (NULL: only on
- * the caller's thread). The results are complete on return. Only one run at a time per plan.
- * Allocates nothing, and blocks only on the pool. */
+ * the caller's thread). The results are complete on return. A run does not change the plan, so
+ * several threads may run it at the same time. Allocates nothing, and blocks only on the pool. */
 enum trajd_status trajd_plan_run(struct trajd_plan *plan,
                                  const struct trajd_resample_request *request,
                                  struct trajd_pool *pool, struct trajd_error *error);

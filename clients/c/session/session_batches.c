@@ -3,9 +3,9 @@
 #include "clients/c/batch_internal.h"
 #include "clients/c/session/session.h"
 
-/* The daemon takes these batches back when it answers an OPEN by OPENED or by ERROR. They are not
- * returned before that answer: the OPEN may be lost, and the daemon would then count them as
- * DONE. */
+/* The daemon takes these batches back when it answers an OPEN by OPENED or by ERROR. So this is
+ * called only after that answer: if the OPEN were lost, the daemon would count the returned batches
+ * as DONE. */
 void trajd_session_return_queue(struct trajd_client *client)
 {
     pthread_mutex_lock(&client->state_lock);

@@ -1,5 +1,5 @@
-/* config.c, config_keys.c and config_print.c: defaults, every kind of bad value with its line, values
- * of the command line, paths, and that what is printed can be read again. */
+/* config.c, config_keys.c and config_print.c: defaults, every kind of bad value with its line,
+ * values of the command line, paths, and that what is printed can be read again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

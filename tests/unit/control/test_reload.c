@@ -1,5 +1,5 @@
-/* reload_plan.c, reload_keys.c, reload_text.c and reload_report.c: what a changed configuration comes
- * to. No feed is open here; tests/integration/test_reload.py reloads a running daemon. */
+/* reload_plan.c, reload_keys.c, reload_text.c and reload_report.c: what a changed configuration
+ * comes to. No feed is open here; tests/integration/test_reload.py reloads a running daemon. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -355,7 +355,7 @@ static void statistics_from_another_feed(void **state)
     f->producer = NULL;
     trajd_window_spec_destroy(&f->spec);
     make_feed(f, FEED "outputs: {cmd: {at: 0, norm: mean_std}}");
-    f->spec->statistics_from = strdup("train");
+    f->spec->statistics_from = "train";
     assert_string_equal(trajd_producer_norm_source(f->producer), "train");
     assert_int_equal(normalise(f, chained, true, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "first"));

@@ -34,8 +34,8 @@ int free_stats_fixture(void **state);
 /* Changes the file behind the index, so that its rows cannot be read any more. */
 void break_file(const struct stats_fixture *f);
 
-/* Makes a plan of a feed; `keys` follow dataset, anchor and global_batch: 7. Fails the test where it
- * cannot. Destroy both with drop_feed. */
+/* Makes a plan of a feed; `keys` follow dataset, anchor and global_batch: 7. Fails the test where
+ * it cannot. Destroy both with drop_feed. */
 struct trajd_window_plan *make_feed(struct stats_fixture *f, const char *keys,
                                     struct trajd_window_spec **spec);
 void drop_feed(struct trajd_window_plan **plan, struct trajd_window_spec **spec);

@@ -75,7 +75,8 @@ static void test_rows_count_once_per_window(void **state)
     free(s);
 }
 
-/* Targets at 5 Hz are found by time and resampled by the kernels. At the anchor they are its row. */
+/* Targets at 5 Hz are found by time and resampled by the kernels. At the anchor they are its row.
+ */
 static void test_resampled_outputs_equal_direct_ones(void **state)
 {
     struct trajd_statistics *direct = compute(*state, "outputs: {q: {at: 0}}", NULL),
