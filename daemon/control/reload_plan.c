@@ -75,7 +75,7 @@ static const char *changed_dataset(const struct trajd_reload_change *change,
     return NULL;
 }
 
-/* Returns whether the feed stays, judged by its own lines and its datasets. */
+/* Returns whether the feed stays: its own lines and its datasets decide. */
 static enum trajd_reload_reason validate_feed(const struct trajd_reload_change *change,
                                               const struct trajd_window_spec *spec,
                                               const char **cause)
@@ -124,7 +124,7 @@ static const char *changed_statistics(const struct trajd_reload_change *change,
 }
 
 /* Returns whether the producer stays. A configured feed is compared with its new lines, a feed that
- * a job sent is judged by its datasets and statistics. */
+ * a job sent depends on its datasets and statistics. */
 static enum trajd_reload_reason validate_producer(const struct trajd_reload_change *change,
                                                   const struct trajd_producer *producer,
                                                   const char **cause)

@@ -204,7 +204,7 @@ static int open_reserve(void)
 }
 
 /* Accepts and closes a connection when descriptors have run out: a pending connection would keep
- * the listener readable for ever. */
+ * the listener readable forever. */
 static void refuse_without_descriptors(struct trajd_resample_service *resample_service)
 {
     int connection;

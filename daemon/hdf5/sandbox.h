@@ -1,5 +1,5 @@
 /* The sandbox: resource limits and a filter of system calls for the helper program, which reads
- * files that nobody has checked. */
+ * untrusted files. */
 #ifndef TRAJD_HDF5_SANDBOX_H
 #define TRAJD_HDF5_SANDBOX_H
 

@@ -66,7 +66,7 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (writer->note_count == NOTES_MAX)
-        snprintf(text, sizeof text, "more is left out than is told here");
+        snprintf(text, sizeof text, "more objects are left out than are listed here");
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';

@@ -582,7 +582,7 @@ def test_where_the_gpu_is_not_there_or_full(make, gpu, fake, why):
     client.close()
 
 
-GUESTS = """
+STREAMED_ROWS = """
     gpu: {{devices: all, rows: {rows}, rings: 64MiB}}
     datasets: {{demo: {{path: {data}, layout: {layout}}}}}
     feeds:
@@ -643,7 +643,7 @@ def test_rows_beyond_the_budget_come_batch_by_batch(tmp_path, data, rows, store,
     """Rows that are not resident come from host memory (from files where the store is small). The batches are the
     same, bit for bit."""
     layout = "demo" if rate is None else lay_out(tmp_path, rate)
-    daemon = GpuDaemon(tmp_path / "small", GUESTS.format(data=data, rows=rows, layout=layout), program=FAKE_PROGRAM, store=store).start()
+    daemon = GpuDaemon(tmp_path / "small", STREAMED_ROWS.format(data=data, rows=rows, layout=layout), program=FAKE_PROGRAM, store=store).start()
     for feed in ("grid", "rows", "rates"):
         here, there = daemon.client(), daemon.client()
         here.open(feed)
@@ -841,7 +841,7 @@ def test_slots_that_nobody_asked_for(tmp_path, data):
 @pytest.mark.parametrize("rings", [4, 8, 16])
 def test_slots_that_nobody_asked_for_and_rows_that_come_along(tmp_path, data, rings):
     """The memory for sixteen slots is freed before four are tried. A sanitizer looks for leaks."""
-    text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("slots: 4", "").replace("rings: 64MiB}", f"rings: {rings}MiB}}")
+    text = STREAMED_ROWS.format(data=data, rows="64KiB", layout="demo").replace("slots: 4", "").replace("rings: 64MiB}", f"rings: {rings}MiB}}")
     daemon = GpuDaemon(tmp_path / "gpu", text, program=FAKE_PROGRAM).start()
     client = daemon.client()
     client.open("grid", gpu=UUID)
@@ -852,7 +852,7 @@ def test_slots_that_nobody_asked_for_and_rows_that_come_along(tmp_path, data, ri
 
 def test_rows_that_no_room_is_left_for(tmp_path, data):
     """Streamed rows take memory beside the rings."""
-    text = GUESTS.format(data=data, rows="64KiB", layout="demo").replace("rings: 64MiB}", "rings: 2MiB}")
+    text = STREAMED_ROWS.format(data=data, rows="64KiB", layout="demo").replace("rings: 64MiB}", "rings: 2MiB}")
     daemon = GpuDaemon(tmp_path / "small", text, program=FAKE_PROGRAM).start()
     client = daemon.client()
     info = client.open("grid", gpu=UUID)
@@ -866,7 +866,7 @@ def test_pinned_memory_is_within_the_budget(tmp_path, data):
     """Streamed rows use pinned memory, which `memory.rings` counts. With less of it fewer batches are in flight;
     without any the batches are in host memory."""
     def ask(name, rings):
-        daemon = GpuDaemon(tmp_path / name, GUESTS.format(data=data, rows="64KiB", layout="demo"), program=FAKE_PROGRAM, rings=rings).start()
+        daemon = GpuDaemon(tmp_path / name, STREAMED_ROWS.format(data=data, rows="64KiB", layout="demo"), program=FAKE_PROGRAM, rings=rings).start()
         client = daemon.client()
         rings = sum(feed["ring_bytes"] for feed in client.status()["feeds"])
         info = client.open("grid", gpu=UUID)

@@ -260,7 +260,7 @@ def test_many_episodes_and_notes(tmp_path):
             group.attrs["link"] = file["data"].ref
             group[f"odd_{i}"] = np.zeros(3)
     done = resample(path, "-o", out, "--rate", 40)
-    assert "attribute link" in done.stderr and "more is left out than is told here" in done.stderr
+    assert "attribute link" in done.stderr and "more objects are left out than are listed here" in done.stderr
     with h5py.File(out) as made:
         assert len(made["data"]) == 800 and all(np.array_equal(made[f"data/demo_{i}/actions"], np.full((5, 7), i, float)) for i in range(800))
 

@@ -69,7 +69,7 @@ static void test_cancel(void **state)
     assert_false(trajd_heartbeat_is_cancelled()); /* who has no watch is never told */
 }
 
-/* Nobody signals: it returns by itself, with a turn taken. */
+/* Without a signal it returns by itself and reports a turn. */
 static void test_a_wait_for_a_condition_turns(void **state)
 {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
