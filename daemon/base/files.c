@@ -8,34 +8,69 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum trajd_status trajd_file_read(const char *path, size_t limit, char **data, size_t *length,
-                                  struct trajd_error *error)
+enum { FIRST_READ_BYTES = 64 << 10 };
+
+/* Reads to the end of the file or one byte beyond the limit. Returns 0 or an errno. */
+static int read_to_end(int fd, size_t limit, char **data, size_t *length)
+{
+    size_t room = 0;
+
+    for (ssize_t got = 1; got != 0 && *length <= limit; *length += (size_t)got) {
+        if (*length == room) {
+            const size_t more = room ? 2 * room : FIRST_READ_BYTES;
+            char *larger = realloc(*data, (more < limit ? more : limit + 1) + 1);
+            if (!larger)
+                return ENOMEM;
+            *data = larger;
+            room = more < limit ? more : limit + 1;
+        }
+        do
+            got = read(fd, *data + *length, room - *length);
+        while (got < 0 && errno == EINTR);
+        if (got < 0)
+            return errno;
+    }
+    return 0;
+}
+
+enum trajd_status trajd_file_read_fd(int fd, const char *path, size_t limit, char **data,
+                                     size_t *length, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
-    FILE *file = fopen(path, "rbe");
+    int code;
 
     *data = NULL;
     *length = 0;
-    if (!file)
-        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
-                               "%s: %s", path, strerror(errno));
-    *data = malloc(limit + 1);
-    if (!*data)
+    code = read_to_end(fd, limit, data, length);
+    if (code == ENOMEM)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it", path);
-    else
-        *length = fread(*data, 1, limit + 1, file);
-    if (!status && ferror(file))
-        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno));
-    else if (!status && *length > limit)
+    else if (code)
+        status = trajd_error_set(error, TRAJD_ERR_IO, code, "%s: %s", path, strerror(code));
+    else if (*length > limit)
         status =
             trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s: longer than %zu bytes", path, limit);
-    fclose(file);
     if (status) {
         free(*data);
         *data = NULL;
     } else {
         (*data)[*length] = '\0';
     }
+    return status;
+}
+
+enum trajd_status trajd_file_read(const char *path, size_t limit, char **data, size_t *length,
+                                  struct trajd_error *error)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    enum trajd_status status;
+
+    *data = NULL;
+    *length = 0;
+    if (fd < 0)
+        return trajd_error_set(error, errno == ENOENT ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO, errno,
+                               "%s: %s", path, strerror(errno));
+    status = trajd_file_read_fd(fd, path, limit, data, length, error);
+    close(fd);
     return status;
 }
 

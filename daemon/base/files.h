@@ -15,6 +15,10 @@
 enum trajd_status trajd_file_read(const char *path, size_t limit, char **data, size_t *length,
                                   struct trajd_error *error);
 
+/* The same for a file that is open: for callers with flags of their own. `path` is for messages. */
+enum trajd_status trajd_file_read_fd(int fd, const char *path, size_t limit, char **data,
+                                     size_t *length, struct trajd_error *error);
+
 /* Writes `length` bytes at the descriptor's position, in as many calls as it takes. 0, or -1 with
  * errno. */
 int trajd_file_write_all(int fd, const void *data, size_t length);

@@ -5,7 +5,9 @@
  *     u64 magic and version, u64 length of what follows the header, u64 digest of it, then the
  *       struct and its features as they are in memory */
 #include <inttypes.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
@@ -157,14 +159,18 @@ struct trajd_statistics *trajd_statistics_load(const char *directory, uint64_t f
     struct trajd_statistics *found = NULL;
     char path[4096], *data;
     size_t size;
+    int fd;
 
     if (!cache_path(directory, fingerprint, path, sizeof path))
         return NULL;
     trajd_heartbeat_wait();
-    if (trajd_file_read(path, limit, &data, &size, NULL) == TRAJD_OK) {
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && trajd_file_read_fd(fd, path, limit, &data, &size, NULL) == TRAJD_OK) {
         found = decode(data, size, fingerprint);
         free(data);
     }
+    if (fd >= 0)
+        close(fd);
     trajd_heartbeat_resume();
     return found;
 }

@@ -81,6 +81,31 @@ static void test_reading(void **state)
     unlink(path_of("ten"));
 }
 
+/* Files longer than one read: the buffer grows, and the limit still holds. */
+static void test_reading_long_files(void **state)
+{
+    static char text[300001];
+    struct trajd_error error = {0};
+    size_t length;
+    char *data;
+
+    (void)state;
+    memset(text, 'x', sizeof text - 1);
+    for (size_t size = 65535; size < sizeof text; size += 78155) {
+        text[size] = '\0';
+        write_text(path_of("long"), text);
+        text[size] = 'x';
+        assert_int_equal(trajd_file_read(path_of("long"), size, &data, &length, &error), TRAJD_OK);
+        assert_int_equal(length, size);
+        assert_memory_equal(data, text, size);
+        assert_int_equal(data[size], 0);
+        free(data);
+        assert_int_equal(trajd_file_read(path_of("long"), size - 1, &data, &length, &error),
+                         TRAJD_ERR_ARGUMENT);
+    }
+    unlink(path_of("long"));
+}
+
 static void test_replacing(void **state)
 {
     struct trajd_file_replacement file;
@@ -168,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_reading_long_files),
         cmocka_unit_test(test_replacing),
         cmocka_unit_test(test_replacing_over_a_killed_run),
         cmocka_unit_test(test_a_taken_name_stays),

@@ -178,6 +178,26 @@ static void test_damaged_files_are_ignored(void **state)
     free(s);
 }
 
+/* A link in the cache folder is not followed, even if it leads to good statistics. */
+static void test_links_are_ignored(void **state)
+{
+    struct trajd_statistics *s = make_statistics();
+    struct folder folder;
+    char moved[140];
+
+    (void)state;
+    make_folder(&folder);
+    trajd_statistics_save(folder.path, s);
+    snprintf(moved, sizeof moved, "%s.moved", folder.file);
+    assert_int_equal(rename(folder.file, moved), 0);
+    assert_int_equal(symlink(moved, folder.file), 0);
+    assert_null(trajd_statistics_load(folder.path, s->fingerprint));
+    assert_int_equal(unlink(folder.file), 0);
+    assert_int_equal(unlink(moved), 0);
+    assert_int_equal(rmdir(folder.path), 0);
+    free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +205,7 @@ int main(void)
         cmocka_unit_test(test_json_of_some_features),
         cmocka_unit_test(test_saved_statistics_are_loaded),
         cmocka_unit_test(test_damaged_files_are_ignored),
+        cmocka_unit_test(test_links_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
