@@ -65,6 +65,8 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Sends FAILED with libhdf5's innermost message. Returns false. */
 bool trajd_writer_fail(const char *what);
+/* Sends FAILED for a damaged group of a file or an episode. Returns false. */
+bool trajd_writer_fail_group(const char *label, const char *path, const char *problem);
 
 /* ---- writer_attribute.c ---- */
 
@@ -92,8 +94,21 @@ bool trajd_writer_set_text(hid_t object, const char *name, const char *text, boo
 /* Copies the objects of the first input that lie outside its episodes. For a later input, notes the
  * attributes that differ. */
 bool trajd_writer_copy_surroundings(struct trajd_writer *writer);
-/* Copies an object with everything below it. */
-bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name);
+/* Where objects are copied that no stream names: an episode, or the rest of a file. */
+struct trajd_writer_beside {
+    struct trajd_writer *writer;
+    const char *label; /* of the file or the episode */
+    bool is_episode;
+    /* the row counts of an episode's streams: a list of numbers, as it stands in the frame */
+    struct trajd_writer_frame row_counts;
+    uint32_t row_count_count;
+    /* groups created so far; links that lead back up would create them without end */
+    uint32_t group_count;
+};
+/* Copies the attributes of a group, and all objects below it that no stream names. `path`: "", or
+ * that of the group with a slash at its end. Fails where a group is damaged. */
+bool trajd_writer_copy_folder(struct trajd_writer_beside *beside, hid_t from, hid_t to,
+                              const char *path);
 /* Creates the groups down to `path` below a file or a group, as far as they are missing. Returns
  * the last one, which the caller closes; -1 where it fails. */
 hid_t trajd_writer_make_group(hid_t from, const char *path);

@@ -4,27 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/writer.h"
 
-enum { DEPTH_MAX = 32, NAME_SIZE = 1025 };
-
-struct comparison {
-    struct trajd_writer *writer;
-    hid_t to;
-    const char *path;
-};
-
-bool trajd_writer_copy_object(struct trajd_writer *writer, hid_t from, hid_t to, const char *name)
-{
-    if (H5Ocopy(from, name, to, name, H5P_DEFAULT, H5P_DEFAULT) >= 0)
-        return true;
-    H5Eclear2(H5E_DEFAULT);
-    if (H5Lexists(to, name, H5P_DEFAULT) > 0)
-        H5Ldelete(to, name, H5P_DEFAULT);
-    H5Eclear2(H5E_DEFAULT);
-    trajd_writer_note(writer, "%s: %s cannot be carried over", writer->label, name);
-    return false;
-}
+enum { DEPTH_MAX = 32, NAME_SIZE = 1025, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
 
 hid_t trajd_writer_make_group(hid_t from, const char *path)
 {
@@ -42,17 +25,217 @@ hid_t trajd_writer_make_group(hid_t from, const char *path)
     return group;
 }
 
-struct level {
+/* ---- objects that no stream names ---- */
+
+static bool is_known(const struct trajd_writer *writer, const char *path)
+{
+    for (uint32_t i = 0; i < writer->known_count; i++)
+        if (!strcmp(writer->known[i], path))
+            return true;
+    return false;
+}
+
+enum extent { BESIDE, PER_STEP, LONG };
+
+/* Compares the row count of a dataset with those of the recording. PER_STEP: as many rows, or one
+ * more, as a stream has. LONG: another length, but too long for a table. */
+static enum extent extent_of(const struct trajd_writer_beside *beside, hid_t dataset)
+{
+    struct trajd_writer_frame list = beside->row_counts;
+    const hid_t space = H5Dget_space(dataset);
+    hsize_t shape[H5S_MAX_RANK] = {0};
+    const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
+    enum extent extent = BESIDE;
+
+    H5Sclose(space);
+    for (uint32_t i = 0; i < beside->row_count_count && rank > 0; i++) {
+        const uint64_t rows = trajd_writer_u64(&list);
+        if (shape[0] == rows || shape[0] == rows + 1)
+            return PER_STEP;
+        if (rows > 1 && shape[0] > rows / 2)
+            extent = LONG;
+    }
+    return extent;
+}
+
+/* Returns whether the path was not reported before, and remembers it. False as well when the list
+ * is full. */
+static bool is_first_report(struct trajd_writer *writer, const char *path)
+{
+    for (uint32_t i = 0; i < writer->reported_count; i++)
+        if (!strcmp(writer->reported[i], path))
+            return false;
+    if (writer->reported_count == TRAJD_WRITER_REPORTED_MAX)
+        return false;
+    writer->reported[writer->reported_count] = strdup(path);
+    writer->reported_count += writer->reported[writer->reported_count] != NULL;
+    return true;
+}
+
+/* Copies a dataset or a named type. Its attributes are copied one by one, so that one that cannot be
+ * read does not lose the object. */
+static void copy_object(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
+                        const char *name, const char *path)
+{
+    const hid_t copying = H5Pcreate(H5P_OBJECT_COPY);
+    bool ok;
+
+    H5Pset_copy_object(copying, H5O_COPY_WITHOUT_ATTR_FLAG);
+    ok = H5Ocopy(from, name, to, name, copying, H5P_DEFAULT) >= 0;
+    H5Pclose(copying);
+    if (ok) {
+        const hid_t source = H5Oopen(from, name, H5P_DEFAULT),
+                    made = H5Oopen(to, name, H5P_DEFAULT);
+        if (source >= 0 && made >= 0)
+            trajd_writer_copy_attributes(beside->writer, source, made, path);
+        if (source >= 0)
+            H5Oclose(source);
+        if (made >= 0)
+            H5Oclose(made);
+        return;
+    }
+    H5Eclear2(H5E_DEFAULT);
+    if (H5Lexists(to, name, H5P_DEFAULT) > 0)
+        H5Ldelete(to, name, H5P_DEFAULT);
+    trajd_writer_note(beside->writer, "%s: %s cannot be carried over", beside->label, path);
+}
+
+/* Copies a dataset, unless it has a row for each step of its episode. */
+static void copy_dataset(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
+                         const char *name, const char *path)
+{
+    const hid_t dataset = H5Dopen2(from, name, H5P_DEFAULT);
+    const enum extent extent = dataset < 0 ? BESIDE : extent_of(beside, dataset);
+    const bool is_large =
+        beside->is_episode && dataset >= 0 && H5Dget_storage_size(dataset) > COPY_BYTES_MAX;
+
+    if (dataset >= 0)
+        H5Dclose(dataset);
+    if (extent == PER_STEP || is_large) {
+        if (is_first_report(beside->writer, path))
+            trajd_writer_note(beside->writer,
+                              "%s: no stream of the layout, and %s: left out (first in %s)", path,
+                              extent == PER_STEP ? "of a row a step" : "large", beside->label);
+        return;
+    }
+    if (extent == LONG && is_first_report(beside->writer, path))
+        trajd_writer_note(
+            beside->writer,
+            "%s: no stream of the layout, and of another length: copied as it is, not resampled",
+            path);
+    copy_object(beside, from, to, name, path);
+}
+
+struct folder {
+    struct trajd_writer_beside *beside;
+    hid_t to;
+    const char *path; /* "" or "obs/" */
+    unsigned depth;
+    bool failed; /* the failure is sent */
+};
+
+static bool copy_folder(const struct folder *folder, hid_t from);
+
+/* Copies the group `name` of `from`. `path`: of the group. */
+static bool copy_group(const struct folder *folder, hid_t from, const char *name, const char *path)
+{
+    struct trajd_writer_beside *beside = folder->beside;
+    struct folder below = {.beside = beside, .to = -1, .path = path, .depth = folder->depth + 1};
+    hid_t group;
+    bool ok = true;
+
+    if (below.depth > DEPTH_MAX || ++beside->group_count >= GROUPS_MAX) {
+        if (below.depth > DEPTH_MAX || beside->group_count == GROUPS_MAX)
+            trajd_writer_note(
+                beside->writer,
+                "%s: more than %d groups, %d levels, or links that lead back up: %s is left out",
+                beside->label, GROUPS_MAX, DEPTH_MAX, path);
+        return true;
+    }
+    group = H5Gopen2(from, name, H5P_DEFAULT);
+    below.to = H5Lexists(folder->to, name, H5P_DEFAULT) > 0
+                   ? H5Gopen2(folder->to, name, H5P_DEFAULT)
+                   : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    if (group >= 0 && below.to >= 0)
+        ok = copy_folder(&below, group);
+    if (group >= 0)
+        H5Gclose(group);
+    if (below.to >= 0)
+        H5Gclose(below.to);
+    return ok;
+}
+
+static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info, void *context)
+{
+    struct folder *folder = context;
+    struct trajd_writer_beside *beside = folder->beside;
+    char path[TRAJD_WRITER_PATH_SIZE];
+    const int length = snprintf(path, sizeof path, "%s%s", folder->path, name);
+    H5O_info_t object;
+    bool is_there;
+
+    if ((size_t)length + 1 < sizeof path && beside->is_episode && is_known(beside->writer, path))
+        return 0;
+    if ((size_t)length + 1 >= sizeof path ||
+        H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        trajd_writer_note(beside->writer, "%s: %s %s: left out", beside->label, path,
+                          info->type == H5L_TYPE_HARD ? "is damaged"
+                                                      : "is a link that leads nowhere");
+        return 0;
+    }
+    is_there = H5Lexists(folder->to, name, H5P_DEFAULT) > 0;
+    if (object.type == H5O_TYPE_GROUP)
+        folder->failed = !copy_group(folder, from, name, strcat(path, "/"));
+    else if (object.type == H5O_TYPE_DATASET && !is_there)
+        copy_dataset(beside, from, folder->to, name, path);
+    else if (!is_there)
+        copy_object(beside, from, folder->to, name, path);
+    H5Eclear2(H5E_DEFAULT);
+    return folder->failed;
+}
+
+static bool copy_folder(const struct folder *folder, hid_t from)
+{
+    struct trajd_writer_beside *beside = folder->beside;
+    struct folder inside = *folder;
+    char problem[TRAJD_LINKS_PROBLEM_SIZE];
+
+    if (!trajd_writer_copy_attributes(beside->writer, from, inside.to,
+                                      *inside.path ? inside.path : beside->label))
+        return trajd_writer_fail(beside->label);
+    return (trajd_links_visit(from, visit_member, &inside, problem) ||
+            trajd_writer_fail_group(beside->label, inside.path, problem)) &&
+           !inside.failed;
+}
+
+bool trajd_writer_copy_folder(struct trajd_writer_beside *beside, hid_t from, hid_t to,
+                              const char *path)
+{
+    const struct folder folder = {.beside = beside, .to = to, .path = path};
+
+    return copy_folder(&folder, from);
+}
+
+/* ---- outside the episodes ---- */
+
+struct comparison {
     struct trajd_writer *writer;
     hid_t to;
-    char path[TRAJD_WRITER_PATH_SIZE]; /* of the group; "": the root */
+    const char *path;
+};
+
+struct level {
+    struct trajd_writer_beside *beside;
+    hid_t to;
+    char path[TRAJD_WRITER_PATH_SIZE]; /* of the group, with a slash at its end */
     /* the rest of the pattern of groups, below this one */
     const char *pattern;
     unsigned depth;
-    bool failed;
+    bool failed; /* the failure is sent */
 };
 
-static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path,
+static bool copy_level(struct trajd_writer_beside *beside, hid_t from, const char *path,
                        const char *pattern, unsigned depth);
 
 /* Copies an object that is no episode. Groups on the way to episodes are created, and the episodes
@@ -60,34 +243,30 @@ static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path
 static herr_t visit_link(hid_t from, const char *name, const H5L_info_t *info, void *context)
 {
     struct level *level = context;
+    const struct trajd_writer *writer = level->beside->writer;
     const size_t length = strcspn(level->pattern, "/");
     char component[NAME_SIZE], path[TRAJD_WRITER_PATH_SIZE];
     H5O_info_t object;
+    hid_t below;
 
-    (void)info;
     snprintf(component, sizeof component, "%.*s", (int)length, level->pattern);
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", level->path, name) >= sizeof path)
+    if ((size_t)snprintf(path, sizeof path, "%s%s", level->path, name) + 1 < sizeof path &&
+        *writer->filter_folder && !strcmp(path, writer->filter_folder))
         return 0;
-    if (*level->writer->filter_folder && !strcmp(path, level->writer->filter_folder))
-        return 0;
-    if (H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
-        H5Eclear2(H5E_DEFAULT);
-        if (level->writer->is_first)
-            trajd_writer_note(level->writer, "%s: %s is a link that leads nowhere: left out",
-                              level->writer->label, path);
-        return 0;
-    }
-    if (object.type == H5O_TYPE_GROUP && !fnmatch(component, name, 0)) {
-        const hid_t below = level->pattern[length] ? H5Gopen2(from, name, H5P_DEFAULT) : -1;
+    if (!fnmatch(component, name, 0) &&
+        H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) >= 0 &&
+        object.type == H5O_TYPE_GROUP) {
+        below = level->pattern[length] ? H5Gopen2(from, name, H5P_DEFAULT) : -1;
         if (below >= 0) {
-            level->failed = !copy_level(level->writer, below, path, level->pattern + length + 1,
-                                        level->depth + 1);
+            level->failed = !copy_level(level->beside, below, strcat(path, "/"),
+                                        level->pattern + length + 1, level->depth + 1);
             H5Gclose(below);
         }
-    } else if (level->writer->is_first) {
-        trajd_writer_copy_object(level->writer, from, level->to, name);
+    } else if (writer->is_first) {
+        struct folder folder = {.beside = level->beside, .to = level->to, .path = level->path};
+        level->failed = visit_member(from, name, info, &folder);
     }
-    return level->failed ? 1 : 0;
+    return level->failed;
 }
 
 static char *attribute_bytes(hid_t object, const char *name, size_t *size)
@@ -129,43 +308,47 @@ static herr_t compare_attribute(hid_t object, const char *name, const H5A_info_t
     if (!there || !here || here_size != there_size || memcmp(here, there, here_size))
         trajd_writer_note(comparison->writer,
                           "%s: attribute %s of %s is not that of the first input, which is kept",
-                          comparison->writer->label, name,
-                          *comparison->path ? comparison->path : "/");
+                          comparison->writer->label, name, comparison->path);
     free(here);
     free(there);
     return 0;
 }
 
-static bool copy_level(struct trajd_writer *writer, hid_t from, const char *path,
+static bool copy_level(struct trajd_writer_beside *beside, hid_t from, const char *path,
                        const char *pattern, unsigned depth)
 {
-    struct level level = {.writer = writer, .pattern = pattern, .depth = depth};
+    struct trajd_writer *writer = beside->writer;
+    struct level level = {.beside = beside, .pattern = pattern, .depth = depth};
     struct comparison comparison = {.writer = writer, .path = path};
-    hsize_t position = 0, attribute_position = 0;
+    char problem[TRAJD_LINKS_PROBLEM_SIZE];
+    hsize_t position = 0;
+    bool ok;
 
     if (depth > DEPTH_MAX)
         return trajd_writer_fail("groups are nested too deep");
     snprintf(level.path, sizeof level.path, "%s", path);
-    level.to = trajd_writer_make_group(writer->output, *path ? path : "/");
+    level.to = trajd_writer_make_group(writer->output, path);
     if (level.to < 0)
-        return trajd_writer_fail(*path ? path : "/");
+        return trajd_writer_fail(path);
     comparison.to = level.to;
-    if (writer->is_first)
-        level.failed = !trajd_writer_copy_attributes(writer, from, level.to, *path ? path : "/");
-    else
-        level.failed = H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &attribute_position,
-                                   compare_attribute, &comparison) < 0;
-    if (!level.failed &&
-        H5Literate(from, H5_INDEX_NAME, H5_ITER_INC, &position, visit_link, &level) < 0)
-        level.failed = true;
+    ok = writer->is_first ? trajd_writer_copy_attributes(writer, from, level.to, path)
+                          : H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &position,
+                                        compare_attribute, &comparison) >= 0;
+    if (!ok)
+        trajd_writer_fail(path);
+    ok = ok &&
+         (trajd_links_visit(from, visit_link, &level, problem) ||
+          trajd_writer_fail_group(writer->label, path, problem)) &&
+         !level.failed;
     H5Gclose(level.to);
     H5Eclear2(H5E_DEFAULT);
-    return !level.failed || trajd_writer_fail(*path ? path : "/");
+    return ok;
 }
 
 /* Where a file is one episode, the root belongs to the episode, and writer_episode.c copies it. */
 bool trajd_writer_copy_surroundings(struct trajd_writer *writer)
 {
+    struct trajd_writer_beside beside = {.writer = writer, .label = writer->label};
     hid_t root;
     bool ok;
 
@@ -174,7 +357,7 @@ bool trajd_writer_copy_surroundings(struct trajd_writer *writer)
     root = H5Gopen2(writer->input, "/", H5P_DEFAULT);
     if (root < 0)
         return trajd_writer_fail(writer->label);
-    ok = copy_level(writer, root, "", writer->groups + 1, 0);
+    ok = copy_level(&beside, root, "/", writer->groups + 1, 0);
     H5Gclose(root);
     return ok;
 }

@@ -6,16 +6,13 @@
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/writer.h"
 
-enum { LIST_MAX = 1 << 20, DEPTH_MAX = 32, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
+enum { LIST_MAX = 1 << 20 };
 
 struct episode {
     struct trajd_writer *writer;
-    struct trajd_writer_frame row_counts; /* a list of numbers, as it stands in the frame */
-    uint32_t row_count_count;
+    struct trajd_writer_beside beside;
     uint64_t steps;
     bool has_more; /* the source may hold objects that the recipe does not name */
-    /* groups created below it so far; links that lead back up would create them without end */
-    uint32_t group_count;
     char source[TRAJD_WRITER_PATH_SIZE], target[TRAJD_WRITER_PATH_SIZE],
         label[TRAJD_WRITER_PATH_SIZE];
     char part[TRAJD_WRITER_PATH_SIZE]; /* which part of the source it is; "": all of it */
@@ -119,144 +116,6 @@ static bool make_start(struct episode *episode, struct trajd_writer_frame *frame
     return ok || trajd_writer_fail(path);
 }
 
-/* ---- objects that the recipe does not name ---- */
-
-static bool is_known(const struct trajd_writer *writer, const char *path)
-{
-    for (uint32_t i = 0; i < writer->known_count; i++)
-        if (!strcmp(writer->known[i], path))
-            return true;
-    return false;
-}
-
-enum extent { BESIDE, PER_STEP, LONG };
-
-/* Compares the row count of a dataset with those of the recording. PER_STEP: as many rows, or one
- * more, as a stream has. LONG: another length, but too long for a table. */
-static enum extent extent_of(const struct episode *episode, hid_t dataset)
-{
-    struct trajd_writer_frame list = episode->row_counts;
-    const hid_t space = H5Dget_space(dataset);
-    hsize_t shape[H5S_MAX_RANK] = {0};
-    const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
-    enum extent extent = BESIDE;
-
-    H5Sclose(space);
-    for (uint32_t i = 0; i < episode->row_count_count && rank > 0; i++) {
-        const uint64_t rows = trajd_writer_u64(&list);
-        if (shape[0] == rows || shape[0] == rows + 1)
-            return PER_STEP;
-        if (rows > 1 && shape[0] > rows / 2)
-            extent = LONG;
-    }
-    return extent;
-}
-
-/* Returns whether the path was not reported before, and remembers it. False as well when the list
- * is full. */
-static bool is_first_report(struct trajd_writer *writer, const char *path)
-{
-    for (uint32_t i = 0; i < writer->reported_count; i++)
-        if (!strcmp(writer->reported[i], path))
-            return false;
-    if (writer->reported_count == TRAJD_WRITER_REPORTED_MAX)
-        return false;
-    writer->reported[writer->reported_count] = strdup(path);
-    writer->reported_count += writer->reported[writer->reported_count] != NULL;
-    return true;
-}
-
-static void take_other_dataset(struct episode *episode, hid_t from, hid_t to, const char *name,
-                               const char *path)
-{
-    const hid_t dataset = H5Dopen2(from, name, H5P_DEFAULT);
-    const enum extent extent = dataset < 0 ? BESIDE : extent_of(episode, dataset);
-    const bool is_large = dataset >= 0 && H5Dget_storage_size(dataset) > COPY_BYTES_MAX;
-
-    if (dataset < 0)
-        return;
-    H5Dclose(dataset);
-    if (extent == PER_STEP || is_large) {
-        if (is_first_report(episode->writer, path))
-            trajd_writer_note(episode->writer,
-                              "%s: no stream of the layout, and %s: left out (first in %s)", path,
-                              extent == PER_STEP ? "of a row a step" : "large", episode->label);
-        return;
-    }
-    if (extent == LONG && is_first_report(episode->writer, path))
-        trajd_writer_note(
-            episode->writer,
-            "%s: no stream of the layout, and of another length: copied as it is, not resampled",
-            path);
-    trajd_writer_copy_object(episode->writer, from, to, name);
-}
-
-struct folder {
-    struct episode *episode;
-    hid_t to;
-    const char *path; /* "" or "obs/" */
-    unsigned depth;
-};
-
-static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path,
-                        unsigned depth);
-
-static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info, void *context)
-{
-    struct folder *folder = context;
-    char path[TRAJD_WRITER_PATH_SIZE];
-    H5O_info_t object;
-
-    (void)info;
-    if ((size_t)snprintf(path, sizeof path, "%s%s", folder->path, name) + 1 < sizeof path &&
-        is_known(folder->episode->writer, path))
-        return 0;
-    if (strlen(folder->path) + strlen(name) + 1 >= sizeof path ||
-        H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
-        H5Eclear2(H5E_DEFAULT);
-        trajd_writer_note(folder->episode->writer, "%s: %s is a link that leads nowhere: left out",
-                          folder->episode->label, name);
-        return 0;
-    }
-    if (object.type == H5O_TYPE_DATASET && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
-        take_other_dataset(folder->episode, from, folder->to, name, path);
-    if (object.type == H5O_TYPE_NAMED_DATATYPE && H5Lexists(folder->to, name, H5P_DEFAULT) <= 0)
-        trajd_writer_copy_object(folder->episode->writer, from, folder->to, name);
-    if (object.type == H5O_TYPE_GROUP && ++folder->episode->group_count == GROUPS_MAX)
-        trajd_writer_note(
-            folder->episode->writer,
-            "%s: more than %d groups, or links that lead back up: the rest is left out",
-            folder->episode->label, GROUPS_MAX);
-    if (object.type == H5O_TYPE_GROUP && folder->depth < DEPTH_MAX &&
-        folder->episode->group_count < GROUPS_MAX) {
-        const hid_t below = H5Gopen2(from, name, H5P_DEFAULT);
-        const hid_t made =
-            H5Lexists(folder->to, name, H5P_DEFAULT) > 0
-                ? H5Gopen2(folder->to, name, H5P_DEFAULT)
-                : H5Gcreate2(folder->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-        strcat(path, "/");
-        if (below >= 0 && made >= 0)
-            copy_folder(folder->episode, below, made, path, folder->depth + 1);
-        if (below >= 0)
-            H5Gclose(below);
-        if (made >= 0)
-            H5Gclose(made);
-    }
-    H5Eclear2(H5E_DEFAULT);
-    return 0;
-}
-
-static bool copy_folder(struct episode *episode, hid_t from, hid_t to, const char *path,
-                        unsigned depth)
-{
-    struct folder folder = {.episode = episode, .to = to, .path = path, .depth = depth};
-    hsize_t position = 0;
-
-    return trajd_writer_copy_attributes(episode->writer, from, to,
-                                        *path ? path : episode->target) &&
-           H5Literate(from, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_member, &folder) >= 0;
-}
-
 /* ---- all episodes ---- */
 
 static bool add_offset(struct offsets *offsets, uint64_t value)
@@ -289,10 +148,11 @@ static bool fill_episode(struct episode *episode, struct trajd_writer_frame *fra
         ok = make_start(episode, frame);
     if (!ok)
         return false;
-    ok = (episode->has_more ? copy_folder(episode, episode->from, episode->to, "", 0)
-                            : trajd_writer_copy_attributes(episode->writer, episode->from,
-                                                           episode->to, episode->target)) ||
-         trajd_writer_fail(episode->label);
+    ok = episode->has_more
+             ? trajd_writer_copy_folder(&episode->beside, episode->from, episode->to, "")
+             : trajd_writer_copy_attributes(episode->writer, episode->from, episode->to,
+                                            episode->target) ||
+                   trajd_writer_fail(episode->label);
     trajd_writer_set_count(episode->to, "num_samples", episode->steps);
     trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
     if (*episode->part)
@@ -312,9 +172,12 @@ static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame 
     trajd_writer_text(frame, episode.part, sizeof episode.part);
     episode.steps = trajd_writer_u64(frame);
     episode.has_more = trajd_writer_u8(frame);
-    episode.row_count_count = trajd_writer_u32(frame);
-    episode.row_counts = *frame;
-    for (uint32_t i = 0; i < episode.row_count_count && !frame->failed; i++)
+    episode.beside.writer = writer;
+    episode.beside.label = episode.label;
+    episode.beside.is_episode = true;
+    episode.beside.row_count_count = trajd_writer_u32(frame);
+    episode.beside.row_counts = *frame;
+    for (uint32_t i = 0; i < episode.beside.row_count_count && !frame->failed; i++)
         trajd_writer_u64(frame);
     if (frame->failed)
         return trajd_writer_fail("an episode of the recipe cannot be read");

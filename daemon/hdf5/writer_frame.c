@@ -107,3 +107,13 @@ bool trajd_writer_fail(const char *what)
     trajd_helper_send(TRAJD_WRITER_FAILED, body, sizeof failure.code + (size_t)length);
     return false;
 }
+
+bool trajd_writer_fail_group(const char *label, const char *path, const char *problem)
+{
+    char what[TEXT_SIZE];
+
+    snprintf(what, sizeof what,
+             "%.200s: the group %.100s is damaged, so objects in it may be lost: %s", label,
+             *path ? path : "of the episode", problem);
+    return trajd_writer_fail(what);
+}
