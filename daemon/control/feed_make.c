@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/window/mixture_plan.h"
+
 const char *trajd_control_state_directory(const struct trajd_control *control)
 {
     const struct trajd_config *config = control->first_config;
@@ -21,6 +23,19 @@ uint64_t trajd_control_rings_remaining_bytes(struct trajd_control *control)
     used_bytes = trajd_feed_list_ring_bytes(&control->feeds);
     pthread_mutex_unlock(&control->mutex);
     return budget_bytes > used_bytes ? budget_bytes - used_bytes : 0;
+}
+
+static void log_warnings(const struct trajd_control *control, const struct trajd_producer *producer)
+{
+    const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
+
+    for (uint32_t p = 0; p < plan->member_count; p++) {
+        const struct trajd_plan_texts *warnings = &plan->members[p]->warnings;
+        for (uint32_t w = 0; w < TRAJD_PLAN_TEXTS_MAX && w < warnings->count; w++)
+            if (warnings->list[w])
+                LOG(control->log, WARNING, "feed %s: dataset %s: %s", trajd_producer_name(producer),
+                    plan->members[p]->dataset->name, warnings->list[w]);
+    }
 }
 
 enum trajd_status trajd_control_make_producer(struct trajd_control *control,
@@ -59,13 +74,17 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .gpu_lost = trajd_control_on_gpu_lost,
         .context = control,
         .log = control->log};
+    enum trajd_status status;
 
     for (uint32_t p = 0; p < spec->member_count; p++)
         if (!(datasets[p] = trajd_open_config_find(open_config, spec->members[p].dataset)))
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                    "feed %s: no dataset %s in this daemon's configuration",
                                    source->name, spec->members[p].dataset);
-    return trajd_producer_create(&options, producer, error);
+    status = trajd_producer_create(&options, producer, error);
+    if (!status && control->server)
+        log_warnings(control, *producer);
+    return status;
 }
 
 bool trajd_control_close_unread(struct trajd_control *control)

@@ -136,6 +136,8 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
         status = trajd_window_plan_segments(plan, error);
     if (!status)
         status = trajd_window_plan_prepare(plan, error);
+    if (!status)
+        trajd_window_plan_find_warnings(plan);
     if (status) {
         trajd_error_prefix(error, "feed %s", spec->feed_name);
         trajd_window_plan_destroy(&plan);
@@ -205,6 +207,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->entry_arrays);
     free(plan->entry_as_float32);
     free(plan->episodes);
+    trajd_plan_texts_clear(&plan->warnings);
     free(plan->clocks);
     free(plan->streams);
     free(plan);

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "daemon/cache/dataset.h"
 #include "daemon/window/order/sampler.h"
@@ -82,6 +83,14 @@ struct trajd_plan_output {
     float *scale, *offset;
 };
 
+#define TRAJD_PLAN_TEXTS_MAX 64u
+
+/* Lines for people. */
+struct trajd_plan_texts {
+    uint32_t count;                   /* of all texts; the list has the first of them */
+    char *list[TRAJD_PLAN_TEXTS_MAX]; /* owned; NULL where memory ran out */
+};
+
 struct trajd_window_plan {
     const struct trajd_window_spec *spec;
     struct trajd_dataset *dataset;
@@ -103,8 +112,9 @@ struct trajd_window_plan {
     uint32_t *episodes;
     /* of dataset and window specification; independent of G, slots, tail and normalisation */
     uint64_t fingerprint;
-    bool is_member;             /* of a mixture: a batch has a row number for each of its windows */
-    struct trajd_clock *clocks; /* [clocks of the index], as the kernels take them */
+    bool is_member; /* of a mixture: a batch has a row number for each of its windows */
+    struct trajd_plan_texts warnings; /* trajd_window_plan_warn */
+    struct trajd_clock *clocks;       /* [clocks of the index], as the kernels take them */
     /* [target_count], as the kernels take them, without rows, outputs and masks */
     struct trajd_stream *streams;
 };
@@ -131,6 +141,13 @@ enum trajd_status trajd_window_plan_create_member(const struct trajd_plan_peer *
                                                   struct trajd_window_plan **plan,
                                                   struct trajd_error *error);
 void trajd_window_plan_destroy(struct trajd_window_plan **plan);
+
+/* Adds a warning about the feed's plan: one line that names the output and says what to do. Call it
+ * while the plan is set up. */
+void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Prints the listed texts, each on a line after `before`, and how many more there are. */
+void trajd_plan_texts_print(const struct trajd_plan_texts *texts, const char *before, FILE *out);
 
 /* Makes a plan of the same dataset alone, for another specification of the same outputs, for
  * example with another batch size. */

@@ -1,6 +1,8 @@
 /* Facts about a plan's targets and times, for the files that make a plan and those that use it. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "daemon/window/window_plan_internal.h"
 
@@ -80,4 +82,41 @@ enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output
     va_end(arguments);
     return trajd_error_set(error, status, 0, "line %u: outputs.%s: %s", output->line, output->name,
                            text);
+}
+
+/* ---- lines for people ---- */
+
+void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *format, va_list arguments)
+{
+    char line[512];
+
+    vsnprintf(line, sizeof line, format, arguments);
+    if (texts->count < TRAJD_PLAN_TEXTS_MAX)
+        texts->list[texts->count] = strdup(line);
+    texts->count++;
+}
+
+void trajd_plan_texts_clear(struct trajd_plan_texts *texts)
+{
+    for (uint32_t i = 0; i < TRAJD_PLAN_TEXTS_MAX; i++)
+        free(texts->list[i]);
+    *texts = (struct trajd_plan_texts){0};
+}
+
+void trajd_plan_texts_print(const struct trajd_plan_texts *texts, const char *before, FILE *out)
+{
+    for (uint32_t i = 0; i < TRAJD_PLAN_TEXTS_MAX && i < texts->count; i++)
+        if (texts->list[i])
+            fprintf(out, "%s%s\n", before, texts->list[i]);
+    if (texts->count > TRAJD_PLAN_TEXTS_MAX)
+        fprintf(out, "%s%u more\n", before, texts->count - TRAJD_PLAN_TEXTS_MAX);
+}
+
+void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    trajd_plan_texts_add(&plan->warnings, format, arguments);
+    va_end(arguments);
 }

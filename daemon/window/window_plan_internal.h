@@ -4,6 +4,8 @@
 #ifndef TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
 #define TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
 
+#include <stdarg.h>
+
 #include "daemon/window/window_plan.h"
 
 /* ---- window_plan_facts.c ---- */
@@ -24,6 +26,11 @@ int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
                                     const struct trajd_plan_grid *grid, int64_t j,
                                     uint64_t *denominator);
+/* Adds a line. A text that is too long is cut. */
+void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+void trajd_plan_texts_clear(struct trajd_plan_texts *texts);
+
 /* ---- window_plan_output.c ---- */
 
 enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint32_t output_index,
@@ -65,5 +72,10 @@ void trajd_window_plan_choose_forms(struct trajd_window_plan *plan);
 /* Fills plan->clocks and plan->streams. */
 enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
                                             struct trajd_error *error);
+
+/* ---- window_warnings.c ---- */
+
+/* Adds the warnings that need the whole plan. */
+void trajd_window_plan_find_warnings(struct trajd_window_plan *plan);
 
 #endif

@@ -22,20 +22,6 @@ static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, ch
         snprintf(text, size, "%s stamped", name);
 }
 
-/* Returns the mean rate of a clock over the first episode of the feed; 0 where it has no span. */
-static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
-{
-    const struct trajd_episode_clock *view =
-        &plan->dataset->index->episodes[plan->episodes[0]].clocks[clock];
-    const int64_t last = view->row_count - 1;
-    int64_t span_ns;
-
-    if (last < 1)
-        return 0;
-    span_ns = trajd_clock_row_ns(view, last) - trajd_clock_row_ns(view, 0);
-    return span_ns > 0 ? (double)last * 1e9 / (double)span_ns : 0;
-}
-
 static void write_grid(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
                        char *text, size_t size)
 {
@@ -62,28 +48,6 @@ static void write_shape(const struct trajd_window_plan *plan,
                          (unsigned long long)output->shape[i]);
     if (used > 0 && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, "]");
-}
-
-/* Warns where a fast stream is resampled onto a slow grid without averaging, which uses few of its
- * rows. */
-static void warn(const struct trajd_window_plan *plan, const struct trajd_plan_target *target,
-                 enum trajd_kind kind, FILE *out)
-{
-    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
-    const double source_hz = mean_rate_hz(plan, bracket->clock_index);
-    const double anchor_hz = plan->anchor_clock >= 0
-                                 ? mean_rate_hz(plan, (uint32_t)plan->anchor_clock)
-                                 : (double)plan->anchor_rate.num / (double)plan->anchor_rate.den;
-    const double grid_hz =
-        grid->rate.num ? (double)grid->rate.num / (double)grid->rate.den : anchor_hz;
-
-    if (kind == TRAJD_KIND_LINEAR && grid->rule != TRAJD_TARGET_ROWS && grid_hz > 0 &&
-        source_hz > 4 * grid_hz)
-        fprintf(out,
-                "  warning: %s: %.4g Hz onto %.4g Hz by linear keeps 2 rows of %.0f; kind: mean "
-                "averages them\n",
-                plan->outputs[target->output_index].name, source_hz, grid_hz, source_hz / grid_hz);
 }
 
 static const char *source_name(const struct trajd_window_plan *plan,
@@ -115,9 +79,7 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
                 source_name(plan, target, none, sizeof none), clock, kind_names[kind], grid,
                 output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
     }
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].stream_index != TRAJD_PLAN_ABSENT)
-            warn(plan, &plan->targets[t], trajd_plan_kind(plan, &plan->targets[t]), out);
+    trajd_plan_texts_print(&plan->warnings, "  warning: ", out);
 }
 
 static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)

@@ -186,6 +186,21 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
                            index->kept_count);
 }
 
+/* Warns of episodes that are selected and still give no window: the training never sees them. */
+static void warn_of_short(struct trajd_window_plan *plan, uint32_t short_count,
+                          uint32_t first_short)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const struct trajd_episode *episode = &index->episodes[first_short];
+
+    if (short_count)
+        trajd_window_plan_warn(plan,
+                               "%u of the %u selected episodes are too short for any window with "
+                               "this pad: (the first: %s: %s)",
+                               short_count, short_count + plan->episode_count,
+                               index->files[episode->file_index].relative_path, episode->id);
+}
+
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
                                              struct trajd_error *error)
 {
@@ -200,6 +215,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
                                             .block_neighbours = spec->block_neighbours,
                                             .tail = spec->tail,
                                             .global_batch = spec->global_batch};
+    uint32_t short_count = 0, first_short = 0;
     enum trajd_status status = TRAJD_OK;
 
     plan->episodes = calloc(index->episode_count + 1, sizeof *plan->episodes);
@@ -224,14 +240,17 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
             continue;
         anchor_range(plan, episode, &begin, &end);
         apply_padding(plan, episode, &begin, &end);
-        if (begin >= end)
+        if (begin >= end) {
+            first_short = short_count++ ? first_short : e;
             continue;
+        }
         segments[options.segment_count++] = (struct trajd_segment){
             .episode_index = e, .first_anchor = begin, .window_count = (uint64_t)(end - begin)};
         plan->episodes[plan->episode_count++] = e;
     }
     if (!status && !options.segment_count)
         status = no_windows(plan, error);
+    warn_of_short(plan, short_count, first_short);
     if (!status)
         status = trajd_sampler_create(&options, &plan->sampler, error);
     free(segments);

@@ -468,6 +468,43 @@ static void test_places_of_episodes_in_splits(void **state)
     }
 }
 
+/* What the trainer should know is in the plan, for every program that shows it. */
+static void test_warnings_of_a_plan(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    struct trajd_window_plan *plan =
+        make_plan(f,
+                  "{dataset: test, global_batch: 4, anchor: {rate: 10}, "
+                  "outputs: {obs: {from: arm, at: 0, kind: linear}, held: {from: cam, at: 0}}}",
+                  &spec, &error);
+
+    assert_non_null(plan);
+    assert_int_equal(plan->warnings.count, 1);
+    assert_string_equal(plan->warnings.list[0], "obs: 100 Hz onto 10 Hz by linear keeps 2 rows of "
+                                                "10; kind: mean averages them");
+    for (uint32_t i = 1; i < TRAJD_PLAN_TEXTS_MAX + 3; i++)
+        trajd_window_plan_warn(plan, "warning %u", i);
+    assert_int_equal(plan->warnings.count, TRAJD_PLAN_TEXTS_MAX + 3);
+    assert_string_equal(plan->warnings.list[TRAJD_PLAN_TEXTS_MAX - 1], "warning 63");
+    destroy(&plan, &spec);
+
+    f->episode_clocks[1][0].row_count = 5;
+    f->arrays[1][0].shape[0] = 5;
+    plan = make_plan(f,
+                     "{dataset: test, global_batch: 4, anchor: {clock: camera}, pad: {before: 0, "
+                     "after: 0}, outputs: {action: {from: cam, at: 0..5}}}",
+                     &spec, &error);
+    assert_non_null(plan);
+    assert_int_equal(plan->episode_count, 1);
+    assert_int_equal(plan->warnings.count, 1);
+    assert_string_equal(plan->warnings.list[0],
+                        "1 of the 2 selected episodes are too short for any window with this pad: "
+                        "(the first: file: b)");
+    destroy(&plan, &spec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +523,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fingerprint, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_places_of_episodes_in_splits, make_fixture,
                                         free_fixture),
+        cmocka_unit_test_setup_teardown(test_warnings_of_a_plan, make_fixture, free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
