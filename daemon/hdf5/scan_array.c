@@ -293,7 +293,7 @@ static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path
     if (links < 0)
         return refuse(scan, dataset, "an external link is refused (it names another file)");
     if (other)
-        return refuse(scan, dataset, "it is no dataset");
+        return refuse(scan, dataset, TRAJD_RECORD_NO_DATASET);
     return refuse(scan, dataset, trajd_arena_format(scan->arena, "cannot be opened: %s", failure));
 }
 

@@ -284,6 +284,7 @@ static void scan_groups(struct trajd_scan *scan)
         record->refusal = trajd_arena_format(scan->arena, "no group matches %s%s%s",
                                              scan->layout->groups, record->note_count ? "; " : "",
                                              record->note_count ? record->notes[0] : "");
+        record->is_misfit = !record->note_count;
         return;
     }
     take_slice(scan, &groups);

@@ -75,8 +75,9 @@ struct trajd_episode {
     /* "demo_12", or the file's relative path where a file is one episode; unique within its file */
     const char *id;
     uint32_t file_index;
-    const char *quarantine;            /* NULL: kept. Else the reason with file, array and row */
-    const struct trajd_array *extents; /* [array_count]: where each array lies */
+    const char *quarantine; /* NULL: kept. Else the reason with file, array and row */
+    bool is_misfit; /* quarantined: it has another structure than the layout. Else: bad content */
+    const struct trajd_array *extents;        /* [array_count]: where each array lies */
     const struct trajd_episode_clock *clocks; /* [clock_count] */
     /* absolute recorded time of the origin; 0 where all clocks are regular */
     int64_t origin_ns;
@@ -133,8 +134,9 @@ struct trajd_index_options {
 };
 
 /* Builds the index of a dataset. Blocks, perhaps for minutes. The caller destroys the index.
- * TRAJD_ERR_NOT_FOUND: no file matches. TRAJD_ERR_DATA: no episode could be kept; the message has
- * the first reason. TRAJD_ERR_IO: storage still failed after retries. TRAJD_ERR_SYSTEM: the helper
+ * TRAJD_ERR_NOT_FOUND: no file matches, or none has the layout's groups and arrays.
+ * TRAJD_ERR_DATA: no episode could be kept, and at least one has the layout's structure and bad
+ * content; the message has the first such reason. TRAJD_ERR_IO: storage still failed after retries. TRAJD_ERR_SYSTEM: the helper
  * program does not start, or it was killed from outside each time it read the file that the message
  * names. The file may be good. */
 enum trajd_status trajd_index_open(const struct trajd_index_options *options,

@@ -27,7 +27,9 @@ struct build {
     struct trajd_episode *episodes;
     struct trajd_index_file *files;
     const char **notes;
-    const char *first_reason;
+    const char *first_reason; /* why a file or episode was not kept */
+    const char *first_fault;  /* why an episode was not kept that has the layout's structure */
+    bool is_damaged;          /* a file was refused for another reason than its structure */
     struct trajd_error *error;
 };
 
@@ -179,8 +181,10 @@ static enum trajd_status add_links(struct build *b)
 }
 
 static enum trajd_status add_file(struct build *b, const struct trajd_index_entry *entry,
-                                  const char *refusal, struct trajd_index_file *file)
+                                  const struct trajd_record *record, struct trajd_index_file *file)
 {
+    const char *refusal = record->refusal;
+
     *file = (struct trajd_index_file){.path = copy_text(b, entry->path),
                                       .relative_path = copy_text(b, entry->relative_path),
                                       .size_bytes = entry->size_bytes,
@@ -191,6 +195,7 @@ static enum trajd_status add_file(struct build *b, const struct trajd_index_entr
             trajd_arena_format(&b->memory->arena, "%s: %s", entry->relative_path, refusal);
     if (!b->first_reason)
         b->first_reason = file->refusal;
+    b->is_damaged = b->is_damaged || (refusal && !record->is_misfit);
     b->memory->index.cached_file_count += entry->from_cache;
     return file->path && file->relative_path && (file->refusal || !refusal) ? TRAJD_OK
                                                                             : no_memory(b);
@@ -205,7 +210,7 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
     enum trajd_status status = decode(b, entry, &arena, &record);
 
     if (!status)
-        status = add_file(b, entry, record.refusal, &b->files[file]);
+        status = add_file(b, entry, &record, &b->files[file]);
     if (!status)
         status = add_notes(b, entry->relative_path, &record);
     for (uint32_t i = 0; i < record.episode_count && !status; i++) {
@@ -220,6 +225,8 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         b->memory->index.kept_count += !status && !episode->quarantine;
         if (!b->first_reason)
             b->first_reason = episode->quarantine;
+        if (!b->first_fault && !episode->is_misfit)
+            b->first_fault = episode->quarantine;
     }
     trajd_arena_free(&arena);
     return status;
@@ -334,6 +341,19 @@ static uint64_t fingerprint(const struct trajd_index *index, struct trajd_episod
     return trajd_digest_end(&digest);
 }
 
+/* Sets the error of an index without an episode. */
+static enum trajd_status refuse_all(struct build *b)
+{
+    if (b->first_fault)
+        return trajd_error_set(b->error, TRAJD_ERR_DATA, 0,
+                               "layout %s fits, but no episode could be kept (if it is the wrong "
+                               "layout, choose another); the first reason: %s",
+                               b->memory->index.layout->name, b->first_fault);
+    return trajd_error_set(b->error, b->is_damaged ? TRAJD_ERR_DATA : TRAJD_ERR_NOT_FOUND, 0,
+                           "no episode could be kept; the first reason: %s",
+                           b->first_reason ? b->first_reason : "there are none");
+}
+
 static enum trajd_status build(struct build *b)
 {
     enum trajd_status status = survey(b);
@@ -347,9 +367,7 @@ static enum trajd_status build(struct build *b)
     if (status)
         return status;
     if (!b->memory->index.kept_count)
-        return trajd_error_set(b->error, TRAJD_ERR_DATA, 0,
-                               "no episode could be kept; the first reason: %s",
-                               b->first_reason ? b->first_reason : "there are none");
+        return refuse_all(b);
     b->memory->index.fingerprint = fingerprint(&b->memory->index, b->episodes);
     return TRAJD_OK;
 }

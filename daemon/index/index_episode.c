@@ -18,25 +18,45 @@ struct candidate {
     struct trajd_array *extents;
     struct trajd_episode_clock *clocks;
     const char *reason; /* to quarantine the episode; NULL: none so far */
+    bool is_misfit;     /* the reason: it has another structure than the layout */
     bool no_memory;
 };
 
-__attribute__((format(printf, 2, 3))) static void quarantine(struct candidate *c,
-                                                             const char *format, ...)
+static void set_reason(struct candidate *c, bool is_misfit, const char *format, va_list arguments)
 {
     char rule[768];
-    va_list arguments;
 
     if (c->reason)
         return;
-    va_start(arguments, format);
     vsnprintf(rule, sizeof rule, format, arguments);
-    va_end(arguments);
+    c->is_misfit = is_misfit;
     c->reason = trajd_arena_format(c->validation->arena, "%s%s", c->label, rule);
     if (!c->reason) {
         c->no_memory = true;
         c->reason = "no memory";
     }
+}
+
+/* Quarantines the episode because its content is bad. */
+__attribute__((format(printf, 2, 3))) static void quarantine(struct candidate *c,
+                                                             const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    set_reason(c, false, format, arguments);
+    va_end(arguments);
+}
+
+/* Quarantines the episode because it has another structure than the layout. */
+__attribute__((format(printf, 2, 3))) static void misfit(struct candidate *c, const char *format,
+                                                         ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    set_reason(c, true, format, arguments);
+    va_end(arguments);
 }
 
 static void run_out_of_memory(struct candidate *c)
@@ -90,10 +110,10 @@ static void find_shape(struct candidate *c, const struct trajd_layout_stream *so
     stream->feature_count = 1;
     if (source->column_end && (extent->rank != 2 || source->column_end > extent->shape[1])) {
         if (extent->rank != 2)
-            return quarantine(c, "%s: columns: needs an array of rank 2, this one has rank %u",
-                              source->path, extent->rank);
-        return quarantine(c, "%s: has %" PRIu64 " columns, the layout takes %u:%u", source->path,
-                          extent->shape[1], source->column_begin, source->column_end);
+            return misfit(c, "%s: columns: needs an array of rank 2, this one has rank %u",
+                          source->path, extent->rank);
+        return misfit(c, "%s: has %" PRIu64 " columns, the layout takes %u:%u", source->path,
+                      extent->shape[1], source->column_begin, source->column_end);
     }
     stream->rank = extent->rank - 1;
     for (uint32_t i = 1; i < extent->rank; i++) {
@@ -117,12 +137,10 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
     *stream = plan->stream;
     stream->feature_count = 0;
     if (extent->storage == TRAJD_STORAGE_ABSENT || !extent->size_bytes) {
-        if (!source->optional)
-            quarantine(c,
-                       extent->storage == TRAJD_STORAGE_ABSENT
-                           ? "%s: missing (the layout requires it)"
-                       : extent->shape[0] ? "%s: has no columns (zero width)"
-                                          : "%s: has 0 rows",
+        if (!source->optional && extent->storage == TRAJD_STORAGE_ABSENT)
+            misfit(c, "%s: missing (the layout requires it)", path);
+        else if (!source->optional)
+            quarantine(c, extent->shape[0] ? "%s: has no columns (zero width)" : "%s: has 0 rows",
                        path);
         return;
     }
@@ -130,15 +148,15 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
     stream->kind = source->kind;
     if (blends(source->kind) && !may_blend(extent)) {
         if (!family)
-            return quarantine(c, "%s: %s cannot be blended: its kind must be previous or nearest",
-                              path, extent->dtype == TRAJD_BOOL ? "bool" : "an image of uint8");
+            return misfit(c, "%s: %s cannot be blended: its kind must be previous or nearest", path,
+                          extent->dtype == TRAJD_BOOL ? "bool" : "an image of uint8");
         stream->kind = TRAJD_KIND_PREVIOUS;
     }
     find_shape(c, source, extent, stream);
     if ((stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ) &&
         stream->feature_count % 4)
-        quarantine(c, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path,
-                   stream->feature_count);
+        misfit(c, "%s: slerp needs a multiple of 4 columns, it has %" PRIu64, path,
+               stream->feature_count);
 }
 
 static void check_rows(struct candidate *c, const struct trajd_stream_plan *plan,
@@ -177,8 +195,7 @@ static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
     uint32_t *kept;
 
     if (!recorded->present)
-        return quarantine(c, "%s: missing (the stamps of clock %s)", source->stamps_path,
-                          source->name);
+        return misfit(c, "%s: missing (the stamps of clock %s)", source->stamps_path, source->name);
     if (!recorded->row_count)
         return quarantine(c, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path,
                           source->name);
@@ -216,8 +233,8 @@ static bool find_rate(struct candidate *c, uint32_t index, struct trajd_rate *ra
         quarantine(c, "clock %s: \"%s\" of attribute %s is not a rate", clock->name, text,
                    clock->rate_attribute);
     else if (!*text && !clock->rate_default.num)
-        quarantine(c, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
-                   clock->rate_attribute);
+        misfit(c, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
+               clock->rate_attribute);
     return !c->reason;
 }
 
@@ -237,8 +254,8 @@ static uint64_t count_rows(struct candidate *c, uint32_t index)
             rows = own;
     }
     if (!rows && named)
-        quarantine(c, "%s: missing (it counts the rows of clock %s)", named,
-                   c->validation->layout->clocks[index].name);
+        misfit(c, "%s: missing (it counts the rows of clock %s)", named,
+               c->validation->layout->clocks[index].name);
     return rows;
 }
 
@@ -251,8 +268,7 @@ static void make_regular(struct candidate *c, uint32_t index, int64_t shift)
     if (!find_rate(c, index, &clock->rate))
         return;
     if (source->start_path && !recorded->has_start)
-        return quarantine(c, "%s: missing (the start of clock %s)", source->start_path,
-                          source->name);
+        return misfit(c, "%s: missing (the start of clock %s)", source->start_path, source->name);
     if (__builtin_add_overflow(recorded->start_ns, shift, &clock->start_ns))
         return quarantine(c, "%s: the start with offset and latency is beyond 64 bits of ns",
                           source->name);
@@ -280,7 +296,7 @@ static void make_clocks(struct candidate *c)
             make_regular(c, i, shift);
     }
     if (!any)
-        quarantine(c, "has none of the layout's arrays");
+        misfit(c, "has none of the layout's arrays");
 }
 
 /* Sets the line through the first and the last stamp. */
@@ -399,9 +415,9 @@ static void copy_metas(struct candidate *c, struct trajd_episode *episode)
         metas[i] = text ? trajd_arena_copy(c->validation->arena, text, strlen(text)) : NULL;
         c->no_memory = c->no_memory || (text && !metas[i]);
         if (!text && meta->required)
-            quarantine(c, "meta %s: missing (%s%s%s)", meta->name,
-                       meta->attribute ? meta->attribute : meta->path, meta->json ? ", json " : "",
-                       meta->json ? meta->json : "");
+            misfit(c, "meta %s: missing (%s%s%s)", meta->name,
+                   meta->attribute ? meta->attribute : meta->path, meta->json ? ", json " : "",
+                   meta->json ? meta->json : "");
     }
     episode->metas = metas;
 }
@@ -417,7 +433,9 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
 
     snprintf(label, sizeof label, *record->id ? "%s: %s: " : "%s: ", relative_path, record->id);
     c.label = label;
-    if (record->problem)
+    if (record->problem && record->is_misfit)
+        misfit(&c, "%s", record->problem);
+    else if (record->problem)
         quarantine(&c, "%s", record->problem);
     copy_metas(&c, episode);
     if (!c.reason)
@@ -434,6 +452,7 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
     episode->content_digest = record->content_digest;
     episode->is_plain = record->is_plain;
     episode->quarantine = c.reason;
+    episode->is_misfit = c.is_misfit;
     episode->extents = c.extents;
     episode->clocks = c.clocks;
     if (c.no_memory)

@@ -48,8 +48,10 @@ static bool is_same_file(const struct trajd_index_entry *a, const struct trajd_i
 /* Adds the record of a slice. A refusal of one slice refuses the file. */
 static void add_slice(struct trajd_record *joined, const struct trajd_record *record)
 {
-    if (!joined->refusal)
+    if (!joined->refusal) {
         joined->refusal = record->refusal;
+        joined->is_misfit = record->is_misfit;
+    }
     for (uint32_t i = 0; i < record->note_count && joined->note_count < NOTE_COUNT_MAX; i++)
         joined->notes[joined->note_count++] = record->notes[i];
     for (uint32_t i = 0; i < record->episode_count; i++)

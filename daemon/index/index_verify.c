@@ -137,6 +137,7 @@ static enum trajd_status read_stamps(struct evaluation *e, const struct trajd_la
     uint32_t *kept_rows;
     enum trajd_status status;
 
+    e->episode->is_misfit = extent->rank > 2 || (rows && clock->stamps_column >= width);
     if (extent->rank > 2)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "stamps must be rows or columns, not of rank %u", extent->rank);
@@ -175,7 +176,8 @@ static enum trajd_status read_start(struct evaluation *e, const struct trajd_lay
     const uint8_t *data;
     enum trajd_status status;
 
-    if (trajd_array_row_elements(extent) * extent->shape[0] != 1)
+    e->episode->is_misfit = trajd_array_row_elements(extent) * extent->shape[0] != 1;
+    if (e->episode->is_misfit)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "a start must be one value, this has %" PRIu64 " rows",
                                extent->shape[0]);
@@ -224,9 +226,11 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t i = 0; i < episode->array_count && !episode->problem; i++) {
-        if (episode->arrays[i].refusal)
-            episode->problem = trajd_arena_format(e->arena, "%s: %s", episode->arrays[i].path,
-                                                  episode->arrays[i].refusal);
+        const char *refusal = episode->arrays[i].refusal;
+        if (!refusal)
+            continue;
+        episode->problem = trajd_arena_format(e->arena, "%s: %s", episode->arrays[i].path, refusal);
+        episode->is_misfit = !strcmp(refusal, TRAJD_RECORD_NO_DATASET);
     }
     episode->clock_count = layout->clock_count;
     episode->clocks = trajd_arena_alloc(e->arena, layout->clock_count * sizeof *episode->clocks);

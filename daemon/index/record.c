@@ -124,6 +124,7 @@ static void add_episode(struct trajd_bytes *bytes, const struct trajd_record_epi
 {
     trajd_bytes_add_text(bytes, episode->id);
     trajd_bytes_add_text(bytes, episode->problem);
+    add_u8(bytes, episode->is_misfit);
     add_texts(bytes, episode->rates, episode->rate_count);
     add_texts(bytes, episode->filter_keys, episode->key_count);
     trajd_bytes_add_u32(bytes, episode->meta_count);
@@ -151,6 +152,7 @@ bool trajd_record_encode(const struct trajd_record *record, struct trajd_bytes *
     trajd_bytes_add_u32(bytes, TRAJD_RECORD_VERSION);
     trajd_bytes_add_u32(bytes, (uint32_t)record->io_errno);
     trajd_bytes_add_text(bytes, record->refusal);
+    add_u8(bytes, record->is_misfit);
     add_texts(bytes, record->notes, record->note_count);
     trajd_bytes_add_u32(bytes, record->episode_count);
     for (uint32_t i = 0; i < record->episode_count; i++)

@@ -4,9 +4,9 @@
  * Numbers are little-endian, without padding. A text is a u32 length and its bytes, without NUL. A
  * * repeats a field as often as the count before it says.
  *
- *     record  := u32 magic, u32 version, u32 io_errno, text refusal,
+ *     record  := u32 magic, u32 version, u32 io_errno, text refusal, u8 is_misfit,
  *                u32 note_count, text notes*, u32 episode_count, episode*
- *     episode := text id, text problem, u32 rate_count, text rates*,
+ *     episode := text id, text problem, u8 is_misfit, u32 rate_count, text rates*,
  *                u32 key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*,
  *                  u8 is_plain,
  *                u32 array_count, array*,
@@ -32,9 +32,11 @@
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 4
+#define TRAJD_RECORD_VERSION 5
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
+/* the refusal of a required array whose path leads to a group or a named type */
+#define TRAJD_RECORD_NO_DATASET "it is no dataset"
 
 struct trajd_record_array {
     const char *path;    /* relative to the episode */
@@ -62,6 +64,7 @@ struct trajd_record_clock {
 struct trajd_record_episode {
     const char *id;      /* "" where a file is one episode */
     const char *problem; /* NULL, or the reason to quarantine it */
+    bool is_misfit;      /* the problem: it has another structure than the layout */
     uint32_t rate_count; /* the number of the layout's clocks */
     const char **rates;  /* texts of the rate attributes; "": absent */
     uint32_t key_count;
@@ -83,6 +86,7 @@ struct trajd_record_episode {
 struct trajd_record {
     int io_errno;        /* not 0: storage failed, and the record says nothing about the file */
     const char *refusal; /* NULL, or the reason why the file gives no episode */
+    bool is_misfit;      /* the refusal: it has another structure than the layout */
     uint32_t note_count; /* arrays of optional streams that were left out, with the reason */
     const char **notes;
     uint32_t episode_count;

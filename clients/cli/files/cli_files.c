@@ -50,39 +50,33 @@ static bool is_convincing(const struct trajd_index *index)
     return false;
 }
 
-/* Tries the shipped layouts. Takes the first one that keeps an episode and is plausible. If none
- * opens, returns the first error. */
+/* Tries the shipped layouts. Takes the first one that keeps an episode and is plausible. A layout
+ * whose structure the file has, but whose rules its content breaks, ends the search: another layout
+ * would only look at less of it. If none fits, returns the first error. */
 static enum trajd_status guess(const struct cli_files *files, const char *path,
                                struct trajd_index **index, struct trajd_error *error)
 {
     static const char *const layouts[] = {"robomimic", "robosuite_raw", "aloha"};
     struct trajd_index *second_best = NULL;
-    enum trajd_status first = TRAJD_OK, status;
+    enum trajd_status status = TRAJD_ERR_NOT_FOUND;
 
-    for (size_t i = 0; i < ARRAY_LEN(layouts); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(layouts) && status == TRAJD_ERR_NOT_FOUND; i++) {
         struct trajd_error other;
         status = open_with(files, layouts[i], path, index, &other);
-        if (!status && is_convincing(*index)) {
-            trajd_index_destroy(&second_best);
-            return TRAJD_OK;
-        }
-        /* an error that does not depend on the layout */
-        if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_NOT_FOUND) {
-            trajd_index_destroy(&second_best);
-            *index = NULL;
-            *error = other;
-            return status;
-        }
-        if (!status) {
+        if (!status && !is_convincing(*index)) {
             second_best = *index;
             *index = NULL;
-        } else if (!first) {
-            first = status;
+            status = TRAJD_ERR_NOT_FOUND;
+        } else if (status && (i == 0 || status != TRAJD_ERR_NOT_FOUND)) {
             *error = other;
         }
     }
-    *index = second_best;
-    return second_best ? TRAJD_OK : first;
+    if (status == TRAJD_ERR_NOT_FOUND && second_best) {
+        *index = second_best;
+        return TRAJD_OK;
+    }
+    trajd_index_destroy(&second_best);
+    return status;
 }
 
 enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,

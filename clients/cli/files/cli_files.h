@@ -18,7 +18,8 @@ struct cli_files {
 enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error);
 
 /* Indexes a file or folder with a layout's name or path. NULL: with the first shipped layout that
- * keeps an episode and is plausible. The caller destroys *index. */
+ * keeps an episode and is plausible. TRAJD_ERR_DATA: a layout fits, but the content breaks its
+ * rules. The caller destroys *index. */
 enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
                                  const char *path, struct trajd_index **index,
                                  struct trajd_error *error);

@@ -1,0 +1,56 @@
+"""Writes the corpus of fuzz/index: encoded records of files of make_index_files.py, as the cache holds them. To be run after a change
+of the record's format: build/venv/bin/python tests/tools/make_record_corpus.py"""
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from paths import BUILD, ROOT
+
+FILES = [("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
+         ("raw_even", "robosuite_raw", 1), ("raw_repeats", "robosuite_raw", 1)]
+CONFIG = """\
+version: 1
+cache: {folder}/cache
+datasets: {{one: {{path: {folder}/{name}.hdf5, layout: {layout}}}}}
+feeds:
+  one: {{dataset: one, global_batch: 1, anchor: {{clock: {clock}}}, outputs: {{{stream}: {{at: 0..0}}}}}}
+"""
+PAST = 1_600_000_000  # the cache keeps no record of a file that is younger than two seconds
+
+
+def record_of(cache):
+    """Returns the only record in a cache of index_cache.c."""
+    data, at = cache.read_bytes(), 40  # after magic, version, length, digest and the layout's hash
+    for _ in range(2):  # the dataset's path, and after the number of entries the file's
+        at += 4 + struct.unpack_from("<I", data, at)[0]
+        at += 4
+    at += 32 - 4  # size, times, inode
+    length = struct.unpack_from("<Q", data, at)[0]
+    return data[at + 8:at + 8 + length]
+
+
+def main():
+    corpus = ROOT / "tests/golden/fuzz/index"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        subprocess.run([sys.executable, ROOT / "tests/tools/make_index_files.py", folder], check=True)
+        for name, layout, clocks in FILES:
+            file = folder / f"{name}.hdf5"
+            os.utime(file, (PAST, PAST))
+            (folder / "cache").mkdir()
+            clock, stream = ("sim", "states") if layout == "robosuite_raw" else ("actions", "actions")
+            (folder / "one.yaml").write_text(CONFIG.format(folder=folder, name=name, layout=layout, clock=clock, stream=stream))
+            subprocess.run([BUILD / "daemon/trajd", "--check", "--config", folder / "one.yaml"], check=True, stdout=subprocess.DEVNULL)
+            [cache] = (folder / "cache").glob("*.index")
+            blocks = file.stat().st_size // 256 + 1
+            (corpus / name).write_bytes(struct.pack(">BH", clocks, blocks) + record_of(cache))
+            cache.unlink()
+            (folder / "cache").rmdir()
+
+
+if __name__ == "__main__":
+    main()
