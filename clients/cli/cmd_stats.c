@@ -200,6 +200,10 @@ static void write_own(struct trajd_json *json, const struct subject *subject)
         return;
     trajd_json_open_object(json, "norm");
     trajd_json_string(json, "by", cli_text(norm, "by"));
+    if (trajd_yaml_get(norm, "over"))
+        trajd_json_string(json, "over", cli_text(norm, "over"));
+    if (trajd_yaml_get(norm, "min_std"))
+        trajd_json_raw(json, "min_std", cli_text(norm, "min_std"));
     trajd_json_string(json, "from", cli_text(norm, "from"));
     write_list(json, subject, "norm", "scale");
     write_list(json, subject, "norm", "offset");

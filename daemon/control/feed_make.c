@@ -288,7 +288,7 @@ static void warn_of_pair(struct trajd_control *control, const struct trajd_produ
     if (!output)
         return;
     snprintf(line, sizeof line,
-             "feeds %s and %s normalise output %s by the statistics of different windows: set "
+             "feeds %s and %s normalise output %s by different statistics: set "
              "`statistics_from: %s` in feed %s to normalise both alike",
              first, second, output, first, second);
     LOG(control->log, WARNING, "%s", line);

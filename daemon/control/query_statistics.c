@@ -1,4 +1,4 @@
-/* Answers "statistics": of one output over the feed's windows, or of a stream's rows (stream:NAME);
+/* Answers "statistics": of one output over rows or windows, or of a stream's rows (stream:NAME);
  * and the scale and offset that the feed normalises by. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -56,23 +56,39 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
                            nearest ? "? " : "", count, names[0]);
 }
 
+/* Writes how the values of an output are scaled, without the scale: by, over, min_std, from. */
+static void write_rule(const struct trajd_producer *producer, const struct trajd_window_plan *plan,
+                       uint32_t output_index, const char *key_of_by, struct trajd_json *json)
+{
+    const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
+    const bool computed = spec->norm_by > TRAJD_NORM_NUMBERS && !spec->norm_file;
+
+    trajd_json_string(json, key_of_by, trajd_norm_name(spec->norm_by));
+    if (!spec->norm_by)
+        return;
+    if (computed)
+        trajd_json_string(json, "over",
+                          trajd_norm_over_name(plan->outputs[output_index].norm_over));
+    if (spec->norm_min_std > 0)
+        trajd_json_number(json, "min_std", "%.17g", spec->norm_min_std);
+    if (spec->norm_file)
+        trajd_json_string(json, "from", spec->norm_file);
+    else if (computed)
+        trajd_json_string(json, "from", trajd_producer_norm_source(producer));
+    else
+        trajd_json_null(json, "from");
+}
+
 static void write_norm(const struct trajd_producer *producer, const struct trajd_window_plan *plan,
                        uint32_t output_index, uint32_t first, uint32_t count,
                        struct trajd_json *json)
 {
-    const struct trajd_spec_output *spec = &plan->spec->outputs[output_index];
     const struct trajd_plan_output *output = &plan->outputs[output_index];
 
-    if (!spec->norm_by)
+    if (!plan->spec->outputs[output_index].norm_by)
         return;
     trajd_json_open_object(json, "norm");
-    trajd_json_string(json, "by", trajd_norm_name(spec->norm_by));
-    if (spec->norm_file)
-        trajd_json_string(json, "from", spec->norm_file);
-    else if (spec->norm_by == TRAJD_NORM_NUMBERS)
-        trajd_json_null(json, "from");
-    else
-        trajd_json_string(json, "from", trajd_producer_norm_source(producer));
+    write_rule(producer, plan, output_index, "by", json);
     trajd_statistics_write_floats(output->scale + first, count, "scale", json);
     trajd_statistics_write_floats(output->offset + first, count, "offset", json);
     trajd_json_close_object(json);
@@ -89,15 +105,16 @@ static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
                            dataset_index, feed->member_count);
 }
 
-static void write_output(const struct trajd_mixture_plan *feed, uint32_t o, struct trajd_json *json)
+static void write_output(const struct trajd_producer *producer, uint32_t o, struct trajd_json *json)
 {
+    const struct trajd_mixture_plan *feed = trajd_producer_plan(producer);
     const struct trajd_window_plan *plan = feed->members[0];
 
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", plan->outputs[o].name);
     trajd_json_u64(json, "features", trajd_statistics_output_features(plan, o));
     trajd_json_bool(json, "picture", trajd_statistics_is_picture(plan, o));
-    trajd_json_string(json, "norm", trajd_norm_name(plan->spec->outputs[o].norm_by));
+    write_rule(producer, plan, o, "norm", json);
     trajd_json_open_array(json, "lacking");
     for (uint32_t p = 0; p < feed->member_count; p++)
         if (trajd_window_plan_lacks(feed->members[p], o))
@@ -122,7 +139,7 @@ static enum trajd_status list_outputs(const struct trajd_producer *producer,
     trajd_json_close_array(json);
     trajd_json_open_array(json, "outputs");
     for (uint32_t o = 0; o < plan->output_count; o++)
-        write_output(feed, o, json);
+        write_output(producer, o, json);
     trajd_json_close_array(json);
     trajd_json_close_object(json);
     return TRAJD_OK;

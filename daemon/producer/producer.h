@@ -77,8 +77,8 @@ const struct trajd_mixture_plan *trajd_producer_plan(const struct trajd_producer
 struct trajd_stats_service *trajd_producer_stats_service(const struct trajd_producer *producer);
 /* Returns the name of the feed whose windows give the statistics for `norm:`. */
 const char *trajd_producer_norm_source(const struct trajd_producer *producer);
-/* Returns the name of an output that both feeds have and normalise by statistics of different
- * windows of the same dataset. NULL: there is no such output. */
+/* Returns the name of an output that both feeds have and normalise by different statistics of the
+ * same dataset: of other episodes, or over other rows or windows. NULL: there is no such output. */
 const char *trajd_producer_norm_differs(const struct trajd_producer *a,
                                         const struct trajd_producer *b);
 const char *trajd_producer_name(const struct trajd_producer *producer);

@@ -72,6 +72,27 @@ static enum trajd_status find_output(const struct trajd_producer *producer,
                            nearest ? ")" : "");
 }
 
+/* Lets an output follow what the source's output weighs. Refuses another choice of its own. */
+static enum trajd_status follow_source(const struct trajd_producer *producer,
+                                       struct trajd_window_plan *member, uint32_t output,
+                                       const struct trajd_window_plan *source, uint32_t found,
+                                       struct trajd_error *error)
+{
+    const enum trajd_norm_over own = member->spec->outputs[output].norm_over,
+                               theirs = source->outputs[found].norm_over;
+
+    if (own && own != theirs)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "feed %s: outputs.%s: norm.over: %s, but feed %s, which "
+                               "statistics_from names, has statistics over %s: remove `over:` "
+                               "here, or change it there",
+                               producer->name, member->outputs[output].name,
+                               trajd_norm_over_name(own), source->spec->feed_name,
+                               trajd_norm_over_name(theirs));
+    member->outputs[output].norm_over = theirs;
+    return TRAJD_OK;
+}
+
 static enum trajd_status put_in_force(struct trajd_producer *producer,
                                       struct trajd_window_plan *member,
                                       const struct trajd_window_plan *source,
@@ -85,6 +106,8 @@ static enum trajd_status put_in_force(struct trajd_producer *producer,
 
     for (uint32_t i = 0; i < count && !status; i++) {
         status = find_output(producer, source, outputs[i], &wanted[i], error);
+        if (!status)
+            status = follow_source(producer, member, outputs[i], source, wanted[i], error);
         known = known && !status &&
                 trajd_stats_service_knows(producer->stats_service, source, wanted[i]);
     }
@@ -149,10 +172,13 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
         if (output->norm_file)
             fprintf(out, " of %s", output->norm_file);
         else if (output->norm_by != TRAJD_NORM_NUMBERS)
-            fprintf(out, ", statistics of %s%s windows%s",
-                    producer->spec->statistics_from ? "feed " : "this feed's own",
+            fprintf(out, ", statistics over %s of %s%s%s",
+                    trajd_norm_over_name(producer->plan->members[0]->outputs[o].norm_over),
+                    producer->spec->statistics_from ? "feed " : "this feed",
                     producer->spec->statistics_from ? producer->spec->statistics_from : "",
                     producer->norm_is_known ? "" : " (to be computed when it is opened)");
+        if (output->norm_min_std > 0)
+            fprintf(out, ", std at least %g", output->norm_min_std);
         for (uint32_t d = 0; d < output->norm_mask_count; d++)
             if (!output->norm_mask[d])
                 fprintf(out, ", feature %u unchanged", d);

@@ -1,14 +1,21 @@
 /* Statistics of outputs and streams: exact, and in bounded memory whatever the size of the dataset.
  * Rows are read through the row cache.
  *
- *   source windows   an output's values on the training grid, resampled and not normalised: every
- *                    step of every window of the feed (after filter, split and padding) whose mask
- *                    is 0, once per window that contains it. Steps that are padding, in a gap, or
- *                    have a NaN in one of their features do not count. Normalisation uses these.
- *   source rows      a stream's rows as recorded, each once, of the feed's episodes. NaN elements
- *                    are left out one by one.
+ *   over rows      an output's value at each row of the anchor's clock (or each anchor of a rate),
+ *                  once, over all episodes that filter, where and split select. `pad:` and the
+ *                  steps of `at:` change nothing, so an episode that is too short for a window
+ *                  counts too. The value is that of a step 0: its kind, role, max_age and max_gap
+ *                  apply, and `mean` averages over the width that it has on the output's own grid.
+ *                  This is the default, and what ACT, robomimic and LeRobot do.
+ *   over windows   an output's values on the training grid: every step of every window of the feed
+ *                  (after filter, where, split and padding), once per window that contains it.
+ *   of a stream    its rows as recorded, each once, of the episodes with windows. NaN elements are
+ *                  left out one by one.
  *
- * Both leave out infinite elements, and count what they leave out. Figures describe values as the
+ * The first two are not normalised, and count steps whose mask is 0: steps that are padding, in a
+ * gap or missing, or have a NaN in one of their features, do not count. Normalisation uses them.
+ *
+ * All leave out infinite elements, and count what they leave out. Figures describe values as the
  * feed delivers them without normalisation, in float32 where it delivers float32, float16 or
  * bfloat16. Images (uint8 of rank 2 and 3) have figures per channel. histogram.h says how exact
  * they are.
@@ -44,8 +51,9 @@ struct trajd_statistics_request {
 };
 
 /* Returns a number for everything that the figures depend on: equal numbers, equal figures. It does
- * not depend on batch size, seed, order, tail and norm, nor on the feed's other outputs as far as
- * they do not change which windows there are. O(episodes log windows). */
+ * not depend on batch size, seed, order, tail and the rule of norm, nor on the feed's other outputs
+ * as far as they do not change which windows there are; over rows also not on `at:` and `pad:`, so
+ * that feeds share statistics. O(episodes log windows). */
 uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *plan,
                                              uint32_t output_index);
 uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *plan,

@@ -68,13 +68,14 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     const struct trajd_window_spec *spec = plan->spec;
     const struct trajd_spec_output *output = &spec->outputs[output_index];
     const bool wide = plan->outputs[output_index].dtype == TRAJD_F64;
+    const bool rows = plan->outputs[output_index].norm_over == TRAJD_NORM_OVER_ROWS;
     const uint64_t numbers[] = {FIGURES_VERSION,
-                                TRAJD_STATISTICS_WINDOWS,
+                                rows ? TRAJD_STATISTICS_ROWS : TRAJD_STATISTICS_WINDOWS,
                                 plan->dataset->index->fingerprint,
                                 spec->keep_bad_rows,
                                 output->at.in_time,
-                                (uint64_t)output->at.from,
-                                (uint64_t)output->at.to,
+                                rows ? 0 : (uint64_t)output->at.from,
+                                rows ? 0 : (uint64_t)output->at.to,
                                 output->role,
                                 output->kind,
                                 wide,
@@ -95,7 +96,10 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     add_rate(&digest, output->at.rate);
     for (uint32_t s = 0; s < output->source_count; s++)
         trajd_digest_add_text(&digest, output->sources[s]);
-    add_windows(&digest, plan);
+    if (rows)
+        trajd_digest_add_u64(&digest, plan->anchors_digest);
+    else
+        add_windows(&digest, plan);
     return trajd_digest_end(&digest);
 }
 

@@ -142,8 +142,9 @@ compute_missing(struct trajd_stats_service *stats_service, const struct trajd_wi
     }
     if (!status)
         LOG(stats_service->options.log, INFO,
-            "feed %s: statistics of %u outputs over %llu windows in %.1f s", plan->spec->feed_name,
+            "feed %s: statistics of %u outputs over %llu %s in %.1f s", plan->spec->feed_name,
             missing_count, (unsigned long long)made[0]->item_count,
+            made[0]->source == TRAJD_STATISTICS_ROWS ? "rows" : "windows",
             (double)(trajd_now_ns() - begin_ns) / 1e9);
     return status;
 }

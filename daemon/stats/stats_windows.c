@@ -1,13 +1,16 @@
-/* Statistics over the training grid. A plan of its own, without normalisation and in episode order,
- * gives the feed's windows chunk by chunk.
+/* Statistics of outputs. A plan of its own, without normalisation and in episode order, gives the
+ * feed's windows chunk by chunk. To count rows instead, its windows have one step each, at the
+ * anchor, and no padding excludes an anchor.
  *
  * An output is direct if its steps are rows of one clock, passed on unchanged. It needs no
  * resampling: each row is counted with the number of windows and steps that contain it. All other
  * outputs go through the same kernels as the feed's batches. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/stats/stats_windows.h"
 #include "kernels/dispatch/plan.h"
+#include "proto/array_len.h"
 
 #define CHUNK_WINDOWS 4096
 #define CHUNK_BYTES (UINT64_C(32) << 20)
@@ -20,17 +23,20 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 /* ---- outputs and their forms ---- */
 
-static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
+static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_over over,
                         struct trajd_window_spec *spec)
 {
     *spec = *feed->spec;
-    spec->global_batch = windows;
     spec->order = TRAJD_ORDER_SEQUENTIAL;
     spec->tail = TRAJD_TAIL_SHORT;
     spec->variant = "auto";
+    if (over == TRAJD_NORM_OVER_ROWS)
+        spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;
     for (uint32_t o = 0; o < spec->output_count; o++) {
         struct trajd_spec_output *output = &spec->outputs[o];
         trajd_spec_norm_clear(output);
+        if (over == TRAJD_NORM_OVER_ROWS)
+            output->at.from = output->at.to = 0;
         if (trajd_statistics_byte_type(feed, o))
             output->dtype = trajd_statistics_byte_type(feed, o);
         else if (output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
@@ -39,17 +45,18 @@ static void derive_spec(const struct trajd_window_plan *feed, uint32_t windows,
 }
 
 /* Returns how many windows make a chunk of bounded memory. */
-static uint32_t chunk_windows(const struct trajd_window_plan *feed, const uint32_t *outputs,
-                              uint32_t count)
+static uint32_t chunk_windows(const struct trajd_window_plan *feed, enum trajd_norm_over over,
+                              const uint32_t *outputs, uint32_t count)
 {
+    const bool one_step = over == TRAJD_NORM_OVER_ROWS;
     uint64_t bytes = 1, windows;
 
     for (uint32_t i = 0; i < count; i++) {
         const struct trajd_plan_output *output = &feed->outputs[outputs[i]];
-        bytes += output->step_count * (5 + 8 * output->feature_count);
+        bytes += (one_step ? 1 : output->step_count) * (5 + 8 * output->feature_count);
     }
     for (uint32_t o = 0; o < feed->output_count; o++)
-        bytes += 8 * (uint64_t)feed->outputs[o].step_count;
+        bytes += 8 * (uint64_t)(one_step ? 1 : feed->outputs[o].step_count);
     windows = CHUNK_BYTES / bytes;
     return windows < 1 ? 1 : windows > CHUNK_WINDOWS ? CHUNK_WINDOWS : (uint32_t)windows;
 }
@@ -140,9 +147,11 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
     return walk->slot ? TRAJD_OK : no_memory(error);
 }
 
-static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *outputs,
-                                    struct trajd_error *error)
+static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_over over,
+                                    const uint32_t *outputs, struct trajd_error *error)
 {
+    const enum trajd_statistics_source source =
+        over == TRAJD_NORM_OVER_ROWS ? TRAJD_STATISTICS_ROWS : TRAJD_STATISTICS_WINDOWS;
     const struct trajd_window_plan *plan = walk->plan;
     struct statistics_sweep *sweep = walk->sweep;
     enum trajd_status status = TRAJD_OK;
@@ -164,8 +173,7 @@ static enum trajd_status make_items(struct windows_walk *walk, const uint32_t *o
         sweep->items[i].index = outputs[i];
         sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
         sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
-        sweep->items[i].result =
-            trajd_statistics_new(TRAJD_STATISTICS_WINDOWS, sweep->items[i].column_count);
+        sweep->items[i].result = trajd_statistics_new(source, sweep->items[i].column_count);
         status = sweep->items[i].result ? make_lanes(walk, i, error) : no_memory(error);
     }
     return status;
@@ -219,10 +227,10 @@ static void free_walk(struct windows_walk *walk)
     free(sweep->lanes);
 }
 
-enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_request *request,
-                                              const uint32_t *outputs, uint32_t count,
-                                              struct trajd_statistics **results,
-                                              struct trajd_error *error)
+/* Computes the statistics of outputs that all weigh rows, or all windows. */
+static enum trajd_status compute(const struct trajd_statistics_request *request,
+                                 enum trajd_norm_over over, const uint32_t *outputs, uint32_t count,
+                                 struct trajd_statistics **results, struct trajd_error *error)
 {
     struct statistics_sweep sweep = {
         .pool = request->pool, .heartbeat = request->heartbeat, .item_count = count};
@@ -232,7 +240,8 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
     if (!walk)
         return no_memory(error);
     walk->sweep = &sweep;
-    derive_spec(request->plan, chunk_windows(request->plan, outputs, count), &walk->spec);
+    derive_spec(request->plan, over, &walk->spec);
+    walk->spec.global_batch = chunk_windows(request->plan, over, outputs, count);
     status = trajd_window_plan_create_again(request->plan, &walk->spec, &walk->plan, error);
     if (!status) {
         trajd_window_plan_copy_forms(walk->plan, request->plan);
@@ -241,22 +250,51 @@ enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_requ
     if (!status)
         status = allocate(walk, error);
     if (!status)
-        status = make_items(walk, outputs, error);
+        status = make_items(walk, over, outputs, error);
     if (!status)
         status = place_outputs(walk, error);
     if (!status)
         status = statistics_run_sweeps(&sweep, statistics_walk_windows, walk, error);
     for (uint32_t i = 0; i < count; i++) {
-        results[i] = sweep.items ? sweep.items[i].result : NULL;
-        if (status) {
-            free(results[i]);
-            results[i] = NULL;
-        } else
-            results[i]->fingerprint =
-                trajd_statistics_output_fingerprint(request->plan, outputs[i]);
+        struct trajd_statistics *result = sweep.items ? sweep.items[i].result : NULL;
+        if (status)
+            free(result);
+        else
+            result->fingerprint = trajd_statistics_output_fingerprint(request->plan, outputs[i]);
+        results[i] = status ? NULL : result;
     }
     free_walk(walk);
     free(sweep.items);
     free(walk);
+    return status;
+}
+
+enum trajd_status trajd_statistics_of_outputs(const struct trajd_statistics_request *request,
+                                              const uint32_t *outputs, uint32_t count,
+                                              struct trajd_statistics **results,
+                                              struct trajd_error *error)
+{
+    static const enum trajd_norm_over overs[] = {TRAJD_NORM_OVER_ROWS, TRAJD_NORM_OVER_WINDOWS};
+    struct trajd_statistics *made[TRAJD_SPEC_MAX_OUTPUTS];
+    uint32_t group[TRAJD_SPEC_MAX_OUTPUTS], places[TRAJD_SPEC_MAX_OUTPUTS];
+    enum trajd_status status = TRAJD_OK;
+
+    memset(results, 0, count * sizeof *results);
+    for (size_t v = 0; v < ARRAY_LEN(overs) && !status; v++) {
+        uint32_t used = 0;
+        for (uint32_t i = 0; i < count; i++)
+            if (request->plan->outputs[outputs[i]].norm_over == overs[v]) {
+                places[used] = i;
+                group[used++] = outputs[i];
+            }
+        if (used)
+            status = compute(request, overs[v], group, used, made, error);
+        for (uint32_t i = 0; i < used && !status; i++)
+            results[places[i]] = made[i];
+    }
+    for (uint32_t i = 0; i < count && status; i++) {
+        free(results[i]);
+        results[i] = NULL;
+    }
     return status;
 }

@@ -34,8 +34,8 @@ struct trajd_feature_statistics {
 };
 
 enum trajd_statistics_source {
-    TRAJD_STATISTICS_WINDOWS = 0, /* an output's values on the training grid */
-    TRAJD_STATISTICS_ROWS = 1,    /* a stream's rows as recorded */
+    TRAJD_STATISTICS_WINDOWS = 0, /* an output's steps, once for each window */
+    TRAJD_STATISTICS_ROWS = 1, /* an output at each row of the anchor's clock, or a stream's rows */
     TRAJD_STATISTICS_FILE = 2
 };
 
@@ -45,7 +45,7 @@ struct trajd_statistics {
     /* identifies dataset, windows and output: equal numbers, equal figures. 0: from a file */
     uint64_t fingerprint;
     uint64_t item_count;  /* windows or rows that were read */
-    uint64_t step_count;  /* steps of those windows; for a stream its rows */
+    uint64_t step_count;  /* steps of those windows; else the rows */
     uint64_t valid_count; /* steps that are counted */
     uint32_t feature_count;
     struct trajd_feature_statistics features[];

@@ -81,6 +81,7 @@ struct trajd_plan_output {
     uint64_t feature_count; /* D, over all sources */
     /* [D]: normalisation; 1 and 0 until it is known; NULL: none */
     float *scale, *offset;
+    enum trajd_norm_over norm_over; /* ROWS or WINDOWS: what its statistics weigh alike */
 };
 
 #define TRAJD_PLAN_TEXTS_MAX 64u
@@ -110,6 +111,8 @@ struct trajd_window_plan {
     struct trajd_sampler *sampler;
     uint32_t episode_count; /* with windows */
     uint32_t *episodes;
+    /* digest of all anchors of the selected episodes, also those that padding excludes */
+    uint64_t anchors_digest;
     /* of dataset and window specification; independent of G, slots, tail and normalisation */
     uint64_t fingerprint;
     bool is_member; /* of a mixture: a batch has a row number for each of its windows */
@@ -177,7 +180,7 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
  *   mean_std   1 / std, -mean / std
  *   min_max    2 / (max - min), -(max + min) / (max - min)
  *   q01_q99    as min_max, with the quantiles
- * A flat feature gets scale 1 and offset -mean, -min or -q01, so that a constant becomes 0 and is
+ * With min_std, mean_std divides by at least that. Otherwise a flat feature gets scale 1 and offset -mean, -min or -q01, so that a constant becomes 0 and is
  * never amplified. Flat means that std or the range is at most 1e-6 of the feature's greatest
  * magnitude. A feature without values gets 1 and 0. TRAJD_ERR_ARGUMENT: another number of features,
  * or figures that the file lacks. */

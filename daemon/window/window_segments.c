@@ -206,6 +206,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
 {
     const struct trajd_window_spec *spec = plan->spec;
     const struct trajd_index *index = plan->dataset->index;
+    struct trajd_digest anchors;
     struct trajd_segment *segments = calloc(index->episode_count + 1, sizeof *segments);
     struct trajd_sampler_options options = {.segments = segments,
                                             .fingerprint = plan->fingerprint,
@@ -218,6 +219,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
     uint32_t short_count = 0, first_short = 0;
     enum trajd_status status = TRAJD_OK;
 
+    trajd_digest_init(&anchors);
     plan->episodes = calloc(index->episode_count + 1, sizeof *plan->episodes);
     if (!segments || !plan->episodes)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
@@ -239,6 +241,9 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
         if (status || skip)
             continue;
         anchor_range(plan, episode, &begin, &end);
+        trajd_digest_add_u64(&anchors, e);
+        trajd_digest_add_u64(&anchors, (uint64_t)begin);
+        trajd_digest_add_u64(&anchors, (uint64_t)end);
         apply_padding(plan, episode, &begin, &end);
         if (begin >= end) {
             first_short = short_count++ ? first_short : e;
@@ -248,6 +253,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
             .episode_index = e, .first_anchor = begin, .window_count = (uint64_t)(end - begin)};
         plan->episodes[plan->episode_count++] = e;
     }
+    plan->anchors_digest = trajd_digest_end(&anchors);
     if (!status && !options.segment_count)
         status = no_windows(plan, error);
     warn_of_short(plan, short_count, first_short);

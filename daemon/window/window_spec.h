@@ -29,6 +29,12 @@ enum trajd_norm {
     /* [q01, q99] onto [-1, 1]; values outside are not clipped */
     TRAJD_NORM_Q01_Q99 = 4,
 };
+/* What the statistics for `norm` weigh alike; stats.h says more. */
+enum trajd_norm_over {
+    TRAJD_NORM_OVER_DEFAULT = 0, /* not given: ROWS, or as the feed of statistics_from says */
+    TRAJD_NORM_OVER_ROWS = 1,    /* each row of the anchor's clock once */
+    TRAJD_NORM_OVER_WINDOWS = 2, /* each step once for each window that contains it */
+};
 enum trajd_missing { TRAJD_MISSING_ERROR = 0, TRAJD_MISSING_ZERO = 1, TRAJD_MISSING_SKIP = 2 };
 
 /* `at: FROM..TO [@ RATE]`. Both ends are included. */
@@ -56,6 +62,9 @@ struct trajd_spec_output {
     bool has_range; /* angle: the result is wrapped into [range_low, range_low + period) */
     double range_low;
     enum trajd_norm norm_by;
+    /* may be given without a rule: then only the statistics that a client asks for follow it */
+    enum trajd_norm_over norm_over;
+    double norm_min_std; /* mean_std: the smallest std that is divided by; 0: not given */
     uint32_t norm_count; /* of NUMBERS: the number of features */
     const float *scale;
     const float *offset;
@@ -138,6 +147,8 @@ enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const cha
 void trajd_spec_norm_clear(struct trajd_spec_output *output);
 /* Returns "mean_std", ... */
 const char *trajd_norm_name(enum trajd_norm norm);
+/* Returns "rows" or "windows". */
+const char *trajd_norm_over_name(enum trajd_norm_over over);
 
 /* Parses the text of `at:`: "-1..14", "0", "-200ms..0ms @ 100". Returns NULL, or what is wrong with
  * the text. */

@@ -1,4 +1,5 @@
-/* Reads `norm:` of an output: the name of a rule, numbers, or a rule with a mask and a file. */
+/* Reads `norm:` of an output: the name of a rule, numbers, or a rule with a mask, a file, what
+ * its statistics weigh, and a floor for the std. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,12 @@
 #include "daemon/window/statistics.h"
 #include "daemon/window/window_spec_internal.h"
 
+/* of min_std */
+#define MIN_STD 1e-30
+#define MAX_STD 1e30
+
 static const char *const rules[] = {"mean_std", "min_max", "q01_q99", NULL};
+static const char *const overs[] = {"rows", "windows", NULL};
 
 const char *trajd_norm_name(enum trajd_norm norm)
 {
@@ -15,9 +21,16 @@ const char *trajd_norm_name(enum trajd_norm norm)
                                         : rules[norm - TRAJD_NORM_MEAN_STD];
 }
 
+const char *trajd_norm_over_name(enum trajd_norm_over over)
+{
+    return over == TRAJD_NORM_OVER_WINDOWS ? overs[1] : overs[0];
+}
+
 void trajd_spec_norm_clear(struct trajd_spec_output *output)
 {
     output->norm_by = TRAJD_NORM_NONE;
+    output->norm_over = TRAJD_NORM_OVER_DEFAULT;
+    output->norm_min_std = 0;
     output->norm_count = output->norm_mask_count = 0;
     output->scale = output->offset = NULL;
     output->norm_mask = NULL;
@@ -121,12 +134,67 @@ static enum trajd_status read_mask(struct trajd_spec_parser *p, const struct tra
     return status;
 }
 
+static enum trajd_status read_over(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    int choice;
+    enum trajd_status status = trajd_yaml_choice(p->yaml, node, overs, &choice, p->error);
+
+    if (!status)
+        output->norm_over = (enum trajd_norm_over)(TRAJD_NORM_OVER_ROWS + choice);
+    return status;
+}
+
+/* Checks that the keys beside `by:` fit it and one another. */
+static enum trajd_status check_rule(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                    const struct trajd_spec_output *output)
+{
+    const struct trajd_yaml_node *over = trajd_yaml_get(node, "over"),
+                                 *min_std = trajd_yaml_get(node, "min_std");
+
+    if (output->norm_key && !output->norm_file)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "key: needs `stats: FILE`: it names statistics in that file");
+    if (over && output->norm_file)
+        return trajd_yaml_error(p->yaml, over, p->error,
+                                "the statistics of a file are complete: remove `over:`, which says "
+                                "what the daemon counts when it computes them");
+    if (min_std && output->norm_by != TRAJD_NORM_MEAN_STD)
+        return trajd_yaml_error(p->yaml, min_std, p->error,
+                                "min_std is a floor for the std, and %s divides by no std: remove "
+                                "it, or use `by: mean_std`",
+                                trajd_norm_name(output->norm_by));
+    return TRAJD_OK;
+}
+
+/* Reads a rule and the keys beside it. */
+static enum trajd_status read_rule_keys(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node,
+                                        struct trajd_spec_output *output)
+{
+    const struct trajd_yaml_node *child;
+    enum trajd_status status = read_rule(p, trajd_yaml_get(node, "by"), output);
+
+    if (!status && (child = trajd_yaml_get(node, "mask")))
+        status = read_mask(p, child, output);
+    if (!status && (child = trajd_yaml_get(node, "stats")))
+        status = trajd_spec_read_string(p, child, &output->norm_file);
+    if (!status && (child = trajd_yaml_get(node, "key")))
+        status = trajd_spec_read_string(p, child, &output->norm_key);
+    if (!status && (child = trajd_yaml_get(node, "over")))
+        status = read_over(p, child, output);
+    if (!status && (child = trajd_yaml_get(node, "min_std")))
+        status =
+            trajd_yaml_double(p->yaml, child, MIN_STD, MAX_STD, &output->norm_min_std, p->error);
+    return status ? status : check_rule(p, node, output);
+}
+
 enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
                                        const struct trajd_yaml_node *node,
                                        struct trajd_spec_output *output)
 {
-    static const char *const keys[] = {"by", "mask", "stats", "key", "scale", "offset", NULL};
-    const struct trajd_yaml_node *by, *child;
+    static const char *const keys[] = {"by",      "mask",  "stats",  "key", "over",
+                                       "min_std", "scale", "offset", NULL};
     enum trajd_status status;
     bool numbers;
 
@@ -138,7 +206,6 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
                                 "[...], offset: [...]}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
-    by = trajd_yaml_get(node, "by");
     numbers = trajd_yaml_get(node, "scale") || trajd_yaml_get(node, "offset");
     if (numbers && node->child_count != (uint32_t) !!trajd_yaml_get(node, "scale") +
                                             !!trajd_yaml_get(node, "offset"))
@@ -146,20 +213,13 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
                                 "scale and offset cannot be combined with other keys");
     if (numbers)
         return read_numbers(p, node, output);
-    if (!by)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "expected `by:` (mean_std, min_max, q01_q99) or scale and offset");
-    status = read_rule(p, by, output);
-    if (!status && (child = trajd_yaml_get(node, "mask")))
-        status = read_mask(p, child, output);
-    if (!status && (child = trajd_yaml_get(node, "stats")))
-        status = trajd_spec_read_string(p, child, &output->norm_file);
-    if (!status && (child = trajd_yaml_get(node, "key")))
-        status = trajd_spec_read_string(p, child, &output->norm_key);
-    if (!status && output->norm_key && !output->norm_file)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "key: needs `stats: FILE`: it names statistics in that file");
-    return status;
+    if (trajd_yaml_get(node, "by"))
+        return read_rule_keys(p, node, output);
+    if (trajd_yaml_get(node, "over") && node->child_count == 1)
+        return read_over(p, trajd_yaml_get(node, "over"), output);
+    return trajd_yaml_error(p->yaml, node, p->error,
+                            "expected `by:` (mean_std, min_max, q01_q99), scale and offset, or "
+                            "`over:` alone");
 }
 
 enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const char *folder,

@@ -106,10 +106,11 @@ int main(int argc, char **argv)
     if (trajd_dataset_open(&options, &dataset, &error) ||
         trajd_pool_create(threads, "bench", &pool, &error))
         return fprintf(stderr, "%s\n", error.message), 1;
-    failed = measure("rows, from the file", dataset, pool, "at: 0", true) ||
-             measure("rows", dataset, pool, "at: 0", true) ||
-             measure("windows of 16 rows", dataset, pool, "at: 0..15", false) ||
-             measure("windows of 1, resampled", dataset, pool, "at: 0..0 @ 10", false);
+    failed =
+        measure("rows, from the file", dataset, pool, "at: 0", true) ||
+        measure("rows", dataset, pool, "at: 0", true) ||
+        measure("windows of 16 rows", dataset, pool, "at: 0..15, norm: {over: windows}", false) ||
+        measure("windows of 1, resampled", dataset, pool, "at: 0..0 @ 10", false);
     trajd_pool_destroy(&pool);
     trajd_dataset_destroy(&dataset);
     return failed;

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from daemons import Daemon
+from datasets import write_robomimic
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
 
@@ -57,6 +58,11 @@ def ask(client, name, first=0, count=0, timeout=60):
     return answer
 
 
+def over_windows(config):
+    """Returns the configuration with statistics over windows for all outputs. {norm} must be empty."""
+    return re.sub(r"(:\s+\{(?:at|from): [^{}]*)\}", r"\1, norm: {over: windows}}", config)
+
+
 def collect(client, feed):
     """Returns all steps of an epoch by output: [steps, ...] values and masks."""
     client.open(feed)
@@ -87,7 +93,7 @@ def assert_figures(answer, values):
 
 @pytest.mark.parametrize("config, feed", [(ROWS_FEED, "train"), (CLOCKS_FEED, "mixed")])
 def test_windows_are_what_the_feed_delivers(daemon, demo_file, config, feed):
-    client = daemon(config.format(path=demo_file, norm="")).client()
+    client = daemon(over_windows(config.format(path=demo_file, norm=""))).client()
     arrays = collect(client, feed)
     for name in [name[:-5] for name in arrays if name.endswith(".mask")]:
         answer = ask(client, name)
@@ -152,19 +158,6 @@ feeds:
 """
 
 
-def write_robomimic(path, episodes):
-    """Writes a minimal robomimic file: {name: actions [rows, features]} or {name: {stream: array}}."""
-    with h5py.File(path, "w") as file:
-        data = file.create_group("data")
-        data.attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 20}})
-        for name, streams in episodes.items():
-            demo = data.create_group(name)
-            streams = streams if isinstance(streams, dict) else {"actions": streams}
-            demo.attrs["num_samples"] = len(streams["actions"])
-            for key, array in streams.items():
-                demo[key] = array
-
-
 @pytest.fixture
 def odd_values():
     """Returns columns that are constant, nearly constant, NaN, infinite, huge, denormal and -0."""
@@ -185,7 +178,7 @@ def odd_values():
 def test_odd_values(daemon, tmp_path, odd_values):
     path = tmp_path / "odd.hdf5"
     write_robomimic(path, {"demo_0": odd_values, "demo_1": odd_values[:1]})
-    client = daemon(ONE_EPISODE.format(path=path, norm="")).client()
+    client = daemon(over_windows(ONE_EPISODE.format(path=path, norm=""))).client()
     plain = collect(client, "odd")
     answer, rows = ask(client, "actions"), ask(client, "stream:actions")
     client.close()
@@ -228,14 +221,14 @@ def test_pictures_are_counted_by_channel(daemon, tmp_path):
     write_robomimic(tmp_path / "p.hdf5", {"demo_0": {"actions": np.zeros((30, 2)), "obs/agentview_image": pictures}})
     config = ONE_EPISODE.format(path=tmp_path / "p.hdf5", norm="").replace(
         "actions: {at: 0..2}", "{actions: {at: 0}, obs/agentview_image: {at: -1..0NORM}}")
-    one = daemon(config.replace("NORM", ""))
+    one = daemon(over_windows(config.replace("NORM", "")))
     client = one.client()
     plain = collect(client, "odd")
     for name, values in (("obs/agentview_image", valid_values(plain, "obs/agentview_image")[0]), ("stream:obs/agentview_image", pictures)):
         assert_figures(ask(client, name), values.reshape(-1, 3).astype(np.float64))
     client.close()
     one.stop()
-    client = daemon(config.replace("NORM", ", norm: mean_std, dtype: float32")).client()
+    client = daemon(config.replace("NORM", ", norm: {by: mean_std, over: windows}, dtype: float32")).client()
     arrays = collect(client, "odd")
     scaled, valid = arrays["obs/agentview_image"], arrays["obs/agentview_image.mask"] == 0
     client.close()
@@ -247,7 +240,7 @@ def test_a_dataset_larger_than_the_store(daemon, tmp_path):
     rng = np.random.default_rng(1)
     episodes = {f"demo_{i}": rng.normal(size=(400, 30)) for i in range(12)}
     write_robomimic(tmp_path / "big.hdf5", episodes)
-    one = daemon(ONE_EPISODE.format(path=tmp_path / "big.hdf5", norm=", norm: q01_q99"), store="256KiB")
+    one = daemon(ONE_EPISODE.format(path=tmp_path / "big.hdf5", norm=", norm: {by: q01_q99, over: windows}"), store="256KiB")
     client = one.client()
     client.open("odd")
     assert_figures(ask(client, "stream:actions"), np.concatenate(list(episodes.values())))
@@ -298,11 +291,11 @@ def test_validation_goes_by_what_training_does(daemon, demo_file):
     client.close()
     assert train["norm"]["scale"] == valid["norm"]["scale"] and valid["norm"]["from"] == "train" and train["mean"] != valid["mean"]
     checked = one.run("--check")
-    assert "norm actions: mean_std, statistics of feed train windows" in checked.stdout and "warning" not in checked.stdout
+    assert "norm actions: mean_std, statistics over rows of feed train" in checked.stdout and "warning" not in checked.stdout
     one.stop()
 
     one = daemon(TWO_FEEDS.format(path=demo_file, other=""))
-    assert "feeds train and valid normalise output actions by the statistics of different windows" in one.text()
+    assert "feeds train and valid normalise output actions by different statistics" in one.text()
     assert "`statistics_from: train` in feed valid" in one.run("--check").stdout
     client = one.client()
     spec = "{dataset: demo, filter: valid, global_batch: 4, anchor: {clock: actions}, statistics_from: %s, outputs: {%s: {from: actions, at: 0, norm: mean_std}}}"
@@ -334,7 +327,7 @@ def test_statistics_from_files(daemon, demo_file, tmp_path, document, norm, scal
     answer = ask(client, "actions")
     client.close()
     assert answer["norm"]["scale"] == [scale] * 7 and answer["norm"]["offset"] == [offset] * 7
-    assert answer["norm"]["from"] == "given/s.json" and answer["source"] == "windows"
+    assert answer["norm"]["from"] == "given/s.json" and answer["source"] == "rows"
 
 
 @pytest.mark.parametrize("document, norm, message", [

@@ -103,7 +103,7 @@ def test_files_of_others(daemon, demo_file, tmp_path):
     assert "no output actins (did you mean actions" in trajctl(one, "train", "--output", "actins", status=1)
     assert "choose trajd, openpi or lerobot" in trajctl(one, "train", "--format", "csv", status=2)
     assert "No such file" in trajctl(one, "train", "-o", tmp_path / "nowhere" / "x", status=1)
-    assert json.loads(trajctl(one, "train", "--json"))["outputs"]["actions"]["source"] == "windows"
+    assert json.loads(trajctl(one, "train", "--json"))["outputs"]["actions"]["source"] == "rows"
 
 
 def test_flat_features_and_unknown_ones():

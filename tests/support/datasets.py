@@ -1,4 +1,5 @@
 """Datasets for tests."""
+import json
 import re
 import subprocess
 import sys
@@ -24,6 +25,19 @@ def make_long_file(path):
             file[f"data/demo_{i}/obs/wide"] = rows + i
             file[f"data/demo_{i}/actions"] = rows[:, :7].astype(float)
     return path
+
+
+def write_robomimic(path, episodes):
+    """Writes a minimal robomimic file: {name: actions [rows, features]} or {name: {stream: array}}."""
+    with h5py.File(path, "w") as file:
+        data = file.create_group("data")
+        data.attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 20}})
+        for name, streams in episodes.items():
+            demo = data.create_group(name)
+            streams = streams if isinstance(streams, dict) else {"actions": streams}
+            demo.attrs["num_samples"] = len(streams["actions"])
+            for key, array in streams.items():
+                demo[key] = array
 
 
 def natural(text):

@@ -292,10 +292,11 @@ class Feed:
         return Explanation(document)
 
     def stats(self, names: Optional[List[str]] = None) -> Any:
-        """Returns trajd.Stats of outputs over all windows of this feed, without padding.
+        """Returns trajd.Stats of outputs, over each row of this feed's episodes once.
 
-        `names` lists the outputs; None means all except images. The daemon computes the statistics once and stores
-        them, so the first call may take long."""
+        An output with `norm: {over: windows}` is counted over all windows instead, without padding. `names` lists the
+        outputs; None means all except images. The daemon computes the statistics once and stores them, so the first
+        call may take long."""
         return figures.fetch(self._ask, names)
 
     def status(self) -> Dict[str, Any]:

@@ -10,8 +10,8 @@ writes the files of trajd, openpi (norm_stats.json) and LeRobot (stats.json). It
     min_max    maps [min, max] onto [-1, 1]
     q01_q99    maps [q01, q99] onto [-1, 1], without clipping
 
-A feature is flat if its std, or half its range, is at most 1e-6 of its greatest magnitude. A flat feature gets scale 1,
-and its mean (or min, or q01) becomes 0. Features without statistics pass unchanged. Scale and offset are rounded to
+With `min_std`, mean_std divides by at least that. Otherwise a feature is flat if its std, or half its range, is at most
+1e-6 of its greatest magnitude. A flat feature gets scale 1, and its mean (or min, or q01) becomes 0. Features without statistics pass unchanged. Scale and offset are rounded to
 float32, as in the daemon.
 """
 from __future__ import annotations
@@ -75,7 +75,8 @@ def _magnitude(figures: Mapping[str, np.ndarray], by: str) -> np.ndarray:
     return greatest
 
 
-def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str,
+                      min_std: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns scale and offset, float32 [features] each: normalised = x * scale + offset."""
     needs = {"mean_std": ("mean", "std"), "min_max": ("min", "max"), "q01_q99": ("q01", "q99")}[by]
     missing = [need for need in needs if need not in figures]
@@ -85,9 +86,9 @@ def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str) -> 
     low, high = figures[needs[0]], figures[needs[1]]
     with np.errstate(all="ignore"):
         centre, width, flat_centre = (
-            (low, high, low) if by == "mean_std" else (low + (high - low) / 2, (high - low) / 2, low))
+            (low, np.fmax(high, min_std), low) if by == "mean_std" else (low + (high - low) / 2, (high - low) / 2, low))
         scale, offset = (1 / width).astype(np.float32), (-centre / width).astype(np.float32)
-        flat = ~(width > FLAT * _magnitude(figures, by)) | ~np.isfinite(scale) | ~np.isfinite(offset)
+        flat = (~(width > FLAT * _magnitude(figures, by)) & (not min_std)) | ~np.isfinite(scale) | ~np.isfinite(offset)
         scale[flat], offset[flat] = 1, (-flat_centre)[flat]
     unknown = ~np.isfinite(offset)
     scale[unknown], offset[unknown] = 1, 0
@@ -176,18 +177,21 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     # ---- normalising ----
 
     def scale_and_offset(self, name: str, by: str | None = None,
-                         mask: Sequence[bool] | None = None) -> tuple[np.ndarray, np.ndarray]:
+                         mask: Sequence[bool] | None = None, min_std: float = 0) -> tuple[np.ndarray, np.ndarray]:
         """Returns scale and offset, float32 [features] each: normalised = x * scale + offset.
 
-        by    a rule: "mean_std", "min_max" or "q01_q99". None: the normalisation of the feed when the file was written,
-              which leaves outputs unchanged that the feed does not normalise
-        mask  one bool for each feature, only with `by`: False leaves the feature unchanged
+        by       a rule: "mean_std", "min_max" or "q01_q99". None: the normalisation of the feed when the file was
+                 written, which leaves outputs unchanged that the feed does not normalise
+        mask     one bool for each feature, only with `by`: False leaves the feature unchanged
+        min_std  only with by="mean_std": the least that is divided by. ACT has 0.01
 
         Raises KeyError if there are no such statistics, and ValueError for wrong arguments."""
         figures = self[name]
         features = len(next(iter(figures.values())))
         if by is None and mask is not None:
             raise ValueError("mask needs by=, the rule that it applies to")
+        if min_std and by != "mean_std":
+            raise ValueError("min_std needs by='mean_std', which divides by the std")
         if by is None and name in self._norms:
             norm = self._norms[name]
             return np.array(norm["scale"], dtype=np.float32), np.array(norm["offset"], dtype=np.float32)
@@ -198,7 +202,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
             return np.ones(features, np.float32), np.zeros(features, np.float32)
         if by not in RULES:
             raise ValueError(f"there is no rule {by!r} (there are: {', '.join(RULES)})")
-        scale, offset = _scale_and_offset(figures, by, name)
+        scale, offset = _scale_and_offset(figures, by, name, min_std)
         if mask is not None:
             if len(mask) != features:
                 raise ValueError(f"mask: {len(mask)} values for {features} features of {name}")
@@ -219,14 +223,16 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         typed: np.ndarray = result.astype(np.float64 if np.asarray(x).dtype == np.float64 else np.float32)
         return typed
 
-    def normalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
-        """Normalises x [..., features] as the daemon does. `by` and `mask` as in scale_and_offset.
+    def normalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None,
+                  min_std: float = 0) -> np.ndarray:
+        """Normalises x [..., features] as the daemon does. `by`, `mask` and `min_std` as in scale_and_offset.
 
         Computes in float64. Returns float64 for float64, and float32 for all other types."""
-        scale, offset = self.scale_and_offset(name, by, mask)
+        scale, offset = self.scale_and_offset(name, by, mask, min_std)
         return self._typed_as(x, self._check(name, x, scale).astype(np.float64) * scale + offset)
 
-    def unnormalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None) -> np.ndarray:
+    def unnormalize(self, name: str, x: Any, by: str | None = None, mask: Sequence[bool] | None = None,
+                    min_std: float = 0) -> np.ndarray:
         """The inverse of normalize: returns x [..., features] in the units of the recording. Types as in normalize."""
-        scale, offset = self.scale_and_offset(name, by, mask)
+        scale, offset = self.scale_and_offset(name, by, mask, min_std)
         return self._typed_as(x, (self._check(name, x, scale).astype(np.float64) - offset) / scale)

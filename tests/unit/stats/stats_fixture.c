@@ -75,7 +75,6 @@ static void make_index(struct stats_fixture *f)
     f->arrays[1].path = "image";
     f->clock = (struct trajd_index_clock){"arm", true};
     f->rate = (struct trajd_rate){10, 1};
-    f->episode_clock = (struct trajd_episode_clock){.row_count = FIXTURE_ROWS, .rate = {10, 1}};
     f->streams[0] = (struct trajd_index_stream){.name = "q",
                                                 .kind = TRAJD_KIND_LINEAR,
                                                 .dtype = TRAJD_F32,
@@ -91,11 +90,14 @@ static void make_index(struct stats_fixture *f)
                                                 .rank = 3,
                                                 .shape = {2, 2, 3},
                                                 .max_gap_ns = -1};
-    for (uint32_t e = 0; e < FIXTURE_EPISODES; e++)
+    for (uint32_t e = 0; e < FIXTURE_EPISODES; e++) {
+        f->episode_clocks[e] =
+            (struct trajd_episode_clock){.row_count = FIXTURE_ROWS, .rate = {10, 1}};
         f->episodes[e] = (struct trajd_episode){.id = ids[e],
                                                 .extents = f->extents[e],
-                                                .clocks = &f->episode_clock,
+                                                .clocks = &f->episode_clocks[e],
                                                 .filter_keys = no_keys};
+    }
     f->index = (struct trajd_index){.layout = &f->layout,
                                     .file_count = 1,
                                     .files = &f->file,

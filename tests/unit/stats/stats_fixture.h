@@ -18,7 +18,7 @@ struct stats_fixture {
     struct trajd_index_array arrays[2];
     struct trajd_index_stream streams[2];
     struct trajd_index_clock clock;
-    struct trajd_episode_clock episode_clock;
+    struct trajd_episode_clock episode_clocks[FIXTURE_EPISODES];
     struct trajd_array extents[FIXTURE_EPISODES][2];
     struct trajd_episode episodes[FIXTURE_EPISODES];
     struct trajd_index index;

@@ -47,7 +47,7 @@ static void test_each_row_once(void **state)
     for (int e = 0; e < FIXTURE_EPISODES; e++)
         for (int r = 0; r < FIXTURE_ROWS; r++)
             squares += e == 0 && r == 5 ? 0 : pow(100 * e + r - sum / 79, 2);
-    assert_int_equal(s->source, TRAJD_STATISTICS_WINDOWS);
+    assert_int_equal(s->source, TRAJD_STATISTICS_ROWS);
     assert_int_equal(s->item_count, 80);
     assert_int_equal(s->step_count, 80);
     assert_int_equal(s->valid_count, 79);
@@ -63,11 +63,57 @@ static void test_each_row_once(void **state)
     free(s);
 }
 
+static void assert_equal_figures(const struct trajd_statistics *a, const struct trajd_statistics *b)
+{
+    assert_int_equal(a->valid_count, b->valid_count);
+    assert_memory_equal(a->features, b->features, a->feature_count * sizeof *a->features);
+}
+
+/* Neither the steps of a window nor padding changes which rows count. */
+static void test_windows_do_not_change_what_rows_count(void **state)
+{
+    static const char *const feeds[] = {
+        "outputs: {q: {at: -15..0}}", "outputs: {q: {at: -9..-3}}",
+        "pad: {before: 0, after: 0}, outputs: {q: {at: -20..0}}",
+        "outputs: {q: {at: -1..0, norm: {over: rows}}, image: {at: 0, norm: {over: windows}}}"};
+    struct trajd_statistics *base = compute(*state, "outputs: {q: {at: 0}}", NULL);
+
+    for (size_t i = 0; i < ARRAY_LEN(feeds); i++) {
+        struct trajd_statistics *s = compute(*state, feeds[i], NULL);
+        assert_int_equal(s->source, TRAJD_STATISTICS_ROWS);
+        assert_int_equal(s->item_count, 80);
+        assert_int_equal(s->fingerprint, base->fingerprint);
+        assert_equal_figures(s, base);
+        free(s);
+    }
+    free(base);
+}
+
+/* An episode that is too short for a window counts among the rows. */
+static void test_short_episodes_count(void **state)
+{
+    struct stats_fixture *f = *state;
+    struct trajd_statistics *s;
+
+    f->episode_clocks[1].row_count = 3;
+    f->extents[1][0].shape[0] = f->extents[1][1].shape[0] = 3;
+    s = compute(f, "pad: {before: 0, after: 0}, outputs: {q: {at: -10..0}}", NULL);
+    assert_int_equal(s->item_count, 43);
+    assert_near(s->features[0].max, 102, 0);
+    free(s);
+    s = compute(f, "pad: {before: 0}, outputs: {q: {at: -10..0, norm: {over: windows}}}", NULL);
+    assert_int_equal(s->item_count, 30);
+    assert_near(s->features[0].max, 39, 0);
+    free(s);
+}
+
 /* A window of two steps has most rows twice; steps before the first row are padding. */
 static void test_rows_count_once_per_window(void **state)
 {
-    struct trajd_statistics *s = compute(*state, "outputs: {q: {at: -1..0}}", NULL);
+    struct trajd_statistics *s =
+        compute(*state, "outputs: {q: {at: -1..0, norm: {over: windows}}}", NULL);
 
+    assert_int_equal(s->source, TRAJD_STATISTICS_WINDOWS);
     assert_int_equal(s->item_count, 80);
     assert_int_equal(s->step_count, 160);
     assert_int_equal(s->valid_count, 160 - 2 - 2); /* padding, and the row with a NaN */
@@ -99,13 +145,13 @@ static void test_resampled_outputs_equal_direct_ones(void **state)
 
 static void test_results_do_not_depend_on_threads(void **state)
 {
-    struct trajd_statistics *alone = compute(*state, "outputs: {q: {at: -3..0 @ 20}}", NULL),
-                            *together;
+    static const char feed[] = "outputs: {q: {at: -3..0 @ 20, norm: {over: windows}}}";
+    struct trajd_statistics *alone = compute(*state, feed, NULL), *together;
     struct trajd_pool *pool;
     struct trajd_error error;
 
     assert_int_equal(trajd_pool_create(3, "test", &pool, &error), TRAJD_OK);
-    together = compute(*state, "outputs: {q: {at: -3..0 @ 20}}", pool);
+    together = compute(*state, feed, pool);
     assert_memory_equal(alone, together,
                         sizeof *alone + alone->feature_count * sizeof *alone->features);
     trajd_pool_destroy(&pool);
@@ -162,18 +208,27 @@ static uint64_t fingerprint_of(struct stats_fixture *f, const char *keys)
 
 static void test_fingerprints(void **state)
 {
-    static const char *const equal[] = {"seed: 3, outputs: {q: {at: 0}}",
-                                        "order: sequential, tail: short, outputs: {q: {at: 0}}",
-                                        "outputs: {q: {at: 0, norm: mean_std}, image: {at: 0}}"};
+    static const char *const equal[] = {
+        "seed: 3, outputs: {q: {at: 0}}", "order: sequential, tail: short, outputs: {q: {at: 0}}",
+        "outputs: {q: {at: 0, norm: mean_std}, image: {at: 0}}", "outputs: {q: {at: -1..0}}",
+        "pad: {before: 0}, outputs: {q: {at: -1..0}}"};
     static const char *const different[] = {
-        "outputs: {q: {at: -1..0}}", "outputs: {q: {at: 0, kind: nearest}}",
-        "pad: {before: 0}, outputs: {q: {at: -1..0}}", "bad_rows: keep, outputs: {q: {at: 0}}"};
+        "outputs: {q: {at: 0, kind: nearest}}", "outputs: {q: {at: 0, norm: {over: windows}}}",
+        "bad_rows: keep, outputs: {q: {at: 0}}", "split: 0..0.5, outputs: {q: {at: 0}}"};
+    static const char *const windows[] = {
+        "outputs: {q: {at: 0, norm: {over: windows}}}",
+        "outputs: {q: {at: -1..0, norm: {over: windows}}}",
+        "pad: {before: 0}, outputs: {q: {at: -1..0, norm: {over: windows}}}"};
     const uint64_t base = fingerprint_of(*state, "outputs: {q: {at: 0}}");
 
     for (size_t i = 0; i < ARRAY_LEN(equal); i++)
         assert_int_equal(fingerprint_of(*state, equal[i]), base);
     for (size_t i = 0; i < ARRAY_LEN(different); i++)
         assert_int_not_equal(fingerprint_of(*state, different[i]), base);
+    for (size_t i = 0; i < ARRAY_LEN(windows); i++)
+        for (size_t j = 0; j < i; j++)
+            assert_int_not_equal(fingerprint_of(*state, windows[i]),
+                                 fingerprint_of(*state, windows[j]));
 }
 
 static void test_cancelling(void **state)
@@ -225,6 +280,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_stats_fixture, free_stats_fixture)
     const struct CMUnitTest tests[] = {
         TEST(test_each_row_once),
+        TEST(test_windows_do_not_change_what_rows_count),
+        TEST(test_short_episodes_count),
         TEST(test_rows_count_once_per_window),
         TEST(test_resampled_outputs_equal_direct_ones),
         TEST(test_results_do_not_depend_on_threads),
