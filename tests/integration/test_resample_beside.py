@@ -92,3 +92,44 @@ def test_folders_of_streams_that_are_not_taken_stay(tmp_path):
     with h5py.File(out) as made:
         assert sorted(made["data/demo_0"]) == ["actions", "obs"] and not len(made["data/demo_0/obs"])
         assert made["data/demo_7/obs"].attrs["camera"] == "front"
+
+
+def unwritten(group, name, shape):
+    """Creates an array whose bytes are in the file but were never written, which takes no time and no disk."""
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    h5py.h5d.create(group.id, name.encode(), h5py.h5t.NATIVE_UINT8, h5py.h5s.create_simple(shape), creation)
+
+
+def test_which_arrays_without_a_stream_are_copied(tmp_path):
+    """Tables are copied as they are. An array of another length than the recording is copied too, and reported once. One
+    that is as long as the recording would no longer fit its steps, and a large one would fill the disk: both stay behind,
+    and are reported."""
+    path, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    copied = {"half": 4, "more_than_half": 5, "one_less": ROWS - 1, "two_more": ROWS + 2}
+    left = {"as_many": ROWS, "one_more": ROWS + 1}
+    with h5py.File(path, "w") as file:
+        for demo in range(2):
+            group = file.create_group(f"data/demo_{demo}")
+            group["actions"] = np.zeros((ROWS, 2))
+            for name, length in {**copied, **left}.items():
+                group[name] = np.arange(length) + demo
+        unwritten(group, "largest", (2, 32 << 20))
+        unwritten(group, "too_large", (1, (64 << 20) + 1))
+    done = resample(path, "-o", out, "--rate", 40)
+    notes = {name: [line for line in done.stderr.splitlines() if f" {name}:" in line] for name in (*copied, *left, "largest", "too_large")}
+    with h5py.File(out) as made:
+        for demo in range(2):
+            group = made[f"data/demo_{demo}"]
+            assert len(group["actions"]) == 2 * ROWS - 1
+            for name, length in copied.items():
+                assert group[name][...].tolist() == list(range(demo, demo + length)), name
+            assert not [name for name in left if name in group]
+        assert group["largest"].shape == (2, 32 << 20) and "too_large" not in group
+    for name, lines in notes.items():
+        assert len(lines) == (name not in ("half", "largest")), (name, done.stderr)
+        assert all("no stream of the layout" in line for line in lines)
+    assert all("not resampled" in notes[name][0] for name in copied if name != "half")
+    assert all("a row a step: left out (first in " in notes[name][0] and "demo_0" in notes[name][0] for name in left)
+    assert "large: left out" in notes["too_large"][0]

@@ -221,6 +221,85 @@ static void test_resume_is_a_whole_jobs(void **state)
     destroy(world);
 }
 
+/* Finishes the epoch that the session is in, whose batches were not taken yet. */
+static void finish_all(struct world *world, uint64_t session)
+{
+    uint64_t positions[64];
+
+    world->sent_count = 0;
+    finish(world, session, positions);
+    assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
+}
+
+/* A worker restarts late with the checkpoint of the job's run. If the other workers have finished
+ * the epoch of the checkpoint and are in the next one, it hears that this epoch is over. */
+static void test_a_worker_with_the_checkpoint_comes_an_epoch_late(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world;
+    struct token token, later;
+    uint64_t first, late;
+
+    (void)state;
+    world = halfway(&options, &first);
+    token = checkpoint(world, first);
+    release(world, first, (struct trajd_wire_batch){.ring = 1, .slot = 0, .generation = 2});
+    later = checkpoint(world, first);
+    destroy(world);
+    world = make(&options);
+    first = greet(world);
+    assert_int_equal(open_with(world, first, make_open_from(world, 3, &token)), TRAJD_OK);
+    finish_all(world, first);
+    assert_int_equal(open_with(world, first, make_open(world, 4)), TRAJD_OK);
+    late = greet(world);
+    /* another checkpoint of that epoch is not the one from which the job began */
+    assert_int_equal(open_with(world, late, make_open_from(world, 3, &later)), TRAJD_ERR_BUSY);
+    assert_int_equal(open_with(world, late, make_open_from(world, 3, &token)), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.epoch, 3);
+    assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.epoch, 3);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 10);
+    assert_null(last_sent(world, TRAJD_WIRE_BATCH));
+    /* the epoch of the others goes on, and the late worker joins it next */
+    assert_int_equal(take(world).position, 0);
+    assert_int_equal(open_with(world, late, make_open(world, 4)), TRAJD_OK);
+    assert_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
+    destroy(world);
+}
+
+/* Two epochs later, and after an epoch without a checkpoint, the checkpoint is refused: the job
+ * cannot go back while others work on it. */
+static void test_a_checkpoint_holds_for_one_epoch(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world;
+    struct token token;
+    uint64_t first;
+
+    (void)state;
+    world = halfway(&options, &first);
+    token = checkpoint(world, first);
+    trajd_core_end_session(world->core, first, 0);
+    first = greet(world);
+    assert_int_equal(open_with(world, first, make_open(world, 3)), TRAJD_OK);
+    finish_all(world, first);
+    assert_int_equal(open_with(world, first, make_open(world, 4)), TRAJD_OK);
+    assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
+                     TRAJD_ERR_BUSY);
+    assert_non_null(strstr(last_error(world), "did not begin from this checkpoint"));
+    destroy(world);
+    world = make(&options);
+    first = greet(world);
+    assert_int_equal(open_with(world, first, make_open_from(world, 3, &token)), TRAJD_OK);
+    for (uint64_t epoch = 4; epoch < 6; epoch++) {
+        finish_all(world, first);
+        assert_int_equal(open_with(world, first, make_open(world, epoch)), TRAJD_OK);
+    }
+    assert_int_equal(open_with(world, greet(world), make_open_from(world, 3, &token)),
+                     TRAJD_ERR_BUSY);
+    destroy(world);
+}
+
 static void test_tokens_are_input(void **state)
 {
     struct trajd_core_feed_options options = default_options(), other = options;
@@ -405,6 +484,8 @@ int main(void)
         cmocka_unit_test(test_resume_with_another_batch),
         cmocka_unit_test(test_checkpoint_beats_the_journal),
         cmocka_unit_test(test_resume_is_a_whole_jobs),
+        cmocka_unit_test(test_a_worker_with_the_checkpoint_comes_an_epoch_late),
+        cmocka_unit_test(test_a_checkpoint_holds_for_one_epoch),
         cmocka_unit_test(test_tokens_are_input),
         cmocka_unit_test(test_tokens_with_impossible_values),
         cmocka_unit_test(test_tokens_that_go_past_the_end),

@@ -212,6 +212,13 @@ static void inline_and_empty_rows(void **state)
 
     (void)state;
     assert_int_equal(trajd_array_check(&array, 0, 6, NULL), TRAJD_OK);
+    /* as many bytes as the shape has, neither fewer nor more, and they are there */
+    assert_int_equal(trajd_array_check(&array, 0, 5, NULL), TRAJD_ERR_DATA);
+    assert_int_equal(trajd_array_check(&array, 0, 7, NULL), TRAJD_ERR_DATA);
+    assert_int_equal(trajd_array_check(&array, 0, 0, NULL), TRAJD_ERR_DATA);
+    array.inline_bytes = NULL;
+    assert_int_equal(trajd_array_check(&array, 0, 6, NULL), TRAJD_ERR_DATA);
+    array.inline_bytes = bytes;
     assert_int_equal(trajd_array_read(reader, -1, &array, 1, 2, rows, NULL), TRAJD_OK);
     assert_memory_equal(rows, bytes + 2, 4);
     array.storage = TRAJD_STORAGE_EMPTY;
