@@ -62,3 +62,24 @@ def test_preprocess_replaces_nothing_of_others(station, kind, monkeypatch):
     output.unlink()
     monkeypatch.delitem(ENVIRONMENT, "TRAJD_TEST_APPEARS")
     assert counts(station.run())[:3] == (1, 0, 0)
+
+
+@pytest.mark.parametrize("end", ["", ".journal"])
+@pytest.mark.parametrize("kind", ["another user's", "a link", "a pipe"])
+def test_a_partial_file_of_someone_else(tmp_path, small_file, kind, end):
+    """In a folder that others may write to, someone can put OUT.partial there and read or change the rows."""
+    partial, theirs = tmp_path / f"out.hdf5.partial{end}", tmp_path / "theirs"
+    if kind == "a pipe":
+        os.mkfifo(partial)
+    else:
+        (partial if kind == "another user's" else theirs).write_bytes(b"theirs")
+    if kind == "another user's":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file to another user")
+        os.chown(partial, 65534, 65534)
+    elif kind == "a link":
+        os.link(theirs, partial)
+    done = resample(small_file, tmp_path / "out.hdf5")
+    assert done.returncode == 1 and f"{partial}: exists, and is not a regular file of this user" in done.stderr, done
+    assert kind == "a pipe" or partial.read_bytes() == b"theirs"
+    assert sorted(os.listdir(tmp_path)) == sorted({partial.name} | ({"theirs"} if kind == "a link" else set()))

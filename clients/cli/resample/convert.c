@@ -61,40 +61,63 @@ static enum trajd_status check_output(struct conversion *r)
     return TRAJD_OK;
 }
 
+/* Opens `path`, or creates it. A file that exists already must be this user's own regular file with
+ * one name: rows must not go into a file that someone else has put there. */
+static enum trajd_status open_own(struct conversion *r, const char *path, int *fd)
+{
+    struct stat found;
+
+    *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (*fd >= 0)
+        return TRAJD_OK;
+    if (errno == EEXIST)
+        *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (*fd < 0)
+        return trajd_error_set(
+            r->error, errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO,
+            errno, "%s: %s", path, strerror(errno));
+    if (fstat(*fd, &found) || !S_ISREG(found.st_mode) || found.st_uid != geteuid() ||
+        found.st_nlink != 1)
+        return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: exists, and is not a regular file of this user with a single "
+                               "name: remove it, or choose another output",
+                               path);
+    return TRAJD_OK;
+}
+
 /* Opens and locks the partial file, its journal and its spool. The partial file belongs to this run
  * as long as it holds the lock. */
 static enum trajd_status open_partial(struct conversion *r)
 {
     struct stat held, named;
+    enum trajd_status status = open_own(r, r->partial, &r->fd);
 
-    r->fd = open(r->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (r->fd < 0) {
-        const enum trajd_status status =
-            errno == ENOENT || errno == ENOTDIR ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_IO;
-        return trajd_error_set(r->error, status, errno, "%s: %s", r->partial, strerror(errno));
-    }
+    if (status)
+        return status;
     if (flock(r->fd, LOCK_EX | LOCK_NB) || fstat(r->fd, &held) || stat(r->partial, &named) ||
         held.st_ino != named.st_ino)
         return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is writing it",
                                r->partial);
     r->is_empty = !held.st_size;
+    for (uint32_t d = 0; d < r->plan.dataset_count; d++)
+        r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
+    status = open_own(r, r->journal_path, &r->journal_fd);
+    if (!status && r->has_spool)
+        status = open_own(r, r->spool_path, &r->spool_fd);
+    if (status) {
+        if (r->is_empty)
+            unlink(r->partial);
+        return status;
+    }
+    r->has_files = true;
     if (held.st_size && !r->options->resume)
         convert_note(r->options, "%s of an earlier run is overwritten (--resume would continue it)",
                      r->partial);
-    r->has_files = true;
-    r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (r->journal_fd < 0)
-        return convert_io_error(r, r->journal_path);
+    /* A resumed run whose rows are all compressed makes the partial file again. If it was killed
+     * then, that file is empty, but its journal is not. */
     if (!fstat(r->journal_fd, &held) && held.st_size)
-        r->is_empty =
-            /* A resumed run whose rows are all compressed makes the partial file again. If it was
-             * killed then, that file is empty, but its journal is not. */
-            false;
-    for (uint32_t d = 0; d < r->plan.dataset_count; d++)
-        r->has_spool = r->has_spool || r->plan.datasets[d].is_compressed;
-    if (r->has_spool)
-        r->spool_fd = open(r->spool_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    return r->has_spool && r->spool_fd < 0 ? convert_io_error(r, r->spool_path) : TRAJD_OK;
+        r->is_empty = false;
+    return TRAJD_OK;
 }
 
 /* Allocates the tables of the compressed arrays' chunks. */
