@@ -35,7 +35,7 @@ static enum trajd_status open_datasets(struct trajd_reload_change *change,
 static enum trajd_status make_feeds(struct trajd_reload_change *change, struct trajd_error *error)
 {
     const struct trajd_config *config = change->next->config;
-    uint64_t remaining_bytes = config->rings_bytes - trajd_reload_rings_of(change, false);
+    uint64_t new_bytes = 0;
     enum trajd_status status = TRAJD_OK;
 
     for (uint32_t f = 0; f < config->feed_count && !status; f++) {
@@ -43,10 +43,14 @@ static enum trajd_status make_feeds(struct trajd_reload_change *change, struct t
             .name = config->feeds[f]->feed_name, .spec = config->feeds[f], .is_hidden = true};
         if (change->feed_reason[f] == TRAJD_FEED_STAYS)
             continue;
-        status = trajd_control_make_producer(change->control, change->next, &source,
-                                             remaining_bytes, &change->in[change->in_count], error);
+        do
+            status = trajd_control_make_producer(
+                change->control, change->next, &source,
+                config->rings_bytes - trajd_reload_rings_of(change, false) - new_bytes,
+                &change->in[change->in_count], error);
+        while (status == TRAJD_ERR_MEMORY && trajd_reload_close_unread(change));
         if (!status)
-            remaining_bytes -= trajd_producer_ring_bytes(change->in[change->in_count++]);
+            new_bytes += trajd_producer_ring_bytes(change->in[change->in_count++]);
     }
     return status;
 }

@@ -82,6 +82,9 @@ const struct trajd_yaml_node *trajd_reload_feed_node(const struct trajd_config *
                                                      const char *name);
 bool trajd_reload_stays_open(const struct trajd_reload_change *change,
                              const struct trajd_dataset *dataset);
+/* Closes the feed of a job that no worker reads and that is idle for longest, to make room, as an
+ * OPEN does. Returns false where there is none. */
+bool trajd_reload_close_unread(struct trajd_reload_change *change);
 bool trajd_reload_goes(const struct trajd_reload_change *change,
                        const struct trajd_producer *producer);
 /* Returns the bytes of the rings of the feeds that go (`out`), or of those that stay. */

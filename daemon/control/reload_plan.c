@@ -153,6 +153,7 @@ static void validate_producers(struct trajd_reload_change *change)
 {
     struct trajd_control *control = change->control;
 
+    change->out_count = 0;
     for (uint32_t f = 0; f < control->feeds.count; f++) {
         const char *cause;
         const enum trajd_reload_reason reason =
@@ -163,6 +164,14 @@ static void validate_producers(struct trajd_reload_change *change)
         change->out_cause[change->out_count] = cause;
         change->out_reason[change->out_count++] = reason;
     }
+}
+
+bool trajd_reload_close_unread(struct trajd_reload_change *change)
+{
+    if (!trajd_control_close_unread(change->control))
+        return false;
+    validate_producers(change);
+    return true;
 }
 
 bool trajd_reload_goes(const struct trajd_reload_change *change,
@@ -323,12 +332,14 @@ enum trajd_status trajd_reload_plan(struct trajd_reload_change *change, struct t
     /* changed files alone never make a reload fail: a dataset without room waits for the next one
      * */
     do {
-        change->out_count = 0;
         change->cache_share_bytes = change->cache_raise_bytes = 0;
         validate_feeds(change);
         validate_producers(change);
-        if ((status = check_idle(change, error)) || (status = check_limits(change, error)) ||
-            (status = share_cache(change, error)))
+        if ((status = check_idle(change, error)))
+            return status;
+        while ((status = check_limits(change, error)) && trajd_reload_close_unread(change))
+            ;
+        if (status || (status = share_cache(change, error)))
             return status;
         status = check_memory(change, error);
     } while (status && trajd_reload_put_off_files(change));

@@ -145,6 +145,27 @@ def test_what_is_wrong_is_said_and_nothing_changes(one, demo_file):
     read(one.client(), "train")
 
 
+@pytest.mark.parametrize("limit", ["feeds", "rings"])
+def test_a_new_feed_where_idle_feeds_of_jobs_fill_the_limit(daemon, demo_file, limit):
+    """A reload closes a feed that a job sent and no worker reads, as an OPEN does."""
+    limits = "limits: {feeds: 3}\n" if limit == "feeds" else ""
+    one = daemon(DATASETS.format(path=demo_file) + limits + "feeds:\n" + TRAIN, rings="1MiB")
+    jobs = [one.client(), one.client()]
+    for index, client in enumerate(jobs):
+        slots = 3 if limit == "feeds" else 80
+        client.open(spec=f"{SPEC}slots: {slots}\nseed: {index}\n", job=f"job {index}")
+    rewrite(one, more=PROBE if limit == "feeds" else PROBE.replace("global_batch: 4", "global_batch: 4\n    slots: 100"))
+    refused(one, "limits.feeds: 3, but there would be 4 feeds" if limit == "feeds" else "memory.rings")
+    jobs[0].close()
+    applied(one)
+    assert "closed, because no worker reads it and another feed needs room" in one.text()
+    jobs[1].next().release()  # the feed of the other job goes on
+    jobs[1].close()
+    client = one.client()
+    client.open("probe")
+    client.close()
+
+
 def test_datasets_come_and_go(one, demo_file, tmp_path):
     other = tmp_path / "other.hdf5"
     other.write_bytes(demo_file.read_bytes())
