@@ -11,11 +11,10 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/base/thread.h"
+#include "daemon/base/unix_socket.h"
 #include "daemon/control/resample_backend.h"
 #include "proto/wire.h"
 
@@ -287,31 +286,6 @@ static void *run_resample_service(void *context)
 
 /* ---- start and stop ---- */
 
-static enum trajd_status listen_at(struct trajd_resample_service *resample_service,
-                                   struct trajd_error *error)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-    if (strlen(resample_service->path) >= sizeof address.sun_path)
-        return trajd_error_set(
-            error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-            "%s: a socket's path has at most %zu bytes: choose a shorter runtime directory",
-            resample_service->path, sizeof address.sun_path - 1);
-    strcpy(address.sun_path, resample_service->path);
-    resample_service->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (resample_service->listener < 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
-    unlink(resample_service->path);
-    /* No client can connect before listen, so chmod is in time. A umask would change that of all
-     * threads, which create files by now. */
-    if (bind(resample_service->listener, (struct sockaddr *)&address, sizeof address) ||
-        chmod(resample_service->path, resample_service->options.group_access ? 0770 : 0700) ||
-        listen(resample_service->listener, TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS))
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", resample_service->path,
-                               strerror(errno));
-    return TRAJD_OK;
-}
-
 static enum trajd_status start(struct trajd_resample_service *resample_service,
                                struct trajd_error *error)
 {
@@ -348,7 +322,9 @@ trajd_resample_service_create(const struct trajd_resample_service_options *optio
         resample_service->epoll < 0 || resample_service->stop < 0 || resample_service->reserve < 0
             ? trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "resample service: %s",
                               strerror(errno))
-            : listen_at(resample_service, error);
+            : trajd_unix_listen(
+                  resample_service->path, SOCK_SEQPACKET, resample_service->options.group_access,
+                  TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS, &resample_service->listener, error);
     if (!status && (!add_to_epoll(resample_service, resample_service->listener, LISTENER) ||
                     !add_to_epoll(resample_service, resample_service->stop, STOP)))
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "epoll_ctl: %s", strerror(errno));

@@ -134,7 +134,7 @@ static void end_session(struct trajd_core *core, struct session *session, bool s
     struct job *job = session->job;
 
     account_all(core, now_ns);
-    core->stats.dead_sessions += session->held && trajd_leases_has_undone(core, session);
+    core->stats.dead_sessions += !sent_bye && trajd_leases_has_undone(core, session);
     trajd_leases_void(core, session);
     if (job)
         trajd_session_leave(session, now_ns);

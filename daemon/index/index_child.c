@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/base/send_fd.h"
+#include "daemon/base/unix_socket.h"
 
 enum { END_SLICES = 100, SLICE_MS = 10, LOOKS_MAX = 2 * 10 };
 

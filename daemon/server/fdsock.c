@@ -6,11 +6,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/base/send_fd.h"
+#include "daemon/base/unix_socket.h"
 
 #define LISTENER UINT32_MAX /* in epoll's data; a connection has its index there */
 
@@ -29,28 +27,6 @@ struct trajd_fdsock {
     struct connection *connections;
     uint32_t silent_count;
 };
-
-static enum trajd_status listen_at(struct trajd_fdsock *fdsock, struct trajd_error *error)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(fdsock->path) >= sizeof address.sun_path)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-                               "%s: the path of a socket can have at most %zu bytes: choose a "
-                               "shorter runtime directory",
-                               fdsock->path, sizeof address.sun_path - 1);
-    memcpy(address.sun_path, fdsock->path, strlen(fdsock->path) + 1);
-    fdsock->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fdsock->listener < 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socket: %s", strerror(errno));
-    unlink(fdsock->path);
-    mode_t before = umask(fdsock->options.group_access ? 0007 : 0077);
-    int bound = bind(fdsock->listener, (struct sockaddr *)&address, sizeof address);
-    umask(before);
-    if (bound != 0 || listen(fdsock->listener, 512) != 0)
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "%s: %s", fdsock->path,
-                               strerror(errno));
-    return TRAJD_OK;
-}
 
 static enum trajd_status add_to_epoll(struct trajd_fdsock *fdsock, int fd, uint32_t index,
                                       struct trajd_error *error)
@@ -89,7 +65,8 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
         status = trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "fd socket: %s", strerror(errno));
         goto fail;
     }
-    status = listen_at(fdsock, error);
+    status = trajd_unix_listen(fdsock->path, SOCK_SEQPACKET, fdsock->options.group_access, 512,
+                               &fdsock->listener, error);
     if (!status)
         status = add_to_epoll(fdsock, fdsock->listener, LISTENER, error);
     if (status)

@@ -7,11 +7,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/base/unix_socket.h"
 #include "daemon/server/transport_internal.h"
 #include "proto/array_len.h"
 
@@ -27,6 +26,7 @@
 #define LISTENER_CLOSED_NS (300 * UINT64_C(1000000))
 
 #define REMOTE_HANDSHAKE_MS 5000
+#define BACKLOG 512             /* connections that wait to be accepted */
 #define CURVE_OVERHEAD_BYTES 64 /* of a frame, as ZeroMQ limits the encrypted size */
 
 __attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address,
@@ -80,7 +80,7 @@ static enum trajd_status open_router(struct trajd_transport *transport,
         {ZMQ_RCVHWM, 256},
         {ZMQ_HANDSHAKE_IVL, 2000},
         {ZMQ_LINGER, 0},
-        {ZMQ_BACKLOG, 512},
+        {ZMQ_BACKLOG, BACKLOG},
     };
     const char *domain = index == TRAJD_LISTENER_REMOTE ? TRAJD_REMOTE_DOMAIN : TRAJD_LOCAL_DOMAIN;
     const uint64_t threads = threads_of(index);
@@ -124,14 +124,34 @@ static enum trajd_status open_monitor(struct trajd_transport *transport, enum tr
     return status;
 }
 
-static int bind_listener(struct trajd_transport *transport,
-                         struct trajd_transport_listener *listener)
+/* Binds the local listener to a socket of our own, because libzmq would create its file with the
+ * umask of the process. libzmq closes the descriptor. */
+static enum trajd_status bind_local(const struct trajd_transport *transport,
+                                    struct trajd_transport_listener *listener,
+                                    struct trajd_error *error)
 {
-    mode_t before = umask(transport->group_access ? 0007 : 0077);
-    int result = zmq_bind(listener->router, listener->endpoint);
-    umask(before);
-    listener->bound = listener->bound || result == 0;
-    return result;
+    int fd;
+    enum trajd_status status = trajd_unix_listen(listener->endpoint + strlen("ipc://"), SOCK_STREAM,
+                                                 transport->group_access, BACKLOG, &fd, error);
+    if (!status && (zmq_setsockopt(listener->router, ZMQ_USE_FD, &fd, sizeof fd) != 0 ||
+                    zmq_bind(listener->router, listener->endpoint) != 0)) {
+        status = trajd_zmq_error(error, listener->endpoint);
+        close(fd);
+    }
+    return status;
+}
+
+static enum trajd_status bind_listener(struct trajd_transport *transport,
+                                       struct trajd_transport_listener *listener,
+                                       struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+    if (listener == &transport->listeners[TRAJD_LISTENER_LOCAL])
+        status = bind_local(transport, listener, error);
+    else if (zmq_bind(listener->router, listener->endpoint) != 0)
+        status = trajd_zmq_error(error, listener->endpoint);
+    listener->bound = listener->bound || !status;
+    return status;
 }
 
 static int descriptor_of(void *socket)
@@ -146,8 +166,8 @@ static enum trajd_status finish_listener(struct trajd_transport *transport,
 {
     struct trajd_transport_listener *listener = &transport->listeners[index];
     enum trajd_status status = open_monitor(transport, index, error);
-    if (!status && bind_listener(transport, listener) != 0)
-        status = trajd_zmq_error(error, listener->endpoint);
+    if (!status)
+        status = bind_listener(transport, listener, error);
     listener->router_fd = descriptor_of(listener->router);
     if (listener->monitor)
         listener->monitor_fd = descriptor_of(listener->monitor);
@@ -161,12 +181,6 @@ static enum trajd_status open_local(struct trajd_transport *transport,
                                     struct trajd_error *error)
 {
     struct trajd_transport_listener *listener = &transport->listeners[TRAJD_LISTENER_LOCAL];
-    const size_t limit = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
-    if (strlen(options->path) > limit)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
-                               "%s: the path of a socket can have at most %zu bytes: choose a "
-                               "shorter runtime directory",
-                               options->path, limit);
     if (asprintf(&listener->endpoint, "ipc://%s", options->path) < 0) {
         listener->endpoint = NULL;
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
@@ -368,8 +382,9 @@ static void reopen(struct trajd_transport *transport, struct trajd_transport_lis
 {
     if (listener->bind_at_ns == 0 || now_ns < listener->bind_at_ns)
         return;
+    struct trajd_error error;
     listener->bind_at_ns = 0;
-    if (are_descriptors_short(transport) || bind_listener(transport, listener) != 0)
+    if (are_descriptors_short(transport) || bind_listener(transport, listener, &error) != 0)
         listener->bind_at_ns = now_ns + LISTENER_CLOSED_NS;
 }
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/base/send_fd.h"
+#include "daemon/base/unix_socket.h"
 #include "daemon/index/helper.h"
 #include "daemon/index/writer_protocol.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/base/send_fd.h"
+#include "daemon/base/unix_socket.h"
 #include "clients/cli/resample/convert_backend.h"
 #include "proto/wire.h"
 
