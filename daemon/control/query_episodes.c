@@ -15,7 +15,7 @@ static int64_t row_count(const struct trajd_window_plan *plan, const struct traj
 {
     int64_t rows = 0;
 
-    if (episode->quarantine)
+    if (trajd_window_plan_quarantine(plan, episode))
         return 0;
     if (plan->anchor_clock >= 0)
         return episode->clocks[plan->anchor_clock].row_count;
@@ -100,8 +100,8 @@ static void write_episode(const struct trajd_mixture_plan *mixture, uint64_t num
     trajd_json_string(json, "episode", episode->id);
     trajd_json_i64(json, "rows", row_count(plan, episode));
     trajd_json_format(json, "digest", "%016" PRIx64, episode->digest);
-    if (episode->quarantine)
-        trajd_json_string(json, "quarantine", episode->quarantine);
+    if (trajd_window_plan_quarantine(plan, episode))
+        trajd_json_string(json, "quarantine", trajd_window_plan_quarantine(plan, episode));
     write_metas(index, episode, name, json);
     trajd_json_close_object(json);
 }

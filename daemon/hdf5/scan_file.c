@@ -163,6 +163,19 @@ static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
     return scan->file_rates[clock];
 }
 
+/* Returns why a link cannot be followed; NULL: it is a hard link. */
+static const char *describe_lost_link(hid_t group, const char *name)
+{
+    H5L_info_t info;
+    const bool is_known = H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0;
+
+    H5Eclear2(H5E_DEFAULT);
+    if (!is_known || info.type == H5L_TYPE_HARD)
+        return NULL;
+    return info.type >= H5L_TYPE_UD_MIN ? "an external link is refused (it names another file)"
+                                        : "a link that leads nowhere";
+}
+
 static void scan_episode(struct trajd_scan *scan, const char *path,
                          struct trajd_record_episode *episode)
 {
@@ -179,8 +192,9 @@ static void scan_episode(struct trajd_scan *scan, const char *path,
         episode->rates[i] = "";
     group = H5Gopen2(scan->file, path, H5P_DEFAULT);
     if (group < 0) {
-        episode->problem = trajd_arena_format(scan->arena, "the group cannot be opened: %s",
-                                              trajd_scan_error(scan));
+        const char *error = trajd_scan_error(scan), *lost = describe_lost_link(scan->file, path);
+        episode->problem = trajd_arena_format(
+            scan->arena, "%s%s", lost ? lost : "the group cannot be opened: ", lost ? "" : error);
         return;
     }
     for (uint32_t i = 0; i < layout->clock_count; i++)
@@ -191,18 +205,36 @@ static void scan_episode(struct trajd_scan *scan, const char *path,
     H5Gclose(group);
 }
 
-/* Notes a link that cannot be followed although its name matches: without the note, the episodes
- * behind it would be missed silently. */
-static void note_lost_group(struct trajd_scan *scan, hid_t group, const char *path,
-                            const char *name)
+/* Returns an episode's id: its group's path from the first component of the pattern with a
+ * wildcard; "" where the path has no such component. */
+static const char *episode_id(const char *path, const char *pattern)
 {
-    H5L_info_t info;
-    bool leaves = H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0 && info.type >= H5L_TYPE_UD_MIN;
+    while (*pattern == '/' && *path == '/') {
+        size_t length = strcspn(pattern + 1, "/") + 1;
+        if (memchr(pattern, '*', length) || memchr(pattern, '?', length) ||
+            memchr(pattern, '[', length))
+            return path + 1;
+        path += strcspn(path + 1, "/") + 1;
+        pattern += length;
+    }
+    return "";
+}
+
+/* Lists a link that cannot be followed although its name matches, so that scan_episode finds its
+ * problem: an episode that is not there must not be missed silently. Where no wildcard has matched
+ * yet, all episodes of the file may lie behind the link, and it is noted. */
+static void add_lost_group(struct trajd_scan *scan, hid_t group, const char *name, const char *path,
+                           struct trajd_scan_names *found)
+{
+    const char *why;
 
     H5Eclear2(H5E_DEFAULT);
-    trajd_scan_note(scan, path + (*path == '/'), name,
-                    leaves ? "an external link is refused (it names another file)"
-                           : "a link that leads nowhere");
+    if (*episode_id(path, scan->layout->groups)) {
+        trajd_scan_names_add(scan, found, path, strlen(path));
+        return;
+    }
+    why = describe_lost_link(group, name);
+    trajd_scan_note(scan, "", path + 1, why ? why : "its object cannot be read");
 }
 
 /* Finds the groups below `path` that match the rest of the pattern. */
@@ -234,7 +266,7 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
             (size_t)snprintf(below, sizeof below, "%s/%s", path, links.names[i]) >= sizeof below)
             continue;
         if (H5Oget_info_by_name2(group, links.names[i], &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
-            note_lost_group(scan, group, path, links.names[i]);
+            add_lost_group(scan, group, links.names[i], below, found);
         else if (info.type == H5O_TYPE_GROUP)
             find_groups(scan, below, pattern + length + (pattern[length] == '/'), found);
     }
@@ -244,21 +276,6 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
 static int compare_natural(const void *a, const void *b)
 {
     return trajd_natural_compare(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Returns an episode's id: its group's path from the first component of the pattern with a
- * wildcard. */
-static const char *episode_id(const char *path, const char *pattern)
-{
-    while (*pattern == '/') {
-        size_t length = strcspn(pattern + 1, "/") + 1;
-        if (memchr(pattern, '*', length) || memchr(pattern, '?', length) ||
-            memchr(pattern, '[', length))
-            return path + 1;
-        path += strcspn(path + 1, "/") + 1;
-        pattern += length;
-    }
-    return "";
 }
 
 /* Keeps only the groups of the slice. Notes on the whole file stay in the first slice only. */

@@ -32,8 +32,9 @@ struct trajd_index_array {
     const char *path; /* of the HDF5 dataset, relative to the episode's group */
 };
 
-/* A stream that at least one episode has. Families are expanded. Shape and dtype are those of the
- * first kept episode that has it; an episode in which they differ is quarantined. */
+/* A stream that at least one episode has. Families are expanded. Shape and dtype are those that
+ * most episodes have. An episode in which those of a required stream differ is quarantined; of an
+ * optional stream the episode lacks it (other_shapes). */
 struct trajd_index_stream {
     const char *name;
     uint32_t array_index;
@@ -77,7 +78,11 @@ struct trajd_episode {
     uint32_t file_index;
     const char *quarantine; /* NULL: kept. Else the reason with file, array and row */
     bool is_misfit; /* quarantined: it has another structure than the layout. Else: bad content */
-    const struct trajd_array *extents;        /* [array_count]: where each array lies */
+    const struct trajd_array *extents; /* [array_count]: where each array lies */
+    /* [array_count]: why the array is absent although the file has it, with file, array, the shape
+     * found and the shape kept; NULL: it fits. Feeds that name a stream of it must not use the
+     * episode. NULL: every array fits. */
+    const char *const *other_shapes;
     const struct trajd_episode_clock *clocks; /* [clock_count] */
     /* absolute recorded time of the origin; 0 where all clocks are regular */
     int64_t origin_ns;
@@ -106,6 +111,8 @@ struct trajd_index {
     uint32_t episode_count; /* kept and quarantined, in natural order of (relative path, id) */
     const struct trajd_episode *episodes;
     uint32_t kept_count;
+    /* files that give no episode; each counts as one that was found and is not kept */
+    uint32_t refused_file_count;
     /* of the layout, the paths of files and arrays, and the episodes' digests; inodes, times and
      * the place of storage do not count */
     uint64_t fingerprint;

@@ -97,7 +97,7 @@ static enum trajd_status decode(struct build *b, const struct trajd_index_entry 
                                b->memory->index.layout->clock_count, arena, record, b->error);
 }
 
-/* The first pass: collects the paths of arrays and counts episodes and notes. */
+/* The first pass: collects the paths of arrays and counts episodes. */
 static enum trajd_status survey(struct build *b)
 {
     enum trajd_status status = TRAJD_OK;
@@ -115,10 +115,8 @@ static enum trajd_status survey(struct build *b)
                 status = add_path(b, record.episodes[k].arrays[d].path);
         }
         b->memory->index.episode_count += record.episode_count;
-        b->memory->index.note_count += record.note_count;
         trajd_arena_free(&arena);
     }
-    b->memory->index.note_count += b->link_count;
     return status;
 }
 
@@ -197,6 +195,7 @@ static enum trajd_status add_file(struct build *b, const struct trajd_index_entr
         b->first_reason = file->refusal;
     b->is_damaged = b->is_damaged || (refusal && !record->is_misfit);
     b->memory->index.cached_file_count += entry->from_cache;
+    b->memory->index.refused_file_count += refusal != NULL;
     return file->path && file->relative_path && (file->refusal || !refusal) ? TRAJD_OK
                                                                             : no_memory(b);
 }
@@ -214,7 +213,8 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
     if (!status)
         status = add_notes(b, entry->relative_path, &record);
     for (uint32_t i = 0; i < record.episode_count && !status; i++) {
-        struct trajd_episode *episode = &b->episodes[(*next)++];
+        struct trajd_episode *episode = &b->episodes[*next];
+        const uint64_t trimmed = b->validation.trimmed_row_count;
         trajd_heartbeat_turn();
         episode->file_index = file;
         episode->id = *record.episodes[i].id ? copy_text(b, record.episodes[i].id)
@@ -222,6 +222,7 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         status = episode->id ? trajd_index_validate(&b->validation, entry->relative_path,
                                                     &record.episodes[i], episode, b->error)
                              : no_memory(b);
+        b->validation.trimmed_rows[(*next)++] = b->validation.trimmed_row_count - trimmed;
         b->memory->index.kept_count += !status && !episode->quarantine;
         if (!b->first_reason)
             b->first_reason = episode->quarantine;
@@ -232,19 +233,39 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
     return status;
 }
 
+/* Notes the arrays that episodes lack because their rows have another shape. */
+static enum trajd_status add_other_shapes(struct build *b)
+{
+    struct trajd_index *index = &b->memory->index;
+
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const char *const *other_shapes = b->episodes[e].other_shapes;
+        for (uint32_t i = 0;
+             other_shapes && i < b->path_count && index->note_count < NOTE_COUNT_MAX; i++) {
+            if (!other_shapes[i])
+                continue;
+            b->notes[index->note_count] = trajd_arena_format(
+                &b->memory->arena, "%s; feeds that use it quarantine the episode", other_shapes[i]);
+            if (!b->notes[index->note_count++])
+                return no_memory(b);
+        }
+    }
+    return TRAJD_OK;
+}
+
 static enum trajd_status build_files(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;
-    uint32_t next = 0,
-             notes = index->note_count < NOTE_COUNT_MAX ? index->note_count : NOTE_COUNT_MAX;
+    uint32_t next = 0;
     enum trajd_status status = TRAJD_OK;
 
     b->files = allocate(b, b->entry_count, sizeof *b->files);
     b->episodes = allocate(b, index->episode_count, sizeof *b->episodes);
-    b->notes = allocate(b, notes, sizeof *b->notes);
-    if (!b->files || !b->episodes || !b->notes)
+    b->notes = allocate(b, NOTE_COUNT_MAX, sizeof *b->notes);
+    b->validation.trimmed_rows =
+        allocate(b, index->episode_count, sizeof *b->validation.trimmed_rows);
+    if (!b->files || !b->episodes || !b->notes || !b->validation.trimmed_rows)
         return no_memory(b);
-    index->note_count = 0;
     status = add_links(b);
     for (uint32_t i = 0; i < b->entry_count && !status; i++) {
         status = trajd_heartbeat_check(b->error);
@@ -255,6 +276,10 @@ static enum trajd_status build_files(struct build *b)
     index->file_count = b->entry_count;
     index->episodes = b->episodes;
     index->notes = b->notes;
+    if (!status)
+        status = trajd_index_settle_shapes(&b->validation, index, b->episodes, b->error);
+    if (!status)
+        status = add_other_shapes(b);
     index->trimmed_row_count = b->validation.trimmed_row_count;
     return status;
 }

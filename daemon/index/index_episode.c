@@ -348,49 +348,6 @@ static void set_origin(struct candidate *c, struct trajd_episode *episode)
     episode->origin_ns = origin;
 }
 
-/* Compares the streams with those of earlier episodes: shape, dtype, and the length of the array's
- * rows. Rows of all episodes have to lie equally far apart in memory, also where a stream is some
- * columns. */
-static void compare_streams(struct candidate *c)
-{
-    for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
-        const struct trajd_stream_plan *plan = &c->validation->plans[i];
-        const struct trajd_index_stream *found = &c->validation->found[i], *known = &plan->stream;
-        if (!found->feature_count || !plan->established)
-            continue;
-        if (found->dtype != known->dtype)
-            quarantine(c, "%s: is of type %s, in earlier episodes of %s", known->name,
-                       trajd_dtype_name(found->dtype), trajd_dtype_name(known->dtype));
-        else if (found->rank != known->rank ||
-                 memcmp(found->shape, known->shape, sizeof found->shape))
-            quarantine(c,
-                       "%s: its rows have another shape than in earlier episodes (%" PRIu64
-                       " elements, not %" PRIu64 ")",
-                       known->name, found->feature_count, known->feature_count);
-        else if (trajd_array_row_elements(&c->extents[plan->array_index]) != plan->row_elements)
-            quarantine(c,
-                       "%s: has %" PRIu64 " columns, in earlier episodes %" PRIu64
-                       " (the columns of %s are some of them)",
-                       c->validation->paths[plan->array_index],
-                       trajd_array_row_elements(&c->extents[plan->array_index]), plan->row_elements,
-                       known->name);
-    }
-}
-
-static void establish_streams(struct candidate *c)
-{
-    struct trajd_validation *validation = c->validation;
-
-    for (uint32_t i = 0; i < validation->plan_count; i++) {
-        if (!validation->found[i].feature_count || validation->plans[i].established)
-            continue;
-        validation->plans[i].stream = validation->found[i];
-        validation->plans[i].row_elements =
-            trajd_array_row_elements(&c->extents[validation->plans[i].array_index]);
-        validation->plans[i].established = true;
-    }
-}
-
 static void copy_keys(struct candidate *c, struct trajd_episode *episode)
 {
     const char **keys = allocate(c, c->record->key_count + 1, sizeof *keys);
@@ -445,8 +402,6 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
     if (!c.reason)
         make_clocks(&c);
     if (!c.reason)
-        compare_streams(&c);
-    if (!c.reason)
         set_origin(&c, episode);
     copy_keys(&c, episode);
     episode->content_digest = record->content_digest;
@@ -461,8 +416,19 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
         validation->trimmed_row_count = trimmed;
         episode->extents = NULL;
         episode->clocks = NULL;
-    } else {
-        establish_streams(&c);
     }
     return TRAJD_OK;
+}
+
+void trajd_index_establish(struct trajd_validation *validation, struct trajd_stream_plan *plan,
+                           const struct trajd_array *extents)
+{
+    /* find_stream only reads the extents */
+    struct candidate c = {.validation = validation, .extents = (struct trajd_array *)extents};
+    struct trajd_index_stream found;
+
+    find_stream(&c, plan, &found);
+    plan->established = found.feature_count > 0;
+    if (plan->established)
+        plan->stream = found;
 }

@@ -68,14 +68,12 @@ enum trajd_status trajd_index_build(struct trajd_layout *layout,
                                     uint32_t link_count, struct trajd_index **index,
                                     struct trajd_error *error);
 
-/* A stream that the layout may make of an array. The first kept episode that has it establishes its
- * shape and type. */
+/* A stream that the layout may make of an array. The episodes establish its shape and type. */
 struct trajd_stream_plan {
     uint32_t layout_stream;
     uint32_t array_index;
     uint32_t clock_index;
     bool established;
-    uint64_t row_elements; /* of the array, of which the stream may be some columns */
     struct trajd_index_stream stream;
 };
 
@@ -90,6 +88,7 @@ struct trajd_validation {
     /* [plan_count]: the streams of the current episode; feature_count 0: absent */
     struct trajd_index_stream *found;
     uint64_t trimmed_row_count;
+    uint64_t *trimmed_rows; /* [episode_count]: the rows of each kept episode in it */
 };
 
 /* Fills plans and found from layout, arena, paths and array_count. The caller frees both.
@@ -103,5 +102,22 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
                                        const char *relative_path,
                                        const struct trajd_record_episode *record,
                                        struct trajd_episode *episode, struct trajd_error *error);
+
+/* Sets the plan's stream from the arrays of an episode that was validated. */
+void trajd_index_establish(struct trajd_validation *validation, struct trajd_stream_plan *plan,
+                           const struct trajd_array *extents);
+
+/* Settles the shape of every array once all episodes are validated. Of the shapes that the rows of
+ * an array have in the kept episodes, the most frequent is kept; of equally frequent ones, that of
+ * the first episode. Element type and all columns count, as rows of all episodes must lie equally
+ * far apart. Where an episode differs:
+ *   - in an array that the layout requires: it is quarantined. These arrays come first, in the
+ *     order of their paths, and a quarantined episode has no vote on the next array;
+ *   - in another array: the array becomes absent, with the reason in other_shapes.
+ * Then establishes the streams. The only error is TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_index_settle_shapes(struct trajd_validation *validation,
+                                            struct trajd_index *index,
+                                            struct trajd_episode *episodes,
+                                            struct trajd_error *error);
 
 #endif

@@ -1,5 +1,7 @@
 /* Lists the streams that the dataset may have: those of the layout, with families expanded to the
- * arrays of the files. */
+ * arrays of the files. Settles the shape of each. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,4 +102,184 @@ enum trajd_status trajd_index_plan_streams(struct trajd_validation *v, struct tr
         qsort(v->plans, v->plan_count, sizeof *v->plans, compare_plans);
     v->found = calloc(v->plan_count ? v->plan_count : 1, sizeof *v->found);
     return v->found ? TRAJD_OK : no_memory(error);
+}
+
+/* ---- shapes ---- */
+
+/* The array of one episode. */
+struct vote {
+    const struct trajd_array *array;
+    uint32_t episode;
+};
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* Compares the type and the shape of the rows. */
+static int compare_shapes(const struct trajd_array *a, const struct trajd_array *b)
+{
+    int by = compare_numbers(a->dtype, b->dtype);
+
+    by = by ? by : compare_numbers(a->rank, b->rank);
+    for (uint32_t d = 1; d < a->rank && !by; d++)
+        by = compare_numbers(a->shape[d], b->shape[d]);
+    return by;
+}
+
+static int compare_votes(const void *a, const void *b)
+{
+    const struct vote *left = a, *right = b;
+    const int by = compare_shapes(left->array, right->array);
+
+    return by ? by : compare_numbers(left->episode, right->episode);
+}
+
+/* Returns the first of the votes for the most frequent shape, and how many they are. Sorts the
+ * votes, which are in the order of the episodes, if they differ. */
+static struct vote elect(struct vote *votes, uint32_t count, uint32_t *winners)
+{
+    struct vote first = votes[0];
+    uint32_t same = 1;
+
+    while (same < count && !compare_shapes(votes[same].array, first.array))
+        same++;
+    *winners = same;
+    if (same == count)
+        return first;
+    qsort(votes, count, sizeof *votes, compare_votes);
+    *winners = 0;
+    for (uint32_t begin = 0, end; begin < count; begin = end) {
+        for (end = begin + 1; end < count; end++)
+            if (compare_shapes(votes[end].array, votes[begin].array))
+                break;
+        if (end - begin < *winners ||
+            (end - begin == *winners && votes[begin].episode > first.episode))
+            continue;
+        *winners = end - begin;
+        first = votes[begin];
+    }
+    return first;
+}
+
+/* Writes "float64 [3,4]". */
+static void write_shape(const struct trajd_array *array, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "%s [", trajd_dtype_name(array->dtype));
+
+    for (uint32_t d = 1; d < array->rank && used < size; d++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRIu64, d > 1 ? "," : "",
+                                 array->shape[d]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+struct settling {
+    struct trajd_validation *validation;
+    struct trajd_index *index;
+    struct trajd_episode *episodes;
+    struct vote *votes; /* [episode_count] */
+    uint32_t array;
+    bool is_required;
+};
+
+static const char *describe_other_shape(const struct settling *s, const struct vote *vote,
+                                        const struct vote *kept, uint32_t winners, uint32_t voters)
+{
+    const struct trajd_episode *episode = &s->episodes[vote->episode];
+    const char *file = s->index->files[episode->file_index].relative_path;
+    const bool is_file = episode->id == file;
+    char found[160], shape[160];
+
+    write_shape(vote->array, found, sizeof found);
+    write_shape(kept->array, shape, sizeof shape);
+    return trajd_arena_format(s->validation->arena,
+                              "%.400s: %.200s%s%.200s: its rows are %s; %s, the shape of %u of %u "
+                              "episodes, is kept",
+                              file, is_file ? "" : episode->id, is_file ? "" : ": ",
+                              s->validation->paths[s->array], found, shape, winners, voters);
+}
+
+/* Leaves the array, or the whole episode, out. Returns false where memory ran out. */
+static bool leave_out(struct settling *s, const struct vote *vote, const char *reason)
+{
+    struct trajd_episode *episode = &s->episodes[vote->episode];
+    const char **other_shapes = (const char **)episode->other_shapes; /* allocated here */
+
+    if (!reason)
+        return false;
+    if (s->is_required) {
+        episode->quarantine = reason;
+        episode->extents = NULL;
+        episode->clocks = NULL;
+        s->index->kept_count--;
+        s->validation->trimmed_row_count -= s->validation->trimmed_rows[vote->episode];
+        return true;
+    }
+    if (!other_shapes)
+        other_shapes = trajd_arena_alloc(s->validation->arena,
+                                         s->validation->array_count * sizeof *other_shapes);
+    if (!other_shapes)
+        return false;
+    other_shapes[s->array] = reason;
+    episode->other_shapes = other_shapes;
+    /* allocated by trajd_index_validate; const for all other code */
+    ((struct trajd_array *)episode->extents)[s->array] =
+        (struct trajd_array){.storage = TRAJD_STORAGE_ABSENT};
+    return true;
+}
+
+/* Settles one array. Returns false where memory ran out. */
+static bool settle(struct settling *s)
+{
+    struct trajd_validation *v = s->validation;
+    uint32_t count = 0, winners;
+    struct vote kept;
+
+    for (uint32_t e = 0; e < s->index->episode_count; e++) {
+        const struct trajd_array *array =
+            s->episodes[e].quarantine ? NULL : &s->episodes[e].extents[s->array];
+        if (array && array->storage != TRAJD_STORAGE_ABSENT && array->size_bytes)
+            s->votes[count++] = (struct vote){array, e};
+    }
+    if (!count)
+        return true;
+    kept = elect(s->votes, count, &winners);
+    for (uint32_t p = 0; p < v->plan_count; p++)
+        if (v->plans[p].array_index == s->array)
+            trajd_index_establish(v, &v->plans[p], s->episodes[kept.episode].extents);
+    for (uint32_t i = 0; i < count && winners < count; i++)
+        if (compare_shapes(s->votes[i].array, kept.array) &&
+            !leave_out(s, &s->votes[i],
+                       describe_other_shape(s, &s->votes[i], &kept, winners, count)))
+            return false;
+    return true;
+}
+
+enum trajd_status trajd_index_settle_shapes(struct trajd_validation *v, struct trajd_index *index,
+                                            struct trajd_episode *episodes,
+                                            struct trajd_error *error)
+{
+    struct settling s = {.validation = v, .index = index, .episodes = episodes};
+    bool *is_stream = calloc(v->array_count + 1, sizeof *is_stream),
+         *is_required = calloc(v->array_count + 1, sizeof *is_required);
+    bool has_memory;
+
+    s.votes = calloc((size_t)index->episode_count + 1, sizeof *s.votes);
+    has_memory = s.votes && is_stream && is_required;
+    for (uint32_t p = 0; p < v->plan_count && has_memory; p++) {
+        is_stream[v->plans[p].array_index] = true;
+        is_required[v->plans[p].array_index] |= !v->plans[p].stream.optional;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (s.array = 0; s.array < v->array_count && has_memory; s.array++) {
+            s.is_required = pass == 0;
+            if (is_stream[s.array] && is_required[s.array] == s.is_required)
+                has_memory = settle(&s);
+        }
+    free(s.votes);
+    free(is_stream);
+    free(is_required);
+    return has_memory ? TRAJD_OK : no_memory(error);
 }

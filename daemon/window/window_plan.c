@@ -207,6 +207,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->entry_arrays);
     free(plan->entry_as_float32);
     free(plan->episodes);
+    trajd_plan_texts_clear(&plan->quarantined);
     trajd_plan_texts_clear(&plan->warnings);
     free(plan->clocks);
     free(plan->streams);

@@ -116,8 +116,13 @@ struct trajd_window_plan {
     /* of dataset and window specification; independent of G, slots, tail and normalisation */
     uint64_t fingerprint;
     bool is_member; /* of a mixture: a batch has a row number for each of its windows */
-    struct trajd_plan_texts warnings; /* trajd_window_plan_warn */
-    struct trajd_clock *clocks;       /* [clocks of the index], as the kernels take them */
+    /* Episodes of the dataset, and files that give none, which count as one each. Quarantined are
+     * those of the index, and episodes with another shape in a stream that this feed names. The others
+     * are kept. */
+    uint32_t found_count;
+    struct trajd_plan_texts quarantined; /* the reasons, in the order of the index */
+    struct trajd_plan_texts warnings;    /* trajd_window_plan_warn */
+    struct trajd_clock *clocks;          /* [clocks of the index], as the kernels take them */
     /* [target_count], as the kernels take them, without rows, outputs and masks */
     struct trajd_stream *streams;
 };
@@ -194,6 +199,10 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
 
 /* ---- window_plan_facts.c ---- */
 
+/* Returns why this feed cannot use an episode; NULL: it can, and filter, where, split and padding
+ * decide. */
+const char *trajd_window_plan_quarantine(const struct trajd_window_plan *plan,
+                                         const struct trajd_episode *episode);
 /* Returns the stream of a target; for an absent stream, its `model`. */
 const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_plan *plan,
                                                    const struct trajd_plan_target *target);

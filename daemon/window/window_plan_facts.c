@@ -84,13 +84,27 @@ enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output
                            text);
 }
 
+const char *trajd_window_plan_quarantine(const struct trajd_window_plan *plan,
+                                         const struct trajd_episode *episode)
+{
+    const struct trajd_index *index = plan->dataset->index;
+
+    for (uint32_t t = 0; t < plan->target_count && !episode->quarantine && episode->other_shapes;
+         t++) {
+        const uint32_t stream = plan->targets[t].stream_index;
+        const char *reason = stream == TRAJD_PLAN_ABSENT
+                                 ? NULL
+                                 : episode->other_shapes[index->streams[stream].array_index];
+        if (reason)
+            return reason;
+    }
+    return episode->quarantine;
+}
+
 /* ---- lines for people ---- */
 
-void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *format, va_list arguments)
+void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *line)
 {
-    char line[512];
-
-    vsnprintf(line, sizeof line, format, arguments);
     if (texts->count < TRAJD_PLAN_TEXTS_MAX)
         texts->list[texts->count] = strdup(line);
     texts->count++;
@@ -115,8 +129,10 @@ void trajd_plan_texts_print(const struct trajd_plan_texts *texts, const char *be
 void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, ...)
 {
     va_list arguments;
+    char line[512];
 
     va_start(arguments, format);
-    trajd_plan_texts_add(&plan->warnings, format, arguments);
+    vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
+    trajd_plan_texts_add(&plan->warnings, line);
 }

@@ -4,8 +4,6 @@
 #ifndef TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
 #define TRAJD_WINDOW_WINDOW_PLAN_INTERNAL_H
 
-#include <stdarg.h>
-
 #include "daemon/window/window_plan.h"
 
 /* ---- window_plan_facts.c ---- */
@@ -26,9 +24,7 @@ int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
                                     const struct trajd_plan_grid *grid, int64_t j,
                                     uint64_t *denominator);
-/* Adds a line. A text that is too long is cut. */
-void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
+void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *line);
 void trajd_plan_texts_clear(struct trajd_plan_texts *texts);
 
 /* ---- window_plan_output.c ---- */

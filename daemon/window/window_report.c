@@ -82,6 +82,16 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
     trajd_plan_texts_print(&plan->warnings, "  warning: ", out);
 }
 
+/* Writes "48 of 50 kept, 2 quarantined". */
+static void write_counts(const struct trajd_window_plan *plan, char *text, size_t size)
+{
+    const int used = snprintf(text, size, "%u of %u kept",
+                              plan->found_count - plan->quarantined.count, plan->found_count);
+
+    if (plan->quarantined.count)
+        snprintf(text + used, size - (size_t)used, ", %u quarantined", plan->quarantined.count);
+}
+
 static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
 {
     const uint64_t sum = trajd_mixture_weight_sum(plan->mixture);
@@ -96,15 +106,14 @@ static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
             (unsigned long long)plan->fingerprint);
     for (uint32_t p = 0; p < plan->member_count; p++) {
         const struct trajd_window_plan *member = plan->members[p];
-        const struct trajd_index *index = member->dataset->index;
         const uint64_t weight = trajd_mixture_weight(plan->mixture, p);
-        fprintf(
-            out,
-            " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%u of %u kept)\n",
-            p, member->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
-            100 * (double)weight / (double)sum,
-            (unsigned long long)trajd_sampler_window_count(member->sampler), member->episode_count,
-            index->kept_count, index->episode_count);
+        char counts[96];
+        write_counts(member, counts, sizeof counts);
+        fprintf(out, " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%s)\n", p,
+                member->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
+                100 * (double)weight / (double)sum,
+                (unsigned long long)trajd_sampler_window_count(member->sampler),
+                member->episode_count, counts);
         report_outputs(member, out);
     }
 }
@@ -112,17 +121,18 @@ static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
 void trajd_window_report(const struct trajd_mixture_plan *plan, FILE *out)
 {
     const struct trajd_window_plan *only = plan->members[0];
-    const struct trajd_index *index = only->dataset->index;
+    char counts[96];
 
     if (plan->mixture) {
         report_mixture(plan, out);
         return;
     }
+    write_counts(only, counts, sizeof counts);
     fprintf(out,
-            "feed %s: %llu windows of %u episodes (%u of %u kept), batches of %u, %llu left over, "
+            "feed %s: %llu windows of %u episodes (%s), batches of %u, %llu left over, "
             "fingerprint %016llx\n",
             plan->spec->feed_name, (unsigned long long)trajd_sampler_window_count(only->sampler),
-            only->episode_count, index->kept_count, index->episode_count, plan->spec->global_batch,
+            only->episode_count, counts, plan->spec->global_batch,
             (unsigned long long)trajd_sampler_dropped_count(only->sampler),
             (unsigned long long)plan->fingerprint);
     report_outputs(only, out);

@@ -181,9 +181,30 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
                                    "filter: no mask %s lists an episode of dataset %s",
                                    plan->spec->filter, plan->dataset->name);
     }
-    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "filter, where, split and pad leave no window of %u usable episodes",
-                           index->kept_count);
+    return trajd_error_set(
+        error, TRAJD_ERR_DATA, 0,
+        "filter, where, split and pad leave no window of %u usable episodes%s%s",
+        plan->found_count - plan->quarantined.count,
+        plan->quarantined.count ? "; others are quarantined, the first: " : "",
+        plan->quarantined.count && plan->quarantined.list[0] ? plan->quarantined.list[0] : "");
+}
+
+/* Lists the files and episodes that the feed cannot use. */
+static void list_quarantined(struct trajd_window_plan *plan)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    uint32_t e = 0;
+
+    plan->found_count = index->episode_count + index->refused_file_count;
+    for (uint32_t f = 0; f < index->file_count; f++) {
+        if (index->files[f].refusal)
+            trajd_plan_texts_add(&plan->quarantined, index->files[f].refusal);
+        for (; e < index->episode_count && index->episodes[e].file_index == f; e++) {
+            const char *reason = trajd_window_plan_quarantine(plan, &index->episodes[e]);
+            if (reason)
+                trajd_plan_texts_add(&plan->quarantined, reason);
+        }
+    }
 }
 
 /* Warns of episodes that are selected and still give no window: the training never sees them. */
@@ -225,13 +246,15 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
     if (!status)
         status = trajd_episode_filter_check(spec, index, error);
+    list_quarantined(plan);
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         int64_t begin, end;
         double place;
         bool skip;
 
-        if (episode->quarantine || (spec->filter && !is_listed(episode, spec->filter)) ||
+        if (trajd_window_plan_quarantine(plan, episode) ||
+            (spec->filter && !is_listed(episode, spec->filter)) ||
             !trajd_episode_filter_selects(spec, index, episode))
             continue;
         place = split_place(index, episode);

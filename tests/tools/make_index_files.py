@@ -140,6 +140,8 @@ def refused_types():
         f["data/demo_2"] = h5py.SoftLink("/nowhere")
     with new("only_linked_groups") as f:
         f["data/demo_0"] = h5py.ExternalLink("good.hdf5", "/data/demo_0")
+    with new("linked_data") as f:
+        f["data"] = h5py.ExternalLink("good.hdf5", "/data")
     one("soft_link", lambda g: g.__setitem__("actions", h5py.SoftLink("/data/demo_1/actions")))
     with new("family_vlen") as f:
         demo(f, 0).create_dataset("obs/language", (T,), dtype=h5py.string_dtype())
@@ -247,6 +249,18 @@ def aloha():
                          chunks=(1, 12, 16, 3))
 
 
+def padded():
+    """Writes ALOHA episodes as the compressed recorder does: each picture is a row of JPEG bytes, padded to the longest
+    one of its episode. One episode also has another number of joints."""
+    os.makedirs(os.path.join(FOLDER, "padded"), exist_ok=True)
+    for i, (high, low) in enumerate(((7, 5), (9, 6), (9, 6), (8, 5), (9, 6))):
+        with new(f"padded/episode_{i}") as f:
+            f["action"] = np.zeros((T, 13 if i == 1 else 14), "f4")
+            f["observations/qpos"] = np.zeros((T, 14), "f4")
+            f["observations/images/cam_high"] = np.zeros((T, high), "u1")
+            f["observations/images/cam_low"] = np.zeros((T, low), "u1")
+
+
 def slow():
     """Writes files to interrupt: libhdf5 1.10 needs seconds to list their chunks."""
     for name, rows in (("slow", 30000), ("less_slow", 6000)):
@@ -277,5 +291,5 @@ def bench():
 if len(sys.argv) > 2:
     bench()
 else:
-    for write in (robomimic, refused_types, damaged, stamped, texts, aloha, slow):
+    for write in (robomimic, refused_types, damaged, stamped, texts, aloha, padded, slow):
         write()

@@ -22,8 +22,8 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
 {
     static const struct quarantine_case cases[] = {
         {"missing_dataset", "robomimic", 1, 2, "demo_0: actions: missing"},
-        {"other_shape", "robomimic", 1, 3,
-         "demo_1: obs/robot0_eef_pos: its rows have another shape"},
+        {"other_shape", "robomimic", 2, 3,
+         "demo_2: actions: its rows are f32 [7]; f64 [7], the shape of 2 of 3 episodes, is kept"},
         {"odd_quat", "robomimic", 1, 2, "obs/bad_quat: slerp needs a multiple of 4"},
         {"type_big_endian", "robomimic", 1, 2, "actions: a big-endian type"},
         {"type_compound", "robomimic", 1, 2, "actions: a compound type"},
@@ -69,6 +69,57 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
     }
 }
 
+static const struct trajd_array *array_of(const struct trajd_index *index, uint32_t episode,
+                                          const char *stream)
+{
+    return &index->episodes[episode].extents[stream_of(index, stream)->array_index];
+}
+
+/* In an array that the layout requires, another shape condemns the episode; in others it takes only
+ * the array. The shape that most episodes have wins, in a tie that of the first. */
+static void the_most_frequent_shape_is_kept(void **state)
+{
+    static const char *const cams[2] = {"observations/images/cam_high",
+                                        "observations/images/cam_low"};
+    struct trajd_index *index = open_named("padded", "aloha");
+    uint64_t fingerprint = index->fingerprint;
+    uint32_t high = stream_of(index, cams[0])->array_index;
+
+    (void)state;
+    assert_int_equal(index->episode_count, 5);
+    assert_int_equal(index->kept_count, 4);
+    assert_string_equal(index->episodes[1].quarantine,
+                        "episode_1.hdf5: action: its rows are f32 [13]; f32 [14], the shape of 4 "
+                        "of 5 episodes, is kept");
+    /* 7, 8 and twice 9: the quarantined episode has no vote */
+    assert_int_equal(stream_of(index, cams[0])->feature_count, 9);
+    assert_string_equal(index->episodes[0].other_shapes[high],
+                        "episode_0.hdf5: observations/images/cam_high: its rows are u8 [7]; u8 "
+                        "[9], the shape of 2 of 4 episodes, is kept");
+    assert_int_equal(array_of(index, 0, cams[0])->storage, TRAJD_STORAGE_ABSENT);
+    assert_int_equal(array_of(index, 3, cams[0])->storage, TRAJD_STORAGE_ABSENT);
+    assert_int_equal(array_of(index, 2, cams[0])->shape[1], 9);
+    assert_null(index->episodes[2].other_shapes[high]);
+    /* twice 5 and twice 6 */
+    assert_int_equal(stream_of(index, cams[1])->feature_count, 5);
+    assert_int_equal(array_of(index, 0, cams[1])->shape[1], 5);
+    assert_int_equal(array_of(index, 4, cams[1])->storage, TRAJD_STORAGE_ABSENT);
+    assert_int_equal(index->note_count, 4);
+    assert_non_null(strstr(index->notes[0], "episode_0.hdf5: observations/images/cam_high: "));
+    assert_non_null(strstr(index->notes[0], "feeds that use it quarantine the episode"));
+    trajd_index_destroy(&index);
+    for (uint32_t children = 1; children < 5; children += 3) { /* any order of scanning */
+        char path[512];
+        struct trajd_index_options options;
+        snprintf(path, sizeof path, "%s/padded", index_folder);
+        options = options_for(path, "aloha");
+        options.child_count = children;
+        index = must_open(&options);
+        assert_int_equal(index->fingerprint, fingerprint);
+        trajd_index_destroy(&index);
+    }
+}
+
 static void unusable_files_are_errors(void **state)
 {
     static const char *const files[][3] = {
@@ -77,7 +128,9 @@ static void unusable_files_are_errors(void **state)
         {"text.hdf5", "robomimic", "not readable as HDF5"},
         {"no_demos.hdf5", "robomimic", "no group matches"},
         {"only_linked_groups.hdf5", "robomimic",
-         "no group matches /data/demo_*; data/demo_0: left out: an external link"},
+         "demo_0: an external link is refused (it names another file)"},
+        {"linked_data.hdf5", "robomimic",
+         "no group matches /data/demo_*; /data: left out: an external link"},
         {"bad_rate.hdf5", "robomimic", "\"fast\""},
         {"user_block_chunks.hdf5", "robomimic", "user block"},
         {"good.hdf5", "robosuite_raw", "states: missing"},
@@ -93,7 +146,8 @@ static void unusable_files_are_errors(void **state)
                          is_misfit ? TRAJD_ERR_NOT_FOUND : TRAJD_ERR_DATA);
         assert_null(index);
         assert_int_equal(!!strstr(error.message, "layout robomimic fits"),
-                         !strcmp(files[i][0], "bad_rate.hdf5") ||
+                         !strcmp(files[i][0], "only_linked_groups.hdf5") ||
+                             !strcmp(files[i][0], "bad_rate.hdf5") ||
                              !strcmp(files[i][0], "user_block_chunks.hdf5"));
         if (!strstr(error.message, files[i][0]) || !strstr(error.message, files[i][2]))
             fail_msg("%s: %s", files[i][0], error.message);
@@ -119,19 +173,29 @@ static void left_out_arrays_are_noted(void **state)
     assert_int_equal(index->kept_count, 1);
     assert_non_null(strstr(index->notes[0], "demo_0/states: left out: it is no dataset"));
     trajd_index_destroy(&index);
-    /* without notes these episodes would be missed */
-    index = open_named("linked_groups.hdf5", "robomimic");
-    assert_int_equal(index->episode_count, 1);
-    assert_int_equal(index->note_count, 2);
-    assert_non_null(strstr(index->notes[0], "data/demo_1: left out: an external link is refused"));
-    assert_non_null(strstr(index->notes[1], "data/demo_2: left out: a link that leads nowhere"));
-    trajd_index_destroy(&index);
     /* offsets below a user block are right */
     index = open_named("user_block_contiguous.hdf5", "robomimic");
     assert_int_equal(index->kept_count, 1);
     trajd_index_destroy(&index);
     index = open_named("soft_link.hdf5", "robomimic"); /* a soft link stays in the file */
     assert_int_equal(index->kept_count, 2);
+    trajd_index_destroy(&index);
+}
+
+/* An episode that cannot be reached is counted like any other that cannot be used. */
+static void episodes_behind_links_are_quarantined(void **state)
+{
+    struct trajd_index *index = open_named("linked_groups.hdf5", "robomimic");
+
+    (void)state;
+    assert_int_equal(index->episode_count, 3);
+    assert_int_equal(index->kept_count, 1);
+    assert_int_equal(index->note_count, 0);
+    assert_string_equal(index->episodes[1].quarantine,
+                        "linked_groups.hdf5: demo_1: an external link is refused (it names another "
+                        "file)");
+    assert_string_equal(index->episodes[2].quarantine,
+                        "linked_groups.hdf5: demo_2: a link that leads nowhere");
     trajd_index_destroy(&index);
 }
 
@@ -159,8 +223,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_episodes_are_quarantined_with_the_reason),
+        cmocka_unit_test(the_most_frequent_shape_is_kept),
         cmocka_unit_test(unusable_files_are_errors),
         cmocka_unit_test(left_out_arrays_are_noted),
+        cmocka_unit_test(episodes_behind_links_are_quarantined),
         cmocka_unit_test(storage_that_fails_is_fatal_and_odd_files_are_refused),
     };
 

@@ -275,6 +275,18 @@ static enum trajd_status make_episode(struct convert_plan *plan, uint32_t source
     return add_parts(plan, made, error);
 }
 
+/* Returns why an episode cannot be converted; NULL: it can. Another shape counts: the array would be
+ * copied beside resampled ones as it is. */
+static const char *reason_against(const struct trajd_index *index,
+                                  const struct trajd_episode *episode)
+{
+    for (uint32_t i = 0; i < index->array_count && episode->other_shapes && !episode->quarantine;
+         i++)
+        if (episode->other_shapes[i])
+            return episode->other_shapes[i];
+    return episode->quarantine;
+}
+
 enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_error *error)
 {
     const struct trajd_convert_options *options = plan->options;
@@ -290,11 +302,12 @@ enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_
     for (uint32_t k = 0; k < options->index_count; k++)
         for (uint32_t e = 0; e < options->indexes[k]->episode_count && !status; e++) {
             const struct trajd_episode *episode = &options->indexes[k]->episodes[e];
+            const char *why = reason_against(options->indexes[k], episode);
             if (!convert_chooses_episode(options, episode))
                 continue;
-            if (episode->quarantine) {
+            if (why) {
                 plan->left_out++;
-                convert_note(options, "left out: %s", episode->quarantine);
+                convert_note(options, "left out: %s", why);
             } else {
                 status = make_episode(plan, k, e, error);
             }
