@@ -13,7 +13,7 @@
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/writer.h"
 
-enum { KNOWN_MAX = 1 << 20, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 2 << 20 };
+enum { TEXTS_MAX = 1 << 20, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 2 << 20 };
 
 /* ---- files ---- */
 
@@ -58,29 +58,28 @@ static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
     return trajd_helper_send(TRAJD_WRITER_READY, NULL, 0);
 }
 
-static void clear_known(struct trajd_writer *writer)
+static void clear_texts(char ***texts, uint32_t *count)
 {
-    for (uint32_t i = 0; i < writer->known_count; i++)
-        free(writer->known[i]);
-    free(writer->known);
-    writer->known = NULL;
-    writer->known_count = 0;
+    for (uint32_t i = 0; i < *count; i++)
+        free((*texts)[i]);
+    free(*texts);
+    *texts = NULL;
+    *count = 0;
 }
 
-/* Reads the paths that are neither copied from the input's episodes nor noted. */
-static void read_known(struct trajd_writer *writer, struct trajd_writer_frame *frame)
+static void read_texts(struct trajd_writer_frame *frame, char ***texts, uint32_t *text_count)
 {
     const uint32_t count = trajd_writer_u32(frame);
-    char path[TRAJD_WRITER_PATH_SIZE];
+    char text[TRAJD_WRITER_PATH_SIZE];
 
-    clear_known(writer);
-    writer->known = count <= KNOWN_MAX ? calloc((size_t)count + 1, sizeof *writer->known) : NULL;
-    frame->failed = frame->failed || !writer->known;
+    clear_texts(texts, text_count);
+    *texts = count <= TEXTS_MAX ? calloc((size_t)count + 1, sizeof **texts) : NULL;
+    frame->failed = frame->failed || !*texts;
     for (uint32_t i = 0; i < count && !frame->failed; i++) {
-        trajd_writer_text(frame, path, sizeof path);
-        writer->known[i] = strdup(path);
-        frame->failed = frame->failed || !writer->known[i];
-        writer->known_count += writer->known[i] != NULL;
+        trajd_writer_text(frame, text, sizeof text);
+        (*texts)[i] = strdup(text);
+        frame->failed = frame->failed || !(*texts)[i];
+        *text_count += (*texts)[i] != NULL;
     }
 }
 
@@ -93,7 +92,8 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     trajd_writer_text(frame, writer->groups, sizeof writer->groups);
     trajd_writer_text(frame, writer->filter_folder, sizeof writer->filter_folder);
     writer->is_first = trajd_writer_u8(frame);
-    read_known(writer, frame);
+    read_texts(frame, &writer->known, &writer->known_count);
+    read_texts(frame, &writer->tables, &writer->table_count);
     if (writer->input >= 0)
         H5Fclose(writer->input);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -170,7 +170,10 @@ int trajd_writer_run(void)
     }
     for (uint32_t i = 0; i < writer.reported_count; i++)
         free(writer.reported[i]);
-    clear_known(&writer);
+    for (uint32_t i = 0; i < writer.axis_count; i++)
+        free(writer.axes[i].path);
+    clear_texts(&writer.known, &writer.known_count);
+    clear_texts(&writer.tables, &writer.table_count);
     trajd_writer_clear_datasets(&writer);
     return ok ? 0 : 1;
 }

@@ -20,6 +20,7 @@ struct trajd_writer_frame {
 #define TRAJD_WRITER_PATH_SIZE 4096
 #define TRAJD_WRITER_RANK_MAX 8
 #define TRAJD_WRITER_REPORTED_MAX 64
+#define TRAJD_WRITER_AXES_MAX 4096
 
 /* A dataset of the episodes, with the libhdf5 objects that creating it reuses. */
 struct trajd_writer_dataset {
@@ -30,6 +31,12 @@ struct trajd_writer_dataset {
     hsize_t chunk_rows; /* the most rows of a chunk; 0: contiguous */
     hid_t type;         /* -1: the type of the source's dataset */
     hid_t space, creation;
+};
+
+/* The axis along which a dataset that no stream names has an entry for each row. */
+struct trajd_writer_axis {
+    char *path;
+    int axis; /* -1: none */
 };
 
 /* The state of the writer. */
@@ -43,9 +50,13 @@ struct trajd_writer {
     bool is_first;
     uint32_t known_count;
     char **known; /* paths that the parent handles itself */
+    uint32_t table_count;
+    char **tables; /* patterns of datasets that have no entry for each row */
     uint32_t note_count;
     uint32_t reported_count;
     char *reported[TRAJD_WRITER_REPORTED_MAX]; /* paths that are noted already */
+    uint32_t axis_count;
+    struct trajd_writer_axis axes[TRAJD_WRITER_AXES_MAX];
 };
 
 /* ---- writer_frame.c ---- */
@@ -102,6 +113,9 @@ struct trajd_writer_beside {
     /* the row counts of an episode's streams: a list of numbers, as it stands in the frame */
     struct trajd_writer_frame row_counts;
     uint32_t row_count_count;
+    uint64_t steps;
+    uint32_t pick_count;
+    const uint8_t *picks; /* as they stand in the frame */
     /* groups created so far; links that lead back up would create them without end */
     uint32_t group_count;
 };
@@ -112,6 +126,30 @@ bool trajd_writer_copy_folder(struct trajd_writer_beside *beside, hid_t from, hi
 /* Creates the groups down to `path` below a file or a group, as far as they are missing. Returns
  * the last one, which the caller closes; -1 where it fails. */
 hid_t trajd_writer_make_group(hid_t from, const char *path);
+
+/* ---- writer_pick.c ---- */
+
+/* How the length of a dataset that no stream names relates to the rows of its episode. */
+enum trajd_writer_length {
+    TRAJD_LENGTH_TABLE,      /* not at all */
+    TRAJD_LENGTH_ROWS,       /* an entry for each row of the taken streams, along one axis */
+    TRAJD_LENGTH_SAME,       /* the same, and the steps are the rows; or listed as a table */
+    TRAJD_LENGTH_OTHER_ROWS, /* rows of other streams, or one more than rows */
+    TRAJD_LENGTH_LONG,       /* another length, but too long for a table */
+};
+struct trajd_writer_pick {
+    enum trajd_writer_length length;
+    int axis;            /* of TRAJD_LENGTH_ROWS */
+    const uint8_t *rows; /* u64[steps], not aligned: the row of each step */
+};
+/* Finds the relation. Fails where it is unclear. */
+bool trajd_writer_find_length(const struct trajd_writer_beside *beside, hid_t dataset,
+                              const char *path, struct trajd_writer_pick *pick);
+/* Copies the entries of the rows that the steps take. *obstacle: NULL, or why the dataset is left
+ * out. */
+bool trajd_writer_pick_rows(const struct trajd_writer_beside *beside, hid_t source, hid_t to,
+                            const char *name, const char *path,
+                            const struct trajd_writer_pick *pick, const char **obstacle);
 
 /* ---- writer_array.c ---- */
 

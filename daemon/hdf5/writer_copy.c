@@ -6,6 +6,7 @@
 
 #include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/writer.h"
+#include "daemon/layout/layout.h"
 
 enum { DEPTH_MAX = 32, NAME_SIZE = 1025, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };
 
@@ -35,27 +36,12 @@ static bool is_known(const struct trajd_writer *writer, const char *path)
     return false;
 }
 
-enum extent { BESIDE, PER_STEP, LONG };
-
-/* Compares the row count of a dataset with those of the recording. PER_STEP: as many rows, or one
- * more, as a stream has. LONG: another length, but too long for a table. */
-static enum extent extent_of(const struct trajd_writer_beside *beside, hid_t dataset)
+static bool is_table(const struct trajd_writer *writer, const char *path)
 {
-    struct trajd_writer_frame list = beside->row_counts;
-    const hid_t space = H5Dget_space(dataset);
-    hsize_t shape[H5S_MAX_RANK] = {0};
-    const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
-    enum extent extent = BESIDE;
-
-    H5Sclose(space);
-    for (uint32_t i = 0; i < beside->row_count_count && rank > 0; i++) {
-        const uint64_t rows = trajd_writer_u64(&list);
-        if (shape[0] == rows || shape[0] == rows + 1)
-            return PER_STEP;
-        if (rows > 1 && shape[0] > rows / 2)
-            extent = LONG;
-    }
-    return extent;
+    for (uint32_t i = 0; i < writer->table_count; i++)
+        if (trajd_layout_match(writer->tables[i], path, NULL, 0))
+            return true;
+    return false;
 }
 
 /* Returns whether the path was not reported before, and remembers it. False as well when the list
@@ -100,30 +86,65 @@ static void copy_object(const struct trajd_writer_beside *beside, hid_t from, hi
     trajd_writer_note(beside->writer, "%s: %s cannot be carried over", beside->label, path);
 }
 
-/* Copies a dataset, unless it has a row for each step of its episode. */
-static void copy_dataset(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
-                         const char *name, const char *path)
+/* Notes a dataset that is not in the output. Returns true. */
+static bool leave_out(const struct trajd_writer_beside *beside, const char *path, const char *why)
 {
-    const hid_t dataset = H5Dopen2(from, name, H5P_DEFAULT);
-    const enum extent extent = dataset < 0 ? BESIDE : extent_of(beside, dataset);
-    const bool is_large =
-        beside->is_episode && dataset >= 0 && H5Dget_storage_size(dataset) > COPY_BYTES_MAX;
+    if (is_first_report(beside->writer, path))
+        trajd_writer_note(beside->writer,
+                          "%s: no stream of the layout, and %s: left out (first in %s)", path, why,
+                          beside->label);
+    return true;
+}
 
-    if (dataset >= 0)
-        H5Dclose(dataset);
-    if (extent == PER_STEP || is_large) {
+/* Copies a dataset of an episode, along the axis that counts rows if there is one. */
+static bool copy_dataset(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
+                         const char *name, const char *path, hid_t dataset)
+{
+    struct trajd_writer_pick pick = {.length = TRAJD_LENGTH_SAME};
+    const char *obstacle;
+
+    if (!is_table(beside->writer, path) && !trajd_writer_find_length(beside, dataset, path, &pick))
+        return false;
+    if (pick.length == TRAJD_LENGTH_ROWS) {
+        if (!trajd_writer_pick_rows(beside, dataset, to, name, path, &pick, &obstacle))
+            return false;
+        if (obstacle)
+            return leave_out(beside, path, obstacle);
         if (is_first_report(beside->writer, path))
             trajd_writer_note(beside->writer,
-                              "%s: no stream of the layout, and %s: left out (first in %s)", path,
-                              extent == PER_STEP ? "of a row a step" : "large", beside->label);
-        return;
+                              "%s: no stream of the layout, but axis %d has an entry for each row: "
+                              "each step gets that of its row (first in %s; if the length is a "
+                              "coincidence, list it under tables: in the layout)",
+                              path, pick.axis, beside->label);
+        return true;
     }
-    if (extent == LONG && is_first_report(beside->writer, path))
+    if (pick.length == TRAJD_LENGTH_OTHER_ROWS)
+        return leave_out(beside, path, "of a row a step");
+    if (pick.length != TRAJD_LENGTH_SAME && H5Dget_storage_size(dataset) > COPY_BYTES_MAX)
+        return leave_out(beside, path, "large");
+    if (pick.length == TRAJD_LENGTH_LONG && is_first_report(beside->writer, path))
         trajd_writer_note(
             beside->writer,
             "%s: no stream of the layout, and of another length: copied as it is, not resampled",
             path);
     copy_object(beside, from, to, name, path);
+    return true;
+}
+
+/* Copies an object that is no group. */
+static bool copy_leaf(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
+                      const char *name, const char *path)
+{
+    const hid_t dataset = beside->is_episode ? H5Dopen2(from, name, H5P_DEFAULT) : -1;
+    bool ok = true;
+
+    if (dataset >= 0)
+        ok = copy_dataset(beside, from, to, name, path, dataset);
+    else
+        copy_object(beside, from, to, name, path);
+    if (dataset >= 0)
+        H5Dclose(dataset);
+    return ok;
 }
 
 struct folder {
@@ -187,10 +208,8 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
     is_there = H5Lexists(folder->to, name, H5P_DEFAULT) > 0;
     if (object.type == H5O_TYPE_GROUP)
         folder->failed = !copy_group(folder, from, name, strcat(path, "/"));
-    else if (object.type == H5O_TYPE_DATASET && !is_there)
-        copy_dataset(beside, from, folder->to, name, path);
     else if (!is_there)
-        copy_object(beside, from, folder->to, name, path);
+        folder->failed = !copy_leaf(beside, from, folder->to, name, path);
     H5Eclear2(H5E_DEFAULT);
     return folder->failed;
 }

@@ -160,6 +160,18 @@ static bool fill_episode(struct episode *episode, struct trajd_writer_frame *fra
     return ok;
 }
 
+static void read_picks(struct episode *episode, struct trajd_writer_frame *frame)
+{
+    episode->beside.steps = episode->steps;
+    episode->beside.pick_count = trajd_writer_u32(frame);
+    episode->beside.picks = frame->next;
+    for (uint32_t i = 0; i < episode->beside.pick_count && !frame->failed; i++) {
+        const uint64_t rows = trajd_writer_u64(frame);
+        for (uint64_t step = 0; step < episode->steps && !frame->failed; step++)
+            frame->failed = trajd_writer_u64(frame) >= rows || frame->failed;
+    }
+}
+
 static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame *frame,
                          struct offsets *offsets)
 {
@@ -179,6 +191,7 @@ static bool make_episode(struct trajd_writer *writer, struct trajd_writer_frame 
     episode.beside.row_counts = *frame;
     for (uint32_t i = 0; i < episode.beside.row_count_count && !frame->failed; i++)
         trajd_writer_u64(frame);
+    read_picks(&episode, frame);
     if (frame->failed)
         return trajd_writer_fail("an episode of the recipe cannot be read");
     episode.from = H5Gopen2(writer->input, episode.source, H5P_DEFAULT);

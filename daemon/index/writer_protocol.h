@@ -11,13 +11,15 @@
  *              dataset := text path, u8 dtype, u8 rank, u64 shape[rank - 1] (of a row),
  *                         u64 chunk[rank] (chunk[0] 0: contiguous), u8 level (of compression)
  *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first;
- *              u32 n, text known[n]. Objects outside the episodes are copied from the first input
+ *              u32 n, text known[n]; u32 n, text tables[n]. Objects outside the episodes are copied from the first input
  *              Answer: READY
  *     EPISODES u32 n, episode[n], of that input
  *              episode := text source, target, label, part; u64 steps; u8 has_more;
- *                         u32 n, u64 row_counts[n]; u32 n, array[n]; u32 n, start[n]
+ *                         u32 n, u64 row_counts[n]; u32 n, pick[n]; u32 n, array[n];
+ *                         u32 n, start[n]
  *                         has_more: the source may hold more than these arrays and the episode's
  *                         own attributes
+ *              pick    := u64 rows (in the file), u64 row[steps]: the row that each step takes
  *              array   := u32 number of the dataset, u8 has_attributes (of the source)
  *              start   := text path, i64 ns, u8 unit
  *              Answer: OFFSETS, u64 for each array of all episodes: where its rows go in the file;
@@ -33,9 +35,11 @@
  *              chunk   := u64 place[rank], u64 offset, u32 size, u32 mask
  *              Answer: DONE when all chunks are in the file
  *
- * `known` are paths below the episode that are neither copied nor reported. Other datasets whose
- * row count is one of row_counts, or one more, are left out; all others are copied unchanged. A
- * NOTE reports each such path once. FAILED, u32 errno and text, ends the conversation at any
+ * `known` are paths below the episode that are neither copied nor reported. Another dataset that
+ * has as many elements along one axis as a pick has rows is copied by the rows of that pick. Where
+ * two axes or two picks are possible, FAILED names the dataset. A dataset that matches a pattern of
+ * `tables` is copied unchanged. Of the others, those whose row count is one of row_counts, or one
+ * more, are left out, and all others are copied unchanged. A NOTE reports each such path once. FAILED, u32 errno and text, ends the conversation at any
  * time. */
 #ifndef TRAJD_INDEX_WRITER_PROTOCOL_H
 #define TRAJD_INDEX_WRITER_PROTOCOL_H

@@ -77,10 +77,29 @@ static enum trajd_status read_filter(struct trajd_layout_parser *p,
     return TRAJD_OK;
 }
 
+static enum trajd_status read_tables(struct trajd_layout_parser *p,
+                                     const struct trajd_yaml_node *node)
+{
+    struct trajd_layout *layout = &p->memory->layout;
+    enum trajd_status status = TRAJD_OK;
+    const char **tables;
+
+    if (node->kind != TRAJD_YAML_SEQUENCE)
+        return trajd_yaml_error(p->yaml, node, p->error, "write a list, like [calibration/K]");
+    tables = trajd_arena_alloc(&p->memory->arena, (node->child_count + 1) * sizeof *tables);
+    if (!tables)
+        return trajd_layout_no_memory(p);
+    layout->tables = tables;
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status = trajd_layout_read_path(p, child, 1, &tables[layout->table_count++]);
+    return status;
+}
+
 static enum trajd_status read_root(struct trajd_layout_parser *p)
 {
-    static const char *const keys[] = {"layout",  "version", "episodes", "clocks",
-                                       "streams", "filter",  "meta",     NULL};
+    static const char *const keys[] = {"layout", "version", "episodes", "clocks", "streams",
+                                       "filter", "meta",    "tables",   NULL};
     static const char *const required[] = {"layout", "episodes", "clocks", "streams", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(p->yaml), *node;
     struct trajd_layout *layout = &p->memory->layout;
@@ -107,6 +126,9 @@ static enum trajd_status read_root(struct trajd_layout_parser *p)
     node = status ? NULL : trajd_yaml_get(root, "filter");
     if (node)
         status = read_filter(p, node);
+    node = status ? NULL : trajd_yaml_get(root, "tables");
+    if (node)
+        status = read_tables(p, node);
     node = status ? NULL : trajd_yaml_get(root, "meta");
     return node ? trajd_layout_read_metas(p, node) : status;
 }

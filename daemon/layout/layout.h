@@ -95,6 +95,10 @@ struct trajd_layout {
     const struct trajd_layout_stream *streams;
     uint32_t meta_count;
     const struct trajd_layout_meta *metas;
+    /* paths below an episode, each with at most one '*': arrays that hold no rows, even if one of
+     * their extents equals a row count */
+    uint32_t table_count;
+    const char *const *tables;
     uint64_t hash; /* of the normalised content; part of the cache's key and of the fingerprint */
     const char *text; /* the YAML as read; the helper program gets it */
     size_t text_length;

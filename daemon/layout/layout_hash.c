@@ -41,5 +41,7 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
             trajd_digest_add_text(&digest, texts[k]);
         trajd_digest_add_u64(&digest, meta->required);
     }
+    for (uint32_t i = 0; i < layout->table_count; i++)
+        trajd_digest_add_text(&digest, layout->tables[i]);
     layout->hash = trajd_digest_end(&digest);
 }

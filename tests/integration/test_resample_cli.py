@@ -213,7 +213,8 @@ def test_robomimic(tmp_path):
         assert env == {"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 10, "controller": {"kp": 150}}}
         assert made["data/demo_0"].attrs["model_file"] == source["data/demo_0"].attrs["model_file"]
         assert made["data/demo_0/task_description"][()] == b"lift the cube" and np.array_equal(made["data/demo_0/calibration"], np.eye(3))
-        assert np.array_equal(made["meta/table"], np.arange(5)) and "eef_pose" not in made["data/demo_0/datagen_info"]
+        assert np.array_equal(made["meta/table"], np.arange(5))
+        assert np.array_equal(made["data/demo_0/datagen_info/eef_pose"], source["data/demo_0/datagen_info/eef_pose"][::2])
         keys = ["actions", "obs/robot0_eef_pos", "obs/robot0_eef_quat", "next_obs/agentview_image", "dones"]
         for index in (0, 7, 24):
             window = sequence(made, "demo_0", index, keys, 2, 4)

@@ -11,9 +11,10 @@
 
 #include "clients/cli/resample/convert_child.h"
 #include "clients/cli/resample/convert_summary.h"
+#include "clients/cli/resample/plan/convert_picks.h"
 #include "daemon/index/writer_protocol.h"
 
-enum { PATH_SIZE = 4096, BATCH_MAX = 64, LEVEL_DEFAULT = 4 };
+enum { PATH_SIZE = 4096, BATCH_MAX = 64, BATCH_STEPS_MAX = 1 << 14, LEVEL_DEFAULT = 4 };
 
 /* ---- the frames to the child ---- */
 
@@ -93,6 +94,21 @@ static void put_arrays(struct convert_child *child, const struct convert_episode
     }
 }
 
+/* Adds the rows that the steps take, for datasets that no stream names. */
+static void put_picks(struct convert_child *child, const struct convert_episode *made)
+{
+    struct convert_pick picks[CONVERT_PICKS_MAX];
+    const uint32_t count = convert_picks_find(child->plan, made, picks);
+
+    trajd_bytes_add_u32(&child->frame, count);
+    for (uint32_t i = 0; i < count; i++) {
+        trajd_bytes_add_u64(&child->frame, picks[i].row_count);
+        for (uint64_t step = 0; step < made->step_count; step++)
+            trajd_bytes_add_u64(&child->frame,
+                                convert_pick_row(child->plan, made, &picks[i], step));
+    }
+}
+
 /* Returns false if the plan covers all that the source's episode holds. The child then skips its
  * search for other objects. */
 static bool has_more(const struct trajd_index *index, const struct trajd_episode *episode,
@@ -133,6 +149,7 @@ static void put_episode(struct convert_child *child, const struct convert_episod
 {
     const struct trajd_index *index = child->plan->options->indexes[made->source];
     const struct trajd_episode *episode = &index->episodes[made->episode];
+    const bool is_searched = has_more(index, episode, made);
     char path[PATH_SIZE];
 
     convert_episode_path(index, episode->id, path, sizeof path);
@@ -142,8 +159,12 @@ static void put_episode(struct convert_child *child, const struct convert_episod
     put_label(child, index, episode);
     put_part(child, made);
     trajd_bytes_add_u64(&child->frame, made->step_count);
-    convert_child_put_u8(child, has_more(index, episode, made));
+    convert_child_put_u8(child, is_searched);
     put_row_counts(child, index, episode);
+    if (is_searched)
+        put_picks(child, made);
+    else
+        trajd_bytes_add_u32(&child->frame, 0);
     put_arrays(child, made, episode);
     put_starts(child, index, episode, made->begin_ns);
 }
@@ -208,6 +229,9 @@ static enum trajd_status send_input(struct convert_child *child, const struct tr
     trajd_bytes_add_text(&child->frame, folder);
     convert_child_put_u8(child, is_first);
     put_known(child, index);
+    trajd_bytes_add_u32(&child->frame, index->layout->table_count);
+    for (uint32_t i = 0; i < index->layout->table_count; i++)
+        trajd_bytes_add_text(&child->frame, index->layout->tables[i]);
     status = convert_child_send(child, TRAJD_WRITER_INPUT, fd);
     close(fd);
     return status ? status : convert_child_reply(child, TRAJD_WRITER_READY, &length);
@@ -242,16 +266,18 @@ static enum trajd_status send_batch(struct convert_child *child, struct convert_
 static enum trajd_status send_episodes(struct convert_child *child, struct convert_plan *plan)
 {
     enum trajd_status status = send_datasets(child);
+    uint64_t steps;
 
     for (uint32_t e = 0, count; e < plan->episode_count && !status; e += count) {
         const struct trajd_index *index = plan->options->indexes[plan->episodes[e].source];
         if (!e || !is_of_one_file(plan, e - 1, e))
             status = send_input(child, index, index->episodes[plan->episodes[e].episode].file_index,
                                 e == 0);
-        for (count = 1; count < BATCH_MAX && e + count < plan->episode_count &&
-                        is_of_one_file(plan, e, e + count);
+        for (steps = plan->episodes[e].step_count, count = 1;
+             count < BATCH_MAX && steps < BATCH_STEPS_MAX && e + count < plan->episode_count &&
+             is_of_one_file(plan, e, e + count);
              count++)
-            ;
+            steps += plan->episodes[e + count].step_count;
         if (!status)
             status = send_batch(child, plan, e, count);
     }

@@ -94,6 +94,11 @@ static void the_hash_depends_on_the_content(void **state)
     assert_int_equal(trajd_layout_parse("c", text, strlen(text), &two, NULL), TRAJD_OK);
     assert_true(one->hash != two->hash);
     trajd_layout_destroy(&two);
+    snprintf(text, sizeof text, "%stables: [camera/K, \"depth_*\"]\n", good);
+    assert_int_equal(trajd_layout_parse("d", text, strlen(text), &two, NULL), TRAJD_OK);
+    assert_true(one->hash != two->hash && one->table_count == 0 && two->table_count == 2);
+    assert_string_equal(two->tables[1], "depth_*");
+    trajd_layout_destroy(&two);
     trajd_layout_destroy(&one);
 }
 
@@ -147,6 +152,9 @@ static void mistakes_are_reported_with_their_line(void **state)
         {"layout: lab\n", "", "layout: missing"},
         {"version: 1\n", "filter: /mask\n", "/mask/{key}"},
         {"version: 1\n", "layout: lab\n", "layout"},
+        {"version: 1\n", "tables: K\n", "write a list"},
+        {"version: 1\n", "tables: [/K]\n", "relative"},
+        {"version: 1\n", "tables: [\"*/*\"]\n", "'*'"},
         {"optional: true", "optional: maybe", "optional"},
         {"attribute: /data@info", "attribute: /data/info", "OBJECT@NAME"},
         {"attribute: /data@info", "attribute: \"/data@\"", "OBJECT@NAME"},

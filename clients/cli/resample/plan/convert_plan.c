@@ -6,6 +6,10 @@
 
 #include "daemon/base/digest.h"
 
+/* Changes when the same plan gives another structure of the output: a file that an older program
+ * began cannot be resumed then. */
+enum { STRUCTURE_VERSION = 2 };
+
 static const size_t plan_bytes_max = (size_t)2 << 30;
 
 /* ---- the output's ids ---- */
@@ -81,6 +85,7 @@ static uint64_t digest_plan(const struct convert_plan *plan)
 
     trajd_digest_init(&digest);
     trajd_digest_add_text(&digest, TRAJD_VERSION);
+    trajd_digest_add_u64(&digest, STRUCTURE_VERSION);
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.num);
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.den);
     trajd_digest_add_u64(&digest, plan->options->compress_level);
