@@ -119,7 +119,7 @@ struct trajd_wire_open {
     uint32_t credit;      /* >= 2; the daemon grants at most its limit */
     uint64_t epoch;
     uint64_t next;
-    uint64_t fingerprint;
+    uint64_t fingerprint, norm;     /* 0: any */
     bool fresh;                     /* true if absent */
     struct trajd_wire_ranks local;  /* ascending, with `rank`, all < world; empty: all ranks */
     struct trajd_wire_bytes resume; /* a checkpoint token; empty: none */
@@ -200,6 +200,7 @@ struct trajd_wire_opened {
     uint32_t part;
     uint32_t credit;
     uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
+    uint64_t norm; /* digest of all scales and offsets; 1: nothing is normalised; 0: not known */
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors;
     struct trajd_wire_text gpu;     /* UUID of the ring's GPU; empty: a memfd, sent on fd.sock */

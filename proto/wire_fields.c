@@ -32,6 +32,7 @@ static const struct trajd_wire_field open_fields[] = {
     {"local", TRAJD_WIRE_KIND_RANKS, AT(open, local), true, 0, TRAJD_WIRE_MAX_LOCAL},
     {"resume", TRAJD_WIRE_KIND_BYTES, AT(open, resume), true, 0, TRAJD_WIRE_MAX_CHECKPOINT},
     {"gpu", TRAJD_WIRE_KIND_NAME, AT(open, gpu), true, 0, TRAJD_WIRE_MAX_GPU},
+    {"norm", TRAJD_WIRE_KIND_U64, AT(open, norm), true, 0, UINT64_MAX},
 };
 
 static const struct trajd_wire_field ack_fields[] = {
@@ -105,6 +106,7 @@ static const struct trajd_wire_field opened_fields[] = {
     {"gpu", TRAJD_WIRE_KIND_NAME, AT(opened, gpu), true, 0, TRAJD_WIRE_MAX_GPU},
     {"handle", TRAJD_WIRE_KIND_BYTES, AT(opened, handle), true, 0, TRAJD_WIRE_MAX_HANDLE},
     {"handle_offset", TRAJD_WIRE_KIND_U64, AT(opened, handle_offset_bytes), true, 0, UINT64_MAX},
+    {"norm", TRAJD_WIRE_KIND_U64, AT(opened, norm), true, 0, UINT64_MAX},
 };
 
 static const struct trajd_wire_field batch_fields[] = {

@@ -151,6 +151,9 @@ struct trajd_feed_info {
     const char *gpu;         /* UUID of the GPU that has the batches; NULL: host memory */
     int gpu_ordinal;         /* the CUDA device ordinal of that GPU in this process */
     const char *gpu_refusal; /* why a requested GPU is not used; else NULL */
+    /* A digest of all scales and offsets. 1: nothing is normalised. 0: a daemon of 0.1.0, which does
+     * not say. A job that resumes with equal fingerprints and another digest gets other values. */
+    uint64_t norm_digest;
 };
 
 /* Dense, in C order. */

@@ -84,6 +84,30 @@ static const struct trajd_core_feed *find_other_device(const struct trajd_core_f
     return NULL;
 }
 
+/* Checks that a feed that is opened again scales its values as before. */
+static bool check_norm(struct trajd_core_feed *feed, struct session *session,
+                       const struct trajd_wire_open *open)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+
+    if (open->norm && open->norm != options->norm_digest)
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "norm: the job was opened with values scaled as %016llx, but feed %s "
+                             "now has %016llx: its `norm:` or the statistics changed. Change them "
+                             "back, or start the job anew",
+                             (unsigned long long)open->norm, options->name,
+                             (unsigned long long)options->norm_digest);
+    else if (!open->norm && !open->fresh && options->changed_norm)
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "norm: the job was opened with trajd 0.1.0, whose statistics weigh "
+                             "windows, but output %s of feed %s weighs rows or has min_std: write "
+                             "`norm: {by: RULE, over: windows}` there, or start the job anew",
+                             options->changed_norm, options->name);
+    else
+        return true;
+    return false;
+}
+
 static bool check(struct trajd_core_feed *feed, struct session *session,
                   const struct trajd_wire_open *open)
 {
@@ -118,7 +142,7 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
             "`local` lists the ranks that are together",
             (int)open->job.size, open->job.data ? open->job.data : "", other->options.name);
     else
-        return true;
+        return check_norm(feed, session, open);
     return false;
 }
 

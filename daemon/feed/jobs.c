@@ -60,6 +60,7 @@ void trajd_session_send_opened(struct session *session)
         .windows = options->window_count,
         .dropped = options->dropped_count,
         .fingerprint = options->fingerprint,
+        .norm = options->norm_digest,
         .seed = options->seed,
         .tensor_count = options->tensor_count,
         .tensors = options->tensors,

@@ -77,6 +77,9 @@ struct trajd_producer {
 enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
                                            const struct trajd_producer_options *options,
                                            struct trajd_error *error);
+/* Returns the name of an output that trajd 0.1.0 would normalise otherwise, because its statistics
+ * are over rows or it has min_std. NULL: there is none. */
+const char *trajd_producer_changed_norm(const struct trajd_producer *producer);
 /* Writes one line for each normalised output. */
 void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out);
 

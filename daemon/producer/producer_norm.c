@@ -162,6 +162,19 @@ const char *trajd_producer_norm_source(const struct trajd_producer *producer)
                                            : producer->spec->feed_name;
 }
 
+const char *trajd_producer_changed_norm(const struct trajd_producer *producer)
+{
+    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
+        const struct trajd_window_plan *plan = producer->plan->members[p];
+        for (uint32_t o = 0; o < plan->output_count; o++)
+            if (plan->spec->outputs[o].norm_min_std > 0 ||
+                (trajd_window_norm_is_open(plan, o) &&
+                 plan->outputs[o].norm_over == TRAJD_NORM_OVER_ROWS))
+                return plan->outputs[o].name;
+    }
+    return NULL;
+}
+
 void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out)
 {
     for (uint32_t o = 0; o < producer->plan->members[0]->output_count; o++) {

@@ -72,6 +72,10 @@ struct trajd_feed_options {
     uint32_t slot_count;                    /* >= 3 */
     uint32_t max_credit;                    /* of a session; >= 2 */
     uint64_t fingerprint, seed;
+    uint64_t norm_digest; /* of OPENED; 0: not known */
+    /* name of an output that is normalised otherwise than by trajd 0.1.0, or NULL; borrowed as long
+     * as the feed lives */
+    const char *changed_norm;
     uint64_t window_count, epoch_length, dropped_count; /* of the sampler, in windows */
     bool tail_short;                                    /* the last batch may have fewer rows */
     /* for queue jobs; NULL: which batches are DONE is lost when the daemon ends */

@@ -47,8 +47,9 @@ class Daemon:
     def start(self):
         """Starts the daemon and waits until it is ready."""
         before = self.text().count("ready after")
-        self.process = subprocess.Popen([*self.prefix, self.program, "--config", self.config], env=self.environment(),
-                                        stderr=open(self.log, "a"), stdout=subprocess.DEVNULL)
+        with open(self.log, "a") as log:
+            self.process = subprocess.Popen([*self.prefix, self.program, "--config", self.config], env=self.environment(),
+                                            stderr=log, stdout=subprocess.DEVNULL)
         wait_for(lambda: self.text().count("ready after") > before or self.process.poll() is not None, 60, "READY")
         assert self.process.poll() is None, self.text()
         return self

@@ -143,6 +143,7 @@ static void store_opened(struct trajd_client *client, const struct trajd_wire_op
         .fingerprint = opened->fingerprint,
         .seed = opened->seed,
         .tensor_count = opened->tensor_count,
+        .norm_digest = opened->norm,
         .gpu_refusal = client->open.gpu_refused ? client->open.gpu_refusal : NULL};
     pthread_mutex_unlock(&client->state_lock);
     if (client->open.terms.gpu[0] != '\0' && opened->gpu.size == 0 &&

@@ -86,6 +86,7 @@ static void send_open(struct trajd_client *client)
             .next = is_continued ? client->feed.next_position : wanted->next,
             .fingerprint =
                 client->open.is_fresh ? wanted->fingerprint : client->feed.info.fingerprint,
+            .norm = client->open.is_fresh ? 0 : client->feed.info.norm_digest,
             .fresh = client->open.is_fresh,
             .local = wants_gpu && wanted->on_gpu.count > 0 ? wanted->on_gpu : wanted->local,
             .gpu = trajd_wire_text(wants_gpu ? wanted->gpu : NULL),

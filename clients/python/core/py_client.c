@@ -123,13 +123,14 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 static PyObject *describe_feed(const struct trajd_feed_info *info)
 {
     return Py_BuildValue(
-        "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "global_batch", info->global_batch,
+        "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "global_batch", info->global_batch,
         "row_begin", info->row_begin, "row_count", info->row_count, "credit", info->credit, "epoch",
         (unsigned long long)info->epoch, "next", (unsigned long long)info->next, "epoch_length",
         (unsigned long long)info->epoch_length, "window_count",
         (unsigned long long)info->window_count, "dropped_count",
         (unsigned long long)info->dropped_count, "fingerprint",
-        (unsigned long long)info->fingerprint, "seed", (unsigned long long)info->seed);
+        (unsigned long long)info->fingerprint, "seed", (unsigned long long)info->seed,
+        "norm_digest", (unsigned long long)info->norm_digest);
 }
 
 #define MAX_LOCAL_RANKS 512

@@ -17,7 +17,7 @@ from .batch import Batch, Explanation, Layout
 from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
 from .settings import Settings
-from .state import State, frontier, parse
+from .state import Norm, State, check_norm, frontier, norm_of, parse
 
 log = logging.getLogger("trajd")
 
@@ -42,6 +42,7 @@ class FeedInfo:
     dropped_count: int  # windows left out at the end of an epoch
     fingerprint: int
     seed: int
+    norm_digest: int = 0  # of all scales and offsets; 1: nothing is normalised; 0: a daemon of 0.1.0, which does not say
 
     @property
     def batches(self) -> int:
@@ -96,6 +97,7 @@ class Feed:
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
         self._held: "List[weakref.ref[Batch]]" = []
         self._compared = False
+        self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
         self._gpu_ranks: Optional[Sequence[int]] = None
         self._stage: Any = None
         on_device = settings.device != "cpu"
@@ -177,14 +179,14 @@ class Feed:
             front = frontier(token)
             if front is not None:  # one worker, or several at the same batch: the position is enough
                 position, token = front, None
-        return State(info.seed, self._epoch, position, info.fingerprint, token).to_dict()
+        return State(info.seed, self._epoch, position, info.fingerprint, token, self._norm).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Continues at `state` with the next iteration, or with the next epoch() of that epoch.
 
         Exactly the windows that were not worked on follow, even with another world size or batch size. Raises
-        StateError for a state of another dataset, other windows or another seed. With strict=False its epoch and
-        position are used all the same."""
+        StateError for a state of another dataset, other windows, another seed or other normalisation. States of trajd
+        0.1.0 count as `norm: {over: windows}`. With strict=False its epoch and position are used all the same."""
         parsed = parse(state)
         if parsed.token is not None and self._settings.shard:
             raise StateError("the state is of a job of mode queue whose workers stood at different batches: "
@@ -222,6 +224,8 @@ class Feed:
         if state.seed != info.seed:
             raise StateError(f"the state has seed {state.seed}, and feed {self._settings.title} has seed {info.seed}: "
                              "another order (strict=False uses the state all the same)")
+        if self._norm is not None:
+            check_norm(state.norm, self._norm, self._settings.title)
 
     # ---- the daemon ----
 
@@ -242,14 +246,24 @@ class Feed:
                                  gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks())
         remaining.clear()
         info = FeedInfo(**opened)
+        self._norm = self._find_norm(info.norm_digest)
         if resume is not None and self._strict:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
             self._texts.clear()
         self._info, self._layout, self._opened_at = info, None, (epoch, position)
         if not self._compared:
-            job.compare_fingerprints(info.fingerprint, lambda: episodes.fetch(self._ask)[0])
+            job.compare_fingerprints(info.fingerprint, info.norm_digest, lambda: episodes.fetch(self._ask)[0])
             self._compared = True
+
+    def _find_norm(self, digest: int) -> Optional[Norm]:
+        """Returns how the feed that was just opened scales its values. None: the daemon does not say."""
+        if self._norm is not None and self._norm.digest == digest:
+            return self._norm
+        if digest <= 1:
+            return Norm(digest, {}) if digest else None
+        answer = json.loads(self._client.ask("statistics", timeout_ms=self._timeout_ms()))
+        return norm_of(digest, answer["outputs"])
 
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings

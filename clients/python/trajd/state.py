@@ -4,6 +4,8 @@
     seed, epoch  determine the order of the windows
     position     the number of windows of the epoch that are worked on, over all ranks; the next batch begins there
     fingerprint  identifies dataset and windows: 16 hexadecimal digits
+    norm         how the values were scaled: {"digest": 16 hexadecimal digits of all scales and offsets, "outputs":
+                 {NAME: "mean_std over rows"}}. Absent in states of trajd 0.1.0, whose statistics are over windows
     token        only in mode queue, if the DONE windows are not one range from the beginning: the daemon's list of
                  them, base64"""
 from __future__ import annotations
@@ -11,12 +13,62 @@ from __future__ import annotations
 import base64
 import struct
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from .errors import StateError
 
 VERSION = 1
 _TOKEN_MAGIC = int.from_bytes(b"TRJTOKN1", "little")
+
+
+@dataclass(frozen=True)
+class Norm:
+    """How a feed scales its values: a digest, and the rule of each normalised output in words.
+
+    `changed` lists the outputs that trajd 0.1.0 would scale otherwise."""
+
+    digest: int
+    outputs: Mapping[str, str]
+    changed: "tuple[str, ...]" = ()
+
+
+def norm_of(digest: int, listed: List[Dict[str, Any]]) -> Norm:
+    """Makes a Norm of the outputs that the query `statistics` lists."""
+    outputs = {output["name"]: _words(output) for output in listed if output["norm"] != "none"}
+    return Norm(digest, outputs, tuple(output["name"] for output in listed
+                                       if output.get("over") == "rows" or "min_std" in output))
+
+
+def _words(output: Mapping[str, Any]) -> str:
+    words: str = output["norm"]
+    if "over" in output:
+        words += f" over {output['over']} of feed {output['from']}"
+    elif output.get("from"):
+        words += f" of {output['from']}"
+    return words + (f" with min_std {output['min_std']:g}" if "min_std" in output else "")
+
+
+def check_norm(saved: Optional[Norm], found: Norm, feed: str) -> None:
+    """Raises StateError if the values were scaled in another way when the state was made."""
+    if saved is None:
+        if found.changed:
+            rules = ", ".join(f"{name} by {found.outputs[name]}" for name in found.changed)
+            raise StateError(f"the state is of trajd 0.1.0, whose statistics are over windows, but feed {feed} normalises "
+                             f"{rules}: write `norm: {{by: RULE, over: windows}}`, without min_std, for these outputs "
+                             "to get the same values (strict=False uses the state all the same)")
+        return
+    if saved.digest == found.digest:
+        return
+    names = [name for name in {**saved.outputs, **found.outputs} if saved.outputs.get(name) != found.outputs.get(name)]
+    if names:
+        why = "; ".join(f"{name} by {saved.outputs.get(name, 'nothing')} in the state, "
+                        f"by {found.outputs.get(name, 'nothing')} in the feed" for name in names)
+    else:
+        why = ("the same rules, but other numbers: another mask, other numbers or another file in norm:, or "
+               "statistics of other episodes")
+    raise StateError(f"the state was made with other normalisation (digest {saved.digest:016x}) than feed {feed} has "
+                     f"({found.digest:016x}): {why}. Change `norm:` back, or begin anew "
+                     "(strict=False uses the state all the same)")
 
 
 @dataclass(frozen=True)
@@ -26,10 +78,13 @@ class State:
     position: int
     fingerprint: int
     token: Optional[bytes] = None
+    norm: "Optional[Norm]" = None
 
     def to_dict(self) -> Dict[str, Any]:
         state: Dict[str, Any] = {"version": VERSION, "seed": self.seed, "epoch": self.epoch, "position": self.position,
                                  "fingerprint": f"{self.fingerprint:016x}"}
+        if self.norm is not None:
+            state["norm"] = {"digest": f"{self.norm.digest:016x}", "outputs": dict(self.norm.outputs)}
         if self.token is not None:
             state["token"] = base64.b64encode(self.token).decode()
         return state
@@ -60,6 +115,7 @@ def parse(state: Mapping[str, Any]) -> State:
     try:
         fingerprint = int(state["fingerprint"], 16)
         token = base64.b64decode(state["token"], validate=True) if state.get("token") is not None else None
+        norm = Norm(int(state["norm"]["digest"], 16), dict(state["norm"]["outputs"])) if "norm" in state else None
     except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"state: fingerprint or token cannot be read ({error!r})") from None
-    return State(fingerprint=fingerprint, token=token, **numbers)
+        raise StateError(f"state: fingerprint, norm or token cannot be read ({error!r})") from None
+    return State(fingerprint=fingerprint, token=token, norm=norm, **numbers)

@@ -219,6 +219,53 @@ static void test_refusals(void **state)
     destroy(world);
 }
 
+/* A job that opens a feed again wants its values scaled as before. Without `norm` it was opened by
+ * trajd 0.1.0. */
+static void test_other_normalisation_is_refused(void **state)
+{
+    static const struct {
+        bool fresh;
+        uint64_t norm;
+        const char *changed, *refusal;
+    } cases[] = {
+        {true, 0, NULL, NULL},
+        {true, 0, "actions", NULL}, /* a new job takes what there is */
+        {false, 11, "actions", NULL},
+        {false, 13, NULL,
+         "values scaled as 000000000000000d, but feed train now has "
+         "000000000000000b"},
+        {true, 13, NULL, "000000000000000d"},
+        {false, 0, NULL, NULL}, /* of 0.1.0, and scaled as it would */
+        {false, 0, "actions",
+         "trajd 0.1.0, whose statistics weigh windows, but output actions of "
+         "feed train weighs rows"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct trajd_core_feed_options options = default_options();
+        struct trajd_wire_open open;
+        struct world *world;
+        uint64_t session;
+
+        options.norm_digest = 11;
+        options.changed_norm = cases[i].changed;
+        world = make(&options);
+        session = greet(world);
+        open = make_open(world, 0);
+        open.fresh = cases[i].fresh;
+        open.norm = cases[i].norm;
+        if (!cases[i].refusal) {
+            assert_int_equal(open_with(world, session, open), TRAJD_OK);
+            assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.norm, 11);
+        } else {
+            assert_int_not_equal(open_with(world, session, open), TRAJD_OK);
+            assert_non_null(strstr(last_error(world), cases[i].refusal));
+        }
+        destroy(world);
+    }
+}
+
 static void test_prefetch(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -414,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_failed_and_short_batches),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_other_normalisation_is_refused),
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_stalls_are_named),
         cmocka_unit_test(test_return_of_the_daemon),
