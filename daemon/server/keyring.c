@@ -155,3 +155,15 @@ const char *trajd_keyring_find(struct trajd_keyring *keyring, const char *public
             return keyring->clients[i].name;
     return NULL;
 }
+
+bool trajd_keyring_is_gone(const struct trajd_keyring *keyring, const char *name,
+                           const char *public_key)
+{
+    struct trajd_key_file keys;
+    char path[4352];
+    snprintf(path, sizeof path, "%s/%s" SUFFIX, keyring->clients_path, name);
+    const enum trajd_status status = trajd_key_read(path, &keys, NULL);
+    const bool is_other = !status && strcmp(keys.public_key, public_key) != 0;
+    explicit_bzero(&keys, sizeof keys);
+    return status == TRAJD_ERR_NOT_FOUND || is_other;
+}

@@ -1,7 +1,7 @@
 /* The CURVE keys of the tcp listener: the daemon's own pair, and the public keys of the workers
  * that may connect. Each worker has a file in one directory; trajctl keygen makes all these files.
  * The directory is read again when it has changed, so a worker can be admitted or shut out without
- * a restart. Connections that exist stay. One thread at a time. */
+ * a restart. One thread at a time. */
 #ifndef TRAJD_SERVER_KEYRING_H
 #define TRAJD_SERVER_KEYRING_H
 
@@ -30,5 +30,10 @@ uint32_t trajd_keyring_count(const struct trajd_keyring *keyring);
  * not connect: *error then names the file, in each call. Otherwise its status is TRAJD_OK. */
 const char *trajd_keyring_find(struct trajd_keyring *keyring, const char *public_key,
                                struct trajd_error *error);
+/* Returns true if the worker `name` may no longer use that public key: its file is gone, or has
+ * another key. Reads the file. A file that cannot be read at the moment (no descriptor is free, the
+ * storage fails) shuts out no worker. */
+bool trajd_keyring_is_gone(const struct trajd_keyring *keyring, const char *name,
+                           const char *public_key);
 
 #endif

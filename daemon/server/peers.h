@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "daemon/server/transport.h"
+#include "proto/key_file.h"
 
 #define TRAJD_PEER_RINGS 16u
 #define TRAJD_PEER_REMOTE 128u
@@ -18,9 +19,10 @@ struct trajd_peer {
     uint64_t owner; /* as in trajd_incoming; only the same owner may resume */
     /* the worker has connected to fd.sock; over tcp: has sent a message after HELLO */
     bool attached;
-    uint64_t attach_by_ns;            /* the session ends if it has not attached by then */
-    uint64_t last_message_ns;         /* its last message */
-    char remote[TRAJD_PEER_REMOTE];   /* "NAME@ADDRESS" of a remote one, else "" */
+    uint64_t attach_by_ns;          /* the session ends if it has not attached by then */
+    uint64_t last_message_ns;       /* its last message */
+    char remote[TRAJD_PEER_REMOTE]; /* "NAME@ADDRESS" of a remote one, else "" */
+    char user[TRAJD_KEY_NAME_SIZE], key[TRAJD_KEY_SIZE]; /* of a remote one with CURVE, else "" */
     uint64_t rings[TRAJD_PEER_RINGS]; /* ids + 1 of the last rings sent to it; 0: none */
     uint32_t ring_count;
     uint32_t next; /* next in its bucket: index + 1, or 0 */

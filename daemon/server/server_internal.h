@@ -128,7 +128,7 @@ struct trajd_server {
     struct trajd_fdsock *fdsock;
     unsigned char *frame;     /* TRAJD_WIRE_MAX_FRAME bytes for direct answers */
     uint64_t silent_sessions; /* remote sessions that ended because nothing was received */
-    uint64_t tick_at_ns, rate_since_ns;
+    uint64_t tick_at_ns, rate_since_ns, keys_checked_ns;
     uint64_t rate_base_batches, rate_base_windows;
     double batch_rate_hz, window_rate_hz;
 };

@@ -1,4 +1,5 @@
 /* The server's thread: one turn receives messages, handles them, sends, and does timed work. */
+#include <stdio.h>
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
@@ -8,6 +9,7 @@
 #define MESSAGES_A_TURN 256u
 #define TICK_NS (100 * UINT64_C(1000000))
 #define RATE_NS (1000 * UINT64_C(1000000))
+#define KEYS_NS (500 * UINT64_C(1000000)) /* how often the keys of sessions are looked up */
 #define MAX_IDLE_FEEDS 64u
 
 /* Handles up to MESSAGES_A_TURN messages. Returns true if no message remains. */
@@ -36,6 +38,29 @@ static void end_silent_sessions(struct trajd_server *server, uint64_t now_ns)
         server->silent_sessions += remote && peer->attached;
         trajd_server_end_session(server, peer, now_ns);
     }
+}
+
+static void log_shut_out(const struct trajd_server *server, const struct trajd_peer *peer)
+{
+    char line[2 * TRAJD_PEER_REMOTE];
+    snprintf(line, sizeof line, "ended the session of %s: its key was removed or replaced",
+             peer->remote);
+    if (server->options.remote.log_line)
+        server->options.remote.log_line(server->options.context, line);
+}
+
+/* Ends the sessions of remote workers whose key was removed. */
+static void end_shut_out_sessions(struct trajd_server *server, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < server->peers.capacity; i++) {
+        struct trajd_peer *peer = &server->peers.list[i];
+        if (peer->session == 0 || peer->user[0] == '\0' ||
+            !trajd_transport_is_shut_out(server->transport, peer->user, peer->key))
+            continue;
+        log_shut_out(server, peer);
+        trajd_server_end_session(server, peer, now_ns);
+    }
+    server->keys_checked_ns = now_ns;
 }
 
 /* Marks the feeds whose takers wait for a slot that the transport has finished sending. */
@@ -101,6 +126,8 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     server->tick_at_ns = now_ns + TICK_NS;
     pthread_mutex_lock(&server->mutex);
     end_silent_sessions(server, now_ns);
+    if (now_ns >= server->keys_checked_ns + KEYS_NS)
+        end_shut_out_sessions(server, now_ns);
     measure_rates(server, now_ns);
     if (server->options.feed_idle)
         idle_count = collect_idle(server, idle, now_ns);

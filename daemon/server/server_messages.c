@@ -81,13 +81,29 @@ static enum trajd_status make_way(struct trajd_server *server, const struct traj
     return TRAJD_OK;
 }
 
+/* A connection lives on when its key is removed, but it gets no session any more. */
+static enum trajd_status check_key(const struct trajd_server *server,
+                                   const struct trajd_incoming *incoming, struct trajd_error *error)
+{
+    if (incoming->route.listener != TRAJD_LISTENER_REMOTE ||
+        !trajd_transport_is_shut_out(server->transport, incoming->user, incoming->key))
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_CLOSED, 0,
+                           "HELLO: the daemon no longer admits the key %s of %s: its file in the "
+                           "directory of keys was removed or replaced",
+                           incoming->key, incoming->user);
+}
+
 static void note_remote(struct trajd_peer *peer, const struct trajd_incoming *incoming,
                         uint64_t now_ns)
 {
     peer->last_message_ns = now_ns;
-    if (incoming->route.listener == TRAJD_LISTENER_REMOTE)
-        snprintf(peer->remote, sizeof peer->remote, "%s@%s",
-                 incoming->user[0] != '\0' ? incoming->user : "anybody", incoming->address);
+    if (incoming->route.listener != TRAJD_LISTENER_REMOTE)
+        return;
+    snprintf(peer->remote, sizeof peer->remote, "%s@%s",
+             incoming->user[0] != '\0' ? incoming->user : "anybody", incoming->address);
+    snprintf(peer->user, sizeof peer->user, "%s", incoming->user);
+    snprintf(peer->key, sizeof peer->key, "%s", incoming->key);
 }
 
 static enum trajd_status start_session(struct trajd_server *server,
@@ -105,7 +121,9 @@ static enum trajd_status start_session(struct trajd_server *server,
         trajd_core_welcome(server->core, here->session, hello, now_ns);
         return TRAJD_OK;
     }
-    enum trajd_status status = make_token(token, error);
+    enum trajd_status status = check_key(server, incoming, error);
+    if (!status)
+        status = make_token(token, error);
     if (!status && (!peer || peer != here))
         status = make_way(server, &incoming->route, now_ns, error);
     if (status)

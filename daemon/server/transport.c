@@ -1,6 +1,7 @@
 #include "daemon/server/transport.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +114,12 @@ void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
     trajd_listeners_watch(transport, now_ns);
 }
 
+bool trajd_transport_is_shut_out(const struct trajd_transport *transport, const char *user,
+                                 const char *key)
+{
+    return transport->keyring && trajd_keyring_is_gone(transport->keyring, user, key);
+}
+
 const struct trajd_transport_counters *
 trajd_transport_get_counters(const struct trajd_transport *transport)
 {
@@ -146,15 +153,29 @@ static uint64_t owner_of_user(const char *user)
     return trajd_fnv(TRAJD_FNV_BEGIN, user, strlen(user)) | UINT64_C(1) << 63;
 }
 
+/* Reads the name and the public key of a remote peer from the "User-Id" that the handshake gave to
+ * it (transport_auth.c). */
+static void identify_remote(struct trajd_transport *transport, struct trajd_incoming *incoming)
+{
+    snprintf(transport->sender, sizeof transport->sender, "%s",
+             property(&transport->frame, "User-Id"));
+    incoming->user = transport->sender;
+    incoming->key = transport->sender + strcspn(transport->sender, " ");
+    if (*incoming->key) {
+        transport->sender[incoming->key - transport->sender] = '\0';
+        incoming->key++;
+    }
+    incoming->owner = owner_of_user(incoming->user);
+}
+
 /* Sets the owner of a message. Returns false if a local peer has no uid. */
 static bool identify(struct trajd_transport *transport, struct trajd_incoming *incoming)
 {
     uid_t uid;
-    incoming->user = NULL;
+    incoming->user = incoming->key = NULL;
     incoming->address = property(&transport->frame, "Peer-Address");
     if (incoming->route.listener == TRAJD_LISTENER_REMOTE) {
-        incoming->user = property(&transport->frame, "User-Id");
-        incoming->owner = owner_of_user(incoming->user);
+        identify_remote(transport, incoming);
         return true;
     }
     if (!trajd_access_parse_uid(incoming->address, &uid))

@@ -62,9 +62,9 @@ struct trajd_transport_options {
 struct trajd_incoming {
     struct trajd_route route;
     uint64_t owner; /* a number for the uid or key; only the same owner may resume a session */
-    /* of a remote peer: the key's name ("" without CURVE), and the address; borrowed until the next
-     * receive */
-    const char *user, *address;
+    /* Of a remote peer: the name of its key and the public key ("" without CURVE), and the address.
+     * Borrowed until the next receive. */
+    const char *user, *key, *address;
     const void *frame; /* borrowed until the next receive */
     size_t size_bytes;
 };
@@ -117,6 +117,10 @@ enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport
 /* Does the work beside messages: decides on new connections, and watches the number of descriptors.
  * Called once in each turn of the loop; cheap. */
 void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns);
+/* Returns true if the key of a remote peer was removed from the directory of keys, or replaced.
+ * `user` and `key` are those of trajd_incoming. Reads a file. */
+bool trajd_transport_is_shut_out(const struct trajd_transport *transport, const char *user,
+                                 const char *key);
 const struct trajd_transport_counters *
 trajd_transport_get_counters(const struct trajd_transport *transport);
 

@@ -8,6 +8,8 @@
 #include "daemon/server/transport_internal.h"
 #include "proto/array_len.h"
 
+enum { USER_ID_SIZE = TRAJD_KEY_NAME_SIZE + TRAJD_KEY_SIZE };
+
 struct zap_request {
     char id[256];
     size_t id_size;
@@ -109,21 +111,26 @@ static void report_unknown_key(struct trajd_transport *transport, const char *ke
     log_line(transport, line);
 }
 
-static const char *find_user(struct trajd_transport *transport, const struct zap_request *request)
+/* Writes the name and the public key of the worker, with a space between them. Returns false for an
+ * unknown key. */
+static bool find_user(struct trajd_transport *transport, const struct zap_request *request,
+                      char id[USER_ID_SIZE])
 {
     struct trajd_error key_error;
     char key[TRAJD_KEY_SIZE];
     if (strcmp(request->mechanism, "CURVE") != 0 || request->credential_size != 32 ||
         !zmq_z85_encode(key, request->credential, 32))
-        return NULL;
+        return false;
     const char *user = trajd_keyring_find(transport->keyring, key, &key_error);
     if (key_error.status && strcmp(key_error.message, transport->key_error) != 0) {
         snprintf(transport->key_error, sizeof transport->key_error, "%s", key_error.message);
         log_line(transport, key_error.message);
     }
-    if (!user)
+    if (user)
+        snprintf(id, USER_ID_SIZE, "%s %s", user, key);
+    else
         report_unknown_key(transport, key, request->address);
-    return user;
+    return user != NULL;
 }
 
 /* Returns true for a loopback address. Without CURVE the listener is bound to one, so other peers
@@ -133,28 +140,31 @@ static bool is_loopback(const char *address)
     return strcmp(address, "127.0.0.1") == 0 || strcmp(address, "::1") == 0;
 }
 
-/* Returns the user's name, "" for a peer without one, or NULL if the peer is refused. */
-static const char *validate(struct trajd_transport *transport, const struct zap_request *request)
+/* Returns true if the peer may connect. Writes its id, "" for a peer without a key. */
+static bool validate(struct trajd_transport *transport, const struct zap_request *request,
+                     char id[USER_ID_SIZE])
 {
+    id[0] = '\0';
     if (strcmp(request->domain, TRAJD_LOCAL_DOMAIN) == 0)
-        return is_local_peer_allowed(transport, request) ? "" : NULL;
+        return is_local_peer_allowed(transport, request);
     if (strcmp(request->domain, TRAJD_REMOTE_DOMAIN) != 0)
-        return NULL;
+        return false;
     if (transport->keyring)
-        return find_user(transport, request);
-    return is_loopback(request->address) ? "" : NULL;
+        return find_user(transport, request, id);
+    return is_loopback(request->address);
 }
 
 void trajd_access_answer(struct trajd_transport *transport)
 {
     struct zap_request request;
     while (receive_request(transport, &request)) {
-        const char *user = validate(transport, &request);
+        char id[USER_ID_SIZE];
+        const bool allowed = validate(transport, &request, id);
         zmq_send(transport->zap, "1.0", 3, ZMQ_SNDMORE);
         zmq_send(transport->zap, request.id, request.id_size, ZMQ_SNDMORE);
-        zmq_send(transport->zap, user ? "200" : "400", 3, ZMQ_SNDMORE);
+        zmq_send(transport->zap, allowed ? "200" : "400", 3, ZMQ_SNDMORE);
         zmq_send(transport->zap, "", 0, ZMQ_SNDMORE);
-        zmq_send(transport->zap, user ? user : "", user ? strlen(user) : 0, ZMQ_SNDMORE);
+        zmq_send(transport->zap, id, strlen(id), ZMQ_SNDMORE);
         zmq_send(transport->zap, "", 0, 0);
     }
 }

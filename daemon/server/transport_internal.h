@@ -44,6 +44,8 @@ struct trajd_transport {
     bool has_side_events;                     /* zap or a monitor may have events */
     uint32_t next_listener;                   /* the listener to receive from first */
     zmq_msg_t frame;                          /* the last received frame */
+    /* the name and the public key of its sender */
+    char sender[TRAJD_KEY_NAME_SIZE + TRAJD_KEY_SIZE];
     uint64_t descriptor_limit;
     uint64_t count_again_at; /* descriptors are counted again after so many connections */
     struct trajd_transport_counters counters;

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -303,6 +304,35 @@ def test_who_is_not_known_is_named_once(daemon, demo_file, keys, tmp_path):
     assert status(one)["refused_keys"] >= 2
     result = trajctl("status", "--endpoint", remote_of(one), "--key", keys)
     assert result.returncode == 1 and "does not know the key" in result.stderr
+
+
+@pytest.mark.parametrize("change", ["removed", "replaced"])
+def test_a_key_that_is_removed_ends_its_sessions(daemon, demo_file, keys, tmp_path, change):
+    """The lease of its worker goes to another one at once. The connection that still exists gets no session again."""
+    assert trajctl("keygen", tmp_path / "keys", "--client", "bob").returncode == 0
+    one = daemon(config(demo_file))
+    public = tmp_path / "keys/clients/alice.key"
+    alice, bob = client_of(remote_of(one), keys), client_of(remote_of(one), tmp_path / "keys/bob.key_secret")
+    alice.open("train", credit=2)
+    held = alice.next()
+    position = held.position
+    if change == "removed":
+        public.unlink()
+    else:
+        text = public.read_text()
+        new = re.search('public-key = "(.*)"', (tmp_path / "keys/clients/bob.key").read_text())[1]
+        public.write_text(re.sub('public-key = ".*"', f'public-key = "{new}"', text))
+    begin = time.monotonic()
+    wait_for(lambda: len(status(one)["sessions"]) == 2, what="the end of alice's session")  # bob's, and that of status()
+    assert time.monotonic() - begin < 2  # half a second, and the time of a busy machine
+    assert "ended the session of alice@127.0.0.1: its key was removed or replaced" in one.text()
+    bob.open("train")
+    assert position in {batch for batch, _ in bob.epoch()}
+    with pytest.raises(trajd.TrajdError, match="no longer admits the key"):
+        while True:
+            alice.next().release()
+    alice.close()
+    bob.close()
 
 
 def test_the_command_line_takes_the_endpoint(daemon, demo_file, keys):
