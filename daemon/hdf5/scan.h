@@ -28,6 +28,7 @@ struct trajd_scan {
     bool has_user_block;
     /* [clock_count]: rates that stand in attributes outside the episodes; NULL: not read yet */
     const char **file_rates;
+    bool has_failed; /* libhdf5 reported an error since this was set to false */
 };
 
 /* Starts libhdf5 without plugins, file locks, printed errors and external links. False where it
@@ -38,10 +39,16 @@ bool trajd_scan_start_library(void);
 void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice slice,
                      struct trajd_arena *arena, struct trajd_record *record);
 
-/* Describes the dataset at `path` below `group`, or the reason why it cannot be used. False where
- * there is nothing at the path; for a member of a family also where the object is not a dataset. */
-bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                      struct trajd_record_array *dataset);
+/* What a link leads to. */
+enum trajd_scan_found {
+    TRAJD_SCAN_ARRAY,   /* a dataset that can be used, or that is refused with a reason */
+    TRAJD_SCAN_OTHER,   /* a group or a named type, which is refused with a reason */
+    TRAJD_SCAN_DAMAGED, /* a dataset or group that cannot be read, which is refused with a reason */
+};
+/* Describes the dataset at `path`, a listed link below `group`, or the reason why it cannot be
+ * used. */
+enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
+                                       struct trajd_record_array *dataset);
 /* Sets *dtype. Returns NULL, or the reason why the type has none. */
 const char *trajd_scan_type(hid_t type, enum trajd_dtype *dtype);
 /* Fills array->chunks. Returns NULL, or the reason why that is impossible. */
@@ -68,6 +75,10 @@ void trajd_scan_filters(struct trajd_scan *scan);
  * stack. Sets record->io_errno where storage failed. */
 const char *trajd_scan_error(struct trajd_scan *scan);
 
+/* Returns why the link leads nowhere, or to another file. NULL for a hard link, whose object is
+ * damaged if it cannot be opened. */
+const char *trajd_scan_lost_link(hid_t group, const char *path);
+
 /* Returns whether a record may hold the name: 1 to 1024 bytes, no control characters. */
 bool trajd_scan_name_ok(const char *name);
 
@@ -76,8 +87,25 @@ struct trajd_scan_names {
     const char **names;
     uint32_t count, capacity;
 };
-/* Appends the names of the group's links and sorts the list by strcmp. */
-void trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names);
+bool trajd_scan_names_have(const struct trajd_scan_names *names, const char *name);
+
+/* A group below an episode that may hold arrays, with its links. It has none where nothing is
+ * there, or where it cannot be used. */
+struct trajd_scan_folder {
+    const char *path; /* "", "obs" */
+    struct trajd_scan_names links;
+    const char *refusal; /* why it cannot be used: it is behind a link that cannot be followed */
+    struct trajd_scan_folder *next;
+};
+/* Returns the folder of the first `length` bytes of the path, from the list or opened and added to
+ * it. NULL, with the episode's problem, where the folder or one above it is damaged. */
+const struct trajd_scan_folder *trajd_scan_folder(struct trajd_scan *scan, hid_t group,
+                                                  const char *path, size_t length,
+                                                  struct trajd_scan_folder **list,
+                                                  struct trajd_record_episode *episode);
+/* Appends the names of the group's links in the order of strcmp. Returns NULL, or the reason why
+ * they cannot all be listed. */
+const char *trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names);
 /* False where memory or the limit on names is reached. */
 bool trajd_scan_names_add(struct trajd_scan *scan, struct trajd_scan_names *names, const char *name,
                           size_t length);

@@ -244,29 +244,6 @@ static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_
     return why;
 }
 
-/* Checks the links of a path. Returns 1 where all are there, 0 where one is missing, -1 where one
- * leads out of the file. */
-static int check_links(hid_t group, const char *path)
-{
-    char slice[4096];
-    size_t length = 0;
-
-    do {
-        H5L_info_t info;
-        length += strcspn(path + length, "/");
-        if (length >= sizeof slice)
-            return 0;
-        memcpy(slice, path, length);
-        slice[length] = '\0';
-        if (H5Lexists(group, slice, H5P_DEFAULT) <= 0 ||
-            H5Lget_info(group, slice, &info, H5P_DEFAULT) < 0)
-            return 0;
-        if (info.type == H5L_TYPE_EXTERNAL || info.type > H5L_TYPE_EXTERNAL)
-            return -1;
-    } while (path[length++]);
-    return 1;
-}
-
 static bool is_start(const struct trajd_layout *layout, const char *path)
 {
     for (uint32_t i = 0; i < layout->clock_count; i++) {
@@ -276,46 +253,38 @@ static bool is_start(const struct trajd_layout *layout, const char *path)
     return false;
 }
 
-/* Sets the reason why a path cannot be opened as a dataset. False where nothing is there, or where
- * a member of a family is another kind of object. */
-static bool refuse_object(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                          struct trajd_record_array *dataset)
+/* Sets the reason why a path cannot be opened as a dataset. */
+static enum trajd_scan_found refuse_object(struct trajd_scan *scan, hid_t group, const char *path,
+                                           struct trajd_record_array *dataset)
 {
-    const char *failure = trajd_scan_error(scan);
-    int links = check_links(group, path);
+    const char *failure = trajd_scan_error(scan), *lost;
     H5O_info_t info;
-    bool other = links > 0 && H5Oget_info_by_name(group, path, &info, H5P_DEFAULT) >= 0 &&
-                 info.type != H5O_TYPE_DATASET;
 
+    if (H5Oget_info_by_name2(group, path, &info, H5O_INFO_BASIC, H5P_DEFAULT) >= 0 &&
+        info.type != H5O_TYPE_DATASET) {
+        refuse(scan, dataset, TRAJD_RECORD_NO_DATASET);
+        return TRAJD_SCAN_OTHER;
+    }
     H5Eclear2(H5E_DEFAULT);
-    if (links == 0 || (other && of_family))
-        return false;
-    if (links < 0)
-        return refuse(scan, dataset, "an external link is refused (it names another file)");
-    if (other)
-        return refuse(scan, dataset, TRAJD_RECORD_NO_DATASET);
-    return refuse(scan, dataset, trajd_arena_format(scan->arena, "cannot be opened: %s", failure));
+    lost = trajd_scan_lost_link(group, path);
+    refuse(scan, dataset,
+           lost ? lost : trajd_arena_format(scan->arena, "cannot be opened: %s", failure));
+    return lost ? TRAJD_SCAN_ARRAY : TRAJD_SCAN_DAMAGED;
 }
 
-bool trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path, bool of_family,
-                      struct trajd_record_array *dataset)
+enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
+                                       struct trajd_record_array *dataset)
 {
-    const bool is_nested = strchr(path, '/') != NULL;
-    bool there = of_family; /* a member of a family was listed just before */
-    hid_t object;
+    hid_t object = H5Dopen2(group, path, H5P_DEFAULT);
     const char *why;
 
     *dataset = (struct trajd_record_array){.path = path};
-    if (!of_family)
-        there = is_nested ? check_links(group, path) > 0 : H5Lexists(group, path, H5P_DEFAULT) > 0;
-    if (!there && !is_nested)
-        return false;
-    object = there ? H5Dopen2(group, path, H5P_DEFAULT) : -1;
     if (object < 0)
-        return refuse_object(scan, group, path, of_family, dataset);
+        return refuse_object(scan, group, path, dataset);
+    scan->has_failed = false;
     why = describe(scan, object, is_start(scan->layout, path), dataset);
     if (why)
         refuse(scan, dataset, why);
     H5Dclose(object);
-    return true;
+    return why && scan->has_failed ? TRAJD_SCAN_DAMAGED : TRAJD_SCAN_ARRAY;
 }

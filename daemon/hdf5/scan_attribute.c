@@ -9,6 +9,7 @@
 
 enum { RATE_TEXT_SIZE = 64, ATTRIBUTE_BYTES_MAX = 16 << 20, KEY_COUNT_MAX = 4096 };
 static const uint64_t list_bytes_max = 64u << 20;
+static const char unreadable[] = "(unreadable)"; /* no rate: the episode is quarantined */
 
 /* Returns the attribute's text, or NULL where it is not one text. The caller frees. */
 static char *read_string(hid_t attribute, hid_t type, hid_t space)
@@ -32,27 +33,31 @@ static char *read_string(hid_t attribute, hid_t type, hid_t space)
     return copy;
 }
 
-static void attribute_text(hid_t attribute, const char *json, char *out)
+/* Reads the text of a rate; "" where it is another type. False where the attribute is damaged. */
+static bool attribute_text(hid_t attribute, const char *json, char *out)
 {
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
     H5T_class_t class = H5Tget_class(type);
+    bool is_read = true;
     double number;
 
     if (class == H5T_STRING) {
         char *text = read_string(attribute, type, space);
+        is_read = text || H5Sget_simple_extent_npoints(space) != 1;
         if (text && json)
             trajd_json_field_read(text, strlen(text), json, out, RATE_TEXT_SIZE);
         else if (text)
             snprintf(out, RATE_TEXT_SIZE, "%s", text);
         free(text);
     } else if (!json && (class == H5T_INTEGER || class == H5T_FLOAT) &&
-               H5Sget_simple_extent_npoints(space) == 1 &&
-               H5Aread(attribute, H5T_NATIVE_DOUBLE, &number) >= 0) {
-        /* fixed point, because 1e3 is not a valid rate */
-        snprintf(out, RATE_TEXT_SIZE, "%.9f", number);
+               H5Sget_simple_extent_npoints(space) == 1) {
+        is_read = H5Aread(attribute, H5T_NATIVE_DOUBLE, &number) >= 0;
+        if (is_read) /* fixed point, because 1e3 is not a valid rate */
+            snprintf(out, RATE_TEXT_SIZE, "%.9f", number);
     }
     H5Sclose(space);
     H5Tclose(type);
+    return is_read;
 }
 
 const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
@@ -69,8 +74,11 @@ const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
                  clock->rate_attribute);
     attribute = H5Aopen_by_name(group, object, at + 1, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute >= 0) {
-        attribute_text(attribute, clock->rate_json, text);
+        if (!attribute_text(attribute, clock->rate_json, text))
+            strcpy(text, unreadable);
         H5Aclose(attribute);
+    } else if (H5Aexists_by_name(group, object, at + 1, H5P_DEFAULT) > 0) {
+        strcpy(text, unreadable);
     }
     H5Eclear2(H5E_DEFAULT);
     for (char *c = text; *c; c++) {
@@ -116,6 +124,15 @@ static void mark(struct trajd_scan *scan, const char *key, uint32_t key_count, c
         episode->filter_keys[episode->key_count++] = key;
 }
 
+/* Refuses the file: without a filter key, `filter: train` would take other episodes. */
+static void refuse_filter(struct trajd_scan *scan, const char *key, const char *rule)
+{
+    const char *failure = trajd_scan_error(scan);
+
+    scan->record->refusal = trajd_arena_format(scan->arena, "%s: %s %s: %s",
+                                               scan->layout->filter_path, key, rule, failure);
+}
+
 static void mark_list(struct trajd_scan *scan, const char *key, uint32_t key_count, hid_t dataset,
                       hid_t type, hid_t space)
 {
@@ -127,7 +144,9 @@ static void mark_list(struct trajd_scan *scan, const char *key, uint32_t key_cou
     if (count < 1 || !size || (uint64_t)count > list_bytes_max / size)
         return;
     data = calloc((size_t)count, size);
-    if (data && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0) {
+    if (data && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0) {
+        refuse_filter(scan, key, "cannot be read");
+    } else if (data) {
         for (hssize_t i = 0; i < count; i++) {
             const char *name = variable ? ((char **)data)[i] : data + (size_t)i * size;
             if (name)
@@ -152,6 +171,8 @@ static void read_key(struct trajd_scan *scan, hid_t group, const char *key, uint
     }
     if (dataset >= 0)
         H5Oclose(dataset);
+    else if (!trajd_scan_lost_link(group, key))
+        refuse_filter(scan, key, "cannot be opened");
     H5Eclear2(H5E_DEFAULT);
 }
 
@@ -165,10 +186,15 @@ void trajd_scan_filters(struct trajd_scan *scan)
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     group = H5Gopen2(scan->file, *folder ? folder : "/", H5P_DEFAULT);
     if (group >= 0) {
-        trajd_scan_links(scan, group, &keys);
+        const char *problem = trajd_scan_links(scan, group, &keys);
+        if (problem)
+            scan->record->refusal = trajd_arena_format(scan->arena, "%s: %s", folder, problem);
         for (uint32_t i = 0; i < keys.count && i < KEY_COUNT_MAX; i++)
             read_key(scan, group, keys.names[i], keys.count);
         H5Gclose(group);
+    } else if (H5Lexists(scan->file, folder, H5P_DEFAULT) > 0 &&
+               !trajd_scan_lost_link(scan->file, folder)) {
+        refuse_filter(scan, folder, "cannot be opened");
     }
     H5Eclear2(H5E_DEFAULT);
 }

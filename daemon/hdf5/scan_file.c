@@ -10,65 +10,42 @@
 
 enum { PATH_SIZE = 4096 };
 
-/* The paths of datasets that the families of the layout need in an episode. */
+/* The arrays that the layout may use in an episode, and the folders in which they are. */
 struct wanted {
-    struct trajd_scan_names paths;
-    const char *listed; /* the group whose links are in `links` */
-    struct trajd_scan_names links;
+    struct trajd_scan_names explicit_paths, family_paths;
+    struct trajd_scan_folder *folders;
 };
 
-static bool has_name(const struct trajd_scan_names *names, const char *name)
+/* Returns the length of the folder in front of the last component that begins before `end`. */
+static size_t folder_length(const char *path, size_t end)
 {
-    for (uint32_t i = 0; i < names->count; i++) {
-        if (!strcmp(names->names[i], name))
-            return true;
-    }
-    return false;
+    while (end && path[end - 1] != '/')
+        end--;
+    return end ? end - 1 : 0;
 }
 
 static void want(struct trajd_scan *scan, struct trajd_scan_names *paths, const char *path)
 {
-    if (path && !has_name(paths, path))
+    if (path && !trajd_scan_names_have(paths, path))
         trajd_scan_names_add(scan, paths, path, strlen(path));
-}
-
-/* Lists the group "obs" for "obs/STAR", unless it was listed just before. */
-static void list_folder(struct trajd_scan *scan, hid_t group, const char *folder,
-                        struct wanted *wanted)
-{
-    hid_t object;
-
-    if (wanted->listed && !strcmp(wanted->listed, folder))
-        return;
-    wanted->listed = trajd_arena_copy(scan->arena, folder, strlen(folder));
-    wanted->links = (struct trajd_scan_names){0};
-    object = *folder ? -1 : group;
-    if (*folder && H5Lexists(group, folder, H5P_DEFAULT) > 0)
-        object = H5Oopen(group, folder, H5P_DEFAULT);
-    if (object >= 0 && H5Iget_type(object) == H5I_GROUP)
-        trajd_scan_links(scan, object, &wanted->links);
-    if (object >= 0 && object != group)
-        H5Oclose(object);
-    H5Eclear2(H5E_DEFAULT);
 }
 
 /* Adds the paths below the group that match a family's path, except those of explicit streams. */
 static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern,
-                        struct wanted *wanted, const struct trajd_scan_names *explicit_paths)
+                        struct wanted *wanted, struct trajd_record_episode *episode)
 {
-    const char *star = strchr(pattern, '*'), *slash = star, *suffix = strchr(star, '/');
-    char folder[PATH_SIZE], path[PATH_SIZE];
+    const char *star = strchr(pattern, '*'), *suffix = strchr(star, '/');
+    const size_t length = folder_length(pattern, (size_t)(star - pattern));
+    const struct trajd_scan_folder *folder =
+        trajd_scan_folder(scan, group, pattern, length, &wanted->folders, episode);
+    char path[PATH_SIZE];
 
-    while (slash > pattern && slash[-1] != '/')
-        slash--;
-    snprintf(folder, sizeof folder, "%.*s", slash > pattern ? (int)(slash - pattern - 1) : 0,
-             pattern);
-    list_folder(scan, group, folder, wanted);
-    for (uint32_t i = 0; i < wanted->links.count; i++) {
-        if ((size_t)snprintf(path, sizeof path, "%s%s%s%s", folder, *folder ? "/" : "",
-                             wanted->links.names[i], suffix ? suffix : "") < sizeof path &&
-            trajd_layout_match(pattern, path, NULL, 0) && !has_name(explicit_paths, path))
-            want(scan, &wanted->paths, path);
+    for (uint32_t i = 0; folder && i < folder->links.count; i++) {
+        if ((size_t)snprintf(path, sizeof path, "%s%s%s%s", folder->path, length ? "/" : "",
+                             folder->links.names[i], suffix ? suffix : "") < sizeof path &&
+            trajd_layout_match(pattern, path, NULL, 0) &&
+            !trajd_scan_names_have(&wanted->explicit_paths, path))
+            want(scan, &wanted->family_paths, path);
     }
 }
 
@@ -96,44 +73,63 @@ static int compare_datasets(const void *a, const void *b)
     return strcmp(left->path, right->path);
 }
 
+/* Describes the array at a path, and puts it into the record or into the notes. Arrays that are
+ * damaged, or that the layout requires, stay in the record with the reason, which quarantines the
+ * episode. */
+static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool is_of_family,
+                         struct wanted *wanted, struct trajd_record_episode *episode)
+{
+    struct trajd_record_array *dataset = &episode->arrays[episode->array_count];
+    const size_t length = folder_length(path, strlen(path));
+    const struct trajd_scan_folder *folder =
+        trajd_scan_folder(scan, group, path, length, &wanted->folders, episode);
+    enum trajd_scan_found found = TRAJD_SCAN_ARRAY;
+
+    if (!folder)
+        return;
+    if (!folder->refusal && !trajd_scan_names_have(&folder->links, path + length + (length > 0)))
+        return;
+    *dataset = (struct trajd_record_array){.path = path, .refusal = folder->refusal};
+    if (!folder->refusal)
+        found = trajd_scan_array(scan, group, path, dataset);
+    if (found == TRAJD_SCAN_OTHER && is_of_family)
+        return;
+    if (dataset->refusal && found != TRAJD_SCAN_DAMAGED &&
+        (is_of_family || !is_required(scan->layout, path)))
+        trajd_scan_note(scan, episode->id, dataset->path, dataset->refusal);
+    else
+        episode->array_count++;
+}
+
 static void scan_datasets(struct trajd_scan *scan, hid_t group,
                           struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
-    struct trajd_scan_names explicit_paths = {0};
     struct wanted wanted = {0};
     uint32_t total;
 
     for (uint32_t i = 0; i < layout->clock_count; i++) {
-        want(scan, &explicit_paths, layout->clocks[i].stamps_path);
-        want(scan, &explicit_paths, layout->clocks[i].start_path);
+        want(scan, &wanted.explicit_paths, layout->clocks[i].stamps_path);
+        want(scan, &wanted.explicit_paths, layout->clocks[i].start_path);
     }
     for (uint32_t i = 0; i < layout->stream_count; i++) {
         if (!strchr(layout->streams[i].path, '*'))
-            want(scan, &explicit_paths, layout->streams[i].path);
+            want(scan, &wanted.explicit_paths, layout->streams[i].path);
     }
     for (uint32_t i = 0; i < layout->stream_count; i++) {
         if (strchr(layout->streams[i].path, '*'))
-            want_family(scan, group, layout->streams[i].path, &wanted, &explicit_paths);
+            want_family(scan, group, layout->streams[i].path, &wanted, episode);
     }
-    total = explicit_paths.count + wanted.paths.count;
+    total = wanted.explicit_paths.count + wanted.family_paths.count;
     episode->arrays = trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->arrays);
     if (!episode->arrays || total > 4096) {
         episode->problem = "too many datasets";
         return;
     }
-    for (uint32_t i = 0; i < total; i++) {
-        bool family = i >= explicit_paths.count;
-        const char *path =
-            family ? wanted.paths.names[i - explicit_paths.count] : explicit_paths.names[i];
-        struct trajd_record_array *dataset = &episode->arrays[episode->array_count];
-        if (!trajd_scan_array(scan, group, path, family, dataset))
-            continue;
-        if (dataset->refusal && (family || !is_required(layout, path)))
-            trajd_scan_note(scan, episode->id, dataset->path, dataset->refusal);
-        else
-            episode->array_count++;
-    }
+    for (uint32_t i = 0; i < wanted.explicit_paths.count; i++)
+        scan_dataset(scan, group, wanted.explicit_paths.names[i], false, &wanted, episode);
+    for (uint32_t i = 0; i < wanted.family_paths.count; i++)
+        scan_dataset(scan, group, wanted.family_paths.names[i], true, &wanted, episode);
     qsort(episode->arrays, episode->array_count, sizeof *episode->arrays, compare_datasets);
 }
 
@@ -163,19 +159,6 @@ static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
     return scan->file_rates[clock];
 }
 
-/* Returns why a link cannot be followed; NULL: it is a hard link. */
-static const char *describe_lost_link(hid_t group, const char *name)
-{
-    H5L_info_t info;
-    const bool is_known = H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0;
-
-    H5Eclear2(H5E_DEFAULT);
-    if (!is_known || info.type == H5L_TYPE_HARD)
-        return NULL;
-    return info.type >= H5L_TYPE_UD_MIN ? "an external link is refused (it names another file)"
-                                        : "a link that leads nowhere";
-}
-
 static void scan_episode(struct trajd_scan *scan, const char *path,
                          struct trajd_record_episode *episode)
 {
@@ -192,7 +175,7 @@ static void scan_episode(struct trajd_scan *scan, const char *path,
         episode->rates[i] = "";
     group = H5Gopen2(scan->file, path, H5P_DEFAULT);
     if (group < 0) {
-        const char *error = trajd_scan_error(scan), *lost = describe_lost_link(scan->file, path);
+        const char *error = trajd_scan_error(scan), *lost = trajd_scan_lost_link(scan->file, path);
         episode->problem = trajd_arena_format(
             scan->arena, "%s%s", lost ? lost : "the group cannot be opened: ", lost ? "" : error);
         return;
@@ -220,21 +203,31 @@ static const char *episode_id(const char *path, const char *pattern)
     return "";
 }
 
+static void refuse_file(struct trajd_scan *scan, const char *path, const char *reason)
+{
+    if (reason && !scan->record->refusal)
+        scan->record->refusal =
+            trajd_arena_format(scan->arena, "%s: %s", *path ? path : "/", reason);
+}
+
 /* Lists a link that cannot be followed although its name matches, so that scan_episode finds its
  * problem: an episode that is not there must not be missed silently. Where no wildcard has matched
- * yet, all episodes of the file may lie behind the link, and it is noted. */
+ * yet, all episodes of the file may lie behind the link, and it is noted; a damaged group refuses
+ * the file. */
 static void add_lost_group(struct trajd_scan *scan, hid_t group, const char *name, const char *path,
                            struct trajd_scan_names *found)
 {
-    const char *why;
+    const char *failure = trajd_scan_error(scan), *lost;
 
-    H5Eclear2(H5E_DEFAULT);
     if (*episode_id(path, scan->layout->groups)) {
         trajd_scan_names_add(scan, found, path, strlen(path));
         return;
     }
-    why = describe_lost_link(group, name);
-    trajd_scan_note(scan, "", path + 1, why ? why : "its object cannot be read");
+    lost = trajd_scan_lost_link(group, name);
+    if (lost)
+        trajd_scan_note(scan, "", path + 1, lost);
+    else
+        refuse_file(scan, path, trajd_arena_format(scan->arena, "cannot be opened: %s", failure));
 }
 
 /* Finds the groups below `path` that match the rest of the pattern. */
@@ -252,17 +245,15 @@ static void find_groups(struct trajd_scan *scan, const char *path, const char *p
     }
     group = H5Gopen2(scan->file, *path ? path : "/", H5P_DEFAULT);
     if (group < 0) {
-        H5Eclear2(H5E_DEFAULT);
+        refuse_file(scan, path, trajd_scan_error(scan));
         return;
     }
     snprintf(component, sizeof component, "%.*s", (int)length, pattern);
-    if (trajd_is_glob(component))
-        trajd_scan_links(scan, group, &links);
-    else if (H5Lexists(group, component, H5P_DEFAULT) > 0)
-        trajd_scan_names_add(scan, &links, component, length);
+    refuse_file(scan, path, trajd_scan_links(scan, group, &links));
     for (uint32_t i = 0; i < links.count; i++) {
         H5O_info_t info;
-        if (fnmatch(component, links.names[i], 0) ||
+        if ((trajd_is_glob(component) ? fnmatch(component, links.names[i], 0)
+                                      : strcmp(component, links.names[i])) ||
             (size_t)snprintf(below, sizeof below, "%s/%s", path, links.names[i]) >= sizeof below)
             continue;
         if (H5Oget_info_by_name2(group, links.names[i], &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
@@ -295,6 +286,8 @@ static void scan_groups(struct trajd_scan *scan)
     struct trajd_scan_names groups = {0};
 
     find_groups(scan, "", scan->layout->groups + 1, &groups);
+    if (record->refusal)
+        return;
     if (groups.count > 1)
         qsort(groups.names, groups.count, sizeof *groups.names, compare_natural);
     if (!groups.count) {
@@ -325,6 +318,8 @@ static void scan_groups(struct trajd_scan *scan)
     }
     if (scan->layout->filter_path)
         trajd_scan_filters(scan);
+    if (record->refusal)
+        record->episode_count = 0;
 }
 
 void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice slice,

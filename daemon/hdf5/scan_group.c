@@ -1,11 +1,75 @@
-/* Finds out whether an episode's group holds only the recorded datasets. A copy of such an episode
- * need not search the group again. */
+/* The groups of an episode: the links in those that may hold arrays, and whether they hold anything
+ * else than the recorded arrays. A copy of an episode without anything else need not search its
+ * groups again. */
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/hdf5/scan.h"
 
 enum { PATH_SIZE = 4096 };
+
+/* Opens the folder and lists its links. Sets its refusal, or the episode's problem. */
+static void open_folder(struct trajd_scan *scan, hid_t group, struct trajd_scan_folder *folder,
+                        struct trajd_record_episode *episode)
+{
+    const char *name = *folder->path ? folder->path : ".", *problem = NULL;
+    hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+
+    if (object < 0) {
+        const char *failure = trajd_scan_error(scan);
+        folder->refusal = trajd_scan_lost_link(group, name);
+        problem = folder->refusal
+                      ? NULL
+                      : trajd_arena_format(scan->arena, "cannot be opened: %s", failure);
+    } else if (H5Iget_type(object) == H5I_GROUP) {
+        problem = trajd_scan_links(scan, object, &folder->links);
+    }
+    if (object >= 0)
+        H5Oclose(object);
+    if (folder->refusal)
+        trajd_scan_note(scan, episode->id, folder->path, folder->refusal);
+    if (problem && !episode->problem)
+        episode->problem = trajd_arena_format(scan->arena, "%s%s%s", folder->path,
+                                              *folder->path ? ": " : "", problem);
+}
+
+/* Returns a folder of the list, or NULL. */
+static struct trajd_scan_folder *find_folder(struct trajd_scan_folder *list, const char *path,
+                                             size_t length)
+{
+    while (list && (strncmp(list->path, path, length) || list->path[length]))
+        list = list->next;
+    return list;
+}
+
+const struct trajd_scan_folder *trajd_scan_folder(struct trajd_scan *scan, hid_t group,
+                                                  const char *path, size_t length,
+                                                  struct trajd_scan_folder **list,
+                                                  struct trajd_record_episode *episode)
+{
+    struct trajd_scan_folder *folder = find_folder(*list, path, length);
+    const struct trajd_scan_folder *above = NULL;
+    size_t name = length; /* where the folder's own name begins */
+
+    if (folder || episode->problem)
+        return episode->problem ? NULL : folder;
+    while (name && path[name - 1] != '/')
+        name--;
+    if (length)
+        above = trajd_scan_folder(scan, group, path, name ? name - 1 : 0, list, episode);
+    folder = episode->problem ? NULL : trajd_arena_alloc(scan->arena, sizeof *folder);
+    if (!folder)
+        return NULL;
+    *folder = (struct trajd_scan_folder){.path = trajd_arena_copy(scan->arena, path, length),
+                                         .refusal = above ? above->refusal : NULL,
+                                         .next = *list};
+    if (!folder->path)
+        return NULL;
+    *list = folder;
+    if (!above || trajd_scan_names_have(&above->links, folder->path + name))
+        open_folder(scan, group, folder, episode);
+    return episode->problem ? NULL : folder;
+}
 
 struct search {
     const struct trajd_record_episode *episode;

@@ -30,6 +30,7 @@ const char *trajd_scan_error(struct trajd_scan *scan)
     char *code, *copy;
     int number = 0;
 
+    scan->has_failed = true;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, text);
     H5Eclear2(H5E_DEFAULT);
     code = strstr(text, "errno = ");

@@ -1,7 +1,7 @@
 /* Lists the names of links in a group. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/scan.h"
 
 enum { NAME_LENGTH_MAX = 1024, LINK_COUNT_MAX = 1 << 20 };
@@ -36,9 +36,31 @@ bool trajd_scan_names_add(struct trajd_scan *scan, struct trajd_scan_names *name
     return names->names[names->count] && ++names->count;
 }
 
+bool trajd_scan_names_have(const struct trajd_scan_names *names, const char *name)
+{
+    for (uint32_t i = 0; i < names->count; i++) {
+        if (!strcmp(names->names[i], name))
+            return true;
+    }
+    return false;
+}
+
+const char *trajd_scan_lost_link(hid_t group, const char *path)
+{
+    H5L_info_t info;
+    const bool is_known = H5Lget_info(group, path, &info, H5P_DEFAULT) >= 0;
+
+    H5Eclear2(H5E_DEFAULT);
+    if (!is_known || info.type == H5L_TYPE_HARD)
+        return NULL;
+    return info.type == H5L_TYPE_SOFT ? "a link that leads nowhere"
+                                      : "an external link is refused (it names another file)";
+}
+
 struct link_visit {
     struct trajd_scan *scan;
     struct trajd_scan_names *names;
+    const char *problem;
 };
 
 static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
@@ -48,22 +70,20 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
     (void)group;
     (void)info;
     if (!trajd_scan_name_ok(name))
-        return 0;
-    return trajd_scan_names_add(visit->scan, visit->names, name, strlen(name)) ? 0 : 1;
+        visit->problem = "it has a link whose name is too long or has control characters";
+    else if (!trajd_scan_names_add(visit->scan, visit->names, name, strlen(name)))
+        visit->problem = "it has too many links";
+    return visit->problem ? 1 : 0;
 }
 
-static int compare_text(const void *a, const void *b)
+const char *trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+    struct link_visit visit = {scan, names, NULL};
+    char damage[TRAJD_LINKS_PROBLEM_SIZE];
 
-void trajd_scan_links(struct trajd_scan *scan, hid_t group, struct trajd_scan_names *names)
-{
-    struct link_visit visit = {scan, names};
-    hsize_t position = 0;
-
-    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, &position, visit_link, &visit) < 0)
-        trajd_scan_error(scan);
-    if (names->count)
-        qsort(names->names, names->count, sizeof *names->names, compare_text);
+    if (trajd_links_visit(group, visit_link, &visit, damage))
+        return visit.problem;
+    trajd_scan_error(scan); /* finds out whether the storage failed */
+    visit.problem = trajd_arena_format(scan->arena, "the group is damaged: %s", damage);
+    return visit.problem ? visit.problem : "the group is damaged";
 }

@@ -42,7 +42,7 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
         {"huge_row", "robomimic", 1, 2, "actions: 1600000000 bytes must be read to check it"},
         {"raw_many", "robosuite_raw", 1, 2,
          "states: has 268435456 stamps, and there is no room for them"},
-        {"dangling_link", "robomimic", 1, 2, "actions: cannot be opened"},
+        {"dangling_link", "robomimic", 1, 2, "actions: a link that leads nowhere"},
         {"offset_beyond", "robomimic", 1, 2, "actions: 2240 bytes at offset 1099511627776"},
         {"bad_chunk", "robomimic", 1, 2, "demo_0: actions: "},
         {"raw_backward", "robosuite_raw", 1, 2, "states: row 7: the stamp goes back"},
