@@ -91,8 +91,12 @@ void trajd_writer_close_attribute(const struct trajd_writer_attribute *attribute
 /* Returns the text of an attribute that is one string of variable length, or NULL. The caller
  * frees. */
 char *trajd_writer_variable_text(const struct trajd_writer_attribute *attribute);
-/* Copies all attributes of `from` that `to` lacks. `path`: for notes. */
-bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
+/* Visits the attributes of an object. If libhdf5 cannot list them, sends a note instead. */
+void trajd_writer_visit_attributes(struct trajd_writer *writer, hid_t object, const char *path,
+                                   H5A_operator2_t visit, void *context);
+/* Copies all attributes of `from` that `to` lacks. Sends a note for each one that cannot be read.
+ * `path`: for notes. */
+void trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
                                   const char *path);
 /* Sets an integer attribute where the object has it. */
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value);
@@ -150,6 +154,9 @@ bool trajd_writer_find_length(const struct trajd_writer_beside *beside, hid_t da
 bool trajd_writer_pick_rows(const struct trajd_writer_beside *beside, hid_t source, hid_t to,
                             const char *name, const char *path,
                             const struct trajd_writer_pick *pick, const char **obstacle);
+
+/* Copies a dataset by its values, without its attributes. */
+bool trajd_writer_copy_values(hid_t source, hid_t to, const char *name);
 
 /* ---- writer_array.c ---- */
 

@@ -59,7 +59,8 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
         return 0;
     attribute = trajd_writer_open_attribute(object, name);
     if (attribute.type >= 0 && attribute.space >= 0 &&
-        H5Tget_class(attribute.type) != H5T_REFERENCE) {
+        /* a reference is an address in its file, also where it is a part of another type */
+        H5Tdetect_class(attribute.type, H5T_REFERENCE) <= 0) {
         const hssize_t count = H5Sget_simple_extent_npoints(attribute.space);
         size = H5Tget_size(attribute.type);
         value = count >= 0 && size && (uint64_t)count <= SIZE_MAX / 2 / size
@@ -78,6 +79,8 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
     free(value);
     if (made >= 0)
         H5Aclose(made);
+    if (made >= 0 && !ok)
+        H5Adelete(copy->to, name);
     if (!ok)
         trajd_writer_note(copy->writer, "%s: attribute %s of %s cannot be carried over",
                           copy->writer->label, name, copy->path);
@@ -85,13 +88,28 @@ static herr_t copy_attribute(hid_t object, const char *name, const H5A_info_t *i
     return 0;
 }
 
-bool trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
+void trajd_writer_visit_attributes(struct trajd_writer *writer, hid_t object, const char *path,
+                                   H5A_operator2_t visit, void *context)
+{
+    hsize_t position = 0;
+    H5O_info_t info = {.num_attrs = 0};
+
+    if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &position, visit, context) >= 0)
+        return;
+    H5Eclear2(H5E_DEFAULT);
+    H5Oget_info2(object, &info, H5O_INFO_NUM_ATTRS);
+    trajd_writer_note(writer,
+                      "%s: %llu attributes of %s cannot be read, because libhdf5 does not know the "
+                      "type of at least one of them: left out",
+                      writer->label, (unsigned long long)info.num_attrs, path);
+}
+
+void trajd_writer_copy_attributes(struct trajd_writer *writer, hid_t from, hid_t to,
                                   const char *path)
 {
     struct attribute_copy copy = {.writer = writer, .to = to, .path = path};
-    hsize_t position = 0;
 
-    return H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &position, copy_attribute, &copy) >= 0;
+    trajd_writer_visit_attributes(writer, from, path, copy_attribute, &copy);
 }
 
 void trajd_writer_set_count(hid_t object, const char *name, uint64_t value)

@@ -59,31 +59,35 @@ static bool is_first_report(struct trajd_writer *writer, const char *path)
 }
 
 /* Copies a dataset or a named type. Its attributes are copied one by one, so that one that cannot be
- * read does not lose the object. */
+ * read does not lose the object. H5Ocopy fails if libhdf5 cannot list the attributes; then the
+ * values are copied. */
 static void copy_object(const struct trajd_writer_beside *beside, hid_t from, hid_t to,
                         const char *name, const char *path)
 {
     const hid_t copying = H5Pcreate(H5P_OBJECT_COPY);
+    hid_t source, made;
     bool ok;
 
     H5Pset_copy_object(copying, H5O_COPY_WITHOUT_ATTR_FLAG);
     ok = H5Ocopy(from, name, to, name, copying, H5P_DEFAULT) >= 0;
     H5Pclose(copying);
-    if (ok) {
-        const hid_t source = H5Oopen(from, name, H5P_DEFAULT),
-                    made = H5Oopen(to, name, H5P_DEFAULT);
-        if (source >= 0 && made >= 0)
-            trajd_writer_copy_attributes(beside->writer, source, made, path);
-        if (source >= 0)
-            H5Oclose(source);
-        if (made >= 0)
-            H5Oclose(made);
-        return;
-    }
     H5Eclear2(H5E_DEFAULT);
-    if (H5Lexists(to, name, H5P_DEFAULT) > 0)
+    if (!ok && H5Lexists(to, name, H5P_DEFAULT) > 0)
         H5Ldelete(to, name, H5P_DEFAULT);
-    trajd_writer_note(beside->writer, "%s: %s cannot be carried over", beside->label, path);
+    source = H5Oopen(from, name, H5P_DEFAULT);
+    ok = ok || (source >= 0 && H5Iget_type(source) == H5I_DATASET &&
+                H5Dget_storage_size(source) <= COPY_BYTES_MAX &&
+                trajd_writer_copy_values(source, to, name));
+    made = ok ? H5Oopen(to, name, H5P_DEFAULT) : -1;
+    if (source >= 0 && made >= 0)
+        trajd_writer_copy_attributes(beside->writer, source, made, path);
+    if (source >= 0)
+        H5Oclose(source);
+    if (made >= 0)
+        H5Oclose(made);
+    H5Eclear2(H5E_DEFAULT);
+    if (!ok)
+        trajd_writer_note(beside->writer, "%s: %s cannot be carried over", beside->label, path);
 }
 
 /* Notes a dataset that is not in the output. Returns true. */
@@ -220,9 +224,8 @@ static bool copy_folder(const struct folder *folder, hid_t from)
     struct folder inside = *folder;
     char problem[TRAJD_LINKS_PROBLEM_SIZE];
 
-    if (!trajd_writer_copy_attributes(beside->writer, from, inside.to,
-                                      *inside.path ? inside.path : beside->label))
-        return trajd_writer_fail(beside->label);
+    trajd_writer_copy_attributes(beside->writer, from, inside.to,
+                                 *inside.path ? inside.path : beside->label);
     return (trajd_links_visit(from, visit_member, &inside, problem) ||
             trajd_writer_fail_group(beside->label, inside.path, problem)) &&
            !inside.failed;
@@ -340,7 +343,6 @@ static bool copy_level(struct trajd_writer_beside *beside, hid_t from, const cha
     struct level level = {.beside = beside, .pattern = pattern, .depth = depth};
     struct comparison comparison = {.writer = writer, .path = path};
     char problem[TRAJD_LINKS_PROBLEM_SIZE];
-    hsize_t position = 0;
     bool ok;
 
     if (depth > DEPTH_MAX)
@@ -350,13 +352,11 @@ static bool copy_level(struct trajd_writer_beside *beside, hid_t from, const cha
     if (level.to < 0)
         return trajd_writer_fail(path);
     comparison.to = level.to;
-    ok = writer->is_first ? trajd_writer_copy_attributes(writer, from, level.to, path)
-                          : H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, &position,
-                                        compare_attribute, &comparison) >= 0;
-    if (!ok)
-        trajd_writer_fail(path);
-    ok = ok &&
-         (trajd_links_visit(from, visit_link, &level, problem) ||
+    if (writer->is_first)
+        trajd_writer_copy_attributes(writer, from, level.to, path);
+    else
+        trajd_writer_visit_attributes(writer, from, path, compare_attribute, &comparison);
+    ok = (trajd_links_visit(from, visit_link, &level, problem) ||
           trajd_writer_fail_group(writer->label, path, problem)) &&
          !level.failed;
     H5Gclose(level.to);

@@ -148,11 +148,10 @@ static bool fill_episode(struct episode *episode, struct trajd_writer_frame *fra
         ok = make_start(episode, frame);
     if (!ok)
         return false;
-    ok = episode->has_more
-             ? trajd_writer_copy_folder(&episode->beside, episode->from, episode->to, "")
-             : trajd_writer_copy_attributes(episode->writer, episode->from, episode->to,
-                                            episode->target) ||
-                   trajd_writer_fail(episode->label);
+    if (episode->has_more)
+        ok = trajd_writer_copy_folder(&episode->beside, episode->from, episode->to, "");
+    else
+        trajd_writer_copy_attributes(episode->writer, episode->from, episode->to, episode->target);
     trajd_writer_set_count(episode->to, "num_samples", episode->steps);
     trajd_writer_set_text(episode->to, "trajd_source", episode->label, true);
     if (*episode->part)

@@ -174,6 +174,13 @@ static hid_t select_rows(const struct gathering *g, hid_t space, uint64_t first,
     return H5Screate_simple(g->rank, extent, NULL);
 }
 
+/* Frees the memory of values of variable length. */
+static void reclaim(hid_t type, hid_t space, void *values)
+{
+    if (H5Tdetect_class(type, H5T_VLEN) > 0 || H5Tdetect_class(type, H5T_STRING) > 0)
+        H5Dvlen_reclaim(type, space, H5P_DEFAULT, values);
+}
+
 /* Reads up to `most` rows from that of `step` on, and writes all steps that take one of them, up to
  * `most`. Returns the number of those steps; 0: failed. */
 static uint64_t gather_block(const struct gathering *g, uint64_t step, uint64_t most)
@@ -196,8 +203,7 @@ static uint64_t gather_block(const struct gathering *g, uint64_t step, uint64_t 
                    g->in + (o * rows + row_of(g->rows, step + i) - first) * g->inner, g->inner);
     if (ok) {
         ok = H5Dwrite(g->made, g->type, out_space, g->made_space, H5P_DEFAULT, g->out) >= 0;
-        if (H5Tdetect_class(g->type, H5T_VLEN) > 0 || H5Tdetect_class(g->type, H5T_STRING) > 0)
-            H5Dvlen_reclaim(g->type, in_space, H5P_DEFAULT, g->in);
+        reclaim(g->type, in_space, g->in);
     }
     if (in_space >= 0)
         H5Sclose(in_space);
@@ -274,4 +280,30 @@ bool trajd_writer_pick_rows(const struct trajd_writer_beside *beside, hid_t sour
     H5Tclose(type);
     H5Pclose(creation);
     return *obstacle || copy_rows(beside, source, to, name, path, pick);
+}
+
+bool trajd_writer_copy_values(hid_t source, hid_t to, const char *name)
+{
+    const hid_t type = H5Dget_type(source), space = H5Dget_space(source),
+                creation = H5Dget_create_plist(source);
+    const hssize_t count = H5Sget_simple_extent_npoints(space);
+    const size_t size = H5Tget_size(type);
+    void *values = count >= 0 && size ? calloc((size_t)count + 1, size) : NULL;
+    const hid_t made = H5Dcreate2(to, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    bool ok = values && made >= 0 && !find_obstacle(type, creation) &&
+              H5Dread(source, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
+
+    if (ok) {
+        ok = H5Dwrite(made, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
+        reclaim(type, space, values);
+    }
+    free(values);
+    if (made >= 0)
+        H5Dclose(made);
+    if (made >= 0 && !ok)
+        H5Ldelete(to, name, H5P_DEFAULT);
+    H5Pclose(creation);
+    H5Sclose(space);
+    H5Tclose(type);
+    return ok;
 }
