@@ -21,6 +21,14 @@ struct trajd_rate {
     int64_t den;
 };
 
+/* Returns whether each step of the grid is a row: the rows of one step are a whole number. A rate
+ * with num 0 is unknown. */
+TRAJD_BOTH_SIDES int trajd_rate_divides(struct trajd_rate grid, struct trajd_rate rows)
+{
+    return grid.num > 0 && rows.num > 0 &&
+           (__int128)rows.num * grid.den % ((__int128)rows.den * grid.num) == 0;
+}
+
 /* Returns floor(a / b) for b > 0. */
 TRAJD_BOTH_SIDES __int128 trajd_floor_div(__int128 a, __int128 b)
 {

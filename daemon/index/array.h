@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/layout/quaternions.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 
@@ -55,6 +56,9 @@ struct trajd_array {
     const struct trajd_chunk *chunks; /* [chunk_count], row-major over the grid */
     uint8_t fill[8];                  /* one element */
     bool has_attributes; /* the dataset has attributes, which a copy has to take along */
+    /* columns that are quaternions in the rows that were sampled, ascending */
+    uint32_t quaternion_count;
+    const struct trajd_quaternion *quaternions;
 };
 
 /* Returns the number of rows; 0 where the array is absent. */

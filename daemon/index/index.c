@@ -219,3 +219,59 @@ enum trajd_status trajd_index_find_changes(const struct trajd_index_options *opt
     free_files(&files);
     return status;
 }
+
+uint32_t trajd_index_find_quaternions(const struct trajd_index *index, uint32_t array_index,
+                                      uint64_t begin, uint64_t end, enum trajd_kind kind,
+                                      const struct trajd_quaternion **first)
+{
+    const struct trajd_index_array *array = &index->arrays[array_index];
+    const bool blends =
+        kind == TRAJD_KIND_LINEAR || kind == TRAJD_KIND_MEAN || kind == TRAJD_KIND_ANGLE;
+    uint32_t from = 0, to;
+
+    *first = array->quaternions;
+    if (!blends)
+        return 0;
+    while (from < array->quaternion_count && array->quaternions[from].column + 4 <= begin)
+        from++;
+    for (to = from; to < array->quaternion_count && array->quaternions[to].column < end;)
+        to++;
+    *first = array->quaternions + from;
+    return to - from;
+}
+
+/* Returns the number of elements of a row, and in *rank the rank of the array. */
+static uint64_t row_elements(const struct trajd_index *index, uint32_t array_index, uint32_t *rank)
+{
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        if (episode->quarantine || !episode->extents[array_index].size_bytes)
+            continue;
+        *rank = episode->extents[array_index].rank;
+        return trajd_array_row_elements(&episode->extents[array_index]);
+    }
+    *rank = 0;
+    return 0;
+}
+
+void trajd_index_advise_quaternions(const struct trajd_index *index,
+                                    const struct trajd_index_stream *stream, enum trajd_kind kind,
+                                    const struct trajd_quaternion *quaternions, uint32_t count,
+                                    char text[TRAJD_QUATERNION_ADVICE_SIZE])
+{
+    uint32_t rank;
+    const uint64_t elements = row_elements(index, stream->array_index, &rank);
+    const struct trajd_quaternion_advice advice = {
+        .stream = stream->name,
+        .path = index->arrays[stream->array_index].path,
+        .clock = index->clock_count > 1 ? index->clocks[stream->clock_index].name : NULL,
+        .kind = kind,
+        .first_column = stream->first_column,
+        .feature_count = stream->feature_count,
+        .elements = elements,
+        .has_columns = rank == 2,
+        .count = count,
+        .quaternions = quaternions};
+
+    trajd_quaternions_advise(&advice, text);
+}

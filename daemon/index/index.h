@@ -14,6 +14,7 @@
 
 #include "daemon/index/array.h"
 #include "daemon/layout/layout.h"
+#include "daemon/layout/quaternions.h"
 #include "proto/timebase.h"
 #include "proto/error.h"
 
@@ -30,6 +31,10 @@ struct trajd_index_file {
 /* An array that some stream or clock needs. */
 struct trajd_index_array {
     const char *path; /* of the HDF5 dataset, relative to the episode's group */
+    /* Columns that hold quaternions in all kept episodes, as far as the sampled rows show: none
+     * overlap, ascending. See layout/quaternions.h. */
+    uint32_t quaternion_count;
+    const struct trajd_quaternion *quaternions;
 };
 
 /* A stream that at least one episode has. Families are expanded. Shape and dtype are those that
@@ -167,6 +172,17 @@ enum trajd_status trajd_index_find_changes(const struct trajd_index_options *opt
                                            const struct trajd_index *index,
                                            struct trajd_file_changes *file_changes,
                                            struct trajd_error *error);
+
+/* Returns the number of quaternions that have a column of [begin, end) of the array, and that the
+ * kind blends as plain numbers. *first becomes the first of them. */
+uint32_t trajd_index_find_quaternions(const struct trajd_index *index, uint32_t array_index,
+                                      uint64_t begin, uint64_t end, enum trajd_kind kind,
+                                      const struct trajd_quaternion **first);
+/* Writes which columns these are, and what to write in the layout. */
+void trajd_index_advise_quaternions(const struct trajd_index *index,
+                                    const struct trajd_index_stream *stream, enum trajd_kind kind,
+                                    const struct trajd_quaternion *quaternions, uint32_t count,
+                                    char text[TRAJD_QUATERNION_ADVICE_SIZE]);
 
 /* Return the index of the stream or clock with that name, or -1. */
 int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name);

@@ -284,6 +284,40 @@ static enum trajd_status build_files(struct build *b)
     return status;
 }
 
+/* Finds the columns of an array that are quaternions in all kept episodes. Returns false where
+ * memory ran out. */
+static bool find_quaternions(struct build *b, uint32_t array_index, struct trajd_index_array *out)
+{
+    const struct trajd_array *first = NULL;
+    struct trajd_quaternion *all = NULL;
+    uint32_t count = 0;
+
+    for (uint32_t e = 0; e < b->memory->index.episode_count; e++) {
+        const struct trajd_array *array =
+            b->episodes[e].quarantine ? NULL : &b->episodes[e].extents[array_index];
+        if (!array || !array->size_bytes)
+            continue;
+        if (first) {
+            count =
+                trajd_quaternions_merge(all, count, array->quaternions, array->quaternion_count);
+            continue;
+        }
+        first = array;
+        count = array->quaternion_count;
+        all = allocate(b, count, sizeof *all);
+        if (!all)
+            return false;
+        if (count)
+            memcpy(all, array->quaternions, count * sizeof *all);
+    }
+    if (count)
+        count = trajd_quaternions_select(all, count, trajd_array_row_elements(first),
+                                         first->shape[first->rank - 1]);
+    out->quaternion_count = count;
+    out->quaternions = all;
+    return true;
+}
+
 /* Fills the index with arrays, established streams and clocks. */
 static enum trajd_status fill_tables(struct build *b)
 {
@@ -295,8 +329,11 @@ static enum trajd_status fill_tables(struct build *b)
 
     if (!arrays || !streams || !clocks)
         return no_memory(b);
-    for (uint32_t i = 0; i < b->path_count; i++)
+    for (uint32_t i = 0; i < b->path_count; i++) {
         arrays[i].path = b->paths[i];
+        if (!find_quaternions(b, i, &arrays[i]))
+            return no_memory(b);
+    }
     for (uint32_t i = 0; i < b->validation.plan_count; i++) {
         if (b->validation.plans[i].established)
             streams[index->stream_count++] = b->validation.plans[i].stream;

@@ -1,5 +1,5 @@
 /* Completes a child's record: reads the stamps, compares the first rows with libhdf5's reading,
- * forms digests. */
+ * forms digests, finds quaternions. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,7 @@ struct evaluation {
     uint8_t *buffer;
     size_t buffer_size;
     const struct trajd_array *loaded; /* the array of which all rows are in the buffer; or NULL */
+    struct trajd_quaternion_search search; /* in the sampled rows of one array */
 };
 
 static enum trajd_status no_memory(struct evaluation *e)
@@ -92,9 +93,44 @@ static enum trajd_status check_first_rows(struct evaluation *e,
     return status;
 }
 
-/* Adds up to 64 rows to the digest: four runs over the array, or two where rows are large. The
- * choice depends on the shape alone. */
-static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_array *extent,
+static void start_search(struct evaluation *e, const struct trajd_array *extent)
+{
+    const enum trajd_dtype dtype = extent->dtype;
+    const bool is_floating = dtype == TRAJD_F16 || dtype == TRAJD_F32 || dtype == TRAJD_F64;
+
+    trajd_quaternion_search_start(&e->search, is_floating ? trajd_array_row_elements(extent) : 0,
+                                  extent->rank > 1 ? extent->shape[extent->rank - 1] : 0);
+}
+
+static void search_rows(struct evaluation *e, const struct trajd_array *extent, const uint8_t *rows,
+                        uint64_t count)
+{
+    double values[TRAJD_QUATERNION_ROW_MAX];
+
+    for (uint64_t r = 0; r < count && e->search.count; r++)
+        if (trajd_array_to_f64(extent->dtype, rows + r * trajd_array_row_bytes(extent),
+                               trajd_array_row_elements(extent), values))
+            trajd_quaternion_search_add_row(&e->search, values);
+}
+
+static enum trajd_status keep_quaternions(struct evaluation *e, struct trajd_array *array)
+{
+    struct trajd_quaternion found[TRAJD_QUATERNIONS_MAX], *kept;
+
+    array->quaternion_count = trajd_quaternion_search_end(&e->search, found);
+    if (!array->quaternion_count)
+        return TRAJD_OK;
+    kept = trajd_arena_alloc(e->arena, array->quaternion_count * sizeof *kept);
+    if (!kept)
+        return no_memory(e);
+    memcpy(kept, found, array->quaternion_count * sizeof *kept);
+    array->quaternions = kept;
+    return TRAJD_OK;
+}
+
+/* Adds up to 64 rows to the digest, and searches them for quaternions: four runs over the array, or
+ * two where rows are large. The choice depends on the shape alone. */
+static enum trajd_status sample_rows(struct evaluation *e, struct trajd_array *extent,
                                      struct trajd_digest *digest)
 {
     uint64_t row_bytes = trajd_array_row_bytes(extent), rows = extent->shape[0], sample, run, runs;
@@ -107,13 +143,16 @@ static enum trajd_status digest_rows(struct evaluation *e, const struct trajd_ar
     sample = sample > SAMPLE_ROWS ? SAMPLE_ROWS : sample < 2 ? 2 : sample;
     runs = rows <= sample ? 1 : row_bytes > 4096 ? 2 : 4;
     run = rows <= sample ? rows : sample / runs;
+    start_search(e, extent);
     for (uint64_t i = 0; i < runs && !status; i++) {
         uint64_t begin = runs == 1 ? 0 : (rows - run) / (runs - 1) * i;
         status = read_rows(e, extent, begin, run, &data);
         if (!status)
             trajd_digest_add(digest, data, run * row_bytes);
+        if (!status)
+            search_rows(e, extent, data, run);
     }
-    return status;
+    return status ? status : keep_quaternions(e, extent);
 }
 
 static const struct trajd_record_array *find_array(const struct trajd_record_episode *episode,
@@ -238,11 +277,11 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
         return no_memory(e);
     trajd_digest_init(&digest);
     for (uint32_t i = 0; i < episode->array_count && !episode->problem && !status; i++) {
-        const struct trajd_record_array *array = &episode->arrays[i];
+        struct trajd_record_array *array = &episode->arrays[i];
         trajd_digest_add_text(&digest, array->path);
         status = check_first_rows(e, array);
         if (!status)
-            status = digest_rows(e, &array->extent, &digest);
+            status = sample_rows(e, &array->extent, &digest);
         status = set_problem(e, array->path, status);
     }
     for (uint32_t i = 0; i < layout->clock_count && !episode->problem && !status; i++)

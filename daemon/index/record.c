@@ -81,6 +81,29 @@ static void add_chunks(struct trajd_bytes *bytes, const struct trajd_array *exte
     }
 }
 
+static void add_f32(struct trajd_bytes *bytes, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    trajd_bytes_add_u32(bytes, bits);
+}
+
+static void add_quaternions(struct trajd_bytes *bytes, const struct trajd_array *array)
+{
+    add_u8(bytes, (uint8_t)array->quaternion_count);
+    for (uint32_t i = 0; i < array->quaternion_count; i++) {
+        const struct trajd_quaternion *quaternion = &array->quaternions[i];
+        trajd_bytes_add_u32(bytes, quaternion->column);
+        add_u8(bytes, quaternion->is_one_hot);
+        add_f32(bytes, quaternion->error);
+        for (int k = 0; k < 4; k++)
+            add_f32(bytes, quaternion->low[k]);
+        for (int k = 0; k < 4; k++)
+            add_f32(bytes, quaternion->high[k]);
+    }
+}
+
 static void add_array(struct trajd_bytes *bytes, const struct trajd_record_array *array)
 {
     const struct trajd_array *extent = &array->extent;
@@ -97,6 +120,7 @@ static void add_array(struct trajd_bytes *bytes, const struct trajd_record_array
     trajd_bytes_add(bytes, extent->fill, sizeof extent->fill);
     trajd_bytes_add_u64(bytes, array->check_rows);
     trajd_bytes_add_u64(bytes, array->check_digest);
+    add_quaternions(bytes, extent);
     if (extent->storage == TRAJD_STORAGE_CONTIGUOUS)
         trajd_bytes_add_u64(bytes, extent->offset);
     else if (extent->storage == TRAJD_STORAGE_INLINE)
@@ -166,6 +190,13 @@ bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array
     const uint64_t chunk_bytes = from->chunk_count * sizeof *from->chunks;
 
     *to = *from;
+    if (from->quaternion_count) {
+        const size_t size = from->quaternion_count * sizeof *from->quaternions;
+        struct trajd_quaternion *quaternions = trajd_arena_alloc(arena, size);
+        if (!quaternions)
+            return false;
+        to->quaternions = memcpy(quaternions, from->quaternions, size);
+    }
     if (from->storage == TRAJD_STORAGE_CHUNKED) {
         struct trajd_chunk *chunks = trajd_arena_alloc(arena, chunk_bytes ? chunk_bytes : 1);
         if (chunks)

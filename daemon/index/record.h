@@ -13,7 +13,8 @@
  *                u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
  *     array   := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,
  *                u8 has_attributes, u64 shape[rank], u8 fill[8], u64 check_rows, u64 check_digest,
- *                and by storage:
+ *                u8 quaternion_count, (u32 column, u8 is_one_hot, f32 error, f32 low[4],
+ *                  f32 high[4])*, and by storage:
  *                  contiguous: u64 offset
  *                  inline: bytes, as many as shape and dtype give
  *                  chunked: u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,

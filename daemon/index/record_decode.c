@@ -263,6 +263,42 @@ static void take_storage(struct cursor *c, struct trajd_record_array *array)
     }
 }
 
+/* Takes a number between -limit and limit. */
+static float take_f32(struct cursor *c, float limit)
+{
+    const uint32_t bits = take_u32(c);
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    if (!(value >= -limit && value <= limit))
+        fail(c, "a quaternion is out of range");
+    return value;
+}
+
+static void take_quaternions(struct cursor *c, struct trajd_array *array)
+{
+    const uint32_t count = take_u8(c);
+    struct trajd_quaternion *all = count ? allocate(c, count, sizeof *all) : NULL;
+
+    if (count > TRAJD_QUATERNIONS_MAX)
+        fail(c, "too many quaternions");
+    for (uint32_t i = 0; i < count && !c->failed; i++) {
+        all[i].column = take_u32(c);
+        all[i].is_one_hot = take_flag(c);
+        all[i].error = take_f32(c, 1);
+        for (int k = 0; k < 4; k++)
+            all[i].low[k] = take_f32(c, 2);
+        for (int k = 0; k < 4; k++)
+            all[i].high[k] = take_f32(c, 2);
+        if (all[i].column >= TRAJD_QUATERNION_ROW_MAX ||
+            all[i].column + 4 > trajd_array_row_elements(array) ||
+            (i && all[i].column <= all[i - 1].column))
+            fail(c, "quaternions are not in order");
+    }
+    array->quaternion_count = c->failed ? 0 : count;
+    array->quaternions = all;
+}
+
 static void take_array(struct cursor *c, struct trajd_record_array *array)
 {
     struct trajd_array *extent = &array->extent;
@@ -293,6 +329,7 @@ static void take_array(struct cursor *c, struct trajd_record_array *array)
                  &extent->size_bytes) ||
         extent->shape[0] > row_count_max || array->check_rows > extent->shape[0])
         return fail(c, "an array is too large");
+    take_quaternions(c, extent);
     take_storage(c, array);
     if (!c->failed && trajd_array_check(extent, c->file_size,
                                         extent->inline_bytes ? extent->size_bytes : 0, &error))
@@ -367,7 +404,7 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
     episode->filter_keys = take_texts(c, KEY_COUNT_MAX, &episode->key_count);
     take_metas(c, episode);
     episode->is_plain = take_flag(c);
-    episode->array_count = take_count(c, ARRAY_COUNT_MAX, 36);
+    episode->array_count = take_count(c, ARRAY_COUNT_MAX, 37);
     episode->arrays = allocate(c, episode->array_count, sizeof *episode->arrays);
     for (uint32_t i = 0; !c->failed && i < episode->array_count; i++) {
         take_array(c, &episode->arrays[i]);

@@ -38,9 +38,46 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
             plan->outputs[target->output_index].name, source_hz, grid_hz, source_hz / grid_hz);
 }
 
+/* Returns whether each step lies on a row of the stream's clock, so that nothing is blended. */
+static bool takes_rows(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+
+    if (trajd_plan_kind(plan, target) == TRAJD_KIND_MEAN)
+        return grid->rule == TRAJD_TARGET_ROWS &&
+               !plan->spec->outputs[target->output_index].mean_width_ns;
+    return grid->rule == TRAJD_TARGET_ROWS ||
+           (grid->rule == TRAJD_TARGET_OFFSETS &&
+            (int64_t)bracket->clock_index == plan->anchor_clock &&
+            trajd_rate_divides(grid->rate, plan->anchor_rate));
+}
+
+/* Warns where quaternions are blended as plain numbers. */
+static void warn_of_quaternions(struct trajd_window_plan *plan,
+                                const struct trajd_plan_target *target)
+{
+    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+    const enum trajd_kind kind = trajd_plan_kind(plan, target);
+    const struct trajd_quaternion *quaternions;
+    const uint32_t count = trajd_index_find_quaternions(
+        plan->dataset->index, stream->array_index, stream->first_column,
+        stream->first_column + stream->feature_count, kind, &quaternions);
+    char text[TRAJD_QUATERNION_ADVICE_SIZE];
+
+    if (!count || takes_rows(plan, target))
+        return;
+    trajd_index_advise_quaternions(plan->dataset->index, stream, kind, quaternions, count, text);
+    trajd_window_plan_warn(plan, "%s: %s: %s", plan->outputs[target->output_index].name,
+                           stream->name, text);
+}
+
 void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
 {
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].stream_index != TRAJD_PLAN_ABSENT)
-            warn_of_rate(plan, &plan->targets[t]);
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
+            continue;
+        warn_of_rate(plan, &plan->targets[t]);
+        warn_of_quaternions(plan, &plan->targets[t]);
+    }
 }

@@ -1,5 +1,7 @@
 #include "clients/cli/files/examine.h"
 
+#include "clients/cli/files/examine_rotations.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,6 +30,8 @@ const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_SIGN_FLIPS] = "sign-flips",
     [EXAMINE_CONSTANT] = "constant",
     [EXAMINE_IDLE] = "idle",
+    [EXAMINE_QUATERNIONS] = "quaternions",
+    [EXAMINE_ANGLES] = "angles",
 };
 
 struct examiner {
@@ -47,6 +51,7 @@ struct scan {
     double *values;     /* [columns] of one row */
     double *low, *high; /* [columns] over all rows */
     double *last;       /* [columns] of the row before */
+    struct examine_wraps wraps;
     /* over all episodes: rows that follow another row, and those that equal it */
     uint64_t rows, repeated;
     /* of one episode: their number, and the first row */
@@ -210,6 +215,8 @@ static void examine_values(struct scan *scan, int64_t row)
     if (finite && (kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ))
         for (uint64_t d = 0; d + 4 <= scan->columns; d += 4)
             examine_quaternion(scan, scan->values + d, scan->last + d, row > 0, row);
+    if (finite && row > 0 && kind == TRAJD_KIND_LINEAR)
+        examine_wraps_add(&scan->wraps, scan->last, scan->values, scan->columns);
     memcpy(scan->last, scan->values, scan->columns * sizeof *scan->values);
 }
 
@@ -304,6 +311,23 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
     return TRAJD_OK;
 }
 
+static void report_rotations(struct examiner *examiner, const struct scan *scan,
+                             struct examine_finding finding)
+{
+    char text[1024];
+
+    finding.rule = EXAMINE_QUATERNIONS;
+    finding.count = examine_quaternions(examiner->index, scan->stream, text);
+    if (finding.count)
+        report_finding(examiner, &finding, "%s", text);
+    finding.rule = EXAMINE_ANGLES;
+    finding.count = scan->as_bytes ? 0
+                                   : examine_wraps_end(&scan->wraps, scan->low, scan->high,
+                                                       scan->columns, text, sizeof text);
+    if (finding.count)
+        report_finding(examiner, &finding, "%s", text);
+}
+
 static void report_stream(struct examiner *examiner, const struct scan *scan)
 {
     struct examine_finding finding = {
@@ -329,6 +353,7 @@ static void report_stream(struct examiner *examiner, const struct scan *scan)
         (scan->as_bytes || scan->stream->kind != TRAJD_KIND_PREVIOUS))
         report_finding(examiner, &finding, "%.0f%% of the rows repeat the row before",
                        100.0 * (double)scan->repeated / (double)scan->rows);
+    report_rotations(examiner, scan, finding);
 }
 
 static uint64_t largest_row_bytes(const struct trajd_index *index, uint32_t dataset,
@@ -361,12 +386,16 @@ static enum trajd_status start_scan(const struct trajd_index *index,
     scan->block = malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES);
     scan->before = malloc(row_bytes + 1);
     if (!scan->as_bytes) {
-        scan->values = calloc(4 * (scan->columns + 1), sizeof *scan->values);
+        scan->values = calloc(5 * (scan->columns + 1), sizeof *scan->values);
         scan->low = scan->values ? scan->values + scan->columns : NULL;
         scan->high = scan->values ? scan->low + scan->columns : NULL;
         scan->last = scan->values ? scan->high + scan->columns : NULL;
+        scan->wraps.moved = scan->values ? scan->last + scan->columns : NULL;
+        scan->wraps.radians = calloc(2 * (scan->columns + 1), sizeof *scan->wraps.radians);
+        scan->wraps.degrees = scan->wraps.radians ? scan->wraps.radians + scan->columns : NULL;
     }
-    if (!scan->block || !scan->before || (!scan->as_bytes && !scan->values))
+    if (!scan->block || !scan->before ||
+        (!scan->as_bytes && (!scan->values || !scan->wraps.radians)))
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of %s",
                                stream->name);
     for (uint64_t d = 0; d < scan->columns && !scan->as_bytes; d++) {
@@ -406,6 +435,7 @@ static enum trajd_status examine_stream(struct examiner *examiner,
     free(scan.block);
     free(scan.before);
     free(scan.values);
+    free(scan.wraps.radians);
     return status;
 }
 

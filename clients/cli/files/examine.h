@@ -26,6 +26,10 @@ enum examine_rule {
     EXAMINE_SIGN_FLIPS,
     EXAMINE_CONSTANT, /* a column has one value in all episodes */
     EXAMINE_IDLE,     /* at least half of the rows equal the row before */
+    /* The layout has a kind for these columns that blends quaternions as plain numbers. */
+    EXAMINE_QUATERNIONS,
+    /* The same for angles that wrap: a column jumps from one end of a full turn to the other. */
+    EXAMINE_ANGLES,
     EXAMINE_RULE_COUNT,
 };
 extern const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1]; /* NULL-terminated */

@@ -50,6 +50,7 @@ int make_fixture(void **state)
                                                     .dtype = TRAJD_I64,
                                                     .feature_count = 1,
                                                     .max_gap_ns = -1};
+        f->index_arrays[s].path = names[s];
         for (int i = 0; i < ROWS + 300; i++)
             f->rows[s][i] = i;
     }
@@ -57,6 +58,7 @@ int make_fixture(void **state)
                                     .file_count = 1,
                                     .files = &f->file,
                                     .array_count = STREAMS,
+                                    .arrays = f->index_arrays,
                                     .stream_count = STREAMS,
                                     .streams = f->streams,
                                     .clock_count = 2,

@@ -23,6 +23,7 @@ struct fixture {
     struct trajd_dataset dataset;
     struct trajd_index_file file;
     struct trajd_index_stream streams[STREAMS];
+    struct trajd_index_array index_arrays[STREAMS];
     struct trajd_index_clock clocks[2];
     struct trajd_episode episodes[2];
     struct trajd_episode_clock episode_clocks[2][2];

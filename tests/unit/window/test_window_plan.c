@@ -345,6 +345,47 @@ static void test_warnings_of_a_plan(void **state)
     destroy(&plan, &spec);
 }
 
+/* Quaternions among the columns of a stream are blended between rows, and by a mean over several
+ * rows. Steps on rows blend nothing. */
+static void test_quaternions_that_are_blended(void **state)
+{
+    static const struct {
+        const char *feed;
+        uint32_t warnings;
+    } cases[] = {
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -1..0, kind: linear}}", 0},
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0 @ 15, kind: linear}}", 0},
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0 @ 20, kind: linear}}", 1},
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0 @ 20}}", 0},
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0 @ 15, kind: mean}}", 1},
+        {"anchor: {clock: camera}, outputs: {x: {from: arm, at: -1..0, kind: linear}}", 0},
+        {"anchor: {clock: arm}, outputs: {x: {from: cam, at: -1..0, kind: linear}}", 1},
+    };
+    struct fixture *f = *state;
+    const struct trajd_quaternion quaternions[2] = {{.column = 0}, {.column = 7}};
+
+    f->index_arrays[0].quaternions = quaternions;
+    f->index_arrays[0].quaternion_count = 2;
+    f->streams[0].feature_count = 11;
+    f->streams[0].rank = 1;
+    f->streams[0].shape[0] = 11;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_window_plan *plan;
+        struct trajd_error error;
+        char feed[256];
+        snprintf(feed, sizeof feed, "{dataset: test, global_batch: 4, %s}", cases[i].feed);
+        plan = make_plan(f, feed, &spec, &error);
+        if (!plan)
+            fail_msg("%s: %s", feed, error.message);
+        if (plan->warnings.count != cases[i].warnings)
+            fail_msg("%s: %u warnings", feed, plan->warnings.count);
+        if (cases[i].warnings)
+            assert_non_null(strstr(plan->warnings.list[0], "x: cam: columns 0..3, 7..10 are"));
+        destroy(&plan, &spec);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +405,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_places_of_episodes_in_splits, make_fixture,
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_warnings_of_a_plan, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_quaternions_that_are_blended, make_fixture,
+                                        free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,37 @@ static void take_shape(struct convert_dataset *dataset, const struct trajd_array
         dataset->chunk_shape[d - 1] = array->chunk_shape[d];
 }
 
+/* Returns whether each step of the output is a row of the stream: the only clock is regular, and its
+ * rate is a multiple of the output's. */
+static bool takes_rows(const struct convert_plan *plan, const struct trajd_index *index,
+                       uint32_t clock)
+{
+    bool all = index->clock_count == 1;
+
+    for (uint32_t e = 0; e < index->episode_count && all; e++)
+        all = index->episodes[e].quarantine ||
+              trajd_rate_divides(plan->options->rate, index->episodes[e].clocks[clock].rate);
+    return all;
+}
+
+/* Notes quaternions that a lane blends as plain numbers. */
+static void note_quaternions(const struct convert_plan *plan, const struct convert_dataset *dataset,
+                             const struct convert_lane *lane,
+                             const struct trajd_index_stream *stream,
+                             const struct trajd_index *index)
+{
+    const struct trajd_quaternion *quaternions;
+    const uint32_t count = trajd_index_find_quaternions(
+        index, dataset->index_dataset, lane->first_column, lane->first_column + lane->column_count,
+        lane->kind, &quaternions);
+    char text[TRAJD_QUATERNION_ADVICE_SIZE];
+
+    if (!count || (lane->kind != TRAJD_KIND_MEAN && takes_rows(plan, index, dataset->clock)))
+        return;
+    trajd_index_advise_quaternions(index, stream, lane->kind, quaternions, count, text);
+    convert_note(plan->options, "%s: %s", stream->name, text);
+}
+
 /* Makes one lane for each run of columns with the same owner. Owners are indexes of the plan's
  * streams, or UINT32_MAX for none. */
 static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dataset *dataset,
@@ -71,6 +102,7 @@ static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dat
             lane.kind = choices[owner].made.kind;
             lane.angle_period = choices[owner].angle_period;
             lane.window_ns = choices[owner].made.window_ns;
+            note_quaternions(plan, dataset, &lane, &index->streams[owner], index);
             if (convert_is_slerp(lane.kind) &&
                 ((c - index->streams[owner].first_column) % 4 || lane.column_count % 4))
                 return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
