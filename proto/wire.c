@@ -140,6 +140,13 @@ static void pack_ranks(msgpack_packer *packer, const struct trajd_wire_ranks *ra
         msgpack_pack_uint32(packer, ranks->list[i]);
 }
 
+static void pack_texts(msgpack_packer *packer, const struct trajd_wire_texts *texts)
+{
+    msgpack_pack_array(packer, texts->count);
+    for (uint32_t i = 0; i < texts->count; i++)
+        pack_prose(packer, texts->list[i], TRAJD_WIRE_MAX_TEXT);
+}
+
 static void pack_shape(msgpack_packer *packer, const uint32_t *rank)
 {
     const struct trajd_wire_tensor *tensor =
@@ -247,6 +254,9 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         return true;
     case TRAJD_WIRE_KIND_RANKS:
         pack_ranks(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_TEXTS:
+        pack_texts(packer, at);
         return true;
     case TRAJD_WIRE_KIND_FEEDS:
         return pack_feeds(packer, at);

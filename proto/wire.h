@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define TRAJD_WIRE_MAJOR 1
-#define TRAJD_WIRE_MINOR 4
+#define TRAJD_WIRE_MINOR 5
 #define TRAJD_WIRE_HEADER_SIZE 8u
 #define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of trajd is longer */
 #define TRAJD_WIRE_MAX_DEPTH 4u
@@ -36,6 +36,8 @@ extern "C" {
 #define TRAJD_WIRE_MAX_SPEC 49152u
 #define TRAJD_WIRE_MAX_STATUS 61440u /* bytes of the document in STATE */
 #define TRAJD_WIRE_MAX_REASON 512u   /* bytes of a message or reason */
+#define TRAJD_WIRE_MAX_TEXTS 8u      /* texts in one list */
+#define TRAJD_WIRE_MAX_TEXT 384u     /* bytes of one of them */
 #define TRAJD_WIRE_TOKEN_SIZE 16u
 #define TRAJD_WIRE_MAX_LOCAL 512u            /* ranks of one node */
 #define TRAJD_WIRE_MAX_CHECKPOINT 8192u      /* bytes of a checkpoint token */
@@ -91,6 +93,12 @@ struct trajd_wire_leases {
 struct trajd_wire_bytes {
     const void *data;
     uint32_t size;
+};
+
+/* Texts for people. */
+struct trajd_wire_texts {
+    uint32_t count; /* <= TRAJD_WIRE_MAX_TEXTS */
+    struct trajd_wire_text list[TRAJD_WIRE_MAX_TEXTS];
 };
 
 struct trajd_wire_ranks {
@@ -206,6 +214,10 @@ struct trajd_wire_opened {
     struct trajd_wire_text gpu;     /* UUID of the ring's GPU; empty: a memfd, sent on fd.sock */
     struct trajd_wire_bytes handle; /* the CUDA IPC handle of the GPU's memory */
     uint64_t handle_offset_bytes;   /* of the ring's beginning in that memory */
+    /* Episodes of the feed's datasets; files that give none count as one each. All 0: unknown.
+     * found - kept of them are quarantined, and the feed has windows of `used`. */
+    uint32_t found, kept, used;
+    struct trajd_wire_texts quarantined, warnings; /* the first reasons; of the feed's plan */
 };
 
 struct trajd_wire_batch {

@@ -151,6 +151,16 @@ static bool read_ranks(struct trajd_wire_cursor *cursor, struct trajd_wire_ranks
     return true;
 }
 
+static bool read_texts(struct trajd_wire_cursor *cursor, struct trajd_wire_texts *texts)
+{
+    if (!read_array(cursor, 0, TRAJD_WIRE_MAX_TEXTS, &texts->count))
+        return false;
+    for (uint32_t i = 0; i < texts->count; i++)
+        if (!read_text(cursor, TRAJD_WIRE_MAX_TEXT, &texts->list[i]))
+            return false;
+    return true;
+}
+
 static bool read_shape(struct trajd_wire_cursor *cursor, struct trajd_wire_tensor *tensor)
 {
     if (!read_array(cursor, 0, TRAJD_WIRE_MAX_RANK, &tensor->rank))
@@ -247,6 +257,8 @@ static bool read_value(struct trajd_wire_cursor *cursor, const struct trajd_wire
         return read_bytes(cursor, field->high, at);
     case TRAJD_WIRE_KIND_RANKS:
         return read_ranks(cursor, at);
+    case TRAJD_WIRE_KIND_TEXTS:
+        return read_texts(cursor, at);
     }
     return false;
 }

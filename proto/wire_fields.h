@@ -23,6 +23,7 @@ enum trajd_wire_kind {
     TRAJD_WIRE_KIND_TENSORS,
     TRAJD_WIRE_KIND_BYTES,
     TRAJD_WIRE_KIND_RANKS,
+    TRAJD_WIRE_KIND_TEXTS,
 };
 
 struct trajd_wire_field {

@@ -106,12 +106,20 @@ struct trajd_client_open {
     char gpu_refusal[TRAJD_ERROR_MESSAGE_SIZE];
 };
 
+/* A list of texts that OPENED brought. */
+struct trajd_client_texts {
+    uint32_t count;
+    const char *list[TRAJD_WIRE_MAX_TEXTS];
+    char room[TRAJD_WIRE_MAX_TEXTS][TRAJD_WIRE_MAX_TEXT + 1];
+};
+
 /* session/session_opened.c: the open feed, as OPENED described it. */
 struct trajd_client_feed {
     bool is_granted; /* OPENED came; after a reconnect the feed is opened again */
     uint32_t id;
     struct trajd_feed_info info; /* written under state_lock too: release reads its credit */
-    uint64_t next_position;      /* after the last batch that next() returned */
+    struct trajd_client_texts quarantine_reasons, warnings; /* of info */
+    uint64_t next_position; /* after the last batch that next() returned */
     struct trajd_ring_terms ring_terms;
     char gpu[TRAJD_WIRE_MAX_GPU + 1]; /* UUID of the GPU that has the batches; "": host memory */
     struct trajd_schema *schema;

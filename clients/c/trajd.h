@@ -154,6 +154,18 @@ struct trajd_feed_info {
     /* A digest of all scales and offsets. 1: nothing is normalised. 0: a daemon of 0.1.0, which does
      * not say. A job that resumes with equal fingerprints and another digest gets other values. */
     uint64_t norm_digest;
+    /* Episodes of the feed's datasets. A file that gives no episode counts as one. All are 0 if the
+     * daemon has version 0.1.0. */
+    uint32_t episodes_found;
+    uint32_t episodes_kept;
+    uint32_t episodes_quarantined; /* left out: they cannot be read, or break a rule */
+    uint32_t episodes_used;        /* kept ones of which the feed has windows */
+    /* why the first of them are quarantined: file, episode, array, rule */
+    uint32_t quarantine_reason_count;
+    const char *const *quarantine_reasons;
+    /* what else to know about the feed's data, such as a fast stream on a slow grid */
+    uint32_t warning_count;
+    const char *const *warnings;
 };
 
 /* Dense, in C order. */

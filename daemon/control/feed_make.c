@@ -25,16 +25,25 @@ uint64_t trajd_control_rings_remaining_bytes(struct trajd_control *control)
     return budget_bytes > used_bytes ? budget_bytes - used_bytes : 0;
 }
 
-static void log_warnings(const struct trajd_control *control, const struct trajd_producer *producer)
+/* Logs what the feed leaves out of its datasets. */
+static void log_data(const struct trajd_control *control, const struct trajd_producer *producer)
 {
     const struct trajd_mixture_plan *plan = trajd_producer_plan(producer);
 
     for (uint32_t p = 0; p < plan->member_count; p++) {
-        const struct trajd_plan_texts *warnings = &plan->members[p]->warnings;
+        const struct trajd_window_plan *member = plan->members[p];
+        const struct trajd_plan_texts *quarantined = &member->quarantined,
+                                      *warnings = &member->warnings;
+        if (quarantined->count)
+            LOG(control->log, WARNING,
+                "feed %s: dataset %s: %u of %u episodes, %u quarantined, the first: %s",
+                trajd_producer_name(producer), member->dataset->name,
+                member->found_count - quarantined->count, member->found_count, quarantined->count,
+                quarantined->list[0] ? quarantined->list[0] : "");
         for (uint32_t w = 0; w < TRAJD_PLAN_TEXTS_MAX && w < warnings->count; w++)
             if (warnings->list[w])
-                LOG(control->log, WARNING, "feed %s: dataset %s: %s", trajd_producer_name(producer),
-                    plan->members[p]->dataset->name, warnings->list[w]);
+                LOG(control->log, WARNING, "feed %s: %s", trajd_producer_name(producer),
+                    warnings->list[w]);
     }
 }
 
@@ -83,7 +92,7 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
                                    source->name, spec->members[p].dataset);
     status = trajd_producer_create(&options, producer, error);
     if (!status && control->server)
-        log_warnings(control, *producer);
+        log_data(control, *producer);
     return status;
 }
 

@@ -92,8 +92,10 @@ struct trajd_core_feed_options {
     struct trajd_wire_text gpu;     /* the GPU that has the ring; empty: host memory */
     struct trajd_wire_bytes handle; /* borrowed as long as the feed lives */
     uint32_t tensor_count;
-    const struct trajd_wire_tensor *tensors; /* borrowed as long as the feed lives */
-    void *user;                              /* returned by trajd_core_feed_user */
+    const struct trajd_wire_tensor *tensors;       /* borrowed as long as the feed lives */
+    uint32_t found_count, kept_count, used_count;  /* episodes */
+    struct trajd_wire_texts quarantined, warnings; /* borrowed as long as the feed lives */
+    void *user;                                    /* returned by trajd_core_feed_user */
 };
 
 /* Adds a feed. Its number is both its feed_id and its ring id. */

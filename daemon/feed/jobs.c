@@ -64,6 +64,11 @@ void trajd_session_send_opened(struct session *session)
         .seed = options->seed,
         .tensor_count = options->tensor_count,
         .tensors = options->tensors,
+        .found = options->found_count,
+        .kept = options->kept_count,
+        .used = options->used_count,
+        .quarantined = options->quarantined,
+        .warnings = options->warnings,
     };
     trajd_part_rows(job, options->global_batch, session->rank, &message.opened.row_begin,
                     &message.opened.row_count);

@@ -228,6 +228,7 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .job_count = producer->spec->job_count,
         .slow_leaves = producer->spec->slow_leaves,
         .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
+        .data = trajd_producer_data(producer),
         .device = producer->on_gpu ? trajd_producer_gpu_memory(producer) : NULL};
 
     enum trajd_status status;

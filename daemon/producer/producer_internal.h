@@ -89,6 +89,8 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
  * batch. */
 enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
                                              struct trajd_error *error);
+/* Returns what the feed leaves out of its datasets. The texts are borrowed from the plan. */
+struct trajd_feed_data trajd_producer_data(const struct trajd_producer *producer);
 /* Writes the ids of the windows that were looked up last to the slot. */
 void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill);
 

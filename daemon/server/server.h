@@ -63,6 +63,16 @@ struct trajd_feed_memory {
     void *context;
 };
 
+#define TRAJD_FEED_MAX_TEXTS 8
+
+/* What the feed leaves out of its datasets, for its workers (OPENED). */
+struct trajd_feed_data {
+    uint32_t found_count, kept_count, used_count; /* episodes */
+    /* the first reasons why episodes are quarantined, and the first warnings; NULL ends a list that
+     * is not full. Borrowed as long as the feed lives. */
+    const char *quarantined[TRAJD_FEED_MAX_TEXTS], *warnings[TRAJD_FEED_MAX_TEXTS];
+};
+
 struct trajd_feed_options {
     const char *name; /* as in OPEN; for a specification that a job sent: "spec:" and its hash */
     /* name of the feed of which this is another instance, with a ring of its own; or NULL */
@@ -89,6 +99,7 @@ struct trajd_feed_options {
     uint64_t slow_after_ns;
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for an absent rank; 0: forever */
     const struct trajd_feed_memory *device; /* NULL: the server makes a ring in host memory */
+    struct trajd_feed_data data;
 };
 
 struct trajd_server_options {

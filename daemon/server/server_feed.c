@@ -1,4 +1,5 @@
 /* Adds, closes and removes feeds; the producer's take and publish. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,18 @@ static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *sch
     return tensors;
 }
 
+static struct trajd_wire_texts list_texts(const char *const texts[TRAJD_FEED_MAX_TEXTS])
+{
+    struct trajd_wire_texts list = {0};
+
+    static_assert(TRAJD_FEED_MAX_TEXTS <= TRAJD_WIRE_MAX_TEXTS, "a list fits OPENED");
+    while (list.count < TRAJD_FEED_MAX_TEXTS && texts[list.count]) {
+        list.list[list.count] = trajd_wire_text(texts[list.count]);
+        list.count++;
+    }
+    return list;
+}
+
 static enum trajd_status enter_core(struct trajd_server *server,
                                     const struct trajd_feed_options *options,
                                     struct trajd_feed *feed, struct trajd_error *error)
@@ -88,6 +101,11 @@ static enum trajd_status enter_core(struct trajd_server *server,
         .handle = {device != NULL ? device->handle : NULL, device ? device->handle_size_bytes : 0},
         .tensor_count = options->schema->tensor_count,
         .tensors = feed->slot_sends->tensors,
+        .found_count = options->data.found_count,
+        .kept_count = options->data.kept_count,
+        .used_count = options->data.used_count,
+        .quarantined = list_texts(options->data.quarantined),
+        .warnings = list_texts(options->data.warnings),
         .user = feed,
     };
     pthread_mutex_lock(&server->mutex);

@@ -103,10 +103,15 @@ const char *trajd_window_plan_quarantine(const struct trajd_window_plan *plan,
 
 /* ---- lines for people ---- */
 
-void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *line)
+void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
+                          const char *line)
 {
+    char named[512];
+
+    snprintf(named, sizeof named, "%s%s%s%s", plan->is_member ? "dataset " : "",
+             plan->is_member ? plan->dataset->name : "", plan->is_member ? ": " : "", line);
     if (texts->count < TRAJD_PLAN_TEXTS_MAX)
-        texts->list[texts->count] = strdup(line);
+        texts->list[texts->count] = strdup(named);
     texts->count++;
 }
 
@@ -134,5 +139,5 @@ void trajd_window_plan_warn(struct trajd_window_plan *plan, const char *format, 
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    trajd_plan_texts_add(&plan->warnings, line);
+    trajd_plan_texts_add(plan, &plan->warnings, line);
 }

@@ -24,7 +24,9 @@ int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
                                     const struct trajd_plan_grid *grid, int64_t j,
                                     uint64_t *denominator);
-void trajd_plan_texts_add(struct trajd_plan_texts *texts, const char *line);
+/* Adds a line about the plan's dataset. In a mixture the line names the dataset first. */
+void trajd_plan_texts_add(const struct trajd_window_plan *plan, struct trajd_plan_texts *texts,
+                          const char *line);
 void trajd_plan_texts_clear(struct trajd_plan_texts *texts);
 
 /* ---- window_plan_output.c ---- */

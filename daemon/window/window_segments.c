@@ -198,11 +198,11 @@ static void list_quarantined(struct trajd_window_plan *plan)
     plan->found_count = index->episode_count + index->refused_file_count;
     for (uint32_t f = 0; f < index->file_count; f++) {
         if (index->files[f].refusal)
-            trajd_plan_texts_add(&plan->quarantined, index->files[f].refusal);
+            trajd_plan_texts_add(plan, &plan->quarantined, index->files[f].refusal);
         for (; e < index->episode_count && index->episodes[e].file_index == f; e++) {
             const char *reason = trajd_window_plan_quarantine(plan, &index->episodes[e]);
             if (reason)
-                trajd_plan_texts_add(&plan->quarantined, reason);
+                trajd_plan_texts_add(plan, &plan->quarantined, reason);
         }
     }
 }

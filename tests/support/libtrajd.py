@@ -42,7 +42,11 @@ class FeedInfo(c.Structure):
     _fields_ = [("global_batch", c.c_uint32), ("row_begin", c.c_uint32), ("row_count", c.c_uint32),
                 ("credit", c.c_uint32)] + [(name, c.c_uint64) for name in (
                     "epoch", "next", "epoch_length", "window_count", "dropped_count", "fingerprint", "seed")] + [
-                        ("tensor_count", c.c_uint32), ("gpu", c.c_char_p), ("gpu_ordinal", c.c_int), ("gpu_refusal", c.c_char_p)]
+                        ("tensor_count", c.c_uint32), ("gpu", c.c_char_p), ("gpu_ordinal", c.c_int), ("gpu_refusal", c.c_char_p),
+                        ("norm_digest", c.c_uint64), ("episodes_found", c.c_uint32), ("episodes_kept", c.c_uint32), ("episodes_quarantined", c.c_uint32),
+                        ("episodes_used", c.c_uint32), ("quarantine_reason_count", c.c_uint32),
+                        ("quarantine_reasons", c.POINTER(c.c_char_p)), ("warning_count", c.c_uint32),
+                        ("warnings", c.POINTER(c.c_char_p))]
 
 
 class Tensor(c.Structure):

@@ -125,9 +125,20 @@ void trajd_session_add_ring(struct trajd_client *client, const struct trajd_link
     map_ring(client);
 }
 
+static void store_texts(const struct trajd_wire_texts *from, struct trajd_client_texts *texts)
+{
+    texts->count = from->count;
+    for (uint32_t i = 0; i < from->count; i++) {
+        trajd_wire_text_copy(from->list[i], texts->room[i], sizeof texts->room[i]);
+        texts->list[i] = texts->room[i];
+    }
+}
+
 static void store_opened(struct trajd_client *client, const struct trajd_wire_opened *opened)
 {
     client->feed.id = opened->feed_id;
+    store_texts(&opened->quarantined, &client->feed.quarantine_reasons);
+    store_texts(&opened->warnings, &client->feed.warnings);
     /* trajd_client_update_poll_fd reads the credit in other threads */
     pthread_mutex_lock(&client->state_lock);
     client->feed.info = (struct trajd_feed_info){
@@ -144,7 +155,15 @@ static void store_opened(struct trajd_client *client, const struct trajd_wire_op
         .seed = opened->seed,
         .tensor_count = opened->tensor_count,
         .norm_digest = opened->norm,
-        .gpu_refusal = client->open.gpu_refused ? client->open.gpu_refusal : NULL};
+        .gpu_refusal = client->open.gpu_refused ? client->open.gpu_refusal : NULL,
+        .episodes_found = opened->found,
+        .episodes_kept = opened->kept,
+        .episodes_quarantined = opened->found > opened->kept ? opened->found - opened->kept : 0,
+        .episodes_used = opened->used,
+        .quarantine_reason_count = client->feed.quarantine_reasons.count,
+        .quarantine_reasons = client->feed.quarantine_reasons.list,
+        .warning_count = client->feed.warnings.count,
+        .warnings = client->feed.warnings.list};
     pthread_mutex_unlock(&client->state_lock);
     if (client->open.terms.gpu[0] != '\0' && opened->gpu.size == 0 &&
         !client->feed.info.gpu_refusal)

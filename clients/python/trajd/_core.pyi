@@ -85,7 +85,7 @@ class Client:
     def open(self, *, feed: Optional[str] = ..., spec: Optional[str] = ..., job: Optional[str] = ..., shard: bool = ...,
              rank: int = ..., world: int = ..., credit: int = ..., epoch: int = ..., next: int = ...,
              local_ranks: Optional[Sequence[int]] = ..., resume: Optional[bytes] = ..., timeout_ms: int = ...,
-             gpu: Optional[str] = ..., gpu_ranks: Optional[Sequence[int]] = ...) -> "dict[str, int]":
+             gpu: Optional[str] = ..., gpu_ranks: Optional[Sequence[int]] = ...) -> "dict[str, Any]":
         """Opens a feed, or another epoch of the open feed. Returns the values of trajd.FeedInfo."""
     def next(self, timeout_ms: int) -> Optional[Batch]:
         """Waits for the next batch. None: the epoch has ended. A timeout below 0: no limit.

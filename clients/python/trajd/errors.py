@@ -1,4 +1,4 @@
-"""The exceptions of trajd. Messages come from the daemon and name the file, row, key or feed."""
+"""The exceptions and the warning of trajd. Messages come from the daemon and name the file, row, key or feed."""
 from __future__ import annotations
 
 from . import _core
@@ -90,6 +90,12 @@ class ForkError(Error, RuntimeError):
     """A connection was used in a process forked after it was made."""
 
     status = "argument"
+
+
+class DataWarning(UserWarning):
+    """A feed leaves episodes out of the training, or its plan is doubtful. Raised once for each feed of a process.
+
+    `warnings.simplefilter("error", trajd.DataWarning)` ends the program instead."""
 
 
 class LaunchError(Error, RuntimeError):

@@ -12,7 +12,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
 
-from . import _core, arrays, episodes, figures, job, styles
+from . import _core, arrays, episodes, figures, job, left_out, styles
 from .batch import Batch, Explanation, Layout
 from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
@@ -43,6 +43,13 @@ class FeedInfo:
     fingerprint: int
     seed: int
     norm_digest: int = 0  # of all scales and offsets; 1: nothing is normalised; 0: a daemon of 0.1.0, which does not say
+    # Episodes of the feed's datasets. A file that gives no episode counts as one. All 0: the daemon has version 0.1.0
+    episodes_found: int = 0
+    episodes_kept: int = 0
+    episodes_quarantined: int = 0  # left out: they cannot be read, or break a rule
+    episodes_used: int = 0         # kept ones of which the feed has windows: see filter, where, split and pad
+    quarantine_reasons: Tuple[str, ...] = ()  # of the first: file, episode, array, rule
+    warnings: Tuple[str, ...] = ()            # what else to know about the feed's data
 
     @property
     def batches(self) -> int:
@@ -255,6 +262,7 @@ class Feed:
         if not self._compared:
             job.compare_fingerprints(info.fingerprint, info.norm_digest, lambda: episodes.fetch(self._ask)[0])
             self._compared = True
+        left_out.report(info, settings)
 
     def _find_norm(self, digest: int) -> Optional[Norm]:
         """Returns how the feed that was just opened scales its values. None: the daemon does not say."""

@@ -72,6 +72,7 @@ static void test_golden_frames(void **state)
 static void test_fields_arrive(void **state)
 {
     uint8_t golden[2048];
+    size_t size;
 
     (void)state;
     assert_int_equal(decode(golden, read_golden("hello_resumed", golden, sizeof golden)), TRAJD_OK);
@@ -85,6 +86,24 @@ static void test_fields_arrive(void **state)
     assert_int_equal(message.opened.tensors[0].shape[2], 7);
     assert_true(trajd_wire_text_equals(message.opened.tensors[1].of, "obs/joints"));
     assert_int_equal(message.opened.row_begin, 64);
+    assert_int_equal(message.opened.found, 0);
+    assert_int_equal(decode(golden, read_golden("opened_data", golden, sizeof golden)), TRAJD_OK);
+    assert_int_equal(message.opened.kept, 48);
+    assert_int_equal(message.opened.quarantined.count, 2);
+    assert_true(trajd_wire_text_equals(message.opened.quarantined.list[1], "Zürich.hdf5: 0 rows"));
+    assert_int_equal(message.opened.warnings.count, 1);
+    /* a text that is too long is cut, and bytes that are not UTF-8 are replaced */
+    memset(frame, 'x', TRAJD_WIRE_MAX_TEXT + 10);
+    frame[7] = 0xff;
+    message.opened.warnings.list[0] = (struct trajd_wire_text){
+        memcpy(golden + 1024, frame, TRAJD_WIRE_MAX_TEXT + 10), TRAJD_WIRE_MAX_TEXT + 10};
+    assert_int_equal(trajd_wire_encode(&message, frame, sizeof frame, &size, NULL), TRAJD_OK);
+    assert_int_equal(decode(frame, size), TRAJD_OK);
+    assert_int_equal(message.opened.warnings.list[0].size, TRAJD_WIRE_MAX_TEXT);
+    assert_int_equal(message.opened.warnings.list[0].data[7], '?');
+    message.opened.warnings.count = TRAJD_WIRE_MAX_TEXTS + 1;
+    assert_int_equal(trajd_wire_encode(&message, golden, sizeof golden, &size, NULL),
+                     TRAJD_ERR_ARGUMENT);
     assert_int_equal(decode(golden, read_golden("open_share", golden, sizeof golden)), TRAJD_OK);
     assert_int_equal(message.open.world, 1);
     assert_int_equal(message.open.next, 0);

@@ -1,0 +1,110 @@
+"""What a feed leaves out of its data reaches the one who trains: FeedInfo, a line, a warning, `trajctl check`, the status."""
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import h5py
+import numpy as np
+import pytest
+
+from daemons import LIBRARY, Daemon
+from paths import BUILD, PROGRAM
+
+import libtrajd
+
+PACKAGE = BUILD / "clients" / "python"
+TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
+has_package = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
+FEEDS = """
+datasets: {{lab: {{path: {path}, layout: aloha{more}}}}}
+feeds:
+  pictures:
+    dataset: lab
+    global_batch: 8
+    anchor: {{clock: steps}}
+    outputs: {{cam: {{from: observations/images/cam_high, at: 0}}, action: {{at: 0..3}}}}
+  joints:
+    dataset: lab
+    global_batch: 8
+    anchor: {{clock: steps}}
+    outputs: {{qpos: {{from: observations/qpos, at: 0}}, action: {{at: 0..3}}}}
+"""
+
+
+def write_padded(folder, widths):
+    """Writes ALOHA episodes whose pictures are padded to the longest JPEG of each episode."""
+    folder.mkdir()
+    for i, width in enumerate(widths):
+        with h5py.File(folder / f"episode_{i}.hdf5", "w") as file:
+            file["action"] = file["observations/qpos"] = np.full((20, 14), i, "f4")
+            file["observations/images/cam_high"] = np.zeros((20, width), "u1")
+    return folder
+
+
+def start(folder, more="", widths=(7, 9, 9, 8, 9)):
+    data = folder / "lab"
+    return Daemon(folder / "daemon", FEEDS.format(path=data if data.exists() else write_padded(data, widths), more=more))
+
+
+def run_python(daemon, code, *options):
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "TRAJD_ENDPOINT": str(daemon.endpoint)}
+    prelude = f"import trajd, warnings\nconfig = {str(daemon.config)!r}\n"
+    return subprocess.run([sys.executable, *options, "-c", prelude + textwrap.dedent(code)], env=environment, text=True,
+                          capture_output=True, timeout=60)
+
+
+@has_package
+def test_the_trainer_is_told_once(tmp_path):
+    daemon = start(tmp_path).start()
+    code = """
+    feed = trajd.open(config, feed="pictures")
+    info = feed.info
+    assert (info.episodes_found, info.episodes_kept, info.episodes_quarantined, info.episodes_used) == (5, 3, 2, 3), info
+    assert [reason.split(":")[0] for reason in info.quarantine_reasons] == ["episode_0.hdf5", "episode_3.hdf5"], info
+    assert "its rows are u8 [7]; u8 [9]" in info.quarantine_reasons[0]
+    assert info.warnings == ()
+    for e in range(2):
+        assert sum(1 for _ in feed.epoch(e)) == 7
+    feed.close()
+    trajd.open(config, feed="pictures").info
+    joints = trajd.open(config, feed="joints")
+    assert joints.info.episodes_quarantined == 0 and joints.info.episodes_used == 5
+    """
+    done = run_python(daemon, code)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("trajd: feed")]
+    assert len(lines) == 1 and lines[0].startswith(
+        "trajd: feed pictures: 3 of 5 episodes, 2 quarantined: episode_0.hdf5: observations/images/cam_high: "), done.stderr
+    assert done.stderr.count("DataWarning: feed pictures: 3 of 5 episodes") == 1 and "feed joints" not in done.stderr
+    assert "<string>:" in done.stderr  # the warning names the user's line
+    done = run_python(daemon, 'trajd.open(config, feed="pictures").info', "-W", "error::UserWarning")
+    assert done.returncode == 1 and "DataWarning: feed pictures: 3 of 5" in done.stderr
+    assert "feed pictures: dataset lab: 3 of 5 episodes, 2 quarantined, the first: episode_0.hdf5" in daemon.text()
+    client = daemon.client()
+    info = client.open("pictures")
+    assert info.window_count == 60 and info.episodes_found == 5 and info.episodes_quarantined == 2
+    client.close()
+    daemon.stop()
+
+
+@has_package
+def test_warnings_of_the_plan_reach_the_trainer(tmp_path):
+    folder = write_padded(tmp_path / "lab", (9, 9))
+    with h5py.File(folder / "episode_1.hdf5", "r+") as file:
+        for name in ("action", "observations/qpos", "observations/images/cam_high"):
+            rows = file[name][:3]
+            del file[name]
+            file[name] = rows
+    daemon = Daemon(tmp_path / "daemon", FEEDS.format(path=folder, more="") + "    pad: {before: 0, after: 0}\n").start()
+    done = run_python(daemon, """
+    info = trajd.open(config, feed="joints").info
+    assert info.episodes_quarantined == 0 and info.episodes_used == 1 and info.episodes_kept == 2
+    print(info.warnings)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "1 of the 2 selected episodes are too short for any window" in done.stdout
+    assert "trajd: feed joints: 1 warning: 1 of the 2 selected episodes" in done.stderr
+    assert "DataWarning: feed joints: 1 warning" in done.stderr
+    daemon.stop()
