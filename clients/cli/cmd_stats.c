@@ -28,9 +28,19 @@ static const char *const figures[] = {"mean", "std", "min", "max", "q01",
                                       "q10",  "q50", "q90", "q99", NULL};
 static const char *const openpi_figures[] = {"mean", "std", "q01", "q99", NULL};
 
+/* The names in openpi's file, and what outputs are called that are written under them, as in
+ * style="openpi" of the Python package. */
+static const struct {
+    const char *name, *outputs[4];
+} openpi_names[] = {
+    {"state", {"state", "robot_state", "qpos", "robot_qpos"}},
+    {"actions", {"actions", "action"}},
+};
+
 /* The document of one output, in pages. */
 struct subject {
     char *name;
+    const char *written; /* its name in openpi's file; NULL: it is left out there */
     uint32_t page_count;
     struct trajd_yaml *pages[MAX_PAGES];
 };
@@ -126,7 +136,7 @@ static bool is_lacking(const struct trajd_yaml_node *output, uint64_t dataset_in
 }
 
 /* Queries the named output, or all outputs but images, which could take very long to read, for each
- * dataset of the feed. */
+ * dataset of the feed that has the output. */
 static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const char *wanted,
                         struct statistics *all)
 {
@@ -144,14 +154,18 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
     for (const struct trajd_yaml_node *dataset = datasets ? datasets->children : NULL;
          dataset && good; dataset = dataset->next, d++) {
         const char *prefix = datasets->child_count > 1 ? dataset->value : NULL;
-        if (wanted) {
-            good = add_subject(client, feed_id, d, prefix, wanted, all);
-            continue;
-        }
+        bool listed = false;
         for (const struct trajd_yaml_node *output = cli_first(trajd_yaml_root(yaml), "outputs");
-             output && good; output = output->next)
-            if (strcmp(cli_text(output, "picture"), "true") != 0 && !is_lacking(output, d))
-                good = add_subject(client, feed_id, d, prefix, cli_text(output, "name"), all);
+             output && good; output = output->next) {
+            const char *name = cli_text(output, "name");
+            const bool chosen =
+                wanted ? strcmp(name, wanted) == 0 : strcmp(cli_text(output, "picture"), "true");
+            listed = listed || chosen;
+            if (chosen && !is_lacking(output, d))
+                good = add_subject(client, feed_id, d, prefix, name, all);
+        }
+        if (good && wanted && !listed) /* a stream, or an unknown name, which the daemon explains */
+            good = add_subject(client, feed_id, d, prefix, wanted, all);
     }
     trajd_yaml_destroy(&yaml);
     free(json);
@@ -159,6 +173,45 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
 }
 
 /* ---- documents ---- */
+
+static bool is_called(size_t n, const char *output)
+{
+    const char *name = strncmp(output, "obs/", 4) == 0 ? output + 4 : output;
+
+    for (size_t i = 0; i < ARRAY_LEN(openpi_names[n].outputs) && openpi_names[n].outputs[i]; i++)
+        if (strcmp(openpi_names[n].outputs[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Gives outputs openpi's names. It applies what it finds by name and refuses a file with further
+ * names, so other outputs are left out. */
+static bool name_for_openpi(struct statistics *all, const char *feed)
+{
+    uint32_t found = 0;
+
+    for (size_t n = 0; n < ARRAY_LEN(openpi_names); n++) {
+        uint32_t count = 0;
+        for (uint32_t s = 0; s < all->subject_count; s++)
+            if (is_called(n, all->subjects[s]->name)) {
+                all->subjects[s]->written = openpi_names[n].name;
+                count++;
+            }
+        if (count > 1)
+            return cli_fail("feed %s: %u outputs would be called %s in openpi's file: choose one "
+                            "with --output",
+                            feed, count, openpi_names[n].name) == CLI_OK;
+        if (!count)
+            fprintf(stderr,
+                    "trajctl: feed %s has no output called %s: openpi will not normalise it\n",
+                    feed, openpi_names[n].name);
+        found += count;
+    }
+    return found || cli_fail("feed %s: openpi's file has the names state and actions: give the "
+                             "feed one dataset, and outputs that are called state (or qpos) and "
+                             "actions",
+                             feed) == CLI_OK;
+}
 
 /* Writes the list of that name from all pages: of the document, or of its member `within`. */
 static void write_list(struct trajd_json *json, const struct subject *subject, const char *within,
@@ -215,7 +268,7 @@ static void write_subject(struct trajd_json *json, const struct subject *subject
 {
     const struct trajd_yaml_node *count = cli_first(trajd_yaml_root(subject->pages[0]), "count");
 
-    trajd_json_open_object(json, subject->name);
+    trajd_json_open_object(json, subject->written ? subject->written : subject->name);
     if (format == FORMAT_TRAJD)
         write_own(json, subject);
     else
@@ -245,7 +298,8 @@ static void write_document(FILE *out, const char *feed, const struct statistics 
     if (format != FORMAT_LEROBOT)
         trajd_json_open_object(&json, format == FORMAT_OPENPI ? "norm_stats" : "outputs");
     for (uint32_t s = 0; s < all->subject_count; s++)
-        write_subject(&json, all->subjects[s], format);
+        if (all->subjects[s]->written || format != FORMAT_OPENPI)
+            write_subject(&json, all->subjects[s], format);
     if (format != FORMAT_LEROBOT)
         trajd_json_close_object(&json);
     trajd_json_close_object(&json);
@@ -367,7 +421,8 @@ int cli_stats(int argc, char **argv)
     if (!client)
         return CLI_FAILED;
     if (cli_find_feed(client, arguments.feed, &feed_id) &&
-        add_outputs(client, feed_id, arguments.output, &all)) {
+        add_outputs(client, feed_id, arguments.output, &all) &&
+        (format != FORMAT_OPENPI || name_for_openpi(&all, arguments.feed))) {
         result = arguments.out ? write_file(arguments.out, arguments.feed, &all, format) : CLI_OK;
         if (arguments.json || (!arguments.out && format != FORMAT_TRAJD))
             write_document(stdout, arguments.feed, &all, format);

@@ -179,8 +179,8 @@ void trajd_stats_service_stop(struct trajd_stats_service *stats_service)
 
 /* ---- the thread ---- */
 
-/* Computes the requested output, and with it all other outputs of the feed that are not images: a
- * client that asks for one usually asks for all. */
+/* Computes the requested output, and with it all other outputs of the feed that the dataset has and
+ * that are not images: a client that asks for one usually asks for all. */
 static enum trajd_status compute_outputs(struct trajd_stats_service *stats_service,
                                          const struct job *job, struct trajd_error *error)
 {
@@ -190,7 +190,7 @@ static enum trajd_status compute_outputs(struct trajd_stats_service *stats_servi
 
     for (uint32_t o = 0; o < job->plan->output_count; o++) {
         if (o != job->index &&
-            (trajd_statistics_is_picture(job->plan, o) ||
+            (trajd_statistics_is_picture(job->plan, o) || trajd_window_plan_lacks(job->plan, o) ||
              trajd_statistics_output_features(job->plan, o) > TRAJD_STATISTICS_MAX_FEATURES))
             continue;
         results[count] = look_up(stats_service, trajd_statistics_output_fingerprint(job->plan, o));

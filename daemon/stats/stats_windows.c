@@ -158,6 +158,11 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
 
     for (uint32_t i = 0; i < sweep->item_count && !status; i++) {
         struct item_view *view = &walk->views[i];
+        if (trajd_window_plan_lacks(plan, outputs[i]))
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                   "outputs.%s: dataset %s lacks a stream of this output, so it "
+                                   "has no statistics",
+                                   plan->outputs[outputs[i]].name, plan->dataset->name);
         if (plan->outputs[outputs[i]].feature_count > TRAJD_STATISTICS_MAX_FEATURES &&
             !trajd_statistics_is_picture(plan, outputs[i]))
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,

@@ -1,5 +1,6 @@
 """trajd.Stats against the values of a real daemon, and files of trajctl, openpi and LeRobot. The module is loaded
 alone: it needs no compiled part."""
+import contextlib
 import importlib.util
 import json
 import os
@@ -9,6 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
+import trajd
+from datasets import write_robomimic
 from paths import BUILD, ROOT
 
 _spec = importlib.util.spec_from_file_location("trajd_stats_alone", ROOT / "clients/python/trajd/stats.py")
@@ -84,7 +87,8 @@ def test_files_of_others(daemon, demo_file, tmp_path):
     for form in ("trajd", "openpi", "lerobot"):
         loaded = Stats.load(tmp_path / form)
         for again in ("trajd", "openpi", "lerobot"):
-            loaded.save(tmp_path / "again", format=again)
+            with pytest.warns(UserWarning, match="called state") if again == "openpi" else contextlib.nullcontext():
+                loaded.save(tmp_path / "again", format=again)
             copy = Stats.load(tmp_path / "again")
             np.testing.assert_array_equal(copy["actions"]["std"], whole["actions"]["std"])
         np.testing.assert_array_equal(loaded.normalize("actions", rows, by="q01_q99"), whole.normalize("actions", rows, by="q01_q99"))
@@ -104,6 +108,103 @@ def test_files_of_others(daemon, demo_file, tmp_path):
     assert "choose trajd, openpi or lerobot" in trajctl(one, "train", "--format", "csv", status=2)
     assert "No such file" in trajctl(one, "train", "-o", tmp_path / "nowhere" / "x", status=1)
     assert json.loads(trajctl(one, "train", "--json"))["outputs"]["actions"]["source"] == "rows"
+
+
+OPENPI_FEED = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 32
+    anchor: {{clock: actions}}
+    outputs:
+      {state}: {{from: [obs/robot0_eef_pos, obs/robot0_gripper_qpos], at: -1..0}}
+      {actions}: {{from: actions, at: 0..49, role: action}}
+      other: {{from: actions, at: 0}}
+"""
+
+
+@pytest.mark.parametrize("state, actions", [("state", "actions"), ("obs/qpos", "action"), ("obs/robot_state", "actions")])
+def test_openpi_reads_its_own_names(daemon, demo_file, tmp_path, state, actions):
+    """openpi's Unnormalize raises for a name that its data lack, and its Normalize passes over data without a name."""
+    one = daemon(OPENPI_FEED.format(path=demo_file, state=state, actions=actions))
+    trajctl(one, "train", "--out", tmp_path / "own")
+    assert trajctl(one, "train", "--format", "openpi", "--out", tmp_path / "norm_stats.json") == ""
+    document = json.loads((tmp_path / "norm_stats.json").read_text())
+    assert list(document) == ["norm_stats"] and set(document["norm_stats"]) == {"state", "actions"}
+    own = Stats.load(tmp_path / "own")
+    for name, output in (("state", state), ("actions", actions)):
+        assert set(document["norm_stats"][name]) == {"mean", "std", "q01", "q99"}
+        for figure, values in document["norm_stats"][name].items():
+            np.testing.assert_array_equal(values, own[output][figure])
+    own.save(tmp_path / "again", format="openpi")
+    assert json.loads((tmp_path / "again").read_text()) == document
+    one.stop()
+    norm = f", norm: {{by: q01_q99, stats: {tmp_path / 'norm_stats.json'}, key: state}}"
+    one = daemon(OPENPI_FEED.format(path=demo_file, state=state, actions=actions).replace("at: -1..0", "at: -1..0" + norm))
+    assert "norm_stats.json" in one.text()
+
+
+def test_openpi_without_its_names(daemon, demo_file, tmp_path):
+    config = OPENPI_FEED.format(path=demo_file, state="pose", actions="actions")
+    one = daemon(config)
+    said = trajctl(one, "train", "--format", "openpi", "--out", tmp_path / "s.json")
+    assert "feed train has no output called state: openpi will not normalise it" in said
+    assert list(json.loads((tmp_path / "s.json").read_text())["norm_stats"]) == ["actions"]
+    trajctl(one, "train", "--out", tmp_path / "own")
+    with pytest.warns(UserWarning, match="no output is called state"):
+        Stats.load(tmp_path / "own").save(tmp_path / "again", format="openpi")
+    one.stop()
+    one = daemon(config.replace("actions: {from", "moves: {from"), folder="none")
+    assert "openpi's file has the names state and actions" in trajctl(one, "train", "--format", "openpi", status=1)
+    trajctl(one, "train", "--out", tmp_path / "own")
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="no output is called so .there are: pose, moves, other"):
+        Stats.load(tmp_path / "own").save(tmp_path / "again", format="openpi")
+    one.stop()
+    one = daemon(config.replace("pose: {", "obs/state: {").replace("other: {from: actions", "qpos: {from: obs/robot0_eef_pos"), folder="two")
+    assert "2 outputs would be called state in openpi's file: choose one with --output" in trajctl(one, "train", "--format", "openpi", status=1)
+    assert "no output called actions" in trajctl(one, "train", "--format", "openpi", "--output", "qpos")
+
+
+def test_datasets_that_lack_an_output(daemon, tmp_path):
+    """A mixture in which dataset b lacks a stream, and dataset c lacks it in one episode: `missing: zero`."""
+    rng = np.random.default_rng(2)
+    rows = {name: {"actions": rng.normal(size=(30, 3)), "obs/robot0_eef_pos": rng.normal(size=(30, 3))} for name in ("demo_0", "demo_1")}
+    write_robomimic(tmp_path / "b.hdf5", {"demo_0": {"actions": rows["demo_0"]["actions"]}})
+    write_robomimic(tmp_path / "c.hdf5", {"demo_0": rows["demo_0"], "demo_1": {"actions": rows["demo_1"]["actions"]}})
+    one = daemon(f"""
+datasets: {{b: {{path: {tmp_path}/b.hdf5, layout: robomimic}}, c: {{path: {tmp_path}/c.hdf5, layout: robomimic}}}}
+feeds:
+  both:
+    mix: {{b: 1, c: 1}}
+    epoch: 40
+    global_batch: 4
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0..3}}, obs/robot0_eef_pos: {{at: -1..0, missing: zero, norm: mean_std}}}}
+  alone:
+    dataset: c
+    global_batch: 4
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0..3}}, obs/robot0_eef_pos: {{at: -1..0, missing: zero}}}}
+""")
+    want = rows["demo_0"]["obs/robot0_eef_pos"].astype(np.float32).astype(np.float64)
+    with trajd.connect(one.endpoint, feed="both", timeout=20) as feed:
+        stats = feed.stats()
+        assert set(stats) == {"b:actions", "c:actions", "c:obs/robot0_eef_pos"}
+        assert list(stats["b:actions"]["count"]) == [30] * 3 and list(stats["c:actions"]["count"]) == [60] * 3
+        np.testing.assert_allclose(stats["c:obs/robot0_eef_pos"]["mean"], want.mean(0), rtol=1e-12)
+        assert set(feed.stats(["obs/robot0_eef_pos"])) == {"c:obs/robot0_eef_pos"}
+        for batch in feed.epoch(0):
+            lacking = batch.dataset_index == 0
+            assert (batch.mask("obs/robot0_eef_pos")[lacking] == 6).all() and not batch["obs"]["robot0_eef_pos"][lacking].any()
+    with trajd.connect(one.endpoint, feed="alone", timeout=20) as feed:
+        stats = feed.stats()
+        assert list(stats["obs/robot0_eef_pos"]["count"]) == [30] * 3  # the other episode's rows are left out
+        np.testing.assert_allclose(stats["obs/robot0_eef_pos"]["std"], want.std(0), rtol=1e-12)
+    document = json.loads(trajctl(one, "both", "--json"))
+    assert set(document["outputs"]) == {"b:actions", "c:actions", "c:obs/robot0_eef_pos"}
+    assert "c:obs/robot0_eef_pos" in trajctl(one, "both", "--output", "obs/robot0_eef_pos")
+    assert "openpi's file has the names state and actions: give the feed one dataset" in trajctl(one, "both", "--format", "openpi", status=1)
 
 
 def test_flat_features_and_unknown_ones():

@@ -317,8 +317,9 @@ class Feed:
         """Returns trajd.Stats of outputs, over each row of this feed's episodes once.
 
         An output with `norm: {over: windows}` is counted over all windows instead, without padding. `names` lists the
-        outputs; None means all except images. The daemon computes the statistics once and stores them, so the first
-        call may take long."""
+        outputs; None means all except images. If the feed mixes datasets, the statistics are of each dataset, with the
+        names DATASET:NAME, and a dataset that lacks an output has none for it. The daemon computes the statistics once
+        and stores them, so the first call may take long."""
         return figures.fetch(self._ask, names)
 
     def status(self) -> Dict[str, Any]:

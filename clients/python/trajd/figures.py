@@ -10,12 +10,12 @@ import numpy as np
 _PAUSE_S = 0.1
 
 
-def _fetch_one(ask: Callable[..., str], name: str) -> Dict[str, Any]:
+def _fetch_one(ask: Callable[..., str], name: str, dataset: int) -> Dict[str, Any]:
     """Returns the statistics of all features of one output. Waits while the daemon computes them."""
     joined: Dict[str, Any] = {}
     first: Optional[int] = 0
     while first is not None:
-        page = json.loads(ask("statistics", name=name, first=first))
+        page = json.loads(ask("statistics", name=name, first=first, window=dataset))
         if page["state"] != "ready":
             time.sleep(_PAUSE_S)
             continue
@@ -31,11 +31,18 @@ def _fetch_one(ask: Callable[..., str], name: str) -> Dict[str, Any]:
 
 
 def fetch(ask: Callable[..., str], names: Optional[List[str]] = None) -> Any:
-    """Returns trajd.Stats of the outputs `names`. None: all outputs except pictures."""
+    """Returns trajd.Stats of the outputs `names`. None: all outputs except pictures.
+
+    In a feed of several datasets the names are DATASET:NAME. A dataset that lacks an output has none for it."""
     from .stats import Stats
+    listing = json.loads(ask("statistics"))
+    lacking = {output["name"]: output["lacking"] for output in listing["outputs"]}
     if names is None:
-        names = [output["name"] for output in json.loads(ask("statistics"))["outputs"] if not output["picture"]]
-    outputs = {name: _fetch_one(ask, name) for name in names}
+        names = [output["name"] for output in listing["outputs"] if not output["picture"]]
+    several = len(listing["datasets"]) > 1
+    outputs = {f"{dataset}:{name}" if several else name: _fetch_one(ask, name, number)
+               for number, dataset in enumerate(listing["datasets"]) for name in names
+               if number not in lacking.get(name, ())}
     figures = {name: {key: np.array([np.nan if number is None else number for number in value], dtype=np.float64)
                       for key, value in one.items() if isinstance(value, list)} for name, one in outputs.items()}
     return Stats(figures, {name: one["norm"] for name, one in outputs.items() if one["norm"]})

@@ -19,7 +19,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +34,8 @@ COUNTS = ("count", "nan", "infinite")
 RULES = ("mean_std", "min_max", "q01_q99")
 FORMATS = ("trajd", "openpi", "lerobot")
 FLAT = 1e-6
+# openpi's names, and what outputs are called that are written under them, as in style="openpi"
+OPENPI = {"state": r"(obs/)?(robot_)?(state|qpos)", "actions": r"(obs/)?actions?"}
 
 
 def _numbers(value: Any) -> np.ndarray:
@@ -95,6 +99,22 @@ def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str,
     return scale, offset
 
 
+def _openpi_names(outputs: Sequence[str]) -> dict[str, str]:
+    """Returns the name in openpi's file of each output that has one there."""
+    names: dict[str, str] = {}
+    for name, pattern in OPENPI.items():
+        found = [output for output in outputs if re.fullmatch(pattern, output)]
+        if len(found) > 1:
+            raise ValueError(f"{' and '.join(found)} would both be {name!r} in openpi's file")
+        if not found:
+            warnings.warn(f"no output is called {name}: openpi will not normalise it", stacklevel=3)
+        names.update({output: name for output in found})
+    if not names:
+        raise ValueError("openpi's file has the names state and actions, and no output is called so "
+                         f"(there are: {', '.join(outputs)})")
+    return names
+
+
 class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     """A mapping from outputs to figures: `stats["actions"]["mean"]` is float64 [features].
 
@@ -129,13 +149,17 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     def save(self, path: str | os.PathLike[str], format: str = "trajd") -> None:
         """Writes a file in the format "trajd", "openpi" or "lerobot".
 
+        openpi's file has only "state" (of an output state, qpos, robot_state or robot_qpos) and "actions" (or action).
+
         It is written under another name and then renamed, so a reader never sees half of it. Raises ValueError and
         OSError."""
         if format not in FORMATS:
             raise ValueError(f"there is no format {format!r} (there are: {', '.join(FORMATS)})")
         wanted = ("mean", "std", "q01", "q99") if format == "openpi" else FIGURES
+        names = _openpi_names(list(self._figures)) if format == "openpi" else {name: name for name in self._figures}
         entries: dict[str, Any] = {}
-        for name, entry in self._figures.items():
+        for output, name in names.items():
+            entry = self._figures[output]
             entries[name] = {figure: _plain(entry[figure]) for figure in wanted if figure in entry}
             if format == "trajd":
                 entries[name].update(
