@@ -155,7 +155,7 @@ static void print_clock(const struct trajd_index *index, uint32_t which)
         printf("stamped");
     printf(", %" PRIu64 " rows", summary.rows);
     if (summary.dropped)
-        printf(", %" PRIu64 " dropped", summary.dropped);
+        printf(", %" PRIu64 " dropped (their stamps repeat or go back)", summary.dropped);
     printf("\n");
 }
 

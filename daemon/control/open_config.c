@@ -20,6 +20,28 @@ uint32_t trajd_control_processor_count(void)
     return count > 0 ? (uint32_t)count : 1;
 }
 
+/* Logs rows that the layout's policies for stamps leave out of kept episodes. */
+static void log_dropped_rows(const struct trajd_control *control,
+                             const struct trajd_dataset *dataset)
+{
+    const struct trajd_index *index = dataset->index;
+
+    for (uint32_t c = 0; c < index->clock_count; c++) {
+        unsigned long long dropped = 0, kept = 0;
+        for (uint32_t e = 0; e < index->episode_count; e++) {
+            if (index->episodes[e].quarantine)
+                continue;
+            dropped += index->episodes[e].clocks[c].dropped_rows;
+            kept += (unsigned long long)index->episodes[e].clocks[c].row_count;
+        }
+        if (dropped)
+            LOG(control->log, WARNING,
+                "dataset %s: clock %s: %llu of %llu rows are left out: their stamps repeat or go "
+                "back",
+                dataset->name, index->clocks[c].name, dropped, dropped + kept);
+    }
+}
+
 static void log_quarantine(const struct trajd_control *control, const struct trajd_dataset *dataset)
 {
     const struct trajd_index *index = dataset->index;
@@ -41,6 +63,7 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
         if (index->episodes[e].quarantine)
             LOG(control->log, WARNING, "dataset %s: quarantined: %s", dataset->name,
                 index->episodes[e].quarantine);
+    log_dropped_rows(control, dataset);
 }
 
 enum trajd_status trajd_control_open_dataset(struct trajd_control *control,

@@ -184,6 +184,19 @@ static bool clock_is_used(const struct candidate *c, uint32_t clock)
     return false;
 }
 
+/* Quarantines an episode that loses more rows than the layout allows. */
+static void check_lost_rows(struct candidate *c, const struct trajd_layout_clock *source,
+                            const struct trajd_record_clock *recorded)
+{
+    if ((double)recorded->dropped_rows >
+        (double)recorded->source_rows * source->lost_rows_percent / 100)
+        quarantine(c,
+                   "%s: %" PRIu64 " of %" PRIu64 " rows would be left out because their stamps "
+                   "repeat or go back; lost_rows of clock %s allows %g%%",
+                   source->stamps_path, recorded->dropped_rows, recorded->source_rows, source->name,
+                   source->lost_rows_percent);
+}
+
 /* Makes a stamped clock with absolute times, offset and latency applied. set_origin subtracts the
  * origin later. */
 static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
@@ -199,6 +212,7 @@ static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
     if (!recorded->row_count)
         return quarantine(c, "%s: has 0 rows (the stamps of clock %s)", source->stamps_path,
                           source->name);
+    check_lost_rows(c, source, recorded);
     for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
         if (c->validation->plans[i].clock_index == index && c->validation->found[i].feature_count)
             check_rows(c, &c->validation->plans[i], recorded->source_rows);

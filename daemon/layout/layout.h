@@ -40,6 +40,8 @@ struct trajd_layout_clock {
     enum trajd_stamp_unit unit;
     enum trajd_stamp_policy repeated; /* for equal stamps */
     enum trajd_stamp_policy backward; /* for stamps that go back */
+    /* an episode is quarantined if the policies drop more of its rows */
+    double lost_rows_percent;
     /* Both. */
     /* path of one value: the time of the first row of a regular clock beside stamped ones; or
      * NULL */

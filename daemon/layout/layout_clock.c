@@ -1,7 +1,10 @@
 /* Reads the clocks of a layout: stamps or a rate, and their place in the common time. */
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/layout/layout_internal.h"
+
+#define LOST_ROWS_PERCENT 10 /* unless the layout says otherwise */
 
 static const char *const unit_words[] = {"ns", "us", "ms", "s", NULL};
 static const char *const policy_words[] = {"error", "drop", "keep_last", NULL};
@@ -36,6 +39,19 @@ static enum trajd_status read_policy(struct trajd_layout_parser *p,
     if (!status)
         *policy = (enum trajd_stamp_policy)choice;
     return status;
+}
+
+/* Reads "10%". */
+static enum trajd_status read_percent(struct trajd_layout_parser *p,
+                                      const struct trajd_yaml_node *node, double *percent)
+{
+    int length = 0;
+
+    if (node->kind == TRAJD_YAML_SCALAR && sscanf(node->value, "%lf%%%n", percent, &length) == 1 &&
+        length && !node->value[length] && *percent >= 0 && *percent <= 100)
+        return TRAJD_OK;
+    return trajd_yaml_error(p->yaml, node, p->error,
+                            "must be a share of the rows from 0%% to 100%%, like 10%%");
 }
 
 /* Reads "OBJECT@NAME", where the object may be empty. */
@@ -120,6 +136,7 @@ static enum trajd_status read_stamped(struct trajd_layout_parser *p,
 {
     static const char *const others[] = {"rate", "rows", "start", NULL};
     const struct trajd_yaml_node *column = trajd_yaml_get(node, "column");
+    const struct trajd_yaml_node *lost = trajd_yaml_get(node, "lost_rows");
     enum trajd_status status = refuse_keys(p, node, others, "stamped (path:)");
     int64_t number = 0;
 
@@ -132,14 +149,18 @@ static enum trajd_status read_stamped(struct trajd_layout_parser *p,
     clock->stamps_column = (uint32_t)number;
     if (!status)
         status = read_policy(p, node, "repeated", &clock->repeated);
-    return status ? status : read_policy(p, node, "backward", &clock->backward);
+    if (!status)
+        status = read_policy(p, node, "backward", &clock->backward);
+    clock->lost_rows_percent = LOST_ROWS_PERCENT;
+    return status || !lost ? status : read_percent(p, lost, &clock->lost_rows_percent);
 }
 
 static enum trajd_status read_regular(struct trajd_layout_parser *p,
                                       const struct trajd_yaml_node *node,
                                       struct trajd_layout_clock *clock)
 {
-    static const char *const others[] = {"column", "unit", "repeated", "backward", NULL};
+    static const char *const others[] = {"column",   "unit",      "repeated",
+                                         "backward", "lost_rows", NULL};
     const struct trajd_yaml_node *rate = trajd_yaml_get(node, "rate");
     const struct trajd_yaml_node *rows = trajd_yaml_get(node, "rows");
     const struct trajd_yaml_node *start = trajd_yaml_get(node, "start");
@@ -162,9 +183,9 @@ static enum trajd_status read_clock(struct trajd_layout_parser *p,
                                     const struct trajd_yaml_node *node,
                                     struct trajd_layout_clock *clock)
 {
-    static const char *const keys[] = {"path",     "column",   "unit",   "rate",
-                                       "start",    "latency",  "offset", "rows",
-                                       "repeated", "backward", NULL};
+    static const char *const keys[] = {"path",     "column",   "unit",      "rate",
+                                       "start",    "latency",  "offset",    "rows",
+                                       "repeated", "backward", "lost_rows", NULL};
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
     const struct trajd_yaml_node *child;
 

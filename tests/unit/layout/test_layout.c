@@ -18,7 +18,8 @@ static const char good[] =
     "version: 1\n"
     "episodes: {files: \"*/ep_*.h5\", groups: /}\n"
     "clocks:\n"
-    "  arm: {path: q_t, unit: ns, repeated: drop, backward: keep_last, offset: -1.5s}\n"
+    "  arm: {path: q_t, unit: ns, repeated: drop, backward: keep_last, offset: -1.5s, "
+    "lost_rows: 2.5%}\n"
     "  wrist: {path: cam, column: 2, unit: us, latency: 38ms}\n"
     "  ft: {rate: 29.97, start: {path: ft_t0, unit: ms}, rows: wrench}\n"
     "streams:\n"
@@ -48,6 +49,8 @@ static void every_key_is_read(void **state)
     assert_int_equal(layout->clocks[0].repeated, TRAJD_STAMPS_DROP);
     assert_int_equal(layout->clocks[0].backward, TRAJD_STAMPS_KEEP_LAST);
     assert_int_equal(layout->clocks[0].offset_ns, -1500000000);
+    assert_true(layout->clocks[0].lost_rows_percent == 2.5);
+    assert_true(layout->clocks[1].lost_rows_percent == 10);
     assert_int_equal(layout->clocks[1].stamps_column, 2);
     assert_int_equal(layout->clocks[1].unit, TRAJD_UNIT_US);
     assert_int_equal(layout->clocks[1].latency_ns, 38000000);
@@ -129,6 +132,9 @@ static void mistakes_are_reported_with_their_line(void **state)
         {"kind: angle", "knid: angle", "did you mean kind"},
         {"kind: angle", "kind: liner", "linear"},
         {"kind: mean", "kind: slerp", "order: missing"},
+        {"2.5%", "2.5", "like 10%"},
+        {"latency: 38ms}", "lost_rows: 5}", "like 10%"},
+        {"rate: 29.97", "lost_rows: 5%, rate: 29.97", "does not belong to a regular"},
         {"kind: mean", "kind: mean, order: xyzw", "kind slerp only"},
         {"clock: wrist,", "clock: wirst,", "did you mean wrist"},
         {"columns: \"0:6\"", "columns: \"6:6\"", "BEGIN:END"},
