@@ -17,6 +17,11 @@ bool trajd_scan_start_library(void)
            H5Lunregister(H5L_TYPE_EXTERNAL) >= 0; /* no link can lead out of the file */
 }
 
+/* what to do about an object whose format has a version that this libhdf5 does not know */
+static const char newer[] = "it is damaged, or a newer HDF5 wrote it (libver=\"latest\" in h5py); "
+                            "the h5repack of that HDF5 "
+                            "converts it: h5repack --low=0 --high=2 -f GZIP=4 OLD NEW";
+
 static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
 {
     if (depth == 0 && entry->desc)
@@ -43,7 +48,8 @@ const char *trajd_scan_error(struct trajd_scan *scan)
             *c = ' ';
     }
     copy = number > 0 ? trajd_arena_format(scan->arena, "read failed: %s", strerror(number))
-                      : trajd_arena_copy(scan->arena, text, strlen(text));
+           : strstr(text, "version") ? trajd_arena_format(scan->arena, "%s (%s)", text, newer)
+                                     : trajd_arena_copy(scan->arena, text, strlen(text));
     return copy && *copy ? copy : "libhdf5 failed";
 }
 
