@@ -2,12 +2,13 @@
 layouts know the usual names. What is no quaternion gives no message."""
 import json
 import subprocess
+import sys
 
 import h5py
 import numpy as np
 import pytest
 
-from paths import RECORDINGS, ROOT, TRAJCTL, clean_environment
+from paths import PACKAGE, RECORDINGS, ROOT, TRAJCTL, clean_environment
 from resample_runs import resample
 
 ROWS = 60
@@ -163,6 +164,21 @@ def test_wrapped_angles(tmp_path):
     found = {f["stream"]: f["message"] for f in validate(file)}
     assert sorted(found) == ["obs/heading", "obs/rpy"]
     assert "kind: angle" in found["obs/rpy"] and "kind: angle, unit: deg" in found["obs/heading"]
+
+
+# ---- workers ----
+
+@pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
+def test_the_trainer_is_told(tmp_path, daemon):
+    file = write(tmp_path / "one.hdf5", obs__tool_rotation=lambda random: turning(random, axis=(0, 0, 1)))
+    one = daemon(f"datasets: {{d: {{path: {file}, layout: robomimic}}}}\nfeeds: {{train: {{dataset: d, global_batch: 4, "
+                 "anchor: {clock: actions}, outputs: {obs/tool_rotation: {at: -500ms..0ms @ 30}}}}\n")
+    code = f"import trajd\nwith trajd.open({str(one.config)!r}, feed='train') as feed: print(feed.info.warnings[0])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+                          env=clean_environment(PYTHONPATH=str(PACKAGE), TRAJD_ENDPOINT=str(one.endpoint)))
+    assert done.returncode == 0, done.stderr
+    assert "obs/tool_rotation: {path: obs/tool_rotation, kind: slerp, order: wxyz}" in done.stdout
+    assert "DataWarning" in done.stderr and "columns 0..3 are quaternions" in done.stderr
 
 
 # ---- the index's cache ----
