@@ -69,8 +69,8 @@ static void write_rule(const struct trajd_producer *producer, const struct trajd
     if (computed)
         trajd_json_string(json, "over",
                           trajd_norm_over_name(plan->outputs[output_index].norm_over));
-    if (spec->norm_min_std > 0)
-        trajd_json_number(json, "min_std", "%.17g", spec->norm_min_std);
+    if (plan->outputs[output_index].norm_min_std > 0)
+        trajd_json_number(json, "min_std", "%.17g", plan->outputs[output_index].norm_min_std);
     if (spec->norm_file)
         trajd_json_string(json, "from", spec->norm_file);
     else if (computed)

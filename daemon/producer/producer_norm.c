@@ -72,24 +72,40 @@ static enum trajd_status find_output(const struct trajd_producer *producer,
                            nearest ? ")" : "");
 }
 
-/* Lets an output follow what the source's output weighs. Refuses another choice of its own. */
+/* Refuses a key of an output that the output of statistics_from has with another value. */
+static enum trajd_status refuse_key(const struct trajd_producer *producer, const char *output,
+                                    const struct trajd_window_plan *source, const char *key,
+                                    const char *own, const char *theirs, struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "feed %s: outputs.%s: norm.%s: %s, but feed %s, which statistics_from "
+                           "names, has %s: remove `%s:` here, or change it there",
+                           producer->name, output, key, own, source->spec->feed_name, theirs, key);
+}
+
+/* Lets an output use over and min_std of the source's output. Refuses other ones of its own. */
 static enum trajd_status follow_source(const struct trajd_producer *producer,
                                        struct trajd_window_plan *member, uint32_t output,
                                        const struct trajd_window_plan *source, uint32_t found,
                                        struct trajd_error *error)
 {
-    const enum trajd_norm_over own = member->spec->outputs[output].norm_over,
-                               theirs = source->outputs[found].norm_over;
+    const struct trajd_spec_output *own = &member->spec->outputs[output],
+                                   *theirs = &source->spec->outputs[found];
+    const enum trajd_norm_over over = source->outputs[found].norm_over;
+    char text[32], other[32];
 
-    if (own && own != theirs)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "feed %s: outputs.%s: norm.over: %s, but feed %s, which "
-                               "statistics_from names, has statistics over %s: remove `over:` "
-                               "here, or change it there",
-                               producer->name, member->outputs[output].name,
-                               trajd_norm_over_name(own), source->spec->feed_name,
-                               trajd_norm_over_name(theirs));
-    member->outputs[output].norm_over = theirs;
+    if (own->norm_over && own->norm_over != over)
+        return refuse_key(producer, own->name, source, "over", trajd_norm_over_name(own->norm_over),
+                          trajd_norm_over_name(over), error);
+    member->outputs[output].norm_over = over;
+    if (own->norm_by != TRAJD_NORM_MEAN_STD || theirs->norm_by != TRAJD_NORM_MEAN_STD)
+        return TRAJD_OK;
+    snprintf(text, sizeof text, "%g", own->norm_min_std);
+    snprintf(other, sizeof other, "%g", theirs->norm_min_std);
+    if (own->norm_min_std > 0 && own->norm_min_std != theirs->norm_min_std)
+        return refuse_key(producer, own->name, source, "min_std", text,
+                          theirs->norm_min_std > 0 ? other : "none", error);
+    member->outputs[output].norm_min_std = theirs->norm_min_std;
     return TRAJD_OK;
 }
 
@@ -167,7 +183,7 @@ const char *trajd_producer_changed_norm(const struct trajd_producer *producer)
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
         const struct trajd_window_plan *plan = producer->plan->members[p];
         for (uint32_t o = 0; o < plan->output_count; o++)
-            if (plan->spec->outputs[o].norm_min_std > 0 ||
+            if (plan->outputs[o].norm_min_std > 0 ||
                 (trajd_window_norm_is_open(plan, o) &&
                  plan->outputs[o].norm_over == TRAJD_NORM_OVER_ROWS))
                 return plan->outputs[o].name;
@@ -190,8 +206,8 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
                     producer->spec->statistics_from ? "feed " : "this feed",
                     producer->spec->statistics_from ? producer->spec->statistics_from : "",
                     producer->norm_is_known ? "" : " (to be computed when it is opened)");
-        if (output->norm_min_std > 0)
-            fprintf(out, ", std at least %g", output->norm_min_std);
+        if (producer->plan->members[0]->outputs[o].norm_min_std > 0)
+            fprintf(out, ", std at least %g", producer->plan->members[0]->outputs[o].norm_min_std);
         for (uint32_t d = 0; d < output->norm_mask_count; d++)
             if (!output->norm_mask[d])
                 fprintf(out, ", feature %u unchanged", d);

@@ -124,13 +124,12 @@ static double magnitude_of(enum trajd_norm by, const struct trajd_feature_statis
     return greatest;
 }
 
-static void set_feature(const struct trajd_spec_output *output,
+static void set_feature(enum trajd_norm by, double min_std,
                         const struct trajd_feature_statistics *found, float *scale, float *offset)
 {
-    const double floor = output->norm_min_std;
     double centre, flat_centre;
-    const double width = fmax(width_of(output->norm_by, found, &centre, &flat_centre), floor);
-    const bool flat = (!floor && !(width > FLAT * magnitude_of(output->norm_by, found))) ||
+    const double width = fmax(width_of(by, found, &centre, &flat_centre), min_std);
+    const bool flat = (!min_std && !(width > FLAT * magnitude_of(by, found))) ||
                       !isfinite((float)(1 / width)) || !isfinite((float)(-centre / width));
 
     *scale = flat ? 1 : (float)(1 / width);
@@ -171,8 +170,8 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
                                output->line, output->name, trajd_norm_name(output->norm_by));
     for (uint64_t d = 0; d < out->feature_count; d++)
         if (!output->norm_mask_count || output->norm_mask[d])
-            set_feature(output, &statistics->features[d % features], &out->scale[d],
-                        &out->offset[d]);
+            set_feature(output->norm_by, out->norm_min_std, &statistics->features[d % features],
+                        &out->scale[d], &out->offset[d]);
     return TRAJD_OK;
 }
 

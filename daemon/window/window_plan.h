@@ -82,6 +82,7 @@ struct trajd_plan_output {
     /* [D]: normalisation; 1 and 0 until it is known; NULL: none */
     float *scale, *offset;
     enum trajd_norm_over norm_over; /* ROWS or WINDOWS: what its statistics weigh alike */
+    double norm_min_std;            /* mean_std: the smallest std that is divided by; 0: none */
 };
 
 #define TRAJD_PLAN_TEXTS_MAX 64u

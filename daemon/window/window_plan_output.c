@@ -192,6 +192,7 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
     out->name = output->name;
     out->role = output->role;
     out->norm_over = output->norm_over ? output->norm_over : TRAJD_NORM_OVER_ROWS;
+    out->norm_min_std = output->norm_min_std;
     for (uint32_t s = 0; s < output->source_count; s++) {
         struct trajd_plan_target *target = &plan->targets[plan->target_count];
         const struct trajd_index_stream *stream;

@@ -220,6 +220,13 @@ def test_ranks_that_see_different_data(daemon, demo_file, tmp_path):
         assert "ranks 0 and 1 see different data" in text and "demo_7" in text and "another content" in text, text
 
 
+def test_ranks_that_normalise_differently(daemon, demo_file):
+    rules = ("mean_std", "{by: mean_std, over: windows}")
+    endpoints = [daemon(feed_of(demo_file).replace("at: 0..3", f"at: 0..3, norm: {rule}"), folder=f"rank{r}").endpoint for r, rule in enumerate(rules)]
+    for text in run_ranks(endpoints, "train"):
+        assert "ranks 0 and 1 get differently normalised values" in text, text
+
+
 def test_a_dataset_of_a_configuration(demo_file, tmp_path, monkeypatch):
     """trajd.open: a private daemon, and each dataset is a job of its own, whatever others of the session have taken."""
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:

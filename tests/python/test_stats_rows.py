@@ -200,13 +200,19 @@ def test_what_is_refused(file, tmp_path, norm, message):
     assert checked.returncode != 0 and message in checked.stderr, checked.stderr
 
 
-def test_a_feed_follows_the_one_that_it_names(file, tmp_path):
-    config = feed_of(file[0], norm=", norm: {by: mean_std, over: windows}")
-    train = config[config.index("  train:"):]
-    valid = train.replace("train:", "valid:").replace("    outputs:", "    statistics_from: train\n    outputs:")
-    for over, status in (("", 0), (", over: windows", 0), (", over: rows", 1)):
-        checked = Daemon(tmp_path, config + valid.replace(", over: windows", over)).run("--check")
-        assert (checked.returncode != 0) == status, checked.stderr
-        said = checked.stderr if status else checked.stdout
-        assert ("norm.over: rows, but feed train, which statistics_from names, has statistics over windows" if status else
-                "statistics over windows of feed train") in said
+@pytest.mark.parametrize("train, valid, said", [
+    ("over: windows", "", "mean_std, statistics over windows of feed train"),
+    ("over: windows", "over: windows", "mean_std, statistics over windows of feed train"),
+    ("over: windows", "over: rows", "norm.over: rows, but feed train, which statistics_from names, has windows: remove `over:` here"),
+    ("", "over: windows", "norm.over: windows, but feed train, which statistics_from names, has rows"),
+    ("min_std: 0.5", "", "mean_std, statistics over rows of feed train (to be computed when it is opened), std at least 0.5"),
+    ("min_std: 0.5", "min_std: 0.1", "norm.min_std: 0.1, but feed train, which statistics_from names, has 0.5"),
+    ("", "min_std: 0.1", "norm.min_std: 0.1, but feed train, which statistics_from names, has none")])
+def test_a_feed_follows_the_one_that_it_names(file, tmp_path, train, valid, said):
+    def feed_with(keys):
+        return feed_of(file[0], norm=f", norm: {{by: mean_std{', ' if keys else ''}{keys}}}")
+    config = feed_with(valid)
+    follower = config[config.index("  train:"):].replace("train:", "valid:").replace("    outputs:", "    statistics_from: train\n    outputs:")
+    checked = Daemon(tmp_path, feed_with(train) + follower).run("--check")
+    assert said in (checked.stderr if checked.returncode else checked.stdout), checked.stdout + checked.stderr
+    assert (checked.returncode != 0) == ("but feed train" in said)
