@@ -143,16 +143,28 @@ static enum trajd_status find_files(const char *path, const struct trajd_layout 
 enum trajd_status trajd_index_open(const struct trajd_index_options *options,
                                    struct trajd_index **index, struct trajd_error *error)
 {
-    struct trajd_layout *layout = NULL;
-    struct files files = {0};
+    struct trajd_layout *layout;
     enum trajd_status status;
 
     *index = NULL;
-    if (!options->child_count || !options->file_timeout_ms)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "child_count and file_timeout_ms must be at least 1");
-    trajd_heartbeat_wait(); /* storage may be slow */
+    trajd_heartbeat_wait();
     status = trajd_layout_load(options->layout, options->layout_directory, &layout, error);
+    trajd_heartbeat_resume();
+    return status ? status : trajd_index_open_as(options, layout, index, error);
+}
+
+enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
+                                      struct trajd_layout *layout, struct trajd_index **index,
+                                      struct trajd_error *error)
+{
+    struct files files = {0};
+    enum trajd_status status = TRAJD_OK;
+
+    *index = NULL;
+    if (!options->child_count || !options->file_timeout_ms)
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                 "child_count and file_timeout_ms must be at least 1");
+    trajd_heartbeat_wait(); /* storage may be slow */
     if (!status)
         status = find_files(options->path, layout, &files, error);
     if (!status)

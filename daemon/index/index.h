@@ -153,6 +153,11 @@ struct trajd_index_options {
  * names. The file may be good. */
 enum trajd_status trajd_index_open(const struct trajd_index_options *options,
                                    struct trajd_index **index, struct trajd_error *error);
+/* The same with a layout that is loaded already, in place of options->layout. Takes it over, also
+ * after an error. */
+enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
+                                      struct trajd_layout *layout, struct trajd_index **index,
+                                      struct trajd_error *error);
 void trajd_index_destroy(struct trajd_index **index);
 
 /* Counts of files that changed since the index was built, by name, size, time of modification and

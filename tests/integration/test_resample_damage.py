@@ -1,9 +1,16 @@
 """trajctl resample of damaged files: what is beside the streams is copied in full, or nothing is published."""
+import os
+import signal
+import subprocess
+
 import h5py
 import numpy as np
 import pytest
 
+from datasets import make_long_file
+from paths import TRAJCTL
 from resample_runs import resample
+from waiting import wait_for
 
 ROWS = 20
 NAMES = ["alpha", "beta", "delta", "gamma", "kappa", "omega"]
@@ -41,3 +48,47 @@ def test_a_damaged_group_beside_the_streams(tmp_path, place, what):
     done = resample(path, "-o", out, "--rate", 10, check=False)
     assert done.returncode == 1 and not out.exists(), done
     assert place.split("/")[-1] in done.stderr and "is damaged" in done.stderr and "in.hdf5" in done.stderr
+
+
+STAMPED = """
+layout: stamped
+episodes: {files: "*.hdf5", groups: /data/demo_*}
+clocks: {arm: {path: t, unit: s}}
+streams: {pose: {path: pose, kind: previous}}
+"""
+
+
+def test_an_output_that_cannot_be_read_is_not_published(tmp_path):
+    """Stamps of type float32 near 10^5 s are 8 ms apart. They cannot hold 1000 steps a second: the layout refuses equal ones."""
+    path, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    (tmp_path / "stamped.yaml").write_text(STAMPED)
+    with h5py.File(path, "w") as file:
+        file["data/demo_0/t"], file["data/demo_0/pose"] = np.float32(10**5 + np.arange(ROWS) / 10), np.zeros((ROWS, 2))
+    done = resample(path, "-o", out, "--rate", 1000, "--layout", tmp_path / "stamped.yaml", check=False)
+    assert done.returncode == 1 and "cannot be read again" in done.stderr and "row 1" in done.stderr, done
+    assert sorted(os.listdir(tmp_path)) == ["in.hdf5", "stamped.yaml"]
+    resample(path, "-o", out, "--rate", 20, "--layout", tmp_path / "stamped.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_damage_while_the_rows_are_written(fast_path, compress):
+    """Another process writes into the unfinished file."""
+    path, out = make_long_file(fast_path / "in.hdf5"), fast_path / "out.hdf5"
+    partial = fast_path / "out.hdf5.partial"
+    process = subprocess.Popen([TRAJCTL, "resample", path, "-o", out, "--rate", "10", "--threads", "1", "--compress", compress],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    journal = fast_path / "out.hdf5.partial.journal"
+    wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size), 60, "the structure")
+    process.send_signal(signal.SIGSTOP)
+    raw = partial.read_bytes()
+    with open(partial, "r+b") as file:
+        file.seek(raw.rindex(b"SNOD"))
+        file.write(b"\0\0\0\0")
+    process.send_signal(signal.SIGCONT)
+    errors = process.communicate(timeout=120)[1]
+    assert process.returncode == 1 and not out.exists(), errors
+    assert partial.exists() == (compress == "gzip")  # its rows are in another file
+    resample(path, "-o", out, "--rate", 10, "--compress", compress, "--resume")
+    with h5py.File(out) as made:
+        assert len(made["data"]) == 24 and len(made["data/demo_23/obs/wide"]) == 6000

@@ -9,10 +9,11 @@
  *   finished episodes -> journal, so that a killed run can be resumed         convert_journal.c
  *
  * The output is OUT.partial until its last row is on the disk. Until then it lacks the signature
- * that makes it an HDF5 file. Then it is renamed. The output keeps the times of the inputs: an
- * episode's grid begins at the time when the last of its streams begins, and ends at or before
- * the time when the first one ends, so that no value is invented. An episode is split where two
- * rows are further apart than max_gap, and each part is an episode of the output. */
+ * that makes it an HDF5 file. Then it is read again, compared with the plan, and renamed. The
+ * output keeps the times of the inputs: an episode's grid begins at the time when the last of its
+ * streams begins, and ends at or before the time when the first one ends, so that no value is
+ * invented. An episode is split where two rows are further apart than max_gap, and each part is an
+ * episode of the output. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_H
 
