@@ -222,7 +222,7 @@ static void print_index(const char *path, const struct trajd_index *index)
 {
     printf("%s\n  layout %s, %u file%s, %u of %u episodes kept, fingerprint %016" PRIx64 "\n", path,
            index->layout->name, index->file_count, index->file_count == 1 ? "" : "s",
-           index->kept_count, index->episode_count, index->fingerprint);
+           index->kept_count, index->episode_count + index->refused_file_count, index->fingerprint);
     if (index->trimmed_row_count)
         printf("  %" PRIu64 " rows after their clock's last stamp are left out (T+1)\n",
                index->trimmed_row_count);
@@ -326,7 +326,11 @@ static void json_index(struct trajd_json *json, const char *path, const struct t
     trajd_json_string(json, "layout", index->layout->name);
     trajd_json_format(json, "fingerprint", "%016" PRIx64, index->fingerprint);
     trajd_json_u64(json, "episode_count", index->episode_count);
+    trajd_json_u64(json, "found_count", index->episode_count + index->refused_file_count);
     trajd_json_u64(json, "kept_count", index->kept_count);
+    trajd_json_u64(json, "quarantined_count",
+                   index->episode_count + index->refused_file_count - index->kept_count);
+    trajd_json_u64(json, "refused_file_count", index->refused_file_count);
     trajd_json_u64(json, "trimmed_rows", index->trimmed_row_count);
     json_files(json, index);
     trajd_json_open_array(json, "clocks");

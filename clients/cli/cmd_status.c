@@ -33,12 +33,15 @@ static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list,
 
 static void print_datasets(const struct trajd_yaml_node *list)
 {
-    printf("\n%-20s %-16s %8s %10s %22s %12s %8s\n", "dataset", "layout", "files", "episodes",
+    printf("\n%-20s %-16s %8s %14s %22s %12s %8s\n", "dataset", "layout", "files", "episodes",
            "in memory", "read", "evicted");
     for (const struct trajd_yaml_node *item = list->children; item; item = item->next) {
         const struct trajd_yaml_node *store = trajd_yaml_get(item, "store");
-        printf("%-20s %-16s %8s %10s %9.1f of %7.1f MiB %8.1f MiB %8s\n", text_of(item, "name"),
-               text_of(item, "layout"), text_of(item, "files"), text_of(item, "kept"),
+        char episodes[48];
+        snprintf(episodes, sizeof episodes, "%s of %s", text_of(item, "kept"),
+                 text_of(item, trajd_yaml_get(item, "found") ? "found" : "episodes"));
+        printf("%-20s %-16s %8s %14s %9.1f of %7.1f MiB %8.1f MiB %8s\n", text_of(item, "name"),
+               text_of(item, "layout"), text_of(item, "files"), episodes,
                number_of(store, "resident_bytes") / MIB, number_of(store, "total_bytes") / MIB,
                number_of(store, "bytes_read") / MIB, text_of(store, "pieces_evicted"));
     }

@@ -65,12 +65,29 @@ static enum trajd_status check_name(const struct trajd_config *config,
         "a name is 1 to 64 letters, digits, '_', '-' and '.', and does not begin with '.'");
 }
 
+/* Reads `quarantine: {at_most: N}`. */
+static enum trajd_status read_quarantine(const struct trajd_config *config,
+                                         const struct trajd_yaml_node *node, int64_t *at_most,
+                                         struct trajd_error *error)
+{
+    static const char *const keys[] = {"at_most", NULL};
+    enum trajd_status status;
+
+    if (node->kind != TRAJD_YAML_MAPPING || !node->child_count)
+        return trajd_yaml_error(config->yaml, node, error,
+                                "must be {at_most: N}, a number of episodes");
+    status = trajd_yaml_check_keys(config->yaml, node, keys, error);
+    return status ? status
+                  : trajd_yaml_int(config->yaml, trajd_yaml_get(node, "at_most"), 0, UINT32_MAX,
+                                   at_most, error);
+}
+
 static enum trajd_status read_dataset(struct trajd_config *config,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
-    static const char *const keys[] = {"path", "layout", NULL};
+    static const char *const keys[] = {"path", "layout", "quarantine", NULL};
     struct trajd_config_dataset *dataset = &config->datasets[config->dataset_count];
-    const struct trajd_yaml_node *path, *layout;
+    const struct trajd_yaml_node *path, *layout, *quarantine;
     enum trajd_status status;
 
     if ((status = check_name(config, node, error)))
@@ -86,9 +103,15 @@ static enum trajd_status read_dataset(struct trajd_config *config,
         return trajd_yaml_error(config->yaml, node, error, "`%s:` is missing",
                                 path ? "layout" : "path");
     dataset->name = node->key;
+    dataset->quarantine_at_most = -1;
     config->dataset_count++;
     status = trajd_yaml_string(config->yaml, path, &dataset->path, error);
-    return status ? status : trajd_yaml_string(config->yaml, layout, &dataset->layout, error);
+    if (!status)
+        status = trajd_yaml_string(config->yaml, layout, &dataset->layout, error);
+    quarantine = trajd_yaml_get(node, "quarantine");
+    if (!status && quarantine)
+        status = read_quarantine(config, quarantine, &dataset->quarantine_at_most, error);
+    return status;
 }
 
 static enum trajd_status read_datasets(struct trajd_config *config,

@@ -20,6 +20,7 @@ struct trajd_config_dataset {
     const char *name;
     const char *path;
     const char *layout;
+    int64_t quarantine_at_most; /* episodes; -1: any number */
 };
 
 struct trajd_config {

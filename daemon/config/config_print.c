@@ -92,6 +92,9 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
         trajd_json_text(out, config->datasets[d].path);
         fprintf(out, ", layout: ");
         trajd_json_text(out, config->datasets[d].layout);
+        if (config->datasets[d].quarantine_at_most >= 0)
+            fprintf(out, ", quarantine: {at_most: %lld}",
+                    (long long)config->datasets[d].quarantine_at_most);
         fprintf(out, "}\n");
     }
     if (feeds)
@@ -200,6 +203,11 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
         trajd_json_open_object(&json, config->datasets[d].name);
         trajd_json_string(&json, "path", config->datasets[d].path);
         trajd_json_string(&json, "layout", config->datasets[d].layout);
+        if (config->datasets[d].quarantine_at_most >= 0) {
+            trajd_json_open_object(&json, "quarantine");
+            trajd_json_i64(&json, "at_most", config->datasets[d].quarantine_at_most);
+            trajd_json_close_object(&json);
+        }
         trajd_json_close_object(&json);
     }
     trajd_json_close_object(&json);

@@ -12,6 +12,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/paths.h"
 #include "daemon/base/memory.h"
+#include "daemon/window/mixture_plan.h"
 
 static void log_server_warning(void *context, const char *line)
 {
@@ -193,21 +194,68 @@ static enum trajd_status start_stats_service(struct trajd_control *control,
     return trajd_stats_service_create(&options, &control->stats_service, error);
 }
 
+/* Returns how many episodes of a dataset are quarantined: in the index, or in the feed that has most
+ * of them. *feed becomes its name, or stays. */
+static uint32_t count_quarantined(const struct trajd_control *control,
+                                  const struct trajd_dataset *dataset, const char **feed)
+{
+    const struct trajd_index *index = dataset->index;
+    uint32_t most = index->episode_count + index->refused_file_count - index->kept_count;
+
+    for (uint32_t f = 0; f < control->feeds.count; f++) {
+        const struct trajd_mixture_plan *plan = trajd_producer_plan(control->feeds.producers[f]);
+        for (uint32_t p = 0; p < plan->member_count; p++)
+            if (plan->members[p]->dataset == dataset &&
+                plan->members[p]->quarantined.count > most) {
+                most = plan->members[p]->quarantined.count;
+                *feed = trajd_producer_name(control->feeds.producers[f]);
+            }
+    }
+    return most;
+}
+
+/* For --check: quarantined episodes are an error unless quarantine.at_most allows them. */
+static enum trajd_status check_quarantine(const struct trajd_control *control,
+                                          struct trajd_error *error)
+{
+    for (uint32_t d = 0; d < control->now->dataset_count; d++) {
+        const struct trajd_dataset *dataset = control->now->datasets[d];
+        const struct trajd_index *index = dataset->index;
+        const int64_t at_most = trajd_open_config_at_most(control->now, dataset->name);
+        const char *feed = NULL;
+        const uint32_t count = count_quarantined(control, dataset, &feed);
+        if (count > (at_most < 0 ? 0 : at_most))
+            return trajd_error_set(
+                error, TRAJD_ERR_DATA, 0,
+                "dataset %s: %u of %u episodes are quarantined%s%s: repair or remove them, or "
+                "accept them by `quarantine: {at_most: %u}` of datasets.%s",
+                dataset->name, count, index->episode_count + index->refused_file_count,
+                feed ? " for feed " : "", feed ? feed : "", count, dataset->name);
+    }
+    return TRAJD_OK;
+}
+
 static enum trajd_status start_feeds(struct trajd_control *control, FILE *report,
                                      struct trajd_error *error)
 {
     for (uint32_t f = 0; f < control->now->config->feed_count; f++) {
         struct trajd_window_spec *spec = control->now->config->feeds[f];
-        const struct trajd_feed_source source = {.name = spec->feed_name, .spec = spec};
+        bool is_refused = false;
+        const struct trajd_feed_source source = {
+            .name = spec->feed_name, .spec = spec, .is_refused = &is_refused};
         struct trajd_producer *producer;
         enum trajd_status status = trajd_control_add_producer(control, &source, &producer, error);
+        if (is_refused && control->server) {
+            LOG(control->log, ERROR, "%s: the feed is not served", error->message);
+            continue; /* other feeds are good, and an OPEN of this one gets the error */
+        }
         if (status)
             return status;
         if (report)
             trajd_producer_report(producer, report);
     }
     trajd_control_warn_of_norms(control, report);
-    return TRAJD_OK;
+    return control->server ? TRAJD_OK : check_quarantine(control, error);
 }
 
 enum trajd_status trajd_control_create(struct trajd_config *config, const struct trajd_log *log,

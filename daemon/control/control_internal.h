@@ -137,6 +137,8 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
 /* Returns the open dataset of that name, or NULL. */
 struct trajd_dataset *trajd_open_config_find(const struct trajd_open_config *open_config,
                                              const char *name);
+/* Returns quarantine.at_most of the dataset of that name; -1: it has none. */
+int64_t trajd_open_config_at_most(const struct trajd_open_config *open_config, const char *name);
 /* Returns the specification of the configured feed of that name, or NULL. */
 struct trajd_window_spec *trajd_open_config_find_spec(const struct trajd_open_config *open_config,
                                                       const char *name);
@@ -201,6 +203,7 @@ struct trajd_feed_source {
     const char *text;               /* sent by a job; NULL: the feed is configured */
     bool is_hidden;                 /* trajd_server_change shows the feed later */
     struct trajd_gpu *gpu;          /* NULL: batches lie in host memory */
+    bool *is_refused; /* set to true where quarantine.at_most refuses the feed; or NULL */
 };
 
 /* Returns the directory of journals; NULL: no journals are kept. */
@@ -228,8 +231,13 @@ bool trajd_control_close_unread(struct trajd_control *control);
  * validation: no other message shows this mistake. `report` may be NULL. */
 void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
 
-/* The next four open the feed of an OPEN request, on the opener's thread. */
+/* The next five open the feed of an OPEN request, on the opener's thread. */
 
+/* Returns the configured feed of that name. It is made if quarantine.at_most refused it at the
+ * start, so that the answer has the reason, or a changed configuration is in force. */
+enum trajd_status trajd_control_open_configured(struct trajd_control *control, const char *name,
+                                                struct trajd_producer **producer,
+                                                struct trajd_error *error);
 /* Returns the feed that a job sent as text, newly made or already open. */
 enum trajd_status trajd_control_open_spec(struct trajd_control *control, const char *text,
                                           struct trajd_producer **producer,

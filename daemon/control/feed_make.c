@@ -59,6 +59,7 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         spec->statistics_from ? trajd_open_config_find_spec(open_config, spec->statistics_from)
                               : NULL;
     struct trajd_dataset *datasets[TRAJD_CONFIG_MAX_DATASETS];
+    int64_t at_most[TRAJD_CONFIG_MAX_DATASETS];
     const struct trajd_producer_options options = {
         .name = source->name,
         .instance_of = source->instance_of,
@@ -67,6 +68,8 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .is_hidden = source->is_hidden,
         .text = source->text,
         .datasets = datasets,
+        .quarantine_at_most = at_most,
+        .is_refused = source->is_refused,
         .tuning = control->first_config->tuning_table,
         .pool = control->pool,
         .server = control->server,
@@ -85,11 +88,13 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .log = control->log};
     enum trajd_status status;
 
-    for (uint32_t p = 0; p < spec->member_count; p++)
+    for (uint32_t p = 0; p < spec->member_count; p++) {
+        at_most[p] = trajd_open_config_at_most(open_config, spec->members[p].dataset);
         if (!(datasets[p] = trajd_open_config_find(open_config, spec->members[p].dataset)))
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                    "feed %s: no dataset %s in this daemon's configuration",
                                    source->name, spec->members[p].dataset);
+    }
     status = trajd_producer_create(&options, producer, error);
     if (!status && control->server)
         log_data(control, *producer);
@@ -160,6 +165,20 @@ static enum trajd_status add_from_text(struct trajd_control *control,
     if (status && source->spec)
         trajd_window_spec_destroy(&source->spec);
     return status;
+}
+
+enum trajd_status trajd_control_open_configured(struct trajd_control *control, const char *name,
+                                                struct trajd_producer **producer,
+                                                struct trajd_error *error)
+{
+    struct trajd_feed_source source = {.name = name};
+
+    *producer = trajd_control_find_producer(control, name);
+    if (*producer)
+        return TRAJD_OK;
+    source.spec = trajd_open_config_find_spec(control->now, name);
+    return source.spec ? trajd_control_add_producer(control, &source, producer, error)
+                       : trajd_control_unknown_feed(control, name, error);
 }
 
 enum trajd_status trajd_control_open_spec(struct trajd_control *control, const char *text,

@@ -36,8 +36,8 @@ static enum trajd_status open_feed(struct trajd_control *control,
         return trajd_control_open_spec(control, request->spec, producer, error);
     /* the request may have arrived before the feeds of the configuration were made */
     if (request->name && !trajd_feed_name_is_on_gpu(name))
-        *producer = trajd_control_find_producer(control, name);
-    return *producer ? TRAJD_OK : trajd_control_unknown_feed(control, name, error);
+        return trajd_control_open_configured(control, name, producer, error);
+    return trajd_control_unknown_feed(control, name, error);
 }
 
 static void serve_request(struct trajd_control *control, const struct trajd_opener_request *request)

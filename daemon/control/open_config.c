@@ -48,7 +48,7 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
 
     LOG(control->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
         dataset->name, index->file_count, index->cached_file_count, index->kept_count,
-        index->episode_count);
+        index->episode_count + index->refused_file_count);
     for (uint32_t n = 0; n < index->link_count && n < LINKS_LOGGED; n++)
         LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
     if (index->link_count > LINKS_LOGGED)
@@ -105,6 +105,16 @@ struct trajd_dataset *trajd_open_config_find(const struct trajd_open_config *ope
         if (strcmp(open_config->datasets[d]->name, name) == 0)
             return open_config->datasets[d];
     return NULL;
+}
+
+int64_t trajd_open_config_at_most(const struct trajd_open_config *open_config, const char *name)
+{
+    const struct trajd_config *config = open_config->config;
+
+    for (uint32_t d = 0; d < config->dataset_count; d++)
+        if (strcmp(config->datasets[d].name, name) == 0)
+            return config->datasets[d].quarantine_at_most;
+    return -1;
 }
 
 struct trajd_window_spec *trajd_open_config_find_spec(const struct trajd_open_config *open_config,

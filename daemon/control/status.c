@@ -44,7 +44,11 @@ static void describe_dataset(const struct trajd_dataset *dataset, struct trajd_j
     trajd_json_string(json, "layout", index->layout->name);
     trajd_json_u64(json, "files", index->file_count);
     trajd_json_u64(json, "episodes", index->episode_count);
+    trajd_json_u64(json, "found", index->episode_count + index->refused_file_count);
     trajd_json_u64(json, "kept", index->kept_count);
+    trajd_json_u64(json, "quarantined",
+                   index->episode_count + index->refused_file_count - index->kept_count);
+    trajd_json_u64(json, "refused_files", index->refused_file_count);
     trajd_json_format(json, "fingerprint", "%016llx", (unsigned long long)index->fingerprint);
     trajd_json_open_object(json, "store");
     trajd_json_u64(json, "resident_bytes", cache.resident_bytes);

@@ -6,7 +6,6 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
-#include "daemon/window/window_report.h"
 #include "daemon/producer/producer_gpu.h"
 #include "daemon/producer/gpu.h"
 #include "kernels/dispatch/plan.h"
@@ -203,6 +202,21 @@ static enum trajd_status check_ring(const struct trajd_producer *producer,
     return TRAJD_OK;
 }
 
+/* Checks the quarantined episodes against quarantine.at_most of each dataset. */
+static enum trajd_status check_quarantine(const struct trajd_producer *producer,
+                                          const struct trajd_producer_options *options,
+                                          struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (options->quarantine_at_most)
+        status =
+            trajd_mixture_plan_check_quarantine(producer->plan, options->quarantine_at_most, error);
+    if (status && options->is_refused)
+        *options->is_refused = true;
+    return status;
+}
+
 static enum trajd_status add_feed(struct trajd_producer *producer,
                                   const struct trajd_producer_options *options,
                                   struct trajd_error *error)
@@ -283,6 +297,8 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     memcpy(producer->counters, counters_at_start, sizeof producer->counters);
     status = trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
     if (!status)
+        status = check_quarantine(producer, options, error);
+    if (!status)
         status = trajd_producer_normalise(producer, options, error);
     if (!status)
         status = trajd_mixture_batch_create(producer->plan, &producer->batch, error);
@@ -351,58 +367,4 @@ void trajd_producer_destroy(struct trajd_producer **out)
     free(producer->name);
     free(producer->text);
     free(producer);
-}
-
-/* Writes each dataset's windows and its share of a mixture, as configured and as made. */
-static void describe_members(const struct trajd_producer *producer, struct trajd_json *json)
-{
-    const struct trajd_mixture *mixture = producer->plan->mixture;
-
-    trajd_json_open_array(json, "datasets");
-    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
-        const struct trajd_producer_member *member = &producer->members[p];
-        trajd_json_open_object(json, NULL);
-        trajd_json_string(json, "name", member->dataset->name);
-        trajd_json_u64(json, "weight", mixture ? trajd_mixture_weight(mixture, p) : 1);
-        trajd_json_u64(json, "of", mixture ? trajd_mixture_weight_sum(mixture) : 1);
-        trajd_json_u64(json, "windows", trajd_sampler_window_count(member->plan->sampler));
-        trajd_json_u64(json, "episodes", member->plan->episode_count);
-        trajd_json_bool(json, "resident", member->resident);
-        trajd_json_u64(json, "made", trajd_counter_read(&member->windows));
-        trajd_json_close_object(json);
-    }
-    trajd_json_close_array(json);
-}
-
-void trajd_producer_report(const struct trajd_producer *producer, FILE *out)
-{
-    trajd_window_report(producer->plan, out);
-    trajd_producer_report_norm(producer, out);
-    fprintf(out, "  %u slots of %llu bytes, kernels: %s\n", producer->slot_count,
-            (unsigned long long)producer->schema.slot_size_bytes,
-            trajd_plan_describe(producer->members[0].kernel_plan));
-}
-
-void trajd_producer_describe(const struct trajd_producer *producer, struct trajd_json *json)
-{
-    uint32_t resident_count = 0, episode_count = 0;
-
-    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
-        resident_count += producer->members[p].resident;
-        episode_count += producer->members[p].plan->episode_count;
-    }
-    trajd_json_open_object(json, NULL);
-    trajd_json_string(json, "name", producer->name);
-    trajd_json_bool(json, "resident", resident_count == producer->plan->member_count);
-    trajd_json_u64(json, "episodes", episode_count);
-    trajd_json_string(json, "plan", trajd_plan_describe(producer->members[0].kernel_plan));
-    if (producer->gpu)
-        trajd_json_string(json, "gpu", trajd_gpu_id(producer->gpu));
-    trajd_json_format(json, "norm_digest", "%016llx",
-                      (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));
-    describe_members(producer, json);
-    for (int c = 0; c < TRAJD_PRODUCER_COUNTERS; c++)
-        trajd_json_u64(json, producer->counters[c].name,
-                       trajd_counter_read(&producer->counters[c]));
-    trajd_json_close_object(json);
 }

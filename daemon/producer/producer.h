@@ -36,6 +36,11 @@ struct trajd_producer_options {
     const char *text;
     /* [spec->member_count], of spec->members; must outlive the producer */
     struct trajd_dataset *const *datasets;
+    /* [spec->member_count]: the most quarantined episodes of each dataset; -1: any number. NULL:
+     * any number */
+    const int64_t *quarantine_at_most;
+    /* set to true where one of them has more: the feed is refused with TRAJD_ERR_DATA; or NULL */
+    bool *is_refused;
     const struct trajd_tuning *tuning; /* of the kernels, or NULL; must outlive the producer */
     /* shared with other producers; NULL: the producer's thread alone */
     struct trajd_pool *pool;

@@ -1,5 +1,5 @@
 /* Shared by a producer's files: producer.c (create, destroy, thread), producer_norm.c
- * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows).
+ * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows), producer_report.c (the feed in words).
  * Called by the producer's thread: functions that take a fill, and pin_windows, unpin_windows,
  * wait_for_others. All others are called before that thread starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
@@ -89,8 +89,6 @@ void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out
  * batch. */
 enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
                                              struct trajd_error *error);
-/* Returns what the feed leaves out of its datasets. The texts are borrowed from the plan. */
-struct trajd_feed_data trajd_producer_data(const struct trajd_producer *producer);
 /* Writes the ids of the windows that were looked up last to the slot. */
 void trajd_producer_write_ids(const struct trajd_producer *producer, const struct trajd_fill *fill);
 
@@ -122,5 +120,10 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
 enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
                                            const struct trajd_fill *fill, struct trajd_rows rows,
                                            struct trajd_error *error);
+
+/* ---- producer_report.c ---- */
+
+/* Returns what the feed leaves out of its datasets. The texts are borrowed from the plan. */
+struct trajd_feed_data trajd_producer_data(const struct trajd_producer *producer);
 
 #endif

@@ -70,29 +70,6 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
     return status;
 }
 
-static void add_texts(const struct trajd_plan_texts *texts, const char **list, uint32_t *count)
-{
-    for (uint32_t i = 0; i < texts->count && i < TRAJD_PLAN_TEXTS_MAX; i++)
-        if (texts->list[i] && *count < TRAJD_FEED_MAX_TEXTS)
-            list[(*count)++] = texts->list[i];
-}
-
-struct trajd_feed_data trajd_producer_data(const struct trajd_producer *producer)
-{
-    struct trajd_feed_data data = {0};
-    uint32_t quarantined = 0, warnings = 0;
-
-    for (uint32_t p = 0; p < producer->plan->member_count; p++) {
-        const struct trajd_window_plan *member = producer->plan->members[p];
-        data.found_count += member->found_count;
-        data.kept_count += member->found_count - member->quarantined.count;
-        data.used_count += member->episode_count;
-        add_texts(&member->quarantined, data.quarantined, &quarantined);
-        add_texts(&member->warnings, data.warnings, &warnings);
-    }
-    return data;
-}
-
 static void write_ids(const struct trajd_producer *producer,
                       const struct trajd_window_batch *member, uint8_t *slot, uint32_t first,
                       uint32_t count)

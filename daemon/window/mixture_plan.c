@@ -140,6 +140,25 @@ void trajd_mixture_plan_destroy(struct trajd_mixture_plan **out)
     free(plan);
 }
 
+enum trajd_status trajd_mixture_plan_check_quarantine(const struct trajd_mixture_plan *plan,
+                                                      const int64_t *at_most,
+                                                      struct trajd_error *error)
+{
+    for (uint32_t p = 0; p < plan->member_count; p++) {
+        const struct trajd_window_plan *member = plan->members[p];
+        const struct trajd_plan_texts *quarantined = &member->quarantined;
+        if (at_most[p] >= 0 && quarantined->count > at_most[p])
+            return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                                   "feed %s: %u of %u episodes of dataset %s are quarantined, and "
+                                   "datasets.%s.quarantine.at_most is %lld; the first: %s",
+                                   plan->spec->feed_name, quarantined->count, member->found_count,
+                                   member->dataset->name, member->dataset->name,
+                                   (long long)at_most[p],
+                                   quarantined->list[0] ? quarantined->list[0] : "");
+    }
+    return TRAJD_OK;
+}
+
 uint64_t trajd_mixture_plan_window_count(const struct trajd_mixture_plan *plan)
 {
     return plan->mixture ? trajd_mixture_epoch_windows(plan->mixture)

@@ -29,6 +29,12 @@ enum trajd_status trajd_mixture_plan_create(const struct trajd_window_spec *spec
                                             struct trajd_error *error);
 void trajd_mixture_plan_destroy(struct trajd_mixture_plan **plan);
 
+/* Checks the quarantined episodes of each dataset against at_most[member_count]; -1: any number.
+ * TRAJD_ERR_DATA: there are more in a dataset; the message has the counts and the first reason. */
+enum trajd_status trajd_mixture_plan_check_quarantine(const struct trajd_mixture_plan *plan,
+                                                      const int64_t *at_most,
+                                                      struct trajd_error *error);
+
 /* Returns the windows of an epoch before the tail's rule: N of one dataset, L of a mixture. */
 uint64_t trajd_mixture_plan_window_count(const struct trajd_mixture_plan *plan);
 uint64_t trajd_mixture_plan_epoch_length(const struct trajd_mixture_plan *plan);

@@ -79,6 +79,7 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
                 source_name(plan, target, none, sizeof none), clock, kind_names[kind], grid,
                 output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
     }
+    trajd_plan_texts_print(&plan->quarantined, "  quarantined: ", out);
     trajd_plan_texts_print(&plan->warnings, "  warning: ", out);
 }
 

@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from daemons import LIBRARY, Daemon
-from paths import BUILD, PROGRAM
+from daemons import Daemon
+from paths import BUILD
 
 import libtrajd
 
@@ -107,4 +107,58 @@ def test_warnings_of_the_plan_reach_the_trainer(tmp_path):
     assert "1 of the 2 selected episodes are too short for any window" in done.stdout
     assert "trajd: feed joints: 1 warning: 1 of the 2 selected episodes" in done.stderr
     assert "DataWarning: feed joints: 1 warning" in done.stderr
+    daemon.stop()
+
+
+def check(folder, more, feeds=FEEDS, data=None):
+    """Runs `trajctl check` and returns its exit status and what it printed on both streams."""
+    config = folder / "check.yaml"
+    config.write_text("version: 1\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + feeds.format(path=data or folder / "lab", more=more))
+    done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_check_fails_if_episodes_are_left_out(tmp_path):
+    data = write_padded(tmp_path / "lab", (7, 9, 9, 8, 9))
+    status, out, err = check(tmp_path, "")
+    assert status == 1 and "accept them by `quarantine: {at_most: 2}` of datasets.lab" in err, err
+    assert "60 windows of 3 episodes (3 of 5 kept, 2 quarantined)" in out
+    assert "  quarantined: episode_3.hdf5: observations/images/cam_high: its rows are u8 [8]" in out
+    status, _, err = check(tmp_path, ", quarantine: {at_most: 2}")
+    assert status == 0, err
+    status, _, err = check(tmp_path, ", quarantine: {at_most: 1}")
+    assert status == 1 and "2 of 5 episodes of dataset lab are quarantined, and datasets.lab.quarantine.at_most is 1" in err
+    joints = "datasets" + FEEDS.split("datasets")[1].split("  pictures:")[0] + "  joints:" + FEEDS.split("  joints:")[1]
+    assert check(tmp_path, "", joints)[0] == 0  # no feed names the pictures
+    with open(data / "episode_2.hdf5", "wb"):
+        pass  # empties it: a file that gives no episode counts as one
+    status, out, err = check(tmp_path, "", joints)
+    assert status == 1 and "1 of 5 episodes are quarantined: repair" in err and "(4 of 5 kept, 1 quarantined)" in out, out + err
+    inspected = json.loads(subprocess.run([TRAJCTL, "inspect", "--json", "--layout", "aloha", data], capture_output=True, text=True,
+                                          timeout=60).stdout)[0]
+    assert [inspected[key] for key in ("found_count", "kept_count", "quarantined_count", "refused_file_count")] == [5, 4, 1, 1]
+    for wrong in ("{at_most: -1}", "{at_most: 5 %}", "{}", "{most: 1}", "3"):
+        assert check(tmp_path, f", quarantine: {wrong}")[0] == 78, wrong
+
+
+def test_a_feed_above_the_limit_is_refused_alone(tmp_path):
+    daemon = start(tmp_path, ", quarantine: {at_most: 1}").start()
+    assert "feed pictures: 2 of 5 episodes of dataset lab are quarantined" in daemon.text() and "the feed is not served" in daemon.text()
+    client = daemon.client()
+    for spec in ({"feed": "pictures"}, {"spec": "{dataset: lab, global_batch: 4, anchor: {clock: steps}, outputs: "
+                                                "{cam: {from: observations/images/cam_high, at: 0}}}"}):
+        with pytest.raises(libtrajd.TrajdError, match="at_most is 1; the first: episode_0.hdf5: observations/images/cam_high"):
+            client.open(**spec)
+    assert client.open("joints").episodes_kept == 5
+    status = client.status()
+    dataset, = status["datasets"]
+    assert [dataset[key] for key in ("found", "kept", "quarantined", "refused_files")] == [5, 5, 0, 0]
+    producer, = status["producers"]
+    assert [producer["episodes_" + key] for key in ("found", "kept", "quarantined", "used")] == [5, 5, 0, 5]
+    daemon.config.write_text(daemon.config.read_text().replace("at_most: 1", "at_most: 2"))
+    assert subprocess.run([TRAJCTL, "reload", "--wait", "--endpoint", daemon.endpoint], timeout=60).returncode == 0
+    client.close()
+    client = daemon.client()
+    assert client.open("pictures").episodes_quarantined == 2
+    client.close()
     daemon.stop()
