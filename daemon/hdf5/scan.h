@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "daemon/base/arena.h"
+#include "daemon/hdf5/descriptor_file.h"
 #include "daemon/index/record.h"
 #include "daemon/layout/layout.h"
 
@@ -24,6 +25,7 @@ struct trajd_scan {
     struct trajd_arena *arena; /* of the record */
     struct trajd_record *record;
     hid_t file;
+    struct trajd_descriptor_file descriptor;
     uint64_t file_size;
     bool has_user_block;
     /* [clock_count]: rates that stand in attributes outside the episodes; NULL: not read yet */

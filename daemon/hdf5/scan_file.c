@@ -325,17 +325,19 @@ static void scan_groups(struct trajd_scan *scan)
 void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_scan_slice slice,
                      struct trajd_arena *arena, struct trajd_record *record)
 {
-    struct trajd_scan scan = {.layout = layout, .slice = slice, .arena = arena, .record = record};
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation;
+    struct trajd_scan scan = {.layout = layout,
+                              .slice = slice,
+                              .arena = arena,
+                              .record = record,
+                              .descriptor = {.fd = fd}};
+    const hid_t access = trajd_descriptor_access(&scan.descriptor);
+    hid_t creation;
     hsize_t user_block = 0;
     struct stat status;
-    char path[64];
 
     if (!fstat(fd, &status))
         scan.file_size = (uint64_t)status.st_size;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-    scan.file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    scan.file = H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDONLY, access);
     if (scan.file < 0) { /* reads the error first: the library's next call clears it */
         record->refusal =
             trajd_arena_format(arena, "not readable as HDF5: %s", trajd_scan_error(&scan));

@@ -31,17 +31,14 @@ static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *conte
 
 const char *trajd_scan_error(struct trajd_scan *scan)
 {
+    const int number = scan->descriptor.error;
     char text[256] = "";
-    char *code, *copy;
-    int number = 0;
+    char *copy;
 
     scan->has_failed = true;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, text);
     H5Eclear2(H5E_DEFAULT);
-    code = strstr(text, "errno = ");
-    if (code)
-        number = atoi(code + strlen("errno = "));
-    if (number == EIO || number == ESTALE || number == ENOENT)
+    if (number != EINVAL) /* an offset in a damaged file that no file can have */
         scan->record->io_errno = number;
     for (char *c = text; *c; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f)

@@ -38,23 +38,22 @@ static void fix_cache(hid_t access)
  * reader opens it, and no times, so that equal inputs give equal files. */
 static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
 {
-    const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
-    char path[64];
+    const hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    hid_t access;
 
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    writer->output_file = (struct trajd_descriptor_file){
+        .fd = fd, .name = "the output", .on_error = trajd_writer_end_after_io_error};
+    access = trajd_descriptor_access(&writer->output_file);
     fix_cache(access);
     H5Pset_meta_block_size(access, META_BLOCK_BYTES);
     H5Pset_obj_track_times(creation, 0);
-    writer->output = is_new ? H5Fcreate(path, H5F_ACC_TRUNC, creation, access)
-                            : H5Fopen(path, H5F_ACC_RDWR, access);
+    writer->output = is_new ? H5Fcreate(TRAJD_DESCRIPTOR_NAME, H5F_ACC_TRUNC, creation, access)
+                            : H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDWR, access);
     H5Pclose(access);
     H5Pclose(creation);
     if (writer->output < 0)
         return trajd_writer_fail(is_new ? "the output cannot be begun"
                                         : "the output cannot be opened again");
-    if (!trajd_sandbox_filter(true))
-        return trajd_writer_fail("no sandbox");
     return trajd_helper_send(TRAJD_WRITER_READY, NULL, 0);
 }
 
@@ -85,8 +84,7 @@ static void read_texts(struct trajd_writer_frame *frame, char ***texts, uint32_t
 
 static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
 {
-    const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    char path[64];
+    hid_t access;
 
     trajd_writer_text(frame, writer->label, sizeof writer->label);
     trajd_writer_text(frame, writer->groups, sizeof writer->groups);
@@ -94,12 +92,15 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     writer->is_first = trajd_writer_u8(frame);
     read_texts(frame, &writer->known, &writer->known_count);
     read_texts(frame, &writer->tables, &writer->table_count);
-    if (writer->input >= 0)
+    if (writer->input >= 0) {
         H5Fclose(writer->input);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+        close(writer->input_file.fd);
+    }
+    writer->input_file = (struct trajd_descriptor_file){
+        .fd = fd, .name = writer->label, .on_error = trajd_writer_end_after_io_error};
+    access = trajd_descriptor_access(&writer->input_file);
     fix_cache(access);
-    writer->input = frame->failed ? -1 : H5Fopen(path, H5F_ACC_RDONLY, access);
+    writer->input = frame->failed ? -1 : H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDONLY, access);
     H5Pclose(access);
     if (writer->input < 0)
         return trajd_writer_fail(writer->label);
@@ -150,8 +151,9 @@ int trajd_writer_run(void)
     struct trajd_writer writer = {.output = -1, .input = -1};
     struct trajd_helper_header header;
     /* ends with its parent, because the next run begins the same file anew */
-    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_sandbox_limit(true) &&
-              trajd_scan_start_library();
+    /* SIGXFSZ is ignored so that exceeding the file size limit becomes an error of the write. */
+    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && signal(SIGXFSZ, SIG_IGN) != SIG_ERR &&
+              trajd_sandbox_limit(true) && trajd_scan_start_library() && trajd_sandbox_filter(true);
     int fd;
 
     /* does not free memory between episodes: this process ends soon, and freeing takes longer */
@@ -164,8 +166,9 @@ int trajd_writer_run(void)
             ok = serve(&writer, header.kind, &frame, fd);
         }
         free(body);
-        /* the output's descriptor stays open: it holds the lock while this process can write */
-        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT)
+        /* libhdf5 uses the descriptors of the files. That of the output also holds the lock while
+         * this process can write. */
+        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT && header.kind != TRAJD_WRITER_INPUT)
             close(fd);
     }
     for (uint32_t i = 0; i < writer.reported_count; i++)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/hdf5/descriptor_file.h"
 #include "daemon/index/writer_protocol.h"
 
 /* A frame that is read from front to back. `failed` is set where it ends early; all later values
@@ -42,6 +43,7 @@ struct trajd_writer_axis {
 /* The state of the writer. */
 struct trajd_writer {
     hid_t output, input;
+    struct trajd_descriptor_file output_file, input_file;
     uint32_t dataset_count;
     struct trajd_writer_dataset *datasets;
     char label[TRAJD_WRITER_PATH_SIZE];  /* of the input */
@@ -76,6 +78,9 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Sends FAILED with libhdf5's innermost message. Returns false. */
 bool trajd_writer_fail(const char *what);
+/* Sends FAILED for a read or write that failed, and ends the process. libhdf5 must not go on then:
+ * it can crash where a write fails while objects are copied. */
+void trajd_writer_end_after_io_error(const struct trajd_descriptor_file *file);
 /* Sends FAILED for a damaged group of a file or an episode. Returns false. */
 bool trajd_writer_fail_group(const char *label, const char *path, const char *problem);
 

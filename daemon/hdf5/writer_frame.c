@@ -1,9 +1,11 @@
 /* Reads the values of a frame; sends notes and errors. */
+#include <errno.h>
 #include <hdf5.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/writer.h"
@@ -73,39 +75,42 @@ void trajd_writer_note(struct trajd_writer *writer, const char *format, ...)
     trajd_helper_send(TRAJD_WRITER_NOTE, text, strlen(text));
 }
 
-struct failure {
-    uint32_t code;
-    char text[TEXT_SIZE];
-};
-
-/* Keeps the text of the innermost entry, and the first errno that an entry names. */
+/* Keeps the text of the innermost entry. */
 static herr_t visit_error(unsigned depth, const H5E_error2_t *entry, void *context)
 {
-    struct failure *failure = context;
-    const char *code = entry->desc ? strstr(entry->desc, "errno = ") : NULL;
-
     if (depth == 0 && entry->desc)
-        snprintf(failure->text, sizeof failure->text, "%s", entry->desc);
-    if (code && !failure->code)
-        failure->code = (uint32_t)atoi(code + strlen("errno = "));
+        snprintf(context, TEXT_SIZE, "%s", entry->desc);
     return 0;
+}
+
+static void send_failed(uint32_t code, const char *what, const char *why)
+{
+    uint8_t body[sizeof code + TEXT_SIZE + TEXT_SIZE];
+    char *text = (char *)body + sizeof code;
+
+    memcpy(body, &code, sizeof code);
+    snprintf(text, sizeof body - sizeof code, "%s%s%s", what, *why ? ": " : "", why);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20)
+            *c = ' ';
+    trajd_helper_send(TRAJD_WRITER_FAILED, body, sizeof code + strlen(text));
 }
 
 bool trajd_writer_fail(const char *what)
 {
-    struct failure failure = {0};
-    uint8_t body[sizeof failure.code + TEXT_SIZE + TEXT_SIZE];
-    int length;
+    char why[TEXT_SIZE] = "";
 
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, &failure);
-    memcpy(body, &failure.code, sizeof failure.code);
-    length = snprintf((char *)body + sizeof failure.code, sizeof body - sizeof failure.code,
-                      "%s%s%s", what, *failure.text ? ": " : "", failure.text);
-    for (int i = 0; i < length; i++)
-        if (body[sizeof failure.code + (size_t)i] < 0x20)
-            body[sizeof failure.code + (size_t)i] = ' ';
-    trajd_helper_send(TRAJD_WRITER_FAILED, body, sizeof failure.code + (size_t)length);
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit_error, why);
+    send_failed(0, what, why);
     return false;
+}
+
+void trajd_writer_end_after_io_error(const struct trajd_descriptor_file *file)
+{
+    if (file->error == EINVAL) /* an offset in a damaged file that no file can have */
+        return;
+    send_failed((uint32_t)file->error, file->name, strerror(file->error));
+    _exit(1);
 }
 
 bool trajd_writer_fail_group(const char *label, const char *path, const char *problem)

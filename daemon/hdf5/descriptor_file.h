@@ -1,0 +1,24 @@
+/* Lets libhdf5 read and write a file through a descriptor that is open already, so that the sandbox
+ * can forbid to open files. One thread. */
+#ifndef TRAJD_HDF5_DESCRIPTOR_FILE_H
+#define TRAJD_HDF5_DESCRIPTOR_FILE_H
+
+#include <hdf5.h>
+
+/* The name to pass to H5Fopen and H5Fcreate. libhdf5 never uses it to open a file. */
+#define TRAJD_DESCRIPTOR_NAME "/descriptor"
+
+struct trajd_descriptor_file {
+    int fd;           /* borrowed; stays open when libhdf5 closes the file */
+    const char *name; /* for messages; may be NULL */
+    int error;        /* errno of the first read or write that failed; 0: none did */
+    /* Called right after a read or write failed, before libhdf5 notices. It may end the process.
+     * NULL: libhdf5 reports the failure. */
+    void (*on_error)(const struct trajd_descriptor_file *file);
+};
+
+/* Returns a new file access list for H5Fopen or H5Fcreate, below 0 where libhdf5 fails. The caller
+ * closes it with H5Pclose. *file must outlive the HDF5 file that is opened with it. */
+hid_t trajd_descriptor_access(struct trajd_descriptor_file *file);
+
+#endif
