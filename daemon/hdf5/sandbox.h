@@ -10,7 +10,8 @@
 bool trajd_sandbox_limit(bool writes);
 
 /* Allows only the system calls that libhdf5 needs once it has started; all others fail with EPERM.
- * No file can be opened for writing. `writes`: files that are open already may be written to. Does
+ * No file can be opened, no memory becomes executable, and no other process gets a signal.
+ * `writes`: files that are open already may be written to. Does
  * nothing in builds with a sanitizer, on other processors than x86-64 and ARM64, and on kernels
  * without filters. False where the kernel refuses the filter. */
 bool trajd_sandbox_filter(bool writes);

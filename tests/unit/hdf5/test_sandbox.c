@@ -1,4 +1,5 @@
-/* sandbox.c: a process in the sandbox reads files, but it can neither create nor change any. */
+/* sandbox.c: a process in the sandbox reads the descriptors that it has. It can open no file, make
+ * no memory executable, and signal no other process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,10 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,9 +37,13 @@ enum {
     CAN_CHANGE = 8,
     HAS_SOCKETS = 16,
     CANNOT_WRITE_OPEN_FILE = 32,
-    HAS_OPEN_FILES = 64
+    HAS_OPEN_FILES = 64,
+    CAN_RUN_DATA = 128,
+    CAN_SIGNAL = 256,
+    CAN_OPEN = 512,
 };
 
+static pid_t parent;
 static char path[] = "/tmp/trajd_sandbox_XXXXXX";
 
 static bool is_forbidden(int result)
@@ -45,15 +54,26 @@ static bool is_forbidden(int result)
 /* Enters the sandbox with the file as descriptor TRAJD_HELPER_SOCKET. Returns the faults. */
 static int try_sandbox(bool writes)
 {
+    struct stat status;
     int faults = 0;
     char byte;
 
     if (!trajd_sandbox_limit(writes) || !trajd_sandbox_filter(writes))
         return NO_SANDBOX;
-    if (fcntl(TRAJD_HELPER_SOCKET + 1, F_GETFD) >= 0)
+    if (fstat(TRAJD_HELPER_SOCKET + 1, &status) == 0)
         faults |= HAS_OPEN_FILES;
-    if (pread(TRAJD_HELPER_SOCKET, &byte, 1, 0) != 1 || open(path, O_RDONLY) < 0)
+    if (pread(TRAJD_HELPER_SOCKET, &byte, 1, 0) != 1 || fstat(TRAJD_HELPER_SOCKET, &status))
         faults |= CANNOT_READ;
+    if (!is_forbidden(open(path, O_RDONLY)) || !is_forbidden(open("/proc/self/fd/3", O_RDONLY)))
+        faults |= CAN_OPEN;
+    if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+        faults |= CAN_RUN_DATA;
+    /* the parent; signals that a descriptor sends to a process of one's choice */
+    if (!is_forbidden(kill(parent, 0)) ||
+        !is_forbidden((int)syscall(SYS_tgkill, parent, parent, 0)) ||
+        !is_forbidden(fcntl(TRAJD_HELPER_SOCKET, F_SETOWN, parent)) ||
+        syscall(SYS_tgkill, getpid(), getpid(), 0) != 0)
+        faults |= CAN_SIGNAL;
     if (!is_forbidden(open("/tmp/trajd_sandbox_new", O_WRONLY | O_CREAT | O_EXCL, 0600)))
         faults |= CAN_CREATE;
     if (!is_forbidden(open(path, O_RDWR)) || !is_forbidden(unlink(path)) ||
@@ -68,18 +88,26 @@ static int try_sandbox(bool writes)
 
 static int faults_of(bool writes)
 {
-    const pid_t pid = fork();
-    int status;
+    int ends[2], faults = NO_SANDBOX, status;
+    pid_t pid;
 
+    parent = getpid();
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
     if (pid == 0) {
         const int file = open(path, O_RDWR);
-        if (dup2(file, TRAJD_HELPER_SOCKET) < 0 || dup2(file, TRAJD_HELPER_SOCKET + 1) < 0)
-            _exit(NO_SANDBOX);
-        _exit(try_sandbox(writes));
+        if (dup2(ends[1], STDERR_FILENO) < 0 || dup2(file, TRAJD_HELPER_SOCKET) < 0 ||
+            dup2(file, TRAJD_HELPER_SOCKET + 1) < 0)
+            _exit(1);
+        faults = try_sandbox(writes);
+        _exit(write(STDERR_FILENO, &faults, sizeof faults) != sizeof faults);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ends[0], &faults, sizeof faults), sizeof faults);
+    close(ends[0]);
+    close(ends[1]);
+    return faults;
 }
 
 static void skip_without_filter(void)
