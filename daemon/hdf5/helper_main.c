@@ -10,7 +10,7 @@
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/sandbox.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 
 enum { LAYOUT_LENGTH_MAX = 1 << 20 };
 static const size_t record_bytes_max = 512u << 20;

@@ -7,7 +7,7 @@
 
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/json_field.h"
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 
 enum {
     NAME_SIZE = 1025,

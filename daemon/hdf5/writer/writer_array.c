@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 #include "proto/dtype.h"
 
 enum { LIST_MAX = 1 << 20 };

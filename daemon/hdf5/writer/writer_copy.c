@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/hdf5/group_links.h"
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 #include "daemon/layout/layout.h"
 
 enum { DEPTH_MAX = 32, NAME_SIZE = 1025, COPY_BYTES_MAX = 64 << 20, GROUPS_MAX = 4096 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 
 enum { LIST_MAX = 1 << 20 };
 

@@ -11,7 +11,7 @@
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/sandbox.h"
 #include "daemon/hdf5/scan.h"
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 
 enum { TEXTS_MAX = 1 << 20, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 2 << 20 };
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 
 enum { NOTES_MAX = 200, TEXT_SIZE = 512 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/writer.h"
+#include "daemon/hdf5/writer/writer.h"
 
 static const size_t block_bytes = (size_t)64 << 20;
 
