@@ -312,7 +312,7 @@ static void json_files(struct trajd_json *json, const struct trajd_index *index)
     for (uint32_t i = 0; i < index->file_count; i++) {
         trajd_json_open_object(json, NULL);
         trajd_json_string(json, "path", index->files[i].relative_path);
-        trajd_json_u64(json, "size_bytes", index->files[i].size_bytes);
+        trajd_json_u64(json, "size_bytes", index->files[i].stat.size_bytes);
         trajd_json_string(json, "refusal", index->files[i].refusal);
         trajd_json_close_object(json);
     }

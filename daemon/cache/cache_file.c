@@ -66,17 +66,19 @@ static int publish(struct trajd_cache *cache, uint32_t file_index, int opened)
 static enum trajd_status check_unchanged(const struct trajd_index_file *file, int fd,
                                          struct trajd_error *error)
 {
+    struct trajd_file_stat found;
     struct stat now;
 
     if (fstat(fd, &now) != 0) {
         int code = errno;
         return trajd_error_set(error, TRAJD_ERR_IO, code, "fstat: %s", strerror(code));
     }
-    if ((uint64_t)now.st_size != file->size_bytes || now.st_ino != file->inode ||
-        now.st_mtim.tv_sec * INT64_C(1000000000) + now.st_mtim.tv_nsec != file->mtime_ns)
+    found = trajd_file_stat_from(&now);
+    if (!trajd_file_stat_is_same(&file->stat, &found))
         return trajd_error_set(
             error, TRAJD_ERR_IO, 0,
-            "the file changed while it was in use: its size, time or inode differs from the index");
+            "the file changed while it was in use: its size, a time or its inode "
+            "differs from the index");
     return TRAJD_OK;
 }
 

@@ -41,11 +41,8 @@ static void stat_entry(struct trajd_index_entry *entry)
 
     if (stat(entry->path, &status))
         return;
-    entry->size_bytes = (uint64_t)status.st_size;
     entry->device = status.st_dev;
-    entry->inode = status.st_ino;
-    entry->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    entry->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+    trajd_index_entry_set_stat(entry, &status);
 }
 
 static enum trajd_status set_entry(struct trajd_index_entry *entry, const char *folder,
@@ -201,8 +198,8 @@ static void compare_files(const struct files *now, const struct trajd_index *ind
         file_changes->added += order < 0;
         file_changes->gone += order > 0;
         file_changes->changed +=
-            order == 0 && (entry->size_bytes != file->size_bytes ||
-                           entry->mtime_ns != file->mtime_ns || entry->inode != file->inode);
+            order == 0 && (entry->stat.ctime_ns != file->stat.ctime_ns ||
+                           !trajd_file_stat_is_same(&file->stat, &entry->stat));
         i += order <= 0;
         j += order >= 0;
     }

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "daemon/index/array.h"
 #include "daemon/layout/layout.h"
@@ -18,13 +19,26 @@
 #include "proto/timebase.h"
 #include "proto/error.h"
 
+/* What stat tells of a file when it is indexed. */
+struct trajd_file_stat {
+    uint64_t size_bytes;
+    uint64_t inode;      /* 0: stat failed */
+    uint64_t link_count; /* names: hard links */
+    int64_t mtime_ns, ctime_ns;
+};
+
+struct trajd_file_stat trajd_file_stat_from(const struct stat *status);
+/* Returns whether a file that is in use is as it was. A write changes ctime, also where the time of
+ * modification is restored. Another ctime beside another number of hard links passes: backups make
+ * such links. */
+bool trajd_file_stat_is_same(const struct trajd_file_stat *before,
+                             const struct trajd_file_stat *now);
+
 struct trajd_index_file {
     const char *path; /* as opened */
     /* relative to the dataset's path; the file's name where that path is a file */
     const char *relative_path;
-    uint64_t size_bytes;
-    int64_t mtime_ns;
-    uint64_t inode;
+    struct trajd_file_stat stat;
     const char *refusal; /* NULL, or the reason why it gives no episode */
 };
 
@@ -121,6 +135,9 @@ struct trajd_index {
     /* of the layout, the paths of files and arrays, and the episodes' digests; inodes, times and
      * the place of storage do not count */
     uint64_t fingerprint;
+    /* of the files' sizes, times and inodes: another number where a file may have been written to,
+     * also in rows that the fingerprint does not sample */
+    uint64_t files_digest;
     uint32_t cached_file_count; /* files whose records came from the cache */
     /* rows left out because an array has one row more than its clock has stamps */
     uint64_t trimmed_row_count;
@@ -160,8 +177,7 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
                                       struct trajd_error *error);
 void trajd_index_destroy(struct trajd_index **index);
 
-/* Counts of files that changed since the index was built, by name, size, time of modification and
- * inode. */
+/* Counts of files that changed since the index was built, by their names and stat. */
 struct trajd_file_changes {
     uint32_t added, gone, changed;
     bool layout_changed; /* the layout's content changed */

@@ -93,7 +93,7 @@ static enum trajd_status decode(struct build *b, const struct trajd_index_entry 
                                 struct trajd_arena *arena, struct trajd_record *record)
 {
     *arena = (struct trajd_arena){.limit_bytes = decode_bytes_max};
-    return trajd_record_decode(entry->record.data, entry->record.length, entry->size_bytes,
+    return trajd_record_decode(entry->record.data, entry->record.length, entry->stat.size_bytes,
                                b->memory->index.layout->clock_count, arena, record, b->error);
 }
 
@@ -185,9 +185,7 @@ static enum trajd_status add_file(struct build *b, const struct trajd_index_entr
 
     *file = (struct trajd_index_file){.path = copy_text(b, entry->path),
                                       .relative_path = copy_text(b, entry->relative_path),
-                                      .size_bytes = entry->size_bytes,
-                                      .mtime_ns = entry->mtime_ns,
-                                      .inode = entry->inode};
+                                      .stat = entry->stat};
     if (refusal)
         file->refusal =
             trajd_arena_format(&b->memory->arena, "%s: %s", entry->relative_path, refusal);
@@ -403,6 +401,20 @@ static uint64_t fingerprint(const struct trajd_index *index, struct trajd_episod
     return trajd_digest_end(&digest);
 }
 
+static uint64_t digest_files(const struct trajd_index *index)
+{
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    for (uint32_t i = 0; i < index->file_count; i++) {
+        trajd_digest_add_u64(&digest, index->files[i].stat.size_bytes);
+        trajd_digest_add_u64(&digest, (uint64_t)index->files[i].stat.mtime_ns);
+        trajd_digest_add_u64(&digest, (uint64_t)index->files[i].stat.ctime_ns);
+        trajd_digest_add_u64(&digest, index->files[i].stat.inode);
+    }
+    return trajd_digest_end(&digest);
+}
+
 /* Sets the error of an index without an episode. */
 static enum trajd_status refuse_all(struct build *b)
 {
@@ -431,6 +443,7 @@ static enum trajd_status build(struct build *b)
     if (!b->memory->index.kept_count)
         return refuse_all(b);
     b->memory->index.fingerprint = fingerprint(&b->memory->index, b->episodes);
+    b->memory->index.files_digest = digest_files(&b->memory->index);
     return TRAJD_OK;
 }
 

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/base/digest.h"
@@ -22,8 +21,6 @@
 
 static const uint64_t cache_magic = UINT64_C(0x5844494A41525431);
 static const uint64_t cache_version = 3;
-/* a younger file may change again without a change of its time, which is coarse */
-static const int64_t stale_ns = 2000000000;
 static const size_t decode_bytes_max = (size_t)2 << 30;
 enum { HEADER_SIZE = 32 };
 
@@ -143,9 +140,9 @@ static bool take_entry(struct reader *reader, const struct trajd_layout *layout,
         !take_u64(reader, &length) || !take(reader, &data, length))
         return false;
     entry = find_entry(entries, count, from, path, path_length);
-    if (!entry || entry->record.length || entry->size_bytes != size ||
-        entry->mtime_ns != (int64_t)mtime || entry->ctime_ns != (int64_t)ctime ||
-        entry->inode != inode || !record_is_valid(data, length, size, layout))
+    if (!entry || entry->record.length || entry->stat.size_bytes != size ||
+        entry->stat.mtime_ns != (int64_t)mtime || entry->stat.ctime_ns != (int64_t)ctime ||
+        entry->stat.inode != inode || !record_is_valid(data, length, size, layout))
         return true; /* the file changed: it is indexed anew */
     trajd_bytes_add(&entry->record, data, length);
     if (entry->record.failed)
@@ -200,17 +197,17 @@ void trajd_index_cache_load(const struct trajd_index_options *options,
 static void add_entry(struct trajd_bytes *bytes, const struct trajd_index_entry *entry)
 {
     trajd_bytes_add_text(bytes, entry->relative_path);
-    trajd_bytes_add_u64(bytes, entry->size_bytes);
-    trajd_bytes_add_u64(bytes, (uint64_t)entry->mtime_ns);
-    trajd_bytes_add_u64(bytes, (uint64_t)entry->ctime_ns);
-    trajd_bytes_add_u64(bytes, entry->inode);
+    trajd_bytes_add_u64(bytes, entry->stat.size_bytes);
+    trajd_bytes_add_u64(bytes, (uint64_t)entry->stat.mtime_ns);
+    trajd_bytes_add_u64(bytes, (uint64_t)entry->stat.ctime_ns);
+    trajd_bytes_add_u64(bytes, entry->stat.inode);
     trajd_bytes_add_u64(bytes, entry->record.length);
     trajd_bytes_add(bytes, entry->record.data, entry->record.length);
 }
 
-static bool is_kept(const struct trajd_index_entry *entry, int64_t now)
+static bool is_kept(const struct trajd_index_entry *entry)
 {
-    return entry->keep && (entry->from_cache || entry->mtime_ns < now - stale_ns);
+    return entry->keep && (entry->from_cache || entry->is_settled);
 }
 
 static void replace_file(const char *path, const struct trajd_bytes *bytes)
@@ -227,17 +224,13 @@ void trajd_index_cache_save(const struct trajd_index_options *options,
                             const struct trajd_index_entry *entries, uint32_t count)
 {
     struct trajd_bytes bytes = {0};
-    struct timespec wall;
     uint32_t kept = 0, fresh = 0;
     uint64_t word;
-    int64_t now;
     char path[4096];
 
-    clock_gettime(CLOCK_REALTIME, &wall);
-    now = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
     for (uint32_t i = 0; i < count; i++) {
-        kept += is_kept(&entries[i], now);
-        fresh += is_kept(&entries[i], now) && !entries[i].from_cache;
+        kept += is_kept(&entries[i]);
+        fresh += is_kept(&entries[i]) && !entries[i].from_cache;
     }
     if (!fresh || !cache_path(options, layout, path, sizeof path))
         return;
@@ -247,7 +240,7 @@ void trajd_index_cache_save(const struct trajd_index_options *options,
     trajd_bytes_add_text(&bytes, options->path);
     trajd_bytes_add_u32(&bytes, kept);
     for (uint32_t i = 0; i < count; i++) {
-        if (is_kept(&entries[i], now))
+        if (is_kept(&entries[i]))
             add_entry(&bytes, &entries[i]);
     }
     if (!bytes.failed) {

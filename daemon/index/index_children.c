@@ -141,10 +141,7 @@ static bool check_file(struct trajd_index_entry *entry, int fd, const char **ref
         *refusal = "not a regular file";
         return false;
     }
-    entry->size_bytes = (uint64_t)status.st_size;
-    entry->inode = status.st_ino;
-    entry->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    entry->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+    trajd_index_entry_set_stat(entry, &status);
     *refusal = "the file is empty (0 bytes)";
     return status.st_size > 0;
 }
@@ -206,7 +203,7 @@ static enum trajd_status finish_record(struct pool *pool, struct trajd_index_chi
     struct trajd_record record;
     enum trajd_status status;
 
-    if (trajd_record_decode(child->data, child->data_length, child->entry->size_bytes,
+    if (trajd_record_decode(child->data, child->data_length, child->entry->stat.size_bytes,
                             pool->layout->clock_count, &arena, &record, &local)) {
         status = lose_child(pool, child, local.message);
     } else {

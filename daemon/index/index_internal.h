@@ -3,6 +3,8 @@
 #ifndef TRAJD_INDEX_INDEX_INTERNAL_H
 #define TRAJD_INDEX_INDEX_INTERNAL_H
 
+#include <sys/stat.h>
+
 #include "daemon/index/index.h"
 #include "daemon/index/record.h"
 
@@ -10,10 +12,10 @@
 struct trajd_index_entry {
     char *path;
     char *relative_path;
-    uint64_t size_bytes;
-    uint64_t device, inode; /* 0: stat failed */
-    int64_t mtime_ns;
-    int64_t ctime_ns;
+    uint64_t device;
+    struct trajd_file_stat stat;
+    /* both times were old at the stat: a later write gives other times, which are coarse */
+    bool is_settled;
     struct trajd_bytes record; /* encoded, with stamps and digests; length 0: not indexed yet */
     bool from_cache;
     bool keep;         /* the record may go into the cache */
@@ -23,6 +25,9 @@ struct trajd_index_entry {
     /* which of the file's episodes: slice `slice` of slice_count; a slice_count of 0 means 1 */
     uint32_t slice, slice_count;
 };
+
+/* Fills stat and is_settled. */
+void trajd_index_entry_set_stat(struct trajd_index_entry *entry, const struct stat *status);
 
 /* Takes the records of unchanged files from the cache. A cache that is missing, damaged or of
  * another version gives none. */

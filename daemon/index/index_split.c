@@ -14,7 +14,7 @@ static const size_t join_bytes_max = (size_t)4 << 30;
 
 static uint32_t slice_count_of(const struct trajd_index_entry *entry, uint32_t slice_count)
 {
-    return entry->record.length || entry->size_bytes < split_bytes_min ? 1 : slice_count;
+    return entry->record.length || entry->stat.size_bytes < split_bytes_min ? 1 : slice_count;
 }
 
 /* Returns into how many slices large files are cut, so that every child has one. */
@@ -41,8 +41,8 @@ static enum trajd_status no_memory(const struct trajd_index_entry *entry, struct
 
 static bool is_same_file(const struct trajd_index_entry *a, const struct trajd_index_entry *b)
 {
-    return a->size_bytes == b->size_bytes && a->inode == b->inode && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
+    return a->stat.size_bytes == b->stat.size_bytes && a->stat.inode == b->stat.inode &&
+           a->stat.mtime_ns == b->stat.mtime_ns && a->stat.ctime_ns == b->stat.ctime_ns;
 }
 
 /* Adds the record of a slice. A refusal of one slice refuses the file. */
@@ -69,7 +69,7 @@ static enum trajd_status join_records(const struct trajd_layout *layout,
 
     for (uint32_t k = 0; k < slice_count; k++) {
         const enum trajd_status status = trajd_record_decode(
-            slices[k].record.data, slices[k].record.length, slices[k].size_bytes,
+            slices[k].record.data, slices[k].record.length, slices[k].stat.size_bytes,
             layout->clock_count, arena, &records[k], error);
         if (status)
             return status;
@@ -100,10 +100,8 @@ static enum trajd_status join_slices(const struct trajd_layout *layout,
         is_same = is_same && is_same_file(&slices[0], &slices[k]);
         entry->keep = entry->keep && slices[k].keep;
     }
-    entry->size_bytes = slices[0].size_bytes;
-    entry->inode = slices[0].inode;
-    entry->mtime_ns = slices[0].mtime_ns;
-    entry->ctime_ns = slices[0].ctime_ns;
+    entry->stat = slices[0].stat;
+    entry->is_settled = slices[0].is_settled;
     if (!is_same && !joined.refusal)
         joined.refusal = "it was written to while it was indexed";
     if (joined.episode_count > EPISODE_COUNT_MAX && !joined.refusal)

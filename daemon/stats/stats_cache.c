@@ -72,6 +72,7 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     const uint64_t numbers[] = {FIGURES_VERSION,
                                 rows ? TRAJD_STATISTICS_ROWS : TRAJD_STATISTICS_WINDOWS,
                                 plan->dataset->index->fingerprint,
+                                plan->dataset->index->files_digest,
                                 spec->keep_bad_rows,
                                 output->at.in_time,
                                 rows ? 0 : (uint64_t)output->at.from,
@@ -112,6 +113,7 @@ uint64_t trajd_statistics_stream_fingerprint(const struct trajd_window_plan *pla
     trajd_digest_add_u64(&digest, FIGURES_VERSION);
     trajd_digest_add_u64(&digest, TRAJD_STATISTICS_ROWS);
     trajd_digest_add_u64(&digest, plan->dataset->index->fingerprint);
+    trajd_digest_add_u64(&digest, plan->dataset->index->files_digest);
     trajd_digest_add_u64(&digest, plan->spec->keep_bad_rows);
     trajd_digest_add_text(&digest, plan->dataset->index->streams[stream_index].name);
     for (uint32_t e = 0; e < plan->episode_count; e++)

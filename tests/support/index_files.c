@@ -102,4 +102,5 @@ void make_folder(const char *name, const char *files)
 {
     shell("mkdir %s/%s && cd %s && cp %s %s/ && touch -d '1 hour ago' %s/*", index_folder, name,
           index_folder, files, name, name);
+    usleep(200000); /* the cache keeps no record of a file whose ctime may still be given again */
 }

@@ -33,6 +33,12 @@ static bool load_record(const struct prep_run *run, const char *path, uint64_t s
            strcmp(record->recipe, run->config->recipe) == 0;
 }
 
+/* A file that was written to has another ctime, even where its time of modification was restored. */
+static bool has_same_times(const struct prep_identity *a, const struct prep_identity *b)
+{
+    return a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+}
+
 bool prep_file_is_known(const struct prep_run *run, const char *name,
                         const struct prep_identity *source)
 {
@@ -42,13 +48,12 @@ bool prep_file_is_known(const struct prep_run *run, const char *name,
     if (!prep_path(path, run->config->outbox, name, PREP_MANIFEST_SUFFIX, NULL) &&
         !prep_path(output, run->config->outbox, name, "", NULL) &&
         load_record(run, path, source->size_bytes, &record) && !record.is_refused)
-        return record.source.mtime_ns == source->mtime_ns &&
-               is_output_there(output, &record.output);
+        return has_same_times(&record.source, source) && is_output_there(output, &record.output);
     return false;
 }
 
-/* Recognises a published file that only got another time of modification (copied again, touched).
- * Updates the time in its manifest. */
+/* Recognises a published file that only got other times (copied again, touched), or whose record
+ * has no ctime. Updates the times in its manifest. */
 static enum trajd_status recognise(struct prep_job *p, bool *known)
 {
     struct prep_record record;
@@ -59,13 +64,12 @@ static enum trajd_status recognise(struct prep_job *p, bool *known)
     if (!load_record(p->run, p->manifest, (uint64_t)p->stat.st_size, &record) ||
         record.is_refused || !is_output_there(p->output, &record.output))
         return TRAJD_OK;
-    *known = record.source.mtime_ns == prep_mtime_ns(&p->stat);
+    *known = has_same_times(&record.source, &p->record.source);
     if (*known)
         return TRAJD_OK;
     status = prep_digest_file(p->fd, p->source, digest, p->error);
     *known = !status && strcmp(digest, record.source.sha256) == 0;
-    return *known ? prep_record_retime(p->manifest, record.source.mtime_ns, prep_mtime_ns(&p->stat),
-                                       p->error)
+    return *known ? prep_record_retime(p->manifest, &record.source, &p->record.source, p->error)
                   : status;
 }
 
@@ -76,7 +80,7 @@ static bool was_refused(const struct prep_job *p)
     struct prep_record record;
 
     return load_record(p->run, p->report, (uint64_t)p->stat.st_size, &record) &&
-           record.is_refused && record.source.mtime_ns == prep_mtime_ns(&p->stat);
+           record.is_refused && has_same_times(&record.source, &p->record.source);
 }
 
 /* ---- lock ---- */
@@ -221,8 +225,7 @@ static bool has_changed(const struct prep_job *p)
     return lstat(p->source, &now) != 0 || now.st_ino != p->stat.st_ino ||
            now.st_dev != p->stat.st_dev || now.st_size != p->stat.st_size ||
            prep_mtime_ns(&now) != prep_mtime_ns(&p->stat) ||
-           now.st_ctim.tv_sec != p->stat.st_ctim.tv_sec ||
-           now.st_ctim.tv_nsec != p->stat.st_ctim.tv_nsec;
+           prep_ctime_ns(&now) != prep_ctime_ns(&p->stat);
 }
 
 static enum trajd_status work(struct prep_job *p, enum prep_outcome *outcome)
@@ -281,7 +284,7 @@ static enum trajd_status name_staged(struct prep_job *p)
     const int length =
         snprintf(text, sizeof text, "%s %lld %lld %lld %llu", p->run->config->recipe,
                  (long long)p->stat.st_size, (long long)prep_mtime_ns(&p->stat),
-                 (long long)p->stat.st_ctim.tv_nsec, (unsigned long long)p->stat.st_ino);
+                 (long long)prep_ctime_ns(&p->stat), (unsigned long long)p->stat.st_ino);
     enum trajd_status status;
 
     prep_digest_bytes(text, (size_t)length, digest);
@@ -301,6 +304,7 @@ static enum trajd_status open_source(struct prep_job *p)
     p->record.name = p->name;
     p->record.source.size_bytes = (uint64_t)p->stat.st_size;
     p->record.source.mtime_ns = prep_mtime_ns(&p->stat);
+    p->record.source.ctime_ns = prep_ctime_ns(&p->stat);
     strcpy(p->record.recipe, p->run->config->recipe);
     p->record.layout = p->run->config->layout;
     p->record.rate_hz = (double)p->run->config->rate.num / (double)p->run->config->rate.den;

@@ -44,7 +44,7 @@ static bool look_at(const struct prep_config *config, struct prep_arrival *arriv
         return false;
     arrival->identity.size_bytes = (uint64_t)stat.st_size;
     arrival->identity.mtime_ns = stat.st_mtim.tv_sec * INT64_C(1000000000) + stat.st_mtim.tv_nsec;
-    arrival->ctime_ns = stat.st_ctim.tv_sec * INT64_C(1000000000) + stat.st_ctim.tv_nsec;
+    arrival->identity.ctime_ns = stat.st_ctim.tv_sec * INT64_C(1000000000) + stat.st_ctim.tv_nsec;
     arrival->inode = stat.st_ino;
     return true;
 }
@@ -58,7 +58,8 @@ static void carry_over(struct prep_arrival *arrival, const struct prep_inbox *be
         (*at)++;
     if (*at < before->count && strcmp(before->arrivals[*at].name, arrival->name) == 0) {
         const struct prep_arrival *known = &before->arrivals[*at];
-        if (known->inode != arrival->inode || known->ctime_ns != arrival->ctime_ns ||
+        if (known->inode != arrival->inode ||
+            known->identity.ctime_ns != arrival->identity.ctime_ns ||
             known->identity.mtime_ns != arrival->identity.mtime_ns ||
             known->identity.size_bytes != arrival->identity.size_bytes)
             return;

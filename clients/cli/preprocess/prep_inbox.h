@@ -16,8 +16,8 @@ struct prep_arrival {
     char *name; /* relative to the inbox */
     struct prep_identity identity;
     uint64_t inode;
-    int64_t ctime_ns, since_ns; /* unchanged since, CLOCK_MONOTONIC */
-    bool is_finished;           /* this run has nothing more to do with it */
+    int64_t since_ns; /* unchanged since, CLOCK_MONOTONIC */
+    bool is_finished; /* this run has nothing more to do with it */
 };
 
 struct prep_inbox {

@@ -36,6 +36,10 @@ struct prep_job {
     struct trajd_error *error;
 };
 
+static inline int64_t prep_ctime_ns(const struct stat *stat)
+{
+    return stat->st_ctim.tv_sec * INT64_C(1000000000) + stat->st_ctim.tv_nsec;
+}
 static inline int64_t prep_mtime_ns(const struct stat *stat)
 {
     return stat->st_mtim.tv_sec * INT64_C(1000000000) + stat->st_mtim.tv_nsec;

@@ -116,7 +116,9 @@ static enum trajd_status check_copied(const char *from, int in, const struct sta
         return io_error(from, error);
     if (named.st_ino == before->st_ino && named.st_dev == before->st_dev &&
         after.st_size == before->st_size && after.st_mtim.tv_sec == before->st_mtim.tv_sec &&
-        after.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
+        after.st_mtim.tv_nsec == before->st_mtim.tv_nsec &&
+        after.st_ctim.tv_sec == before->st_ctim.tv_sec &&
+        after.st_ctim.tv_nsec == before->st_ctim.tv_nsec)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "%s: changed while it was copied", from);
 }

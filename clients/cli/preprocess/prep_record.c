@@ -18,6 +18,8 @@ static void write_identity(struct trajd_json *json, const char *title, const cha
     trajd_json_string(json, "name", name);
     trajd_json_u64(json, "size_bytes", identity->size_bytes);
     trajd_json_i64(json, "mtime_ns", identity->mtime_ns);
+    if (identity->ctime_ns)
+        trajd_json_i64(json, "ctime_ns", identity->ctime_ns);
     trajd_json_string(json, "sha256", identity->sha256);
     trajd_json_close_object(json);
 }
@@ -78,7 +80,7 @@ static enum trajd_status read_identity(const struct trajd_yaml *yaml, const char
                                        struct prep_identity *identity, struct trajd_error *error)
 {
     const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *node = trajd_yaml_get(root, title),
-                                 *size, *mtime, *digest;
+                                 *size, *mtime, *ctime, *digest;
     int64_t number = 0;
     enum trajd_status status;
 
@@ -89,6 +91,9 @@ static enum trajd_status read_identity(const struct trajd_yaml *yaml, const char
     identity->size_bytes = (uint64_t)number;
     if (!status)
         status = trajd_yaml_int(yaml, mtime, INT64_MIN, INT64_MAX, &identity->mtime_ns, error);
+    ctime = trajd_yaml_get(node, "ctime_ns");
+    if (!status && ctime)
+        status = trajd_yaml_int(yaml, ctime, INT64_MIN, INT64_MAX, &identity->ctime_ns, error);
     return status ? status : read_digest(yaml, digest, identity->sha256, error);
 }
 
@@ -137,26 +142,31 @@ enum trajd_status prep_record_load(const char *path, struct prep_record *record,
     return status;
 }
 
-/* Returns the text with a new time of modification. The first match in the document is the
- * source's; quotes inside texts are escaped, so they cannot match. Records of older versions have a
- * space before the number. */
-static char *retimed(const char *text, int64_t before_ns, int64_t after_ns)
+/* Returns the text with other times of the source. The first match in the document is the source's;
+ * quotes inside texts are escaped, so they cannot match. Records of older versions have spaces, or
+ * no ctime. */
+static char *retimed(const char *text, const struct prep_identity *before,
+                     const struct prep_identity *after)
 {
     static const char key[] = "\"mtime_ns\":";
     const char *number = strstr(text, key);
     char *end, *changed;
+    int length = 0;
 
     if (!number)
         return NULL;
     number += strlen(key);
-    if (strtoll(number, &end, 10) != before_ns ||
-        asprintf(&changed, "%.*s%" PRId64 "%s", (int)(number - text), text, after_ns, end) < 0)
+    if (strtoll(number, &end, 10) != before->mtime_ns)
+        return NULL;
+    sscanf(end, " , \"ctime_ns\" : %*d%n", &length);
+    if (asprintf(&changed, "%.*s%" PRId64 ",\"ctime_ns\":%" PRId64 "%s", (int)(number - text), text,
+                 after->mtime_ns, after->ctime_ns, end + length) < 0)
         return NULL;
     return changed;
 }
 
-enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_t after_ns,
-                                     struct trajd_error *error)
+enum trajd_status prep_record_retime(const char *path, const struct prep_identity *before,
+                                     const struct prep_identity *after, struct trajd_error *error)
 {
     char *text, *changed;
     size_t length;
@@ -164,7 +174,7 @@ enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_
 
     if (status)
         return status;
-    changed = retimed(text, before_ns, after_ns);
+    changed = retimed(text, before, after);
     status = changed ? prep_write(path, changed, strlen(changed), error)
                      : trajd_error_set(error, TRAJD_ERR_IO, 0, "%s: cannot be read again", path);
     free(text);

@@ -15,6 +15,7 @@
 struct prep_identity {
     uint64_t size_bytes;
     int64_t mtime_ns;
+    int64_t ctime_ns;              /* of a source; 0: unknown, as in records of 0.1.0 */
     char sha256[PREP_DIGEST_SIZE]; /* "": unknown */
 };
 
@@ -40,8 +41,8 @@ enum trajd_status prep_record_parse(const char *path, const char *text, size_t l
 /* Reads a record. TRAJD_ERR_NOT_FOUND: there is none. */
 enum trajd_status prep_record_load(const char *path, struct prep_record *record,
                                    struct trajd_error *error);
-/* Changes the source's time of modification in the record. */
-enum trajd_status prep_record_retime(const char *path, int64_t before_ns, int64_t after_ns,
-                                     struct trajd_error *error);
+/* Changes the source's times in the record. */
+enum trajd_status prep_record_retime(const char *path, const struct prep_identity *before,
+                                     const struct prep_identity *after, struct trajd_error *error);
 
 #endif

@@ -7,11 +7,12 @@
 enum trajd_status convert_check_input(const struct trajd_index_file *file, const struct stat *now,
                                       struct trajd_error *error)
 {
-    if ((uint64_t)now->st_size == file->size_bytes && now->st_ino == file->inode &&
-        now->st_mtim.tv_sec * INT64_C(1000000000) + now->st_mtim.tv_nsec == file->mtime_ns)
+    const struct trajd_file_stat found = trajd_file_stat_from(now);
+
+    if (trajd_file_stat_is_same(&file->stat, &found))
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_DATA, 0,
-                           "%s: changed since it was indexed (size, time or inode differ)",
+                           "%s: changed since it was indexed (size, times or inode differ)",
                            file->path);
 }
 

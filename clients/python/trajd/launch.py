@@ -170,14 +170,14 @@ class _Source:
     def digest(self, *others: str) -> str:
         """Returns a digest of the configuration, its layouts, its datasets, the program and `others`.
 
-        Datasets and program enter it by size and modification time."""
+        Datasets and program enter it by size and times."""
         parts = [str(self.path), *others]
         for path in [str(self.path)] + [d["layout"] for d in self.document["datasets"].values() if "/" in d["layout"]]:
             parts.append(pathlib.Path(path).read_text(errors="replace"))
         for path in [d["path"] for d in self.document["datasets"].values()] + [program()]:
             with contextlib.suppress(OSError):  # the daemon reports a missing file with a better message
                 found = os.stat(path)
-                parts.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+                parts.append(f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 

@@ -102,12 +102,9 @@ static void describe_file(struct world *world, uint32_t f)
     struct stat file_stat;
 
     assert_int_equal(stat(world->paths[f], &file_stat), 0);
-    world->files[f] = (struct trajd_index_file){
-        .path = world->paths[f],
-        .relative_path = world->paths[f],
-        .size_bytes = (uint64_t)file_stat.st_size,
-        .mtime_ns = file_stat.st_mtim.tv_sec * INT64_C(1000000000) + file_stat.st_mtim.tv_nsec,
-        .inode = file_stat.st_ino};
+    world->files[f] = (struct trajd_index_file){.path = world->paths[f],
+                                                .relative_path = world->paths[f],
+                                                .stat = trajd_file_stat_from(&file_stat)};
 }
 
 static int make_world(void **state)
@@ -485,6 +482,42 @@ static void a_changed_file_is_named(void **state)
     trajd_cache_destroy(&cache);
 }
 
+/* Only ctime tells that a file was rewritten in place and its time of modification restored. A hard
+ * link changes ctime, too, and is no change. */
+static void a_rewritten_file_is_named(void **state)
+{
+    struct world *world = *state;
+    struct trajd_cache *cache = new_cache(world, 1u << 20, 1);
+    struct timespec times[2];
+    struct stat before, after;
+    struct trajd_error error;
+    const void *rows[ARRAYS];
+    char linked[128];
+    int fd;
+
+    assert_int_equal(stat(world->paths[1], &before), 0);
+    snprintf(linked, sizeof linked, "%s.link", world->paths[1]);
+    assert_int_equal(link(world->paths[1], linked), 0);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, &error), TRAJD_OK);
+    trajd_cache_unpin(cache, &all_arrays, 1);
+    trajd_cache_destroy(&cache);
+    assert_int_equal(unlink(linked), 0);
+    describe_file(world, 1);
+    cache = new_cache(world, 1u << 20, 1);
+    usleep(50000); /* more than the step of ctime */
+    fd = open(world->paths[1], O_WRONLY);
+    assert_int_equal(pwrite(fd, "\x7f", 1, 0), 1);
+    times[0] = before.st_atim;
+    times[1] = before.st_mtim;
+    assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(fstat(fd, &after), 0);
+    assert_true(after.st_mtim.tv_nsec == before.st_mtim.tv_nsec && after.st_size == before.st_size);
+    close(fd);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 1, rows, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, "changed while it was in use"));
+    trajd_cache_destroy(&cache);
+}
+
 /* An I/O error is retried by the next pin; an error in the data is not. */
 static void io_failures_pass_and_data_failures_stay(void **state)
 {
@@ -498,11 +531,11 @@ static void io_failures_pass_and_data_failures_stay(void **state)
     world->arrays[4][1].filter_count = 1;
     world->arrays[4][1].filters[0] = TRAJD_FILTER_DEFLATE; /* the chunks are not deflated */
     cache = new_cache(world, 1u << 20, 1);
-    snprintf(aside, sizeof aside, "%s.aside", world->paths[0]);
-    assert_int_equal(rename(world->paths[0], aside), 0);
+    snprintf(aside, sizeof aside, "%s.aside", world->folder); /* ctime of the file stays */
+    assert_int_equal(rename(world->folder, aside), 0);
     assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, &error), TRAJD_ERR_IO);
     assert_int_equal(error.foreign_code, 2 /* ENOENT */);
-    assert_int_equal(rename(aside, world->paths[0]), 0);
+    assert_int_equal(rename(aside, world->folder), 0);
     assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, NULL), TRAJD_OK);
     assert_int_equal(wrong_bytes(0, rows), 0);
     trajd_cache_unpin(cache, &all_arrays, 0);
@@ -634,6 +667,7 @@ int main(void)
         WITH_WORLD(the_latest_next_use_is_evicted_first),
         WITH_WORLD(absent_empty_and_quarantined),
         WITH_WORLD(a_changed_file_is_named),
+        WITH_WORLD(a_rewritten_file_is_named),
         WITH_WORLD(io_failures_pass_and_data_failures_stay),
         WITH_WORLD(bad_options_are_refused),
         WITH_WORLD(a_hanging_filesystem_does_not_stop_others),

@@ -74,11 +74,7 @@ static void make_file(struct small_dataset *small)
     assert_int_equal(fstat(fd, &file_stat), 0);
     close(fd);
     small->file = (struct trajd_index_file){
-        .path = small->path,
-        .relative_path = "rows.h5",
-        .size_bytes = (uint64_t)file_stat.st_size,
-        .mtime_ns = file_stat.st_mtim.tv_sec * INT64_C(1000000000) + file_stat.st_mtim.tv_nsec,
-        .inode = file_stat.st_ino};
+        .path = small->path, .relative_path = "rows.h5", .stat = trajd_file_stat_from(&file_stat)};
 }
 
 static void make_index(struct small_dataset *small)

@@ -56,12 +56,8 @@ static void write_file(struct stats_fixture *f)
     for (uint32_t e = 0; e < FIXTURE_EPISODES; e++)
         offset = write_episode(f, fd, e, offset);
     assert_int_equal(fstat(fd, &status), 0);
-    f->file = (struct trajd_index_file){.path = f->path,
-                                        .relative_path = "data.h5",
-                                        .size_bytes = (uint64_t)status.st_size,
-                                        .inode = status.st_ino,
-                                        .mtime_ns = status.st_mtim.tv_sec * INT64_C(1000000000) +
-                                                    status.st_mtim.tv_nsec};
+    f->file = (struct trajd_index_file){
+        .path = f->path, .relative_path = "data.h5", .stat = trajd_file_stat_from(&status)};
     close(fd);
 }
 

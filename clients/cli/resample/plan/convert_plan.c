@@ -95,9 +95,10 @@ static uint64_t digest_plan(const struct convert_plan *plan)
         for (uint32_t f = 0; f < plan->options->indexes[k]->file_count; f++) {
             const struct trajd_index_file *file = &plan->options->indexes[k]->files[f];
             trajd_digest_add_text(&digest, file->path);
-            trajd_digest_add_u64(&digest, file->size_bytes);
-            trajd_digest_add_u64(&digest, (uint64_t)file->mtime_ns);
-            trajd_digest_add_u64(&digest, file->inode);
+            trajd_digest_add_u64(&digest, file->stat.size_bytes);
+            trajd_digest_add_u64(&digest, (uint64_t)file->stat.mtime_ns);
+            trajd_digest_add_u64(&digest, (uint64_t)file->stat.ctime_ns);
+            trajd_digest_add_u64(&digest, file->stat.inode);
         }
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         const struct convert_dataset *dataset = &plan->datasets[d];
