@@ -99,9 +99,10 @@ static bool check_norm(struct trajd_core_feed *feed, struct session *session,
                              (unsigned long long)options->norm_digest);
     else if (!open->norm && !open->fresh && options->changed_norm)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "norm: the job was opened with trajd 0.1.0, whose statistics weigh "
-                             "windows, but output %s of feed %s weighs rows or has min_std: write "
-                             "`norm: {by: RULE, over: windows}` there, or start the job anew",
+                             "norm: the job was opened with trajd 0.1.0 (daemon or libtrajd), "
+                             "whose statistics weigh windows, but output %s of feed %s weighs rows "
+                             "or has min_std: write `norm: {by: RULE, over: windows}` there, or "
+                             "start the job anew",
                              options->changed_norm, options->name);
     else
         return true;

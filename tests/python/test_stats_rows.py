@@ -160,7 +160,8 @@ def test_recordings(daemon, name):
     assert_rows(stats["actions"], episodes["actions"])
 
 
-def test_other_clocks_are_resampled_onto_the_rows(daemon, demo_file):
+@pytest.mark.parametrize("anchor", ["clock: pose", "rate: 13"])
+def test_other_clocks_are_resampled_onto_the_rows(daemon, demo_file, anchor):
     """An output on another clock, or with a grid of its own, counts with what it delivers at step 0."""
     config = """
 datasets: {{demo: {{path: {path}, layout: demo}}}}
@@ -169,16 +170,16 @@ feeds:
     dataset: demo
     global_batch: 16
     tail: short
-    anchor: {{clock: pose}}
+    anchor: {{{anchor}}}
     outputs:
       joints: {{from: joint_pos, at: {at}, role: action}}
       grid:   {{from: pose_pos, at: {grid} @ 50, kind: mean}}
 """
-    one = daemon(config.format(path=demo_file, at="-3..4", grid="-100ms..0ms"))
+    one = daemon(config.format(path=demo_file, anchor=anchor, at="-3..4", grid="-100ms..0ms"))
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         stats = feed.stats()
     one.stop()
-    one = daemon(config.format(path=demo_file, at="0", grid="0ms..0ms"), folder="one_step")
+    one = daemon(config.format(path=demo_file, anchor=anchor, at="0", grid="0ms..0ms"), folder="one_step")
     with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
         values = {name: [] for name in stats}
         for batch in feed.epoch(0):

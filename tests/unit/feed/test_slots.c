@@ -237,7 +237,7 @@ static void test_other_normalisation_is_refused(void **state)
         {true, 13, NULL, "000000000000000d"},
         {false, 0, NULL, NULL}, /* of 0.1.0, and scaled as it would */
         {false, 0, "actions",
-         "trajd 0.1.0, whose statistics weigh windows, but output actions of "
+         "trajd 0.1.0 (daemon or libtrajd), whose statistics weigh windows, but output actions of "
          "feed train weighs rows"},
     };
 
