@@ -30,7 +30,8 @@ struct trajd_scan {
     bool has_user_block;
     /* [clock_count]: rates that stand in attributes outside the episodes; NULL: not read yet */
     const char **file_rates;
-    bool has_failed; /* libhdf5 reported an error since this was set to false */
+    bool has_failed;            /* libhdf5 reported an error since this was set to false */
+    const char *resampled_rate; /* of the attribute trajd_resample */
 };
 
 /* Starts libhdf5 without plugins, file locks, printed errors and external links. False where it
@@ -59,6 +60,9 @@ const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct tra
 /* Returns the text of a clock's rate from its attribute; "" where there is none. */
 const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
                             const struct trajd_layout_clock *clock);
+/* Returns the rate in the root's attribute trajd_resample, which `trajctl resample` writes: "" where
+ * there is no such attribute, "none" where it states no rate. */
+const char *trajd_scan_resampled_rate(struct trajd_scan *scan);
 /* Reads a text of the episode whose group is at `episode_path`, into the scan's arena. NULL where
  * there is none. A value that cannot be taken is noted. */
 const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,

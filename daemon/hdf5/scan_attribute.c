@@ -60,33 +60,58 @@ static bool attribute_text(hid_t attribute, const char *json, char *out)
     return is_read;
 }
 
-const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
-                            const struct trajd_layout_clock *clock)
+/* Copies the text into the scan's arena, without control characters. */
+static const char *keep_text(struct trajd_scan *scan, char *text)
 {
-    const char *at = clock->rate_attribute ? strchr(clock->rate_attribute, '@') : NULL;
-    char object[2048] = ".", text[RATE_TEXT_SIZE] = "", *copy;
-    hid_t attribute;
+    const char *copy;
 
-    if (!at || (size_t)(at - clock->rate_attribute) >= sizeof object)
-        return "";
-    if (at != clock->rate_attribute)
-        snprintf(object, sizeof object, "%.*s", (int)(at - clock->rate_attribute),
-                 clock->rate_attribute);
-    attribute = H5Aopen_by_name(group, object, at + 1, H5P_DEFAULT, H5P_DEFAULT);
-    if (attribute >= 0) {
-        if (!attribute_text(attribute, clock->rate_json, text))
-            strcpy(text, unreadable);
-        H5Aclose(attribute);
-    } else if (H5Aexists_by_name(group, object, at + 1, H5P_DEFAULT) > 0) {
-        strcpy(text, unreadable);
-    }
-    H5Eclear2(H5E_DEFAULT);
     for (char *c = text; *c; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
     }
     copy = trajd_arena_copy(scan->arena, text, strlen(text));
     return copy ? copy : "";
+}
+
+/* Reads a rate from an attribute, or from a field of its JSON. Returns whether the attribute is
+ * there. */
+static bool read_rate(hid_t group, const char *object, const char *name, const char *json,
+                      char text[RATE_TEXT_SIZE])
+{
+    const hid_t attribute = H5Aopen_by_name(group, object, name, H5P_DEFAULT, H5P_DEFAULT);
+    const bool is_there = attribute >= 0 || H5Aexists_by_name(group, object, name, H5P_DEFAULT) > 0;
+
+    *text = '\0';
+    if (is_there && (attribute < 0 || !attribute_text(attribute, json, text)))
+        strcpy(text, unreadable);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    H5Eclear2(H5E_DEFAULT);
+    return is_there;
+}
+
+const char *trajd_scan_resampled_rate(struct trajd_scan *scan)
+{
+    char text[RATE_TEXT_SIZE];
+
+    if (read_rate(scan->file, "/", "trajd_resample", "rate", text) && !*text)
+        strcpy(text, "none");
+    return keep_text(scan, text);
+}
+
+const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
+                            const struct trajd_layout_clock *clock)
+{
+    const char *at = clock->rate_attribute ? strchr(clock->rate_attribute, '@') : NULL;
+    char object[2048] = ".", text[RATE_TEXT_SIZE];
+
+    if (!at || (size_t)(at - clock->rate_attribute) >= sizeof object)
+        return "";
+    if (at != clock->rate_attribute)
+        snprintf(object, sizeof object, "%.*s", (int)(at - clock->rate_attribute),
+                 clock->rate_attribute);
+    read_rate(group, object, at + 1, clock->rate_json, text);
+    return keep_text(scan, text);
 }
 
 static struct trajd_record_episode *find_episode(struct trajd_record *record, const char *id)

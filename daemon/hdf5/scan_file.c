@@ -173,6 +173,7 @@ static void scan_episode(struct trajd_scan *scan, const char *path,
     }
     for (uint32_t i = 0; i < layout->clock_count; i++)
         episode->rates[i] = "";
+    episode->resampled_rate = scan->resampled_rate;
     group = H5Gopen2(scan->file, path, H5P_DEFAULT);
     if (group < 0) {
         const char *error = trajd_scan_error(scan), *lost = trajd_scan_lost_link(scan->file, path);
@@ -305,6 +306,7 @@ static void scan_groups(struct trajd_scan *scan)
         return;
     }
     record->episode_count = groups.count;
+    scan->resampled_rate = trajd_scan_resampled_rate(scan);
     scan->file_rates =
         trajd_arena_alloc(scan->arena, scan->layout->clock_count * sizeof *scan->file_rates);
     for (uint32_t i = 0; i < groups.count; i++) {

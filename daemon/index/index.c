@@ -162,6 +162,8 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
         status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                  "child_count and file_timeout_ms must be at least 1");
     trajd_heartbeat_wait(); /* storage may be slow */
+    if (!status && (options->rate.num || options->assumed_rate.num))
+        status = trajd_layout_check_one_rate(layout, error);
     if (!status)
         status = find_files(options->path, layout, &files, error);
     if (!status)
@@ -173,8 +175,8 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
         trajd_heartbeat_wait();
         trajd_index_cache_save(options, layout, files.entries, files.count);
         trajd_heartbeat_resume();
-        status =
-            trajd_index_build(layout, files.entries, files.count, files.link_count, index, error);
+        status = trajd_index_build(options, layout, files.entries, files.count, files.link_count,
+                                   index, error);
         layout = NULL;
     }
     trajd_layout_destroy(&layout);

@@ -81,7 +81,8 @@ struct trajd_index_clock {
 struct trajd_episode_clock {
     int64_t row_count; /* after the stamp policies */
     int64_t start_ns;
-    struct trajd_rate rate;   /* regular clocks */
+    struct trajd_rate rate; /* regular clocks */
+    enum trajd_rate_source rate_source;
     const int64_t *stamps_ns; /* [row_count], ascending; NULL for regular clocks */
     /* The line through the first and the last stamp, for the first guess of a search; 0 for regular
      * clocks. */
@@ -160,9 +161,15 @@ struct trajd_index_options {
     /* A child that takes longer for one file is killed and the file refused. A child that waits for
      * slow storage and still receives bytes has ten times as long. */
     uint32_t file_timeout_ms;
+    /* Rate of the layout's regular clocks: it counts over what the files and the layout say. num 0:
+     * none. */
+    struct trajd_rate rate;
+    /* Replaces the layout's default, which is assumed where a file states no rate. num 0: none. */
+    struct trajd_rate assumed_rate;
 };
 
 /* Builds the index of a dataset. Blocks, perhaps for minutes. The caller destroys the index.
+ * TRAJD_ERR_ARGUMENT: a mistake in the layout, or a rate that does not fit it.
  * TRAJD_ERR_NOT_FOUND: no file matches, or none has the layout's groups and arrays.
  * TRAJD_ERR_DATA: no episode could be kept, and at least one has the layout's structure and bad
  * content; the message has the first such reason. TRAJD_ERR_IO: storage still failed after retries. TRAJD_ERR_SYSTEM: the helper
@@ -208,5 +215,21 @@ void trajd_index_advise_quaternions(const struct trajd_index *index,
 /* Return the index of the stream or clock with that name, or -1. */
 int64_t trajd_index_find_stream(const struct trajd_index *index, const char *name);
 int64_t trajd_index_find_clock(const struct trajd_index *index, const char *name);
+
+/* The rates of a clock over kept episodes. */
+struct trajd_index_rates {
+    enum trajd_rate_source source;         /* ASSUMED: in at least one episode */
+    uint32_t episode_count, assumed_count; /* episodes with rows on the clock */
+    double lowest_hz, highest_hz;          /* of a regular clock; else 0 */
+};
+#define TRAJD_RATES_TEXT_SIZE 96
+
+/* Adds the rates of a clock. */
+void trajd_index_rates_add(const struct trajd_index *index, uint32_t clock,
+                           struct trajd_index_rates *rates);
+/* Writes the rates of a regular clock: "20 Hz", "20 Hz (assumed)", "10 to 20 Hz (assumed in 3 of 7
+ * episodes)". Writes "" for a stamped clock. Returns `text`. */
+const char *trajd_index_rates_text(const struct trajd_index_rates *rates,
+                                   char text[TRAJD_RATES_TEXT_SIZE]);
 
 #endif

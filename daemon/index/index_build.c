@@ -447,13 +447,17 @@ static enum trajd_status build(struct build *b)
     return TRAJD_OK;
 }
 
-enum trajd_status trajd_index_build(struct trajd_layout *layout,
+enum trajd_status trajd_index_build(const struct trajd_index_options *options,
+                                    struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
                                     uint32_t link_count, struct trajd_index **index,
                                     struct trajd_error *error)
 {
-    struct build b = {
-        .entries = entries, .entry_count = count, .link_count = link_count, .error = error};
+    struct build b = {.entries = entries,
+                      .entry_count = count,
+                      .link_count = link_count,
+                      .validation = {.rate = options->rate, .assumed_rate = options->assumed_rate},
+                      .error = error};
     enum trajd_status status;
 
     *index = NULL;

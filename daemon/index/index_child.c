@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,38 @@
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/base/unix_socket.h"
+#include "daemon/index/helper.h"
 
 enum { END_SLICES = 100, SLICE_MS = 10, LOOKS_MAX = 2 * 10 };
+
+int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid)
+{
+    char *arguments[] = {(char *)"trajd-indexer", (char *)task, NULL};
+    char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
+    /* no variable HDF5_* of the user reaches libhdf5 */
+    char *environment[] = {(char *)"LC_ALL=C", libraries, NULL};
+    const char *own = getenv("LD_LIBRARY_PATH");
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    int code;
+
+    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own ? own : "");
+    if (!own)
+        environment[1] = NULL;
+    sigemptyset(&none);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, task ? POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP
+                                               : POSIX_SPAWN_SETSIGMASK);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_HELPER_SOCKET);
+    code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return code;
+}
 
 void trajd_index_child_init(struct trajd_index_child *child)
 {

@@ -7,6 +7,7 @@
 
 #include "daemon/base/quantity.h"
 #include "daemon/index/index_internal.h"
+#include "daemon/index/stamps.h"
 
 #define FAR_NS (INT64_C(1) << 61) /* times outside the rows end here as well (trajd_clock_row_ns) */
 
@@ -175,6 +176,15 @@ static void check_rows(struct candidate *c, const struct trajd_stream_plan *plan
                    extent->shape[0], clock->name, clock->stamps_path, stamp_rows);
 }
 
+static const char resampled_attribute[] = "/@trajd_resample";
+
+static void refuse_rate(struct candidate *c, uint32_t index, const char *text,
+                        const char *attribute)
+{
+    quarantine(c, "clock %s: \"%s\" of attribute %s is not a rate",
+               c->validation->layout->clocks[index].name, text, attribute);
+}
+
 static bool clock_is_used(const struct candidate *c, uint32_t clock)
 {
     for (uint32_t i = 0; i < c->validation->plan_count; i++) {
@@ -197,6 +207,33 @@ static void check_lost_rows(struct candidate *c, const struct trajd_layout_clock
                    source->lost_rows_percent);
 }
 
+/* Quarantines the episode where the attribute trajd_resample of its file states a rate, but the
+ * stamps have another one. Then the file was changed after it was resampled, and the rate of its
+ * other clocks is unknown. */
+static void check_grid(struct candidate *c, uint32_t index)
+{
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const struct trajd_record_clock *clock = &c->record->clocks[index];
+    const char *text = c->record->resampled_rate;
+    struct trajd_rate rate;
+    uint64_t at;
+
+    if (!*text || c->validation->rate.num)
+        return;
+    if (!trajd_parse_rate(text, &rate))
+        return refuse_rate(c, index, text, resampled_attribute);
+    at = trajd_stamps_find_off_grid(clock->stamps_ns, clock->kept_rows, clock->row_count, rate,
+                                    source->unit);
+    if (at < clock->row_count)
+        quarantine(c,
+                   "%s: row %" PRIu64 " is %.9g s after the first one, which contradicts the rate "
+                   "of %.6g Hz in the attribute %s: the file was changed after it was resampled; "
+                   "delete the attribute if the stamps are right",
+                   source->stamps_path, clock->kept_rows ? clock->kept_rows[at] : at,
+                   ((double)clock->stamps_ns[at] - (double)clock->stamps_ns[0]) * 1e-9,
+                   (double)rate.num / (double)rate.den, resampled_attribute);
+}
+
 /* Makes a stamped clock with absolute times, offset and latency applied. set_origin subtracts the
  * origin later. */
 static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
@@ -217,6 +254,7 @@ static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
         if (c->validation->plans[i].clock_index == index && c->validation->found[i].feature_count)
             check_rows(c, &c->validation->plans[i], recorded->source_rows);
     }
+    check_grid(c, index);
     stamps = c->reason ? NULL : allocate(c, recorded->row_count, sizeof *stamps);
     for (uint64_t i = 0; stamps && i < recorded->row_count; i++) {
         if (__builtin_add_overflow(recorded->stamps_ns[i], shift, &stamps[i]))
@@ -234,21 +272,33 @@ static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
                                           .dropped_rows = recorded->dropped_rows};
 }
 
-static bool find_rate(struct candidate *c, uint32_t index, struct trajd_rate *rate)
+/* Finds the rate of a regular clock. What counts: the rate of the options, the file's attribute
+ * trajd_resample, what the layout says, and last the layout's default, which is only assumed. */
+static bool find_rate(struct candidate *c, uint32_t index, struct trajd_episode_clock *clock)
 {
-    const struct trajd_layout_clock *clock = &c->validation->layout->clocks[index];
-    const char *text = c->record->rates[index];
+    const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
+    const bool is_resampled = *c->record->resampled_rate;
+    const char *text = is_resampled ? c->record->resampled_rate : c->record->rates[index];
+    const char *attribute = is_resampled ? resampled_attribute : source->rate_attribute;
 
-    *rate = clock->rate;
-    if (!clock->rate_attribute)
+    clock->rate_source = TRAJD_RATE_DECLARED;
+    clock->rate = c->validation->rate;
+    if (clock->rate.num)
         return true;
-    *rate = clock->rate_default;
-    if (*text && !trajd_parse_rate(text, rate))
-        quarantine(c, "clock %s: \"%s\" of attribute %s is not a rate", clock->name, text,
-                   clock->rate_attribute);
-    else if (!*text && !clock->rate_default.num)
-        misfit(c, "clock %s: attribute %s has no rate, and the layout no default", clock->name,
-               clock->rate_attribute);
+    if (*text) {
+        if (!trajd_parse_rate(text, &clock->rate))
+            refuse_rate(c, index, text, attribute);
+        return !c->reason;
+    }
+    clock->rate = source->rate;
+    if (clock->rate.num)
+        return true;
+    clock->rate_source = TRAJD_RATE_ASSUMED;
+    clock->rate =
+        c->validation->assumed_rate.num ? c->validation->assumed_rate : source->rate_default;
+    if (!clock->rate.num)
+        misfit(c, "clock %s: attribute %s has no rate, and the layout no default", source->name,
+               attribute);
     return !c->reason;
 }
 
@@ -279,7 +329,7 @@ static void make_regular(struct candidate *c, uint32_t index, int64_t shift)
     const struct trajd_record_clock *recorded = &c->record->clocks[index];
     struct trajd_episode_clock *clock = &c->clocks[index];
 
-    if (!find_rate(c, index, &clock->rate))
+    if (!find_rate(c, index, clock))
         return;
     if (source->start_path && !recorded->has_start)
         return misfit(c, "%s: missing (the start of clock %s)", source->start_path, source->name);

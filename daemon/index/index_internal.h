@@ -67,8 +67,9 @@ enum trajd_status trajd_index_separate_links(struct trajd_index_entry *entries, 
                                              struct trajd_error *error);
 
 /* Builds the index of `count` entries, which all have records. The link_count entries behind them
- * become notes. Takes over the layout, also after an error. */
-enum trajd_status trajd_index_build(struct trajd_layout *layout,
+ * become notes. Uses the rates of the options. Takes over the layout, also after an error. */
+enum trajd_status trajd_index_build(const struct trajd_index_options *options,
+                                    struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
                                     uint32_t link_count, struct trajd_index **index,
                                     struct trajd_error *error);
@@ -85,8 +86,9 @@ struct trajd_stream_plan {
 /* The state of validating the episodes one after another. */
 struct trajd_validation {
     const struct trajd_layout *layout;
-    struct trajd_arena *arena; /* of the index */
-    const char *const *paths;  /* [array_count], ascending */
+    struct trajd_rate rate, assumed_rate; /* of the options; num 0: none */
+    struct trajd_arena *arena;            /* of the index */
+    const char *const *paths;             /* [array_count], ascending */
     uint32_t array_count;
     struct trajd_stream_plan *plans;
     uint32_t plan_count;

@@ -150,6 +150,7 @@ static void add_episode(struct trajd_bytes *bytes, const struct trajd_record_epi
     trajd_bytes_add_text(bytes, episode->problem);
     add_u8(bytes, episode->is_misfit);
     add_texts(bytes, episode->rates, episode->rate_count);
+    trajd_bytes_add_text(bytes, episode->resampled_rate);
     add_texts(bytes, episode->filter_keys, episode->key_count);
     trajd_bytes_add_u32(bytes, episode->meta_count);
     for (uint32_t i = 0; i < episode->meta_count; i++) {

@@ -7,6 +7,7 @@
  *     record  := u32 magic, u32 version, u32 io_errno, text refusal, u8 is_misfit,
  *                u32 note_count, text notes*, u32 episode_count, episode*
  *     episode := text id, text problem, u8 is_misfit, u32 rate_count, text rates*,
+ *                text resampled_rate,
  *                u32 key_count, text filter_keys*, u32 meta_count, (u8 present, text if present)*,
  *                  u8 is_plain,
  *                u32 array_count, array*,
@@ -33,7 +34,7 @@
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 6
+#define TRAJD_RECORD_VERSION 7
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */
@@ -68,6 +69,8 @@ struct trajd_record_episode {
     bool is_misfit;      /* the problem: it has another structure than the layout */
     uint32_t rate_count; /* the number of the layout's clocks */
     const char **rates;  /* texts of the rate attributes; "": absent */
+    /* the rate in the file's attribute trajd_resample; "": the file has no such attribute */
+    const char *resampled_rate;
     uint32_t key_count;
     const char **filter_keys;
     uint32_t meta_count;

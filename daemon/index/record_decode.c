@@ -401,6 +401,7 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
     episode->rates = take_texts(c, c->clock_count, &episode->rate_count);
     if (episode->rate_count != c->clock_count)
         return fail(c, "not as many rates as the layout has clocks");
+    episode->resampled_rate = take_text(c);
     episode->filter_keys = take_texts(c, KEY_COUNT_MAX, &episode->key_count);
     take_metas(c, episode);
     episode->is_plain = take_flag(c);
@@ -437,7 +438,7 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
     record->refusal = take_optional_text(&c);
     record->is_misfit = take_flag(&c);
     record->notes = take_texts(&c, ARRAY_COUNT_MAX, &record->note_count);
-    record->episode_count = take_count(&c, EPISODE_COUNT_MAX, 26);
+    record->episode_count = take_count(&c, EPISODE_COUNT_MAX, 30);
     record->episodes = allocate(&c, record->episode_count, sizeof *record->episodes);
     for (uint32_t i = 0; !c.failed && i < record->episode_count; i++)
         take_episode(&c, &record->episodes[i]);

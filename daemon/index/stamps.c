@@ -142,3 +142,18 @@ enum trajd_status trajd_stamps_filter(int64_t *stamps_ns, uint32_t *kept_rows, u
     *kept = n;
     return TRAJD_OK;
 }
+
+uint64_t trajd_stamps_find_off_grid(const int64_t *stamps_ns, const uint32_t *rows, uint64_t count,
+                                    struct trajd_rate rate, enum trajd_stamp_unit unit)
+{
+    const int64_t limit_ns = trajd_rate_row_ns(rate, 1) + unit_ns(unit);
+
+    for (uint64_t i = 1; i < count; i++) {
+        const uint64_t step = rows ? rows[i] - rows[0] : i;
+        const __int128 off_ns = (__int128)stamps_ns[i] - stamps_ns[0] -
+                                (__int128)trajd_rate_row_ns(rate, (int64_t)step);
+        if (off_ns > limit_ns || off_ns < -limit_ns)
+            return i;
+    }
+    return count;
+}

@@ -30,4 +30,10 @@ enum trajd_status trajd_stamps_filter(int64_t *stamps_ns, uint32_t *kept_rows, u
                                       enum trajd_stamp_policy backward, uint64_t *kept,
                                       struct trajd_error *error);
 
+/* Returns the first of `count` stamps that is more than a step and a unit away from its place on a
+ * grid of `rate`, which begins at the first stamp; `count` where there is none. rows[] holds the
+ * row of each stamp; NULL: all rows are there. */
+uint64_t trajd_stamps_find_off_grid(const int64_t *stamps_ns, const uint32_t *rows, uint64_t count,
+                                    struct trajd_rate rate, enum trajd_stamp_unit unit);
+
 #endif

@@ -23,6 +23,13 @@ enum trajd_stamp_policy {
         2, /* the earlier rows whose stamps are not below the later one are dropped and counted */
 };
 
+/* Where the rate of a clock comes from. */
+enum trajd_rate_source {
+    TRAJD_RATE_MEASURED = 0, /* from recorded stamps */
+    TRAJD_RATE_DECLARED = 1, /* stated by the configuration, by the file, or by the layout's rate */
+    TRAJD_RATE_ASSUMED = 2,  /* the layout's default: nothing states the rate */
+};
+
 struct trajd_layout_clock {
     const char *name;
     /* Regular clocks. The rate stands here, in an attribute, or in a JSON text inside one. */
@@ -31,7 +38,7 @@ struct trajd_layout_clock {
      * begins with '/'. NULL: no attribute */
     const char *rate_attribute;
     const char *rate_json; /* path inside the JSON text, "env_kwargs.control_freq"; or NULL */
-    /* for an absent attribute; num 0: then the episode is quarantined */
+    /* assumed where the attribute is absent; num 0: then the episode is quarantined */
     struct trajd_rate rate_default;
     const char *rows; /* stream that gives the row count; NULL: the longest of the clock */
     /* Stamped clocks. The stamps are an array, or one of its columns. */
@@ -115,6 +122,13 @@ enum trajd_status trajd_layout_load(const char *name, const char *directory,
 enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t length,
                                      struct trajd_layout **layout, struct trajd_error *error);
 void trajd_layout_destroy(struct trajd_layout **layout);
+
+/* Returns "measured", "declared" or "assumed". */
+const char *trajd_rate_source_name(enum trajd_rate_source source);
+/* Checks that one rate can replace the rates of the layout: there is a regular clock, and all
+ * regular clocks have their rate from the same place. TRAJD_ERR_ARGUMENT names the clocks. */
+enum trajd_status trajd_layout_check_one_rate(const struct trajd_layout *layout,
+                                              struct trajd_error *error);
 
 /* Returns whether the text matches a pattern with at most one '*', which stands for one character
  * or more but not for '/'. Copies the text of the '*' to `capture` unless that is NULL; returns

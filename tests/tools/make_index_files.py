@@ -90,6 +90,11 @@ def robomimic():
         demo(f, 0)["states/robot"] = np.zeros((T, 3))
     with new("no_demos") as f:
         f.create_group("data")
+    for name, rate in (("resampled", "25/2"), ("resampled_badly", "soon")):
+        with new(name) as f:
+            demo(f, 0)
+            f["data"].attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 25}})
+            f.attrs["trajd_resample"] = json.dumps({"by": "trajd", "rate": rate})
     with new("bad_rate") as f:
         demo(f, 0)
         f["data"].attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": "fast"}})

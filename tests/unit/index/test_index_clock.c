@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/array_len.h"
 #include "tests/support/index_files.h"
 
 static void unequal_lengths_stand_on_regular_clocks(void **state)
@@ -18,9 +19,54 @@ static void unequal_lengths_stand_on_regular_clocks(void **state)
     (void)state;
     assert_int_equal(episode->clocks[0].row_count, 40); /* as the key "rows: actions" requires */
     assert_int_equal(episode->clocks[0].rate.num, 20);  /* the default */
+    assert_int_equal(episode->clocks[0].rate_source, TRAJD_RATE_ASSUMED);
     assert_int_equal(episode->extents[stream_of(index, "obs/longer")->array_index].shape[0], 41);
     assert_int_equal(episode->extents[stream_of(index, "obs/shorter")->array_index].shape[0], 35);
     trajd_index_destroy(&index);
+}
+
+/* What counts: the rate of the options, the attribute trajd_resample, the layout's attribute, and
+ * last an assumed rate. */
+static void the_rate_that_counts(void **state)
+{
+    static const struct {
+        const char *file;
+        struct trajd_rate rate, assumed_rate, expected;
+        enum trajd_rate_source source;
+        const char *text;
+    } cases[] = {
+        {"unequal", {0, 0}, {0, 0}, {20, 1}, TRAJD_RATE_ASSUMED, "20 Hz (assumed)"},
+        {"unequal", {0, 0}, {50, 1}, {50, 1}, TRAJD_RATE_ASSUMED, "50 Hz (assumed)"},
+        {"unequal", {15, 2}, {50, 1}, {15, 2}, TRAJD_RATE_DECLARED, "7.5 Hz"},
+        {"good", {0, 0}, {50, 1}, {25, 1}, TRAJD_RATE_DECLARED, "25 Hz"},
+        {"good", {20, 1}, {0, 0}, {20, 1}, TRAJD_RATE_DECLARED, "20 Hz"},
+        {"resampled", {0, 0}, {50, 1}, {25, 2}, TRAJD_RATE_DECLARED, "12.5 Hz"},
+        {"resampled", {20, 1}, {0, 0}, {20, 1}, TRAJD_RATE_DECLARED, "20 Hz"},
+        {"resampled_badly", {20, 1}, {0, 0}, {20, 1}, TRAJD_RATE_DECLARED, "20 Hz"},
+    };
+    struct trajd_error error;
+    struct trajd_index *index;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_index_rates rates = {0};
+        char path[512], text[TRAJD_RATES_TEXT_SIZE];
+        struct trajd_index_options options = options_for(path, "robomimic");
+        snprintf(path, sizeof path, "%s/%s.hdf5", index_folder, cases[i].file);
+        options.rate = cases[i].rate;
+        options.assumed_rate = cases[i].assumed_rate;
+        index = must_open(&options);
+        assert_int_equal(index->episodes[0].clocks[0].rate.num, cases[i].expected.num);
+        assert_int_equal(index->episodes[0].clocks[0].rate.den, cases[i].expected.den);
+        assert_int_equal(index->episodes[0].clocks[0].rate_source, cases[i].source);
+        trajd_index_rates_add(index, 0, &rates);
+        assert_int_equal(rates.source, cases[i].source);
+        assert_string_equal(trajd_index_rates_text(&rates, text), cases[i].text);
+        trajd_index_destroy(&index);
+    }
+    assert_int_not_equal(try_open("resampled_badly.hdf5", "robomimic", &index, &error), TRAJD_OK);
+    assert_non_null(strstr(error.message, "demo_0: clock actions: \"soon\" of attribute "
+                                          "/@trajd_resample is not a rate"));
 }
 
 static void stamps_begin_at_the_origin(void **state)
@@ -134,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unequal_lengths_stand_on_regular_clocks),
+        cmocka_unit_test(the_rate_that_counts),
         cmocka_unit_test(stamps_begin_at_the_origin),
         cmocka_unit_test(columns_of_arrays_of_other_widths),
         cmocka_unit_test(clocks_share_one_origin),

@@ -172,6 +172,27 @@ static void equal_stamps_have_a_message_of_their_own(void **state)
     assert_int_equal(kept, 0);
 }
 
+static void stamps_of_another_rate_are_off_the_grid(void **state)
+{
+    static const uint32_t rows[] = {2, 3, 7};
+    const struct trajd_rate rate = {10, 1};
+    const int64_t even[] = {5, 100000005, 200000005, 299999000};
+    const int64_t late[] = {0, 200000001}; /* by a step and a unit of 1 ns */
+    const int64_t fast[] = {0, 50000000, 100000000, 150000000};
+    const int64_t gap[] = {7, 100000007, 500000007};         /* of dropped rows */
+    const int64_t coarse[] = {0, 0, 1000000000, 1000000000}; /* in whole seconds */
+
+    (void)state;
+    assert_int_equal(trajd_stamps_find_off_grid(even, NULL, 4, rate, TRAJD_UNIT_NS), 4);
+    assert_int_equal(trajd_stamps_find_off_grid(late, NULL, 2, rate, TRAJD_UNIT_NS), 2);
+    assert_int_equal(trajd_stamps_find_off_grid(fast, NULL, 4, rate, TRAJD_UNIT_NS), 3);
+    assert_int_equal(trajd_stamps_find_off_grid(fast, NULL, 3, rate, TRAJD_UNIT_NS), 3);
+    assert_int_equal(trajd_stamps_find_off_grid(gap, rows, 3, rate, TRAJD_UNIT_NS), 3);
+    assert_int_equal(trajd_stamps_find_off_grid(gap, NULL, 3, rate, TRAJD_UNIT_NS), 2);
+    assert_int_equal(trajd_stamps_find_off_grid(coarse, NULL, 4, rate, TRAJD_UNIT_S), 4);
+    assert_int_equal(trajd_stamps_find_off_grid(even, NULL, 0, rate, TRAJD_UNIT_NS), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_bad_stamp_is_named_with_its_row),
         cmocka_unit_test(policies_keep_the_right_rows),
         cmocka_unit_test(equal_stamps_have_a_message_of_their_own),
+        cmocka_unit_test(stamps_of_another_rate_are_off_the_grid),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

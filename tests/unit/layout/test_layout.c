@@ -210,6 +210,45 @@ static void unknown_names_list_the_known_ones(void **state)
     trajd_layout_destroy(&layout);
 }
 
+/* A rate from outside replaces those of all regular clocks, so they must be one rate. */
+static void one_rate_fits_clocks_of_one_rate(void **state)
+{
+    static const struct {
+        const char *clocks, *message;
+    } cases[] = {
+        {"{a: {rate: 20}}", NULL},
+        {"{a: {rate: {attribute: /x@y, default: 20}}, b: {rate: {attribute: /x@y, default: 20}}}",
+         NULL},
+        {"{a: {rate: 20, start: {path: s, unit: ns}}, b: {path: t, unit: ns}}", NULL},
+        {"{a: {path: t, unit: ns}}", "recorded stamps (clock a)"},
+        {"{a: {rate: 20}, b: {rate: 21}}", "clocks of different rates (a, b)"},
+        {"{a: {rate: {attribute: /x@y, default: 20}}, b: {rate: {attribute: /x@z, default: 20}}}",
+         "different rates"},
+        {"{a: {rate: {attribute: /x@y, json: j}}, b: {rate: {attribute: /x@y, json: k}}}",
+         "different rates"},
+        {"{a: {rate: {attribute: /x@y, default: 2}}, b: {rate: {attribute: /x@y, default: 3}}}",
+         "different rates"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_layout *layout;
+        struct trajd_error error;
+        char text[512];
+        snprintf(text, sizeof text,
+                 "layout: one\nepisodes: {files: \"*\", groups: /}\nclocks: %s\n"
+                 "streams: {q: {clock: a, kind: linear}}\n",
+                 cases[i].clocks);
+        if (trajd_layout_parse("one", text, strlen(text), &layout, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(trajd_layout_check_one_rate(layout, &error),
+                         cases[i].message ? TRAJD_ERR_ARGUMENT : TRAJD_OK);
+        if (cases[i].message && !strstr(error.message, cases[i].message))
+            fail_msg("%s gives: %s", cases[i].clocks, error.message);
+        trajd_layout_destroy(&layout);
+    }
+}
+
 static void a_star_stays_within_a_component(void **state)
 {
     char capture[8];
@@ -234,6 +273,7 @@ int main(void)
         cmocka_unit_test(shipped_layouts_load),
         cmocka_unit_test(mistakes_are_reported_with_their_line),
         cmocka_unit_test(unknown_names_list_the_known_ones),
+        cmocka_unit_test(one_rate_fits_clocks_of_one_rate),
         cmocka_unit_test(a_star_stays_within_a_component),
     };
 
