@@ -85,20 +85,21 @@ static enum trajd_status read_quarantine(const struct trajd_config *config,
 static enum trajd_status read_dataset(struct trajd_config *config,
                                       const struct trajd_yaml_node *node, struct trajd_error *error)
 {
-    static const char *const keys[] = {"path", "layout", "quarantine", NULL};
+    static const char *const keys[] = {"path", "layout", "rate", "quarantine", NULL};
     struct trajd_config_dataset *dataset = &config->datasets[config->dataset_count];
-    const struct trajd_yaml_node *path, *layout, *quarantine;
+    const struct trajd_yaml_node *path, *layout, *rate, *quarantine;
     enum trajd_status status;
 
     if ((status = check_name(config, node, error)))
         return status;
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(config->yaml, node, error,
-                                "must be {path: FILE OR FOLDER, layout: NAME}");
+                                "must be {path: FILE OR FOLDER, layout: NAME, rate: HZ}");
     if ((status = trajd_yaml_check_keys(config->yaml, node, keys, error)))
         return status;
     path = trajd_yaml_get(node, "path");
     layout = trajd_yaml_get(node, "layout");
+    rate = trajd_yaml_get(node, "rate");
     if (!path || !layout)
         return trajd_yaml_error(config->yaml, node, error, "`%s:` is missing",
                                 path ? "layout" : "path");
@@ -108,6 +109,8 @@ static enum trajd_status read_dataset(struct trajd_config *config,
     status = trajd_yaml_string(config->yaml, path, &dataset->path, error);
     if (!status)
         status = trajd_yaml_string(config->yaml, layout, &dataset->layout, error);
+    if (!status && rate)
+        status = trajd_yaml_rate(config->yaml, rate, &dataset->rate, error);
     quarantine = trajd_yaml_get(node, "quarantine");
     if (!status && quarantine)
         status = read_quarantine(config, quarantine, &dataset->quarantine_at_most, error);

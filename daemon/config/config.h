@@ -20,6 +20,7 @@ struct trajd_config_dataset {
     const char *name;
     const char *path;
     const char *layout;
+    struct trajd_rate rate;     /* of its regular clocks; num 0: as the files and the layout say */
     int64_t quarantine_at_most; /* episodes; -1: any number */
 };
 

@@ -1,4 +1,5 @@
 /* Prints the configuration in force: as YAML, like the file, and as JSON for programs. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,9 @@ void trajd_config_print(const struct trajd_config *config, FILE *out)
         trajd_json_text(out, config->datasets[d].path);
         fprintf(out, ", layout: ");
         trajd_json_text(out, config->datasets[d].layout);
+        if (config->datasets[d].rate.num)
+            fprintf(out, ", rate: %" PRId64 "/%" PRId64, config->datasets[d].rate.num,
+                    config->datasets[d].rate.den);
         if (config->datasets[d].quarantine_at_most >= 0)
             fprintf(out, ", quarantine: {at_most: %lld}",
                     (long long)config->datasets[d].quarantine_at_most);
@@ -203,6 +207,9 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
         trajd_json_open_object(&json, config->datasets[d].name);
         trajd_json_string(&json, "path", config->datasets[d].path);
         trajd_json_string(&json, "layout", config->datasets[d].layout);
+        if (config->datasets[d].rate.num)
+            trajd_json_format(&json, "rate", "%" PRId64 "/%" PRId64, config->datasets[d].rate.num,
+                              config->datasets[d].rate.den);
         if (config->datasets[d].quarantine_at_most >= 0) {
             trajd_json_open_object(&json, "quarantine");
             trajd_json_i64(&json, "at_most", config->datasets[d].quarantine_at_most);

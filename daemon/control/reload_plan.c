@@ -45,7 +45,8 @@ static void match_datasets(struct trajd_reload_change *change)
         for (uint32_t n = 0; n < now->dataset_count; n++) {
             const struct trajd_config_dataset *have = &now->config->datasets[n];
             if (strcmp(wanted->name, have->name) || strcmp(wanted->path, have->path) ||
-                strcmp(wanted->layout, have->layout))
+                strcmp(wanted->layout, have->layout) || wanted->rate.num != have->rate.num ||
+                wanted->rate.den != have->rate.den)
                 continue;
             change->is_new_dataset[d] = false;
             next->datasets[d] = now->datasets[n];

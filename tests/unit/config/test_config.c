@@ -161,6 +161,8 @@ static void bad_values_are_refused_with_their_line(void **state)
          "trajd.yaml:3: datasets.lab.quarantine.at_most: "},
         {HEAD "datasets:\n  lab: {path: a, layout: b, quarantine: {at_mots: 5}}\n",
          "datasets.lab.quarantine.at_mots: no such key (did you mean at_most?)"},
+        {HEAD "datasets:\n  lab: {path: a, layout: b, rate: 0}\n",
+         "trajd.yaml:3: datasets.lab.rate: 0 is not a rate in Hz"},
         {HEAD "datasets:\n  .lab: {path: a, layout: b}\n", "does not begin with '.'"},
         {HEAD "datasets:\n  'l b': {path: a, layout: b}\n", "a name is 1 to 64 letters"},
         {HEAD DATASETS "feeds: [train]\n", "must be a mapping of at most 16 feeds (limits.feeds)"},
@@ -284,10 +286,12 @@ static void what_is_printed_reads_the_same(void **state)
     struct fixture *f = *state;
     char *first, *second;
 
-    load_good(f, HEAD "runtime: run\nfeed_idle: 1.5s\nexit_idle: 2s\nmemory: {store: 64MiB}\n"
-                      "gpu: {devices: \"0,2\", fall_back: true}\nlimits: {credit: 4}\n"
-                      "datasets: {lab: {path: 'a \"b\".h5', layout: small, quarantine: {at_most: "
-                      "7}}}\n" FEED);
+    load_good(
+        f, HEAD
+        "runtime: run\nfeed_idle: 1.5s\nexit_idle: 2s\nmemory: {store: 64MiB}\n"
+        "gpu: {devices: \"0,2\", fall_back: true}\nlimits: {credit: 4}\n"
+        "datasets: {lab: {path: 'a \"b\".h5', layout: small, rate: 29.97, quarantine: {at_most: "
+        "7}}}\n" FEED);
     first = printed(f->config, trajd_config_print);
     load_good(f, first);
     assert_int_equal(f->config->feed_idle_ns, 1500000000);
@@ -295,6 +299,8 @@ static void what_is_printed_reads_the_same(void **state)
     assert_string_equal(f->config->gpu_devices, "0,2");
     assert_true(f->config->gpu_fall_back);
     assert_int_equal(f->config->datasets[0].quarantine_at_most, 7);
+    assert_int_equal(f->config->datasets[0].rate.num, 30000);
+    assert_int_equal(f->config->datasets[0].rate.den, 1001);
     assert_int_equal(f->config->feed_count, 1);
     assert_int_equal(f->config->feeds[0]->global_batch, 8);
     second = printed(f->config, trajd_config_print);
@@ -309,14 +315,15 @@ static void the_json_document_reads_the_same(void **state)
     struct fixture *f = *state;
     char *yaml, *json, *again;
 
-    load_good(f, HEAD
-              "exit_idle: 2s\nthreads: {readers: 3}\n"
-              "datasets: {lab: {path: rows.h5, layout: small, quarantine: {at_most: 0}}}\n" FEED);
+    load_good(f, HEAD "exit_idle: 2s\nthreads: {readers: 3}\n"
+                      "datasets: {lab: {path: rows.h5, layout: small, rate: 50, quarantine: "
+                      "{at_most: 0}}}\n" FEED);
     yaml = printed(f->config, trajd_config_print);
     json = printed(f->config, trajd_config_print_json);
     assert_non_null(strstr(json, "\"threads\":{\"readers\":3,\"resample\":0}"));
     assert_non_null(strstr(json, "\"exit_idle\":\"2000000000ns\""));
     assert_non_null(strstr(json, "\"global_batch\":8"));
+    assert_non_null(strstr(json, "\"rate\":\"50/1\""));
     load_good(f, json);
     assert_int_equal(f->config->datasets[0].quarantine_at_most, 0);
     again = printed(f->config, trajd_config_print_json);

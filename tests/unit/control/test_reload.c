@@ -194,6 +194,18 @@ static void a_changed_dataset_takes_its_feeds_along(void **state)
         "changed feeds: train, valid; new or changed datasets: lab; keys: memory.store");
 }
 
+static void another_rate_is_another_dataset(void **state)
+{
+    struct fixture *f = *state;
+
+    plan_good(f, "version: 1\nmemory: {store: 5MiB, rings: 1MiB, reserve: 0}\n"
+                 "datasets:\n  lab: {path: /nowhere/a.h5, layout: small, rate: 20}\n"
+                 "  far: {path: /nowhere/b.h5, layout: small}\nfeeds:\n" TRAIN VALID);
+    assert_true(f->change.is_new_dataset[0]);
+    assert_false(f->change.is_new_dataset[1]);
+    assert_int_equal(f->change.feed_reason[0], TRAJD_FEED_DATASET_HAS_CHANGED);
+}
+
 static void removed_datasets_are_named(void **state)
 {
     struct fixture *f = *state;
@@ -326,6 +338,7 @@ int main(void)
         TEST(spelling_and_comments_do_not_count),
         TEST(a_changed_feed_takes_those_with_its_statistics_along),
         TEST(a_changed_dataset_takes_its_feeds_along),
+        TEST(another_rate_is_another_dataset),
         TEST(removed_datasets_are_named),
         TEST(some_keys_may_change),
         TEST(other_keys_need_a_restart),
