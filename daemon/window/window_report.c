@@ -13,13 +13,13 @@ const char *trajd_window_kind_name(enum trajd_kind kind)
 static void write_clock(const struct trajd_window_plan *plan, uint32_t clock, char *text,
                         size_t size)
 {
-    const struct trajd_rate rate = plan->dataset->clock_rates[clock];
-    const char *name = plan->dataset->index->clocks[clock].name;
+    const struct trajd_index *index = plan->dataset->index;
+    struct trajd_index_rates rates = {0};
+    char rate[TRAJD_RATES_TEXT_SIZE];
 
-    if (rate.num)
-        snprintf(text, size, "%s %.6g Hz", name, (double)rate.num / (double)rate.den);
-    else
-        snprintf(text, size, "%s stamped", name);
+    trajd_index_rates_add(index, clock, &rates);
+    snprintf(text, size, "%s %s", index->clocks[clock].name,
+             *trajd_index_rates_text(&rates, rate) ? rate : "stamped");
 }
 
 static void write_grid(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
@@ -70,7 +70,7 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         const struct trajd_plan_output *output = &plan->outputs[target->output_index];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
         const enum trajd_kind kind = trajd_plan_kind(plan, target);
-        char clock[96], grid[96], shape[128], none[32];
+        char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[96], shape[128], none[32];
 
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);

@@ -2,6 +2,11 @@
  * trajd_window_plan_warn: `trajctl check` prints them, and workers get them when they open the
  * feed. */
 #include "daemon/window/window_plan_internal.h"
+#include "daemon/window/window_report.h"
+
+/* Above two steps for each row, most steps are invented or repeated. Below it, as from 20 to 30 Hz,
+ * most steps still have a row of their own. */
+#define MOST_STEPS_A_ROW 2
 
 /* Returns the mean rate of a clock over the first episode of the feed; 0 where it has no span. */
 static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
@@ -18,7 +23,7 @@ static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
 }
 
 /* Warns where a fast stream is resampled onto a slow grid without averaging, which uses few of its
- * rows. */
+ * rows, and where a grid of several steps is so fast that most steps have no row of their own. */
 static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
@@ -36,6 +41,49 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
             plan,
             "%s: %.4g Hz onto %.4g Hz by linear keeps 2 rows of %.0f; kind: mean averages them",
             plan->outputs[target->output_index].name, source_hz, grid_hz, source_hz / grid_hz);
+    if (grid->rule != TRAJD_TARGET_ROWS && grid->step_count > 1 && source_hz > 0 &&
+        grid_hz > MOST_STEPS_A_ROW * source_hz)
+        trajd_window_plan_warn(
+            plan,
+            "%s: %.4g Hz onto %.4g Hz by %s makes %.3g steps of each row; a rate of %.4g Hz gives "
+            "the recorded rows",
+            plan->outputs[target->output_index].name, source_hz, grid_hz,
+            trajd_window_kind_name(trajd_plan_kind(plan, target)), grid_hz / source_hz, source_hz);
+}
+
+/* Returns whether the rate of the clock decides which rows the target takes. Steps that are rows of
+ * the anchor's own clock are the same at any rate. */
+static bool depends_on_rate(const struct trajd_window_plan *plan,
+                            const struct trajd_plan_target *target, uint32_t clock)
+{
+    const struct trajd_spec_range *at = &plan->spec->outputs[target->output_index].at;
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+
+    if (bracket->clock_index != clock && plan->anchor_clock != (int64_t)clock)
+        return false;
+    return at->in_time || at->rate.num || plan->spec->rate.num || plan->spec->anchor_rate.num ||
+           plan->grids[bracket->grid_index].rule != TRAJD_TARGET_ROWS;
+}
+
+/* Warns where steps of time are counted on a clock whose rate is assumed. */
+static void warn_of_assumption(struct trajd_window_plan *plan, uint32_t clock)
+{
+    struct trajd_index_rates rates = {0};
+    char text[TRAJD_RATES_TEXT_SIZE];
+
+    trajd_index_rates_add(plan->dataset->index, clock, &rates);
+    for (uint32_t t = 0; t < plan->target_count && rates.assumed_count; t++) {
+        const struct trajd_plan_target *target = &plan->targets[t];
+        if (target->stream_index == TRAJD_PLAN_ABSENT || !depends_on_rate(plan, target, clock))
+            continue;
+        trajd_window_plan_warn(
+            plan,
+            "%s: its steps are times, but the rate of clock %s is not stated: %s; state it with "
+            "datasets.%s.rate",
+            plan->outputs[target->output_index].name, plan->dataset->index->clocks[clock].name,
+            trajd_index_rates_text(&rates, text), plan->dataset->name);
+        return;
+    }
 }
 
 /* Returns whether each step lies on a row of the stream's clock, so that nothing is blended. */
@@ -80,4 +128,6 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
         warn_of_rate(plan, &plan->targets[t]);
         warn_of_quaternions(plan, &plan->targets[t]);
     }
+    for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
+        warn_of_assumption(plan, c);
 }

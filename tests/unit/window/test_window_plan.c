@@ -359,7 +359,8 @@ static void test_quaternions_that_are_blended(void **state)
         {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0 @ 20}}", 0},
         {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0 @ 15, kind: mean}}", 1},
         {"anchor: {clock: camera}, outputs: {x: {from: arm, at: -1..0, kind: linear}}", 0},
-        {"anchor: {clock: arm}, outputs: {x: {from: cam, at: -1..0, kind: linear}}", 1},
+        /* the other warning: steps of 100 Hz on rows of 30 Hz */
+        {"anchor: {clock: arm}, outputs: {x: {from: cam, at: -1..0, kind: linear}}", 2},
     };
     struct fixture *f = *state;
     const struct trajd_quaternion quaternions[2] = {{.column = 0}, {.column = 7}};
@@ -381,8 +382,51 @@ static void test_quaternions_that_are_blended(void **state)
         if (plan->warnings.count != cases[i].warnings)
             fail_msg("%s: %u warnings", feed, plan->warnings.count);
         if (cases[i].warnings)
-            assert_non_null(strstr(plan->warnings.list[0], "x: cam: columns 0..3, 7..10 are"));
+            assert_non_null(strstr(plan->warnings.list[cases[i].warnings - 1],
+                                   "x: cam: columns 0..3, 7..10 are"));
         destroy(&plan, &spec);
+    }
+}
+
+static void test_warnings_of_rates(void **state)
+{
+    static const struct {
+        const char *outputs, *warning; /* NULL: there is none */
+    } cases[] = {
+        {"{held: {from: cam, at: -3..0}}", NULL},
+        {"{held: {from: cam, at: -3..0 @ 60}}", NULL},
+        {"{held: {from: cam, at: 0 @ 300}}", NULL},
+        {"{held: {from: cam, at: -3..0 @ 75}}",
+         "held: 30 Hz onto 75 Hz by previous makes 2.5 steps of each row; a rate of 30 Hz gives "
+         "the recorded rows"},
+    };
+    struct fixture *f = *state;
+
+    for (int assumed = 0; assumed < 2; assumed++) {
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+            /* rows of the anchor's clock are the same at any rate */
+            const bool warns = assumed && strchr(cases[i].outputs, '@');
+            char text[256];
+            struct trajd_window_spec *spec;
+            struct trajd_error error;
+            struct trajd_window_plan *plan;
+            snprintf(text, sizeof text,
+                     "{dataset: test, global_batch: 4, anchor: {clock: camera}, outputs: %s}",
+                     cases[i].outputs);
+            f->episode_clocks[1][0].rate_source =
+                assumed ? TRAJD_RATE_ASSUMED : TRAJD_RATE_DECLARED;
+            plan = make_plan(f, text, &spec, &error);
+            assert_non_null(plan);
+            assert_int_equal(plan->warnings.count, (cases[i].warning != NULL) + warns);
+            if (cases[i].warning)
+                assert_string_equal(plan->warnings.list[0], cases[i].warning);
+            if (warns)
+                assert_string_equal(plan->warnings.list[plan->warnings.count - 1],
+                                    "held: its steps are times, but the rate of clock camera is "
+                                    "not stated: 30 Hz (assumed in 1 of 2 episodes); state it with "
+                                    "datasets.test.rate");
+            destroy(&plan, &spec);
+        }
     }
 }
 
@@ -407,6 +451,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_warnings_of_a_plan, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_quaternions_that_are_blended, make_fixture,
                                         free_fixture),
+        cmocka_unit_test_setup_teardown(test_warnings_of_rates, make_fixture, free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
