@@ -1,4 +1,4 @@
-/* trajctl init: prints a first configuration for a file, with measured rates. */
+/* trajctl init: prints a first configuration for a file, with the rates of its clocks. */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -29,6 +29,18 @@ static double mean_rate_hz(const struct trajd_index *index, uint32_t which)
             return (double)(clock->row_count - 1) * 1e9 / (double)span_ns;
     }
     return 0;
+}
+
+/* Writes "20 Hz", "20 Hz (assumed)", "100 Hz (measured)", or "" where the clock has no rate. */
+static void write_rate(const struct trajd_index *index, uint32_t clock,
+                       char text[TRAJD_RATES_TEXT_SIZE])
+{
+    const double hz = mean_rate_hz(index, clock);
+    struct trajd_index_rates rates = {0};
+
+    trajd_index_rates_add(index, clock, &rates);
+    if (!*trajd_index_rates_text(&rates, text) && hz > 0)
+        snprintf(text, TRAJD_RATES_TEXT_SIZE, "%.4g Hz (measured)", hz);
 }
 
 static bool is_action(const struct trajd_index_stream *stream)
@@ -114,9 +126,11 @@ static void print_output(const struct trajd_index *index, const struct trajd_ind
     printf(": {at: %s}%*s# %s", at, width > 1 ? width : 1, "", trajd_dtype_name(stream->dtype));
     for (uint32_t i = 0; i < stream->rank; i++)
         printf("%s%" PRIu64, i ? "x" : " ", stream->shape[i]);
-    if (stream->clock_index != anchor)
-        printf(", clock %s: %.4g Hz", index->clocks[stream->clock_index].name,
-               mean_rate_hz(index, stream->clock_index));
+    if (stream->clock_index != anchor) {
+        char rate[TRAJD_RATES_TEXT_SIZE];
+        write_rate(index, stream->clock_index, rate);
+        printf(", clock %s: %s", index->clocks[stream->clock_index].name, rate);
+    }
     if (stream->unit)
         printf(", %s", stream->unit);
     printf("\n");
@@ -126,7 +140,9 @@ static void print_feed(const struct trajd_index *index)
 {
     const uint32_t anchor = anchor_clock(index);
     const double rate = mean_rate_hz(index, anchor);
+    char text[TRAJD_RATES_TEXT_SIZE];
 
+    write_rate(index, anchor, text);
     printf("\nfeeds:\n  train:\n    dataset: data\n");
     if (has_filter_key(index, "train"))
         printf("    filter: train\n");
@@ -135,15 +151,29 @@ static void print_feed(const struct trajd_index *index)
                "episode\n");
     printf("    global_batch: %u\n", guess_batch(count_rows(index, anchor)));
     if (index->clock_count > 1 && rate > 0)
-        printf("    rate: %.0f                   # of all steps; the anchors' clock has %.6g Hz as "
-               "measured\n",
-               fmax(1, round(rate)), rate);
+        printf("    rate: %.0f                   # of all steps; the anchors' clock has %s\n",
+               fmax(1, round(rate)), text);
     printf("    anchor: {clock: %s}%*s# one window per row", index->clocks[anchor].name, 4, "");
-    if (rate > 0)
-        printf(", %.6g Hz", rate);
+    if (*text)
+        printf(", %s", text);
     printf("\n    pad: {before: 1, after: any, with: edge}\n    outputs:\n");
     for (uint32_t s = 0; s < index->stream_count; s++)
         print_output(index, &index->streams[s], anchor);
+}
+
+/* Says which rates nothing states, and where to state them. */
+static void print_assumption(const struct trajd_index *index)
+{
+    for (uint32_t c = 0; c < index->clock_count; c++) {
+        struct trajd_index_rates rates = {0};
+        char text[TRAJD_RATES_TEXT_SIZE];
+        trajd_index_rates_add(index, c, &rates);
+        if (rates.assumed_count)
+            printf(
+                "  # Clock %s: %s. Not all files state their rate. If you know it, add it above:\n"
+                "  # data: {..., rate: %.6g}\n",
+                index->clocks[c].name, trajd_index_rates_text(&rates, text), rates.highest_hz);
+    }
 }
 
 static int print_config(const char *path, const struct trajd_index *index)
@@ -158,6 +188,7 @@ static int print_config(const char *path, const struct trajd_index *index)
     printf("version: 1\n\ndatasets:\n  data: {path: ");
     trajd_json_text(stdout, real);
     printf(", layout: %s}\n", index->layout->name);
+    print_assumption(index);
     print_feed(index);
     if (fflush(stdout) || ferror(stdout))
         return cli_fail("the configuration could not be written");
@@ -169,7 +200,7 @@ int cli_init(int argc, char **argv)
     const char *layout = NULL, *path = NULL;
     struct trajd_index *index = NULL;
     struct trajd_error error;
-    struct cli_files files;
+    struct cli_files files = {0};
     int result;
 
     for (int i = 1; i < argc; i++) {

@@ -23,7 +23,6 @@ struct clock_summary {
     double sum_s; /* sum of the intervals */
     uint64_t intervals;
     int64_t shortest_ns, longest_ns;
-    double lowest_hz, highest_hz; /* for regular clocks */
 };
 
 static const char *kind_name(enum trajd_kind kind)
@@ -69,7 +68,6 @@ static struct clock_summary summarize_clock(const struct trajd_index *index, uin
 
     for (uint32_t i = 0; i < index->episode_count; i++) {
         const struct trajd_episode_clock *clock;
-        double hz;
         if (index->episodes[i].quarantine)
             continue;
         clock = &index->episodes[i].clocks[which];
@@ -77,13 +75,6 @@ static struct clock_summary summarize_clock(const struct trajd_index *index, uin
         summary.dropped += clock->dropped_rows;
         if (clock->stamps_ns)
             add_stamps(&summary, clock);
-        if (!clock->rate.num)
-            continue;
-        hz = (double)clock->rate.num / (double)clock->rate.den;
-        if (!summary.lowest_hz || hz < summary.lowest_hz)
-            summary.lowest_hz = hz;
-        if (hz > summary.highest_hz)
-            summary.highest_hz = hz;
     }
     return summary;
 }
@@ -141,12 +132,14 @@ static void print_clock(const struct trajd_index *index, uint32_t which)
 {
     struct clock_summary summary = summarize_clock(index, which);
     const struct trajd_index_clock *clock = &index->clocks[which];
+    struct trajd_index_rates rates = {0};
+    char text[TRAJD_RATES_TEXT_SIZE];
 
+    trajd_index_rates_add(index, which, &rates);
     printf("  %-24s ", clock->name);
-    if (clock->regular && summary.lowest_hz == summary.highest_hz)
-        printf("regular, %.6g Hz", summary.lowest_hz);
-    else if (clock->regular)
-        printf("regular, %.6g to %.6g Hz by episode", summary.lowest_hz, summary.highest_hz);
+    if (clock->regular)
+        printf("regular, %s",
+               rates.episode_count ? trajd_index_rates_text(&rates, text) : "in no episode");
     else if (summary.intervals)
         printf("stamped, mean %.6g Hz, intervals %.6g to %.6g ms",
                (double)summary.intervals / summary.sum_s, (double)summary.shortest_ns / 1e6,
@@ -239,21 +232,25 @@ static void print_index(const char *path, const struct trajd_index *index)
 
 static void json_clock(struct trajd_json *json, const struct trajd_index *index, uint32_t which)
 {
-    struct clock_summary summary = summarize_clock(index, which);
+    const struct clock_summary summary = summarize_clock(index, which);
+    struct trajd_index_rates rates = {0};
 
+    trajd_index_rates_add(index, which, &rates);
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", index->clocks[which].name);
     trajd_json_bool(json, "regular", index->clocks[which].regular);
     trajd_json_u64(json, "rows", summary.rows);
     trajd_json_u64(json, "dropped_rows", summary.dropped);
     if (index->clocks[which].regular) {
-        trajd_json_number(json, "lowest_rate_hz", "%.9g", summary.lowest_hz);
-        trajd_json_number(json, "highest_rate_hz", "%.9g", summary.highest_hz);
+        trajd_json_number(json, "lowest_rate_hz", "%.9g", rates.lowest_hz);
+        trajd_json_number(json, "highest_rate_hz", "%.9g", rates.highest_hz);
     } else if (summary.intervals) {
         trajd_json_number(json, "mean_rate_hz", "%.9g", (double)summary.intervals / summary.sum_s);
         trajd_json_i64(json, "shortest_interval_ns", summary.shortest_ns);
         trajd_json_i64(json, "longest_interval_ns", summary.longest_ns);
     }
+    trajd_json_string(json, "rate_source", trajd_rate_source_name(rates.source));
+    trajd_json_u64(json, "assumed_episodes", rates.assumed_count);
     trajd_json_close_object(json);
 }
 

@@ -129,6 +129,18 @@ static int draw(const struct plotting *plotting, const struct convert_series *se
     return fclose(file) || !ok ? cli_fail("%s: %m", plotting->output) : CLI_OK;
 }
 
+static void note_assumed_rate(const struct trajd_index *index, const struct trajd_episode *episode,
+                              const char *stream)
+{
+    const int64_t s = trajd_index_find_stream(index, stream);
+    const uint32_t c = index->streams[s < 0 ? 0 : s].clock_index;
+    const struct trajd_rate rate = episode->clocks[c].rate;
+
+    if (s >= 0 && episode->clocks[c].rate_source == TRAJD_RATE_ASSUMED)
+        fprintf(stderr, "note: clock %s has %.6g Hz (assumed): the file does not state its rate\n",
+                index->clocks[c].name, (double)rate.num / (double)rate.den);
+}
+
 static int plot(struct plotting *plotting, const struct trajd_index *index)
 {
     const struct trajd_episode *episode = find_episode(index, plotting->episode);
@@ -149,6 +161,7 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
         return CLI_FAILED;
     if (convert_series_read(&options, &series, &error))
         return cli_fail("%s", error.message);
+    note_assumed_rate(index, episode, plotting->stream);
     snprintf(title, sizeof title, "%.180s, %.100s: %.100s by %s at %.6g Hz",
              index->files[episode->file_index].relative_path, episode->id, plotting->stream,
              series->kind, (double)series->rate.num / (double)series->rate.den);

@@ -189,6 +189,7 @@ int cli_preprocess(int argc, char **argv)
         prep_config_clear(&preprocessing.config);
         return cli_fail("%s", error.message);
     }
+    preprocessing.files.assumed_rate = preprocessing.config.assumed_rate;
     status = make_passes(&preprocessing, &error);
     result = conclude(&preprocessing, status, &error);
     prep_inbox_clear(&preprocessing.inbox);

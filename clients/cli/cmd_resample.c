@@ -16,7 +16,8 @@ struct resampling {
     struct trajd_convert_options options;
     struct trajd_convert_rule rules[ITEMS_MAX];
     const char *streams[ITEMS_MAX], *episodes[ITEMS_MAX];
-    const char *layout; /* NULL: guess */
+    const char *layout;       /* NULL: guess */
+    const char *assumed_rate; /* the text of --assume-rate=HZ, or NULL */
     struct resample_printer printer;
     struct cli_files files;
     struct trajd_index *indexes[ITEMS_MAX];
@@ -153,6 +154,17 @@ static bool parse_rate(struct resampling *resampling, const char *text)
             false);
 }
 
+/* Reads --assume-rate or --assume-rate=HZ. */
+static bool parse_assumed_rate(struct resampling *resampling, const char *option)
+{
+    resampling->options.accepts_assumed_rates = true;
+    resampling->assumed_rate = strchr(option, '=');
+    if (!resampling->assumed_rate)
+        return true;
+    return trajd_parse_rate(++resampling->assumed_rate, &resampling->files.assumed_rate) ||
+           (cli_fail("%s: HZ is a rate above 0 (such as 20, 29.97 or 30000/1001)", option), false);
+}
+
 static bool parse_threads(struct resampling *resampling, const char *text)
 {
     char *end;
@@ -207,6 +219,8 @@ static bool parse_switch(struct resampling *resampling, const char *option)
         options->resume = true;
     else if (!strcmp(option, "--json"))
         resampling->printer.json = true;
+    else if (!strcmp(option, "--assume-rate") || !strncmp(option, "--assume-rate=", 14))
+        return parse_assumed_rate(resampling, option);
     else
         return cli_fail("unknown option: %s", option), false;
     return true;
@@ -275,6 +289,26 @@ static int open_inputs(struct resampling *resampling, char **paths, int count)
     return CLI_OK;
 }
 
+/* Notes a --assume-rate=HZ that changes nothing, because the inputs state all rates. */
+static void note_unused_rate(struct resampling *resampling)
+{
+    const struct trajd_index *first = resampling->indexes[0];
+
+    for (uint32_t c = 0; c < first->clock_count && resampling->assumed_rate; c++) {
+        struct trajd_index_rates rates = {0};
+        char text[TRAJD_RATES_TEXT_SIZE], note[512];
+        for (uint32_t i = 0; i < resampling->index_count; i++)
+            trajd_index_rates_add(resampling->indexes[i], c, &rates);
+        if (rates.source == TRAJD_RATE_ASSUMED || !rates.highest_hz)
+            continue;
+        snprintf(note, sizeof note,
+                 "--assume-rate=%.40s has no effect on clock %.80s: its rate is declared, %s",
+                 resampling->assumed_rate, first->clocks[c].name,
+                 trajd_index_rates_text(&rates, text));
+        resample_print_note(&resampling->printer, note);
+    }
+}
+
 static int run(struct resampling *resampling)
 {
     struct trajd_convert_report report;
@@ -319,8 +353,10 @@ int cli_resample(int argc, char **argv)
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
     result = open_inputs(&resampling, argv + 1, count);
-    if (!result)
+    if (!result) {
+        note_unused_rate(&resampling);
         result = run(&resampling);
+    }
     for (uint32_t i = 0; i < resampling.index_count; i++)
         trajd_index_destroy(&resampling.indexes[i]);
     return result;

@@ -64,6 +64,9 @@ static void json_plan(const struct trajd_convert_report *plan)
         trajd_json_open_object(&json, NULL);
         trajd_json_string(&json, "name", stream->name);
         trajd_json_string(&json, "clock", stream->clock);
+        if (stream->rates.highest_hz)
+            trajd_json_number(&json, "clock_hz", "%.9g", stream->rates.highest_hz);
+        trajd_json_string(&json, "rate_source", trajd_rate_source_name(stream->rates.source));
         trajd_json_string(&json, "kind", trajd_window_kind_name(stream->kind));
         trajd_json_string(&json, "from", trajd_dtype_name(stream->from));
         trajd_json_string(&json, "to", trajd_dtype_name(stream->to));
@@ -87,7 +90,10 @@ static void print_plan(const struct resample_printer *printer,
     printf(plan->episodes_left_out ? "; %" PRIu64 " left out\n" : "\n", plan->episodes_left_out);
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_convert_stream *stream = &plan->streams[s];
-        printf("  %-28s %-12s %-10s %s%s%s x %" PRIu64, stream->name, stream->clock,
+        char rates[TRAJD_RATES_TEXT_SIZE], clock[2 * TRAJD_RATES_TEXT_SIZE];
+        snprintf(clock, sizeof clock, "%.80s %s", stream->clock,
+                 trajd_index_rates_text(&stream->rates, rates));
+        printf("  %-28s %-20s %-10s %s%s%s x %" PRIu64, stream->name, clock,
                trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
                stream->to != stream->from ? " to " : "",
                stream->to != stream->from ? trajd_dtype_name(stream->to) : "",

@@ -6,7 +6,7 @@ static const struct cli_command commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
      "show what is in HDF5 files: episodes, streams, clocks, storage, and problems"},
     {"init", cli_init, "[--layout NAME] FILE-OR-FOLDER > trajd.yaml",
-     "print a first configuration, with a guessed layout and measured rates"},
+     "print a first configuration, with a guessed layout and the rates of its clocks"},
     {"check", cli_check, "CONFIG",
      "show every output of a configuration with its source, clock, kind, grid and tensor"},
     {"validate", cli_validate, "[--layout NAME] [--ignore RULE]... [--json] FILE-OR-FOLDER...",
@@ -15,7 +15,7 @@ static const struct cli_command commands[] = {
      "FILE... -o FILE --rate HZ [--layout NAME] [--streams NAME,...] [--kind STREAM=KIND]... "
      "[--window [STREAM=]TIME]... [--dtype [STREAM=]TYPE]... "
      "[--max-gap [STREAM=]TIME]... [--episodes ID,...|A..B] [--filter KEY] [--compress "
-     "keep|none|gzip[:LEVEL]] [--threads N] "
+     "keep|none|gzip[:LEVEL]] [--assume-rate[=HZ]] [--threads N] "
      "[--backend auto|cpu|cuda|daemon] [--endpoint DIR] [--dry-run] [--force] [--resume] [--json]",
      "resample every stream of HDF5 files to one regular grid, into a new file of the same layout"},
     {"plot", cli_plot,

@@ -119,6 +119,7 @@ def quaternions(fast_path):
         rows = np.random.default_rng(1).normal(size=(4000, 4)).astype(np.float32)
         file["data/demo_0/obs/robot0_eef_quat"] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         file["data/demo_0/actions"] = rows[:, :1]
+        file["data"].attrs["env_args"] = '{"env_kwargs": {"control_freq": 20}}'
     return path
 
 

@@ -48,6 +48,7 @@ BESIDE = [table, text, group_alone, folder_with_an_attribute, dataset_with_an_at
 def write(path):
     """Writes plain episodes, and after each of them one with a further object."""
     with h5py.File(path, "w") as file:
+        file.create_group("data").attrs["env_args"] = '{"env_kwargs": {"control_freq": 20}}'
         for i in range(2 * len(BESIDE)):
             group = file.create_group(f"data/demo_{i}")
             group.attrs["num_samples"] = ROWS
@@ -111,6 +112,7 @@ def test_which_arrays_without_a_stream_are_copied(tmp_path):
     copied = {"half": 4, "more_than_half": 5, "one_less": ROWS - 1, "two_more": ROWS + 2}
     left = {"one_more": ROWS + 1}
     with h5py.File(path, "w") as file:
+        file.create_group("data").attrs["env_args"] = '{"env_kwargs": {"control_freq": 20}}'
         for demo in range(2):
             group = file.create_group(f"data/demo_{demo}")
             group["actions"] = np.zeros((ROWS, 2))

@@ -260,7 +260,7 @@ def test_many_episodes_and_notes(tmp_path):
             group["actions"] = np.full((3, 7), i, float)
             group.attrs["link"] = file["data"].ref
             group[f"odd_{i}"] = np.zeros(3)
-    done = resample(path, "-o", out, "--rate", 40)
+    done = resample(path, "-o", out, "--rate", 40, "--assume-rate")
     assert "attribute link" in done.stderr and "more objects are left out than are listed here" in done.stderr
     with h5py.File(out) as made:
         assert len(made["data"]) == 800 and all(np.array_equal(made[f"data/demo_{i}/actions"], np.full((5, 7), i, float)) for i in range(800))
@@ -442,8 +442,8 @@ def test_cut_while_the_structure_is_made(tmp_path, whom, number, status, word):
             file[f"data/demo_{i}/actions"] = np.full((3, 7), i, float)
     child = None
     for _ in range(10):
-        process = subprocess.Popen([TRAJCTL, "resample", path, "-o", out, "--rate", "40"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                   text=True)
+        process = subprocess.Popen([TRAJCTL, "resample", path, "-o", out, "--rate", "40", "--assume-rate"], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
         child = stop_writer(process)
         if child:
             break
@@ -454,7 +454,7 @@ def test_cut_while_the_structure_is_made(tmp_path, whom, number, status, word):
     assert process.returncode == status and word in errors
     wait_for(lambda: state_of(child) == "Z", 60, "the child's end")
     assert not out.exists() and (number == signal.SIGKILL and whom == "parent" or list(tmp_path.glob("*partial*")) == [])
-    resample(path, "-o", out, "--rate", "40")
+    resample(path, "-o", out, "--rate", "40", "--assume-rate")
     with h5py.File(out) as made:
         assert all(np.array_equal(made[f"data/demo_{i}/actions"], np.full((5, 7), i, float)) for i in range(1000))
 
@@ -473,7 +473,7 @@ def test_memory_does_not_grow_with_an_episode(fast_path):
     peaks = []
     for streams, compress in (("actions,obs/wide", "none"), ("obs/a_image", "gzip:1")):
         process = subprocess.Popen([TRAJCTL, "resample", path, "-o", fast_path / "out.hdf5", "--rate", "40", "--streams", streams, "--force",
-                                    "--compress", compress], stdout=subprocess.DEVNULL)
+                                    "--assume-rate", "--compress", compress], stdout=subprocess.DEVNULL)
         peak = 0
         while process.poll() is None:  # its own maximum: getrusage includes that of the process that forked it
             found = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{process.pid}/status").read_text())
@@ -609,7 +609,7 @@ def test_links_that_lead_back_up(tmp_path):
         demo = file.create_group("data/demo_0")
         demo["actions"] = np.ones((5, 7))
         demo["again"] = demo["too"] = demo
-    done = resample(path, "-o", out, "--rate", 10)
+    done = resample(path, "-o", out, "--rate", 10, "--assume-rate")
     assert "links that lead back up" in done.stderr
     with h5py.File(out) as made:
         assert np.array_equal(made["data/demo_0/actions"], np.ones((3, 7)))

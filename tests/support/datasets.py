@@ -24,6 +24,7 @@ def make_long_file(path):
         for i in range(24):
             file[f"data/demo_{i}/obs/wide"] = rows + i
             file[f"data/demo_{i}/actions"] = rows[:, :7].astype(float)
+        file["data"].attrs["env_args"] = '{"env_kwargs": {"control_freq": 20}}'
     return path
 
 

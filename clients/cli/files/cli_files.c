@@ -32,7 +32,8 @@ static enum trajd_status open_with(const struct cli_files *files, const char *la
                                           .layout_directory = files->layouts,
                                           .helper_path = files->helper,
                                           .child_count = files->child_count,
-                                          .file_timeout_ms = FILE_TIMEOUT_MS};
+                                          .file_timeout_ms = FILE_TIMEOUT_MS,
+                                          .assumed_rate = files->assumed_rate};
 
     return trajd_index_open(&options, index, error);
 }

@@ -11,6 +11,7 @@ struct cli_files {
     char layouts[CLI_PATH_SIZE];
     char helper[CLI_PATH_SIZE];
     uint32_t child_count;
+    struct trajd_rate assumed_rate; /* replaces the layout's default; num 0: none */
 };
 
 /* Finds the programs and layouts of this installation. TRAJD_ERR_NOT_FOUND: one is missing; the

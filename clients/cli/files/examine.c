@@ -19,19 +19,13 @@
 #define WIDEST_ROW 4096
 
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
-    [EXAMINE_REFUSED] = "refused",
-    [EXAMINE_QUARANTINED] = "quarantined",
-    [EXAMINE_LEFT_OUT] = "left-out",
-    [EXAMINE_STAMPS] = "stamps",
-    [EXAMINE_GAPS] = "gaps",
-    [EXAMINE_UNREADABLE] = "unreadable",
-    [EXAMINE_NOT_FINITE] = "not-finite",
-    [EXAMINE_NOT_UNIT] = "not-unit",
-    [EXAMINE_SIGN_FLIPS] = "sign-flips",
-    [EXAMINE_CONSTANT] = "constant",
-    [EXAMINE_IDLE] = "idle",
-    [EXAMINE_QUATERNIONS] = "quaternions",
-    [EXAMINE_ANGLES] = "angles",
+    [EXAMINE_REFUSED] = "refused",         [EXAMINE_QUARANTINED] = "quarantined",
+    [EXAMINE_LEFT_OUT] = "left-out",       [EXAMINE_ASSUMED_RATE] = "assumed-rate",
+    [EXAMINE_STAMPS] = "stamps",           [EXAMINE_GAPS] = "gaps",
+    [EXAMINE_UNREADABLE] = "unreadable",   [EXAMINE_NOT_FINITE] = "not-finite",
+    [EXAMINE_NOT_UNIT] = "not-unit",       [EXAMINE_SIGN_FLIPS] = "sign-flips",
+    [EXAMINE_CONSTANT] = "constant",       [EXAMINE_IDLE] = "idle",
+    [EXAMINE_QUATERNIONS] = "quaternions", [EXAMINE_ANGLES] = "angles",
 };
 
 struct examiner {
@@ -102,6 +96,27 @@ static void examine_refusals(struct examiner *examiner)
         report_finding(examiner,
                        &(struct examine_finding){EXAMINE_LEFT_OUT, NULL, NULL, NULL, -1, 1, NULL},
                        "%s", index->notes[n]);
+}
+
+static void examine_rates(struct examiner *examiner)
+{
+    const struct trajd_index *index = examiner->index;
+
+    for (uint32_t c = 0; c < index->clock_count; c++) {
+        const struct trajd_layout_clock *source = &index->layout->clocks[c];
+        struct trajd_index_rates rates = {0};
+        char text[TRAJD_RATES_TEXT_SIZE];
+        trajd_index_rates_add(index, c, &rates);
+        if (!rates.assumed_count)
+            continue;
+        report_finding(examiner,
+                       &(struct examine_finding){EXAMINE_ASSUMED_RATE, NULL, NULL, source->name, -1,
+                                                 rates.assumed_count, NULL},
+                       "%s: %s%s%s does not state the rate; state it with assume_rate: for "
+                       "preprocess, --assume-rate=HZ for resample, datasets.NAME.rate for a daemon",
+                       trajd_index_rates_text(&rates, text), source->rate_attribute,
+                       source->rate_json ? " " : "", source->rate_json ? source->rate_json : "");
+    }
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -450,6 +465,7 @@ enum trajd_status examine_index(const struct trajd_index *index,
     if (status)
         return status;
     examine_refusals(&examiner);
+    examine_rates(&examiner);
     for (uint32_t e = 0; e < index->episode_count && !status; e++)
         if (!index->episodes[e].quarantine)
             status = examine_clocks(&examiner, &index->episodes[e], error);

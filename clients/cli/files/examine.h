@@ -15,7 +15,8 @@ enum examine_rule {
     /* An HDF5 dataset that only optional streams need cannot be read; or a file was found under a
      * second name. */
     EXAMINE_LEFT_OUT,
-    EXAMINE_STAMPS, /* the layout's policy for repeated or backward stamps drops rows */
+    EXAMINE_ASSUMED_RATE, /* nothing states the rate of a clock, and the layout assumes one */
+    EXAMINE_STAMPS,       /* the layout's policy for repeated or backward stamps drops rows */
     /* intervals of more than 1.75 times the clock's median: dropped frames */
     EXAMINE_GAPS,
     EXAMINE_UNREADABLE, /* rows cannot be read */

@@ -169,6 +169,10 @@ static enum trajd_status read_rules(struct prep_config *config, const struct tra
         if (child &&
             !(status = trajd_yaml_choice(config->yaml, child, verdict_words, &choice, error)))
             config->verdicts[r] = (enum prep_verdict)choice;
+        if (!status && child && r == EXAMINE_ASSUMED_RATE)
+            status = trajd_yaml_error(config->yaml, child, error,
+                                      "is set by the key `assume_rate:`: write assume_rate: true "
+                                      "to accept the layout's default");
         if (!status && config->verdicts[r] != PREP_REFUSE && r == EXAMINE_REFUSED)
             status = trajd_yaml_error(config->yaml, child, error,
                                       "a file without an episode is always refused");
@@ -187,6 +191,24 @@ static enum trajd_status read_text(struct prep_config *config, const char *key, 
                    ? trajd_yaml_error(config->yaml, root, error, "the key `%s:` is missing", key)
                    : TRAJD_OK;
     return trajd_yaml_string(config->yaml, node, text, error);
+}
+
+/* Reads "assume_rate: true", which accepts the layout's default, or a rate that replaces it. */
+static enum trajd_status read_assumed_rate(struct prep_config *config, struct trajd_error *error)
+{
+    const struct trajd_yaml_node *node =
+        trajd_yaml_get(trajd_yaml_root(config->yaml), "assume_rate");
+
+    if (node && trajd_yaml_bool(config->yaml, node, &config->accepts_assumed_rates, error)) {
+        if (trajd_yaml_rate(config->yaml, node, &config->assumed_rate, error))
+            return trajd_yaml_error(config->yaml, node, error,
+                                    "must be true (the layout's default is accepted), false, or a "
+                                    "rate in Hz");
+        config->accepts_assumed_rates = true;
+    }
+    config->verdicts[EXAMINE_ASSUMED_RATE] =
+        config->accepts_assumed_rates ? PREP_REPORT : PREP_REFUSE;
+    return TRAJD_OK;
 }
 
 static enum trajd_status read_times(struct prep_config *config, struct trajd_error *error)
@@ -213,9 +235,9 @@ static enum trajd_status read_times(struct prep_config *config, struct trajd_err
 
 static enum trajd_status read_root(struct prep_config *config, struct trajd_error *error)
 {
-    static const char *const keys[] = {"version", "inbox",    "outbox", "quarantine",
-                                       "files",   "settle",   "layout", "rate",
-                                       "threads", "resample", "rules",  NULL};
+    static const char *const keys[] = {"version", "inbox",       "outbox", "quarantine", "files",
+                                       "settle",  "layout",      "rate",   "threads",    "resample",
+                                       "rules",   "assume_rate", NULL};
     const struct trajd_yaml_node *root = trajd_yaml_root(config->yaml), *node;
     enum trajd_status status;
     int64_t version;
@@ -232,7 +254,7 @@ static enum trajd_status read_root(struct prep_config *config, struct trajd_erro
         (status = read_text(config, "quarantine", true, &config->quarantine, error)) ||
         (status = read_text(config, "files", false, &config->files, error)) ||
         (status = read_text(config, "layout", false, &config->layout, error)) ||
-        (status = read_times(config, error)))
+        (status = read_times(config, error)) || (status = read_assumed_rate(config, error)))
         return status;
     if ((node = trajd_yaml_get(root, "resample")))
         status = read_resample(config, node, error);
@@ -384,8 +406,17 @@ static void make_recipe(struct prep_config *config, const char *layout_digest)
                 config->rules[r].stream ? config->rules[r].stream : "", config->rules[r].kind,
                 config->rules[r].layout_order, config->rules[r].dtype,
                 (long long)config->rules[r].window_ns, (long long)config->rules[r].max_gap_ns);
-    for (int r = 0; r < EXAMINE_RULE_COUNT; r++)
-        fprintf(out, " %d", config->verdicts[r] == PREP_REFUSE);
+    for (int r = 0; r <= EXAMINE_IDLE; r++)
+        if (r != EXAMINE_ASSUMED_RATE)
+            fprintf(out, " %d", config->verdicts[r] == PREP_REFUSE);
+    /* Later rules and keys stand here only where they are set, so that the recipes of earlier
+     * versions stay the same. */
+    for (int r = EXAMINE_IDLE + 1; r < EXAMINE_RULE_COUNT; r++)
+        if (config->verdicts[r] == PREP_REFUSE)
+            fprintf(out, " %s", examine_rule_names[r]);
+    if (config->accepts_assumed_rates)
+        fprintf(out, "\nassume %lld/%lld", (long long)config->assumed_rate.num,
+                (long long)config->assumed_rate.den);
     if (fclose(out) == 0)
         prep_digest_bytes(text, size, config->recipe);
     free(text);

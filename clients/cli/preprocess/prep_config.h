@@ -23,6 +23,8 @@ struct prep_config {
     const char *layout;              /* NULL: try the installed layouts */
     char layout_path[CLI_PATH_SIZE]; /* the resolved path, if `layout` is a path */
     struct trajd_rate rate;
+    bool accepts_assumed_rates;
+    struct trajd_rate assumed_rate; /* replaces the layout's default; num 0: none */
     const char *filter;
     const char *streams[PREP_MAX_ITEMS];
     uint32_t stream_count;

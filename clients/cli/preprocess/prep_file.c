@@ -167,6 +167,17 @@ static enum trajd_status validation(struct prep_job *p, enum trajd_status status
     return TRAJD_OK;
 }
 
+/* Finds the rates of one clock: of one that is assumed, else of one that is declared. */
+static void find_rates(const struct trajd_index *index, struct trajd_index_rates *rates)
+{
+    for (uint32_t c = 0; c < index->clock_count; c++) {
+        struct trajd_index_rates other = {0};
+        trajd_index_rates_add(index, c, &other);
+        if (!c || other.source > rates->source)
+            *rates = other;
+    }
+}
+
 static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
 {
     enum trajd_status status =
@@ -175,6 +186,7 @@ static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
     if (status)
         return validation(p, status);
     p->record.layout = (*index)->layout->name;
+    find_rates(*index, &p->record.rates);
     for (uint32_t n = 0; n < (*index)->note_count; n++)
         prep_note(p, (*index)->notes[n]);
     return validation(p, examine_index(*index, on_finding, p, p->error));
@@ -189,6 +201,7 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
                                             .output = p->staged,
                                             .helper_path = p->run->files->helper,
                                             .rate = config->rate,
+                                            .accepts_assumed_rates = config->accepts_assumed_rates,
                                             .streams = config->streams,
                                             .stream_count = config->stream_count,
                                             .rules = config->rules,

@@ -119,6 +119,7 @@ static enum trajd_status identify_output(struct prep_job *p)
 enum trajd_status prep_publish_job(struct prep_job *p)
 {
     enum trajd_status status = identify_output(p);
+    char rates[TRAJD_RATES_TEXT_SIZE];
     bool is_sure = true;
 
     if (!status)
@@ -133,7 +134,9 @@ enum trajd_status prep_publish_job(struct prep_job *p)
         status = prep_write_job_record(p, p->manifest);
     if (!status)
         LOG(p->run->log, INFO,
-            "%s: published, %" PRIu64 " episodes, %" PRIu64 " left out, %" PRIu64 " findings",
-            p->name, p->record.episodes, p->record.left_out, p->record.finding_count);
+            "%s: published, %" PRIu64 " episodes, %" PRIu64 " left out, %" PRIu64 " findings%s%s",
+            p->name, p->record.episodes, p->record.left_out, p->record.finding_count,
+            p->record.rates.highest_hz ? ", from " : "",
+            trajd_index_rates_text(&p->record.rates, rates));
     return status;
 }

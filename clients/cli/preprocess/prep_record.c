@@ -48,6 +48,10 @@ void prep_record_write(const struct prep_record *record, FILE *out)
     trajd_json_string(&json, "recipe", record->recipe);
     trajd_json_string(&json, "layout", record->layout);
     trajd_json_number(&json, "rate_hz", "%.17g", record->rate_hz);
+    if (record->rates.episode_count)
+        trajd_json_string(&json, "rate_source", trajd_rate_source_name(record->rates.source));
+    if (record->rates.highest_hz)
+        trajd_json_number(&json, "source_rate_hz", "%.17g", record->rates.highest_hz);
     trajd_json_string(&json, "trajd", TRAJD_VERSION);
     if (!record->is_refused) {
         trajd_json_u64(&json, "episodes", record->episodes);

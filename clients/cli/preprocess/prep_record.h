@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "clients/cli/preprocess/prep_digest.h"
+#include "daemon/index/index.h"
 #include "proto/error.h"
 
 /* The identity of a file, from stat and its content. */
@@ -28,6 +29,7 @@ struct prep_record {
     const char *reason; /* why it was refused */
     const char *layout;
     double rate_hz;
+    struct trajd_index_rates rates; /* of the source */
     /* of the output; source episodes without output; source episodes that were split */
     uint64_t episodes, left_out, cut;
     uint64_t finding_count;

@@ -264,6 +264,7 @@ enum trajd_status convert_series_read(const struct convert_series_options *optio
     const struct trajd_convert_options convert = {.indexes = &options->index,
                                                   .index_count = 1,
                                                   .rate = options->rate.num ? options->rate : usual,
+                                                  .accepts_assumed_rates = true,
                                                   .streams = &options->stream,
                                                   .stream_count = 1,
                                                   .rules = &rule,

@@ -161,16 +161,26 @@ static void put_rates(struct convert_child *child)
                              "clock %s: no decimal number is exactly %" PRId64 "/%" PRId64
                              " Hz; %s is written to %s",
                              clock->name, rate.num, rate.den, number, clock->rate_attribute);
-        } else if (clock->rate.num != rate.num || clock->rate.den != rate.den) {
-            convert_note(plan->options,
-                         "layout %s states that clock %s has %.6g Hz: to read the output, use a "
-                         "copy of the layout with `rate: %s`",
-                         layout->name, clock->name,
-                         (double)clock->rate.num / (double)clock->rate.den, number);
         }
     }
     if (!child->frame.failed)
         memcpy(child->frame.data + at, &count, sizeof count);
+}
+
+/* Writes the assumed rate of the sources, if one was used. */
+static void write_assumption(struct trajd_json *json, const struct convert_plan *plan)
+{
+    for (uint32_t e = 0; e < plan->episode_count; e++) {
+        const struct trajd_episode *episode = episode_of(plan, e);
+        for (uint32_t d = 0; d < plan->dataset_count; d++) {
+            const struct trajd_episode_clock *clock = &episode->clocks[plan->datasets[d].clock];
+            if (clock->rate_source != TRAJD_RATE_ASSUMED)
+                continue;
+            trajd_json_format(json, "assumed_rate", "%" PRId64 "/%" PRId64, clock->rate.num,
+                              clock->rate.den);
+            return;
+        }
+    }
 }
 
 static void write_provenance(struct trajd_json *json, const struct convert_plan *plan)
@@ -182,6 +192,7 @@ static void write_provenance(struct trajd_json *json, const struct convert_plan 
     trajd_json_string(json, "by", "trajd " TRAJD_VERSION);
     trajd_json_string(json, "layout", options->indexes[0]->layout->name);
     trajd_json_format(json, "rate", "%" PRId64 "/%" PRId64, options->rate.num, options->rate.den);
+    write_assumption(json, plan);
     if (plan->is_on_gpu)
         trajd_json_string(json, "arithmetic", "gpu");
     trajd_json_open_array(json, "sources");

@@ -165,6 +165,41 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
     return TRAJD_OK;
 }
 
+/* Returns the path of the first file in which the clock's rate is assumed. */
+static const char *find_assumption(const struct trajd_convert_options *options, uint32_t clock)
+{
+    for (uint32_t k = 0; k < options->index_count; k++) {
+        const struct trajd_index *index = options->indexes[k];
+        for (uint32_t e = 0; e < index->episode_count; e++)
+            if (!index->episodes[e].quarantine &&
+                index->episodes[e].clocks[clock].rate_source == TRAJD_RATE_ASSUMED)
+                return index->files[index->episodes[e].file_index].path;
+    }
+    return "";
+}
+
+/* Finds the rates of a stream's clock in all inputs, which have the same layout. */
+static enum trajd_status find_rates(const struct trajd_convert_options *options,
+                                    const struct trajd_index_stream *stream,
+                                    struct trajd_convert_stream *made, struct trajd_error *error)
+{
+    const struct trajd_layout *layout = options->indexes[0]->layout;
+    const struct trajd_layout_clock *clock = &layout->clocks[stream->clock_index];
+    char text[TRAJD_RATES_TEXT_SIZE];
+
+    for (uint32_t k = 0; k < options->index_count; k++)
+        trajd_index_rates_add(options->indexes[k], stream->clock_index, &made->rates);
+    if (options->accepts_assumed_rates || !made->rates.assumed_count)
+        return TRAJD_OK;
+    return trajd_error_set(
+        error, TRAJD_ERR_DATA, 0,
+        "%s: clock %s: %s: %s%s%s does not state the rate, and layout %s assumes "
+        "one: --assume-rate accepts it, --assume-rate=HZ replaces it",
+        find_assumption(options, stream->clock_index), clock->name,
+        trajd_index_rates_text(&made->rates, text), clock->rate_attribute,
+        clock->rate_json ? " " : "", clock->rate_json ? clock->rate_json : "", layout->name);
+}
+
 /* ---- several inputs ---- */
 
 static const char *name_of(const struct trajd_index *index)
@@ -253,6 +288,9 @@ enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd
             status = check_choice(options, &index->streams[i], &choices[i], error);
     for (uint32_t k = 1; k < options->index_count && !status; k++)
         status = compare(plan, choices, options->indexes[k], error);
+    for (uint32_t i = 0; i < index->stream_count && !status; i++)
+        if (choices[i].comes_along)
+            status = find_rates(options, &index->streams[i], &choices[i].made, error);
     if (!status)
         status = convert_add_datasets(plan, index, choices, error);
     if (!status)

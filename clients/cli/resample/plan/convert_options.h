@@ -54,6 +54,7 @@ struct trajd_convert_progress; /* in convert.h */
 struct trajd_convert_stream {
     const char *name;
     const char *clock;
+    struct trajd_index_rates rates; /* of the clock, in all inputs */
     enum trajd_kind kind;
     enum trajd_dtype from, to;
     uint64_t feature_count;
@@ -70,6 +71,7 @@ struct trajd_convert_options {
     const char *output;      /* may be NULL with dry_run */
     const char *helper_path; /* path of trajd-indexer, which makes the structure of the output */
     struct trajd_rate rate;
+    bool accepts_assumed_rates; /* else a clock whose rate is assumed is refused */
     const char *const *streams; /* names or patterns; stream_count 0: all streams */
     uint32_t stream_count;
     const struct trajd_convert_rule *rules;

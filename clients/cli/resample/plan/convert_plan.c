@@ -89,9 +89,9 @@ static uint64_t digest_plan(const struct convert_plan *plan)
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.num);
     trajd_digest_add_u64(&digest, (uint64_t)plan->options->rate.den);
     trajd_digest_add_u64(&digest, plan->options->compress_level);
-    /* Covers the periods of angles and the units of stamps. */
-    trajd_digest_add_u64(&digest, plan->options->indexes[0]->layout->hash);
-    for (uint32_t k = 0; k < plan->options->index_count; k++)
+    for (uint32_t k = 0; k < plan->options->index_count; k++) {
+        /* covers the periods of angles, the units of stamps, and the rates of clocks */
+        trajd_digest_add_u64(&digest, plan->options->indexes[k]->fingerprint);
         for (uint32_t f = 0; f < plan->options->indexes[k]->file_count; f++) {
             const struct trajd_index_file *file = &plan->options->indexes[k]->files[f];
             trajd_digest_add_text(&digest, file->path);
@@ -100,6 +100,7 @@ static uint64_t digest_plan(const struct convert_plan *plan)
             trajd_digest_add_u64(&digest, (uint64_t)file->stat.ctime_ns);
             trajd_digest_add_u64(&digest, file->stat.inode);
         }
+    }
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         const struct convert_dataset *dataset = &plan->datasets[d];
         trajd_digest_add_text(&digest, dataset->path);

@@ -346,10 +346,10 @@ static void episodes_are_split_at_gaps(void **state)
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     uncut_digest = plan.digest;
     convert_plan_clear(&plan);
-    hand.layout->hash++; /* any difference between the layouts */
+    hand.index.fingerprint++; /* any difference of the layout, the rates or the episodes */
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_true(plan.digest != uncut_digest);
-    hand.layout->hash--;
+    hand.index.fingerprint--;
     text = convert_part_json(&plan, &plan.episodes[1]);
     assert_string_equal(text, "");
     free(text);
@@ -494,6 +494,36 @@ static void rows_are_found_by_their_times(void **state)
     assert_int_equal(convert_row_at(&regular, 10, INT64_C(1) << 40), 9);
 }
 
+static void assumed_rates_are_refused(void **state)
+{
+    const char *joints = "joints";
+    struct hand hand;
+    const struct trajd_index *indexes[] = {&hand.index};
+    struct trajd_convert_options options = options_of(indexes, 100, 1);
+    struct convert_plan plan;
+    struct trajd_error error;
+
+    (void)state;
+    set_up(&hand);
+    /* the layout says where the rate would stand */
+    ((struct trajd_layout_clock *)hand.layout->clocks)[0].rate_attribute = "/data@hz";
+    hand.episode_clocks[0].rate_source = TRAJD_RATE_ASSUMED;
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_ERR_DATA);
+    assert_non_null(strstr(error.message, "/x/hand.hdf5: clock slow: 20 Hz (assumed): /data@hz"));
+    convert_plan_clear(&plan);
+    options.accepts_assumed_rates = true;
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
+    assert_int_equal(plan.streams[0].rates.source, TRAJD_RATE_ASSUMED);
+    assert_int_equal(plan.streams[2].rates.source, TRAJD_RATE_MEASURED);
+    convert_plan_clear(&plan);
+    options.accepts_assumed_rates = false;
+    options.streams = &joints; /* on another clock, which has stamps */
+    options.stream_count = 1;
+    assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
+    convert_plan_clear(&plan);
+    trajd_layout_destroy(&hand.layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +532,7 @@ int main(void)
         cmocka_unit_test(rules_are_checked),
         cmocka_unit_test(rates_and_episodes_are_checked),
         cmocka_unit_test(episodes_are_split_at_gaps),
+        cmocka_unit_test(assumed_rates_are_refused),
         cmocka_unit_test(episodes_with_other_row_shapes_are_left_out),
         cmocka_unit_test(the_number_of_chunks_is_limited),
         cmocka_unit_test(segments_cover_everything_once),
