@@ -105,6 +105,31 @@ static void test_remembers(void **state)
     trajd_journal_close(&journal);
 }
 
+/* The sweep removes journals by their age. A journal that is only flushed, by a job that waits, is
+ * in use: its time of change moves once an hour. */
+static void test_flushes_keep_it_young(void **state)
+{
+    const struct timespec old[2] = {{1000, 0}, {1000, 0}};
+    struct trajd_journal *journal = reopen(false);
+    char path[512];
+    struct stat status;
+
+    (void)state;
+    begin(journal, 3);
+    path_of_journal(path, sizeof path);
+    for (int hour = 0; hour < 2; hour++) {
+        assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+        for (int second = 0; second < 3600; second++) {
+            assert_int_equal(stat(path, &status), 0);
+            assert_int_equal(status.st_mtime, 1000);
+            trajd_journal_flush(journal);
+        }
+        assert_int_equal(stat(path, &status), 0);
+        assert_true(status.st_mtime > 1000);
+    }
+    trajd_journal_close(&journal);
+}
+
 static void test_one_at_a_time(void **state)
 {
     struct trajd_journal *journal = reopen(false), *second = NULL;
@@ -391,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_remembers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_flushes_keep_it_young, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_are_harmless, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),

@@ -320,14 +320,78 @@ static void test_stalls_are_named(void **state)
     assert_true(trajd_core_session_info(world->core, 0, &info));
     assert_int_equal(info.stalled_ns, 5000);
     assert_false(trajd_core_session_info(world->core, 1, &info));
+    world->now_ns = 6000; /* it counts up to the release, whenever the next tick is */
     release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
     world->now_ns = 9000; /* a slot is FREE: the producer is slow, no session stalls it */
     trajd_core_tick(world->core, world->now_ns);
     trajd_core_feed_info(world->feed, &feed);
-    assert_int_equal(feed.stalled_ns, 5000);
+    assert_int_equal(feed.stalled_ns, 6000);
+    assert_true(trajd_core_session_info(world->core, 0, &info));
+    assert_int_equal(info.stalled_ns, 6000);
     trajd_core_end_session(world->core, session, 9500);
     trajd_core_feed_info(world->feed, &feed);
     assert_int_equal(feed.idle_since_ns, 9500);
+    destroy(world);
+}
+
+static const char *phase_of(const struct world *world)
+{
+    struct trajd_core_feed_info feed;
+
+    trajd_core_feed_info(world->feed, &feed);
+    return feed.job.phase;
+}
+
+static void test_phases_of_a_job(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    struct trajd_wire_open open = make_open_rank_as(world, "", 0, 0, 2);
+    uint64_t first = greet(world), second = greet(world);
+
+    (void)state;
+    assert_string_equal(phase_of(world), "none");
+    assert_int_equal(open_with(world, first, open), TRAJD_OK);
+    assert_string_equal(phase_of(world), "gathering");
+    open = make_open_rank_as(world, "", 0, 1, 2);
+    assert_int_equal(open_with(world, second, open), TRAJD_OK);
+    assert_string_equal(phase_of(world), "running");
+    while (strcmp(phase_of(world), "running") == 0) {
+        world->sent_count = 0;
+        publish(world, take(world));
+        give_back(world, first);
+        give_back(world, second);
+    }
+    assert_string_equal(phase_of(world), "ended");
+    destroy(world);
+}
+
+/* An epoch of one batch: the next one is ready before it is opened, and production sleeps. Opening
+ * it wakes production for the epoch after. */
+static void test_an_epoch_that_is_ready_wakes_production(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world;
+    struct trajd_core_fill fill;
+    uint64_t session;
+    uint32_t wakes;
+
+    (void)state;
+    options.epoch_length = options.window_count = 4;
+    options.dropped_count = 0;
+    world = make(&options);
+    session = greet(world);
+    open_with(world, session, make_open(world, 0));
+    publish(world, take(world));
+    give_back(world, session);
+    assert_non_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
+    while (!trajd_core_take(world->feed, world->now_ns, &fill))
+        publish(world, fill);
+    wakes = world->wakes;
+    open_with(world, session, make_open(world, 1));
+    assert_non_null(last_sent(world, TRAJD_WIRE_BATCH));
+    assert_true(world->wakes > wakes);
+    assert_int_equal(take(world).epoch, 2);
     destroy(world);
 }
 
@@ -464,6 +528,8 @@ int main(void)
         cmocka_unit_test(test_other_normalisation_is_refused),
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_stalls_are_named),
+        cmocka_unit_test(test_phases_of_a_job),
+        cmocka_unit_test(test_an_epoch_that_is_ready_wakes_production),
         cmocka_unit_test(test_return_of_the_daemon),
         cmocka_unit_test(test_resuming),
         cmocka_unit_test(test_removed_feed),

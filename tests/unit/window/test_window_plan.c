@@ -160,6 +160,98 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
     }
 }
 
+/* `where:` takes the episodes whose text is one of those, with every key. */
+static void test_where(void **state)
+{
+    static const struct trajd_layout_meta metas[] = {{.name = "task"}, {.name = "language"}};
+    static const char *const texts[2][2] = {{"lift", "lift it"}, {"push", NULL}};
+    static const struct {
+        const char *where, *episodes;
+    } cases[] = {
+        {"{task: lift}", "a"},
+        {"{task: push}", "b"},
+        {"{task: [none, push, lift]}", "ab"},
+        {"{language: lift it}", "a"},
+        {"{task: [push, lift], language: lift it}", "a"},
+        {"{task: none}", "no episode has \"none\" (the first has \"lift\")"},
+        {"{task: lif}", "no episode has \"lif\""},
+        {"{taks: lift}", "no such text (did you mean task?)"},
+    };
+    struct fixture *f = *state;
+
+    f->layout.metas = metas;
+    f->layout.meta_count = 2;
+    for (int e = 0; e < 2; e++)
+        f->episodes[e].metas = texts[e];
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_window_plan *plan;
+        struct trajd_error error;
+        char text[256], got[8] = "";
+
+        snprintf(text, sizeof text,
+                 "{dataset: test, where: %s, global_batch: 1, anchor: {clock: camera}, outputs: "
+                 "{obs: {from: cam, at: 0}}}",
+                 cases[i].where);
+        plan = make_plan(f, text, &spec, &error);
+        for (uint32_t e = 0; plan && e < plan->episode_count; e++)
+            strcat(got, f->episodes[plan->episodes[e]].id);
+        if (plan ? strcmp(got, cases[i].episodes) != 0 : !strstr(error.message, cases[i].episodes))
+            fail_msg("%s: %s", cases[i].where, plan ? got : error.message);
+        destroy(&plan, &spec);
+    }
+}
+
+/* Anchors at a rate are where all streams of the feed have rows. An episode in which no stream has
+ * any, or no two at the same time, has no anchors. */
+static void test_anchors_at_a_rate_without_common_rows(void **state)
+{
+    static const char *const text =
+        "{dataset: test, global_batch: 1, anchor: {rate: 10}, outputs: {obs: {from: cam, at: 0, "
+        "missing: zero}, arm: {from: arm, at: 0, missing: zero}}}";
+    struct fixture *f = *state;
+    struct trajd_window_spec *spec;
+    struct trajd_window_plan *plan;
+    struct trajd_error error;
+    uint64_t both, one;
+
+    plan = make_plan(f, text, &spec, &error);
+    assert_non_null(plan);
+    both = trajd_sampler_window_count(plan->sampler);
+    destroy(&plan, &spec);
+    for (int s = 0; s < 2; s++)
+        f->arrays[1][s] = (struct trajd_array){.storage = TRAJD_STORAGE_ABSENT};
+    plan = make_plan(f, text, &spec, &error);
+    assert_non_null(plan);
+    one = trajd_sampler_window_count(plan->sampler);
+    assert_int_equal(plan->episode_count, 1);
+    assert_int_equal(2 * one, both);
+    destroy(&plan, &spec);
+    f->episode_clocks[0][0].start_ns = INT64_C(4000000000); /* the arm ends after 2.99 s */
+    assert_null(make_plan(f, text, &spec, &error));
+    assert_non_null(strstr(error.message, "no window"));
+    trajd_window_spec_destroy(&spec);
+}
+
+static void test_streams_without_features(void **state)
+{
+    static const uint64_t features[] = {0, UINT64_C(1) << 32};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(features); i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_error error;
+
+        f->streams[0].feature_count = features[i];
+        assert_null(make_plan(f,
+                              "{dataset: test, global_batch: 1, anchor: {clock: camera}, outputs: "
+                              "{obs: {from: cam, at: 0}}}",
+                              &spec, &error));
+        assert_non_null(strstr(error.message, i ? "4294967296 features" : "0 features"));
+        trajd_window_spec_destroy(&spec);
+    }
+}
+
 static void test_invalid_feeds(void **state)
 {
     static const struct {
@@ -442,6 +534,10 @@ int main(void)
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture,
                                         free_fixture),
+        cmocka_unit_test_setup_teardown(test_where, make_fixture, free_fixture),
+        cmocka_unit_test_setup_teardown(test_anchors_at_a_rate_without_common_rows, make_fixture,
+                                        free_fixture),
+        cmocka_unit_test_setup_teardown(test_streams_without_features, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_invalid_feeds, make_fixture, free_fixture),
         cmocka_unit_test(test_rows_until),
         cmocka_unit_test(test_regular_rows_until),

@@ -99,6 +99,11 @@ static void test_a_spec_outlives_its_text(void **state)
     assert_int_equal(spec->pad_after, TRAJD_SPEC_PAD_ANY);
     assert_int_equal(spec->edge, TRAJD_EDGE_NAN);
     assert_int_equal(spec->order, TRAJD_ORDER_BLOCKED);
+    assert_int_equal(spec->block_windows, 64);
+    assert_int_equal(spec->block_neighbours, 2);
+    assert_int_equal(spec->seed, 9);
+    assert_int_equal(spec->slot_count, 5);
+    assert_int_equal(spec->global_batch, 12);
     assert_int_equal(spec->tail, TRAJD_TAIL_WRAP);
     assert_true(spec->keep_bad_rows);
     assert_string_equal(spec->variant, "reference");
@@ -135,6 +140,33 @@ static void test_a_split_begins_and_ends_at_whole_numbers_too(void **state)
         assert_true(spec->split_begin == splits[i].begin && spec->split_end == splits[i].end);
         trajd_window_spec_destroy(&spec);
     }
+}
+
+/* The smallest values, and the keys that are absent. */
+static void test_the_least_numbers(void **state)
+{
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+
+    (void)state;
+    if (parse("mix: {a: 1}\nepoch: 1\nglobal_batch: 1\nanchor: {rate: 1}\norder: blocked\n"
+              "block: {windows: 1}\npad: {before: 0}\noutputs: {x: {at: 0}}",
+              &spec, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(spec->epoch_windows, 1);
+    assert_int_equal(spec->global_batch, 1);
+    assert_int_equal(spec->block_windows, 1);
+    assert_true(spec->block_neighbours > 0);
+    assert_int_equal(spec->pad_before, 0);
+    assert_int_equal(spec->pad_after, TRAJD_SPEC_PAD_ANY);
+    trajd_window_spec_destroy(&spec);
+    if (parse("dataset: d\nglobal_batch: 1\nanchor: {rate: 1}\norder: blocked\n"
+              "block: {neighbours: 1}\noutputs: {x: {at: 0}}",
+              &spec, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(spec->block_neighbours, 1);
+    assert_true(spec->block_windows > 1);
+    trajd_window_spec_destroy(&spec);
 }
 
 static void test_a_mixture(void **state)
@@ -230,6 +262,14 @@ static void test_every_error_names_its_line(void **state)
          "must be between 0 and one day"},
         {"dataset: d\noutputs:\n  action: {at: 0, lookahead: 2ms}", "reads ahead anyway"},
         {"dataset: d\npad: {before: -1}", "test:2: pad.before"},
+        {"dataset: d\npad: {befor: 1}", "did you mean before"},
+        {"dataset: d\npad: {with: edges}", "test:2: pad.with"},
+        {"dataset: d\nanchor: {clock: c, rates: 1}", "did you mean rate"},
+        {"dataset: d\nanchor: {rate: 0}", "test:2: anchor.rate"},
+        {"dataset: d\nblock: {window: 3}", "did you mean windows"},
+        {"dataset: d\nblock: {windows: 0}", "test:2: block.windows"},
+        {"dataset: d\nblock: {neighbours: 0}", "test:2: block.neighbours"},
+        {"dataset: d\nblock: 64", "test:2: block: expected {windows"},
         {"dataset: d\nsplit: 0..2", "test:2: split"},
         {"dataset: d\nwhere: language", "test:2: where: expected {KEY: TEXT"},
         {"dataset: d\nwhere: {}", "test:2: where"},
@@ -260,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_a_spec_outlives_its_text),
         cmocka_unit_test(test_a_split_begins_and_ends_at_whole_numbers_too),
+        cmocka_unit_test(test_the_least_numbers),
         cmocka_unit_test(test_a_mixture),
         cmocka_unit_test(test_every_error_names_its_line),
     };
