@@ -182,7 +182,7 @@ def choose(tree, area, arguments):
     return [generator.choice(lines[place]) for place in places]
 
 
-def try_change(copy, sanitized, change):
+def try_change(copy, sanitized, change, with_python):
     """Makes the change, builds, tests, and puts the file back. Returns what noticed it, and where: the column."""
     path = copy.tree / change.file
     source = path.read_text()
@@ -194,10 +194,11 @@ def try_change(copy, sanitized, change):
         noticed = copy.c_tests()
         if noticed:
             return "C tests", noticed
-        copy.make(PROGRAMS)
-        noticed = copy.python_tests()
-        if noticed:
-            return "Python tests", noticed
+        if with_python:
+            copy.make(PROGRAMS)
+            noticed = copy.python_tests()
+            if noticed:
+                return "Python tests", noticed
         if sanitized:
             noticed = None if sanitized.make(sanitized.test_targets)[0] else sanitized.c_tests()
             if noticed:
@@ -226,7 +227,7 @@ def run_area(name, arguments, end):
     area, folder = AREAS[name], arguments.folder
     copy_tree(folder)
     copy = Copy(folder, area)
-    check_unchanged(copy, True)
+    check_unchanged(copy, not arguments.quick)
     sanitized = Copy(folder, area, "address,undefined") if arguments.sanitize else None
     if sanitized:
         check_unchanged(sanitized, False)
@@ -239,7 +240,7 @@ def run_area(name, arguments, end):
         if is_listed(change, ignored):
             column, by = "no effect", ""
         else:
-            column, by = try_change(copy, sanitized, change)
+            column, by = try_change(copy, sanitized, change, not arguments.quick)
         counts[column] += 1
         print(f"{column:17}{time.monotonic() - started:4.0f} s  {change.kind:9}{change.file}:{change.line} {by}", flush=True)
         if column == "missed":
@@ -255,6 +256,7 @@ def main():
     parser.add_argument("--count", type=int, default=30, help="changes for each area (30)")
     parser.add_argument("--minutes", type=float, help="make no further change after this time")
     parser.add_argument("--sanitize", action="store_true", help="run the C tests under AddressSanitizer on what is left")
+    parser.add_argument("--quick", action="store_true", help="leave out the Python tests")
     parser.add_argument("--only", type=pathlib.Path, metavar="FILE", help="make the changes that this file lists, to try a new test")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "mutate", help="where the copies are (build/mutate)")
     arguments = parser.parse_args()
