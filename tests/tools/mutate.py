@@ -21,7 +21,6 @@ A `+` line with a single star stands for every change of the place in the `-` li
 import argparse
 import collections
 import glob
-import json
 import os
 import pathlib
 import random
@@ -77,11 +76,10 @@ class Copy:
         status, output = self.run(["cmake", "-S", str(self.tree), "-B", str(self.build), "-G", "Ninja", *options], BUILD_SECONDS)
         if status:
             sys.exit(f"mutate: cmake failed:\n{output[-2000:]}")
-        tests = json.loads(subprocess.run(["ctest", "--test-dir", self.build, "-R", "|".join(area[1]), "--show-only=json-v1"], check=True,
-                                          capture_output=True, text=True, env=self.environment).stdout)["tests"]
-        programs = [pathlib.Path(test["command"][0]) for test in tests if "command" in test]
-        self.test_targets = [str(path.relative_to(self.build)) for path in programs if self.build in path.parents]
-        self.test_targets.append("trajd-indexer")  # which C tests start
+        names = re.findall(r"Test +#\d+: (\S+)", self.run(["ctest", "--test-dir", str(self.build), "-N", "-R", "|".join(area[1])], 60)[1])
+        targets = self.run(["ninja", "-C", str(self.build), "-t", "targets", "all"], 60)[1]
+        programs = ["test_" + name.replace("/", "_") for name in names] + [name.replace("fuzz/", "fuzz_") for name in names]
+        self.test_targets = [name for name in programs if f"\n{name}: phony" in targets] + ["trajd-indexer"]  # C tests start it
 
     def run(self, command, seconds):
         """Runs a command in the copy. Returns its exit status (None: it took too long) and its output. Ends what it left."""
