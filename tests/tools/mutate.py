@@ -53,7 +53,7 @@ AREAS = {
     "kernels": (["kernels/cpu/*.c", "kernels/dispatch/*.c", "kernels/resample_*.c"], ["^unit/kernels", "^unit/producer"],
                 ["integration/test_feed_values.py", "integration/test_resample_cli.py"]),
     "wire": (["proto/*.c", "clients/c/**/*.c"], ["^unit/(proto|clients/c)", "^(unit/server|fuzz/(wire|key_file))"],
-             ["golden", "integration/test_jobs.py", "integration/test_remote_workers.py", "integration/test_failures.py",
+             ["golden/test_wire_golden.py", "integration/test_jobs.py", "integration/test_remote_workers.py", "integration/test_failures.py",
               "python/test_python_feed.py", "python/test_python_batches.py", "python/test_python_misuse.py"]),
     "statistics": (["daemon/stats/*.c", "clients/cli/resample/**/*.c", "daemon/hdf5/writer*.c"],
                    ["^unit/(stats|clients/resample)", "^(unit/(producer|window/statistics)|fuzz/(statistics|convert_journal))"],
