@@ -178,6 +178,15 @@ def damaged():
     with open(os.path.join(FOLDER, "bad_chunk.hdf5"), "r+b") as f:
         f.seek(chunk.byte_offset + 4)
         f.write(b"\xff" * 16)
+    # Damages the list of an array's chunks, which is the only tree of type 1 in the file.
+    with new("bad_chunk_list") as f:
+        demo(f, 0, compression="gzip")
+        demo(f, 1)
+    path = os.path.join(FOLDER, "bad_chunk_list.hdf5")
+    data = open(path, "rb").read()
+    assert b"TREE\1" in data
+    with open(path, "wb") as f:
+        f.write(data.replace(b"TREE\1", b"TRXX\1"))
 
 
 def stamped():
