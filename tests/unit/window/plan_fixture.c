@@ -8,6 +8,17 @@
 
 static const char *const train_only[] = {"train", NULL}, *const no_keys[] = {NULL};
 
+void make_array(struct fixture *f, int episode, int stream)
+{
+    const uint64_t rows = stream == 0 ? ROWS : stream == 1 ? 300 : ROWS + 1;
+
+    f->arrays[episode][stream] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
+                                                      .dtype = f->streams[stream].dtype,
+                                                      .rank = 1,
+                                                      .shape = {rows},
+                                                      .size_bytes = 8 * rows};
+}
+
 int make_fixture(void **state)
 {
     static const char *const names[STREAMS] = {"cam", "arm", "wrench"};
@@ -20,21 +31,15 @@ int make_fixture(void **state)
     f->rates[0] = (struct trajd_rate){30, 1};
     for (int i = 0; i < 300; i++)
         f->stamps[i] = i * INT64_C(10000000);
+    for (int s = 0; s < STREAMS; s++)
+        f->streams[s].dtype = TRAJD_I64;
     for (int e = 0; e < 2; e++) {
         f->episode_clocks[e][0] =
             (struct trajd_episode_clock){.row_count = ROWS, .start_ns = 5000000, .rate = {30, 1}};
         f->episode_clocks[e][1] =
             (struct trajd_episode_clock){.row_count = 300, .stamps_ns = f->stamps};
         for (int s = 0; s < STREAMS; s++)
-            f->arrays[e][s] = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
-                                                   .dtype = TRAJD_I64,
-                                                   .rank = 1,
-                                                   .shape = {s == 0   ? ROWS
-                                                             : s == 1 ? 300
-                                                                      : ROWS + 1},
-                                                   .size_bytes = 8 * (s == 0   ? ROWS
-                                                                      : s == 1 ? 300
-                                                                               : ROWS + 1)};
+            make_array(f, e, s);
         f->episodes[e] = (struct trajd_episode){.id = e ? "b" : "a",
                                                 .extents = f->arrays[e],
                                                 .clocks = f->episode_clocks[e],

@@ -38,6 +38,9 @@ struct fixture {
 int make_fixture(void **state);
 int free_fixture(void **state);
 
+/* Sets the array of a stream as make_fixture does, after a test has changed it. */
+void make_array(struct fixture *f, int episode, int stream);
+
 /* Parses the feed, which must be valid, and makes its plan. Returns NULL with an error where there
  * is no such plan. */
 struct trajd_window_plan *make_plan(struct fixture *f, const char *text,

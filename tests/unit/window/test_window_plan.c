@@ -227,6 +227,13 @@ static void test_anchors_at_a_rate_without_common_rows(void **state)
     assert_int_equal(plan->episode_count, 1);
     assert_int_equal(2 * one, both);
     destroy(&plan, &spec);
+    make_array(f, 1, 0);
+    make_array(f, 1, 1);
+    f->episode_clocks[1][1].row_count = 0;
+    plan = make_plan(f, text, &spec, &error);
+    assert_non_null(plan);
+    assert_int_equal(trajd_sampler_window_count(plan->sampler), one);
+    destroy(&plan, &spec);
     f->episode_clocks[0][0].start_ns = INT64_C(4000000000); /* the arm ends after 2.99 s */
     assert_null(make_plan(f, text, &spec, &error));
     assert_non_null(strstr(error.message, "no window"));
@@ -269,6 +276,10 @@ static void test_invalid_feeds(void **state)
         {"anchor: {clock: camera}, pad: {before: 0, after: 0}, outputs: {action: {from: cam, at: "
          "0..200}}",
          "leave no window"},
+        {"anchor: {clock: arm}, outputs: {action: {from: cam, at: 3ms..5ms @ 100}}",
+         "the range has no step or more than 65536 steps"},
+        {"anchor: {clock: arm}, outputs: {action: {from: cam, at: 0s..656s @ 100}}",
+         "the range has no step or more than 65536 steps"},
     };
     struct fixture *f = *state;
 

@@ -156,7 +156,7 @@ static void test_the_least_numbers(void **state)
     assert_int_equal(spec->epoch_windows, 1);
     assert_int_equal(spec->global_batch, 1);
     assert_int_equal(spec->block_windows, 1);
-    assert_true(spec->block_neighbours > 0);
+    assert_int_equal(spec->block_neighbours, 4);
     assert_int_equal(spec->pad_before, 0);
     assert_int_equal(spec->pad_after, TRAJD_SPEC_PAD_ANY);
     trajd_window_spec_destroy(&spec);
@@ -165,7 +165,10 @@ static void test_the_least_numbers(void **state)
               &spec, &error))
         fail_msg("%s", error.message);
     assert_int_equal(spec->block_neighbours, 1);
-    assert_true(spec->block_windows > 1);
+    assert_int_equal(spec->block_windows, 4096);
+    assert_int_equal(spec->slow_after_ns, INT64_C(30000000000));
+    assert_int_equal(spec->rank_timeout_ns, INT64_C(600000000000));
+    assert_int_equal(spec->job_count, 1);
     trajd_window_spec_destroy(&spec);
 }
 

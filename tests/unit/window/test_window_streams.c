@@ -1,9 +1,11 @@
-/* What a plan fixes about its streams: in which form the cache keeps float64 rows, and the digest
- * of their normalisation. */
+/* What a plan fixes about its streams: in which form the cache keeps float64 rows, the digest of
+ * their normalisation, and the report of them. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan_fixture.h"
+#include "daemon/window/window_report.h"
 #include "proto/array_len.h"
 
 static struct trajd_window_plan *plan_of(struct fixture *f, const char *outputs,
@@ -169,6 +171,61 @@ static void test_the_digest_of_normalisation(void **state)
                           "x: {from: cam, at: 0, norm: {scale: [2], offset: [1]}}") == digests[0]);
 }
 
+/* Returns the report of a feed on the fixture; the caller frees it. */
+static char *report_of(struct fixture *f, const char *outputs)
+{
+    struct trajd_window_spec *spec;
+    struct trajd_window_plan *plan = plan_of(f, outputs, &spec);
+    const struct trajd_mixture_plan all = {
+        .spec = spec, .member_count = 1, .members = &plan, .fingerprint = 0x1234};
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    assert_non_null(out);
+    trajd_window_report(&all, out);
+    fclose(out);
+    destroy(&plan, &spec);
+    return text;
+}
+
+/* The text that `trajctl check` prints: each column of a row of each kind of grid. */
+static void test_the_report(void **state)
+{
+    static const char *const lines[] = {
+        "feed feed: 180 windows of 2 episodes (2 of 2 kept), batches of 4, 0 left over, "
+        "fingerprint 0000000000001234\n",
+        "\n  rows                       cam                      camera 30 Hz           linear     "
+        " "
+        "rows -1..0               obs    f32 [4,2]\n",
+        "\n  action                     arm                      arm stamped            linear     "
+        " "
+        "0..5 @ 20 Hz             action f64 [4,6]\n",
+        "\n  steps                      arm                      arm stamped            previous   "
+        " "
+        "-2..0 of camera          obs    f32 [4,3,2]\n",
+        "\n  steps                      wrench                   camera 30 Hz           previous   "
+        " "
+        "rows -2..0               obs    f32 [4,3,2]\n",
+    };
+    struct fixture *f = *state;
+    char *text;
+
+    set_type(f, TRAJD_F64);
+    text = report_of(f, "rows: {from: cam, at: -1..0}, "
+                        "action: {from: arm, at: 0ms..250ms @ 20, dtype: float64}, "
+                        "steps: {from: [arm, wrench], at: -2..0, kind: previous}");
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("%s\nis not in:\n%s", lines[i], text);
+    free(text);
+    f->episodes[1].quarantine = "for a reason";
+    text = report_of(f, "rows: {from: cam, at: -1..0}");
+    assert_non_null(strstr(text, "feed feed: 90 windows of 1 episodes (1 of 2 kept, 1 "
+                                 "quarantined), batches of 4, 2 left over"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +235,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_forms_of_another_plan, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_the_digest_of_normalisation, make_fixture,
                                         free_fixture),
+        cmocka_unit_test_setup_teardown(test_the_report, make_fixture, free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
