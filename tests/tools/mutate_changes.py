@@ -29,6 +29,7 @@ NO_MEMORY = re.compile(r"no_memory|_MEMORY\b|\bENOMEM\b|no memory|out_of_memory"
 ALLOCATIONS = re.compile(r"^([cm]alloc|realloc|aligned_alloc|\w*arena_alloc|allocate)$")
 TYPES = re.compile(r"^(const|static|char|struct|enum|unsigned|int|long|bool|double|float|u?int\d+_t|size_t|hid_t|hsize_t)$")
 GROWTH = re.compile(r"capacity|grown")
+BLOCK = 60  # tokens that a block has at most which only reports that memory ran out
 NEAR = 9  # tokens on each side that name the place of a change in lists
 
 
@@ -110,14 +111,16 @@ class File:
         return found
 
     def without_memory(self, begin, end):
-        """Returns the tokens of `if (...) ...;` where the second part is about memory that ran out, and of statements that
+        """Returns the tokens of `if (...) ...` where the second part is about memory that ran out, and of statements that
         make buffers larger."""
         found = set()
         for i in range(begin, end):
             if self.text(i) == "if" and self.text(i + 1) == "(":
                 last = self.pairs[i + 1]
                 stop = self.statement_end(last + 1, end)
-                if NO_MEMORY.search(" ".join(self.text(k) for k in range(last, stop + 1))):
+                if self.text(stop) == "{" and stop == last + 1:
+                    stop = self.pairs[stop]
+                if stop - last < BLOCK and NO_MEMORY.search(" ".join(self.text(k) for k in range(last, stop + 1))):
                     found.update(range(i, stop + 1))
             if self.starts_statement(i) and self.tokens[i].kind == "name":
                 stop = self.statement_end(i, end)

@@ -334,6 +334,35 @@ static void test_stalls_are_named(void **state)
     destroy(world);
 }
 
+static void ignore_send(void *context, uint64_t session, void *user,
+                        const struct trajd_wire_message *message)
+{
+    (void)context, (void)session, (void)user, (void)message;
+}
+
+static void ignore_wake(void *context, struct trajd_core_feed *feed)
+{
+    (void)context, (void)feed;
+}
+
+static void test_a_core_needs_its_options(void **state)
+{
+    const struct trajd_core_options good = {
+        .max_sessions = 1, .send = ignore_send, .wake = ignore_wake};
+    struct trajd_core_options bad[] = {good, good, good};
+    struct trajd_core *core = NULL;
+
+    (void)state;
+    bad[0].max_sessions = 0;
+    bad[1].send = NULL;
+    bad[2].wake = NULL;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(trajd_core_create(&bad[i], &core, NULL), TRAJD_ERR_ARGUMENT);
+    assert_int_equal(trajd_core_create(&good, &core, NULL), TRAJD_OK);
+    trajd_core_destroy(&core);
+    assert_null(core);
+}
+
 static const char *phase_of(const struct world *world)
 {
     struct trajd_core_feed_info feed;
@@ -528,6 +557,7 @@ int main(void)
         cmocka_unit_test(test_other_normalisation_is_refused),
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_stalls_are_named),
+        cmocka_unit_test(test_a_core_needs_its_options),
         cmocka_unit_test(test_phases_of_a_job),
         cmocka_unit_test(test_an_epoch_that_is_ready_wakes_production),
         cmocka_unit_test(test_return_of_the_daemon),
