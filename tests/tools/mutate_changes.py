@@ -5,8 +5,8 @@ more or less (constant), the result of an expression is one more (offset), a con
 result is not used is removed (call), a return in the middle of a function is removed (return).
 
 Left out is what no test of behaviour is meant to notice: code outside functions, assertions, log lines, the texts of errors
-and notes, calls that only speed things up or report progress, the growth of buffers, and what happens when memory runs
-out."""
+and notes, calls that only speed things up or report progress, the growth of buffers, the last nanosecond of a deadline, and
+what happens when memory runs out."""
 import re
 from dataclasses import dataclass
 
@@ -25,6 +25,7 @@ MESSAGES = re.compile(r"(^LOG|^assert|^_Static_assert|_error_set|_error_prefix|_
 HINTS = re.compile(r"^(LOG|assert|trajd_log_write|log_line|trajd_error_prefix|trajd_heartbeat_turn|trajd_heartbeat_wait|"
                    r"trajd_heartbeat_resume|__builtin_prefetch|trajd_clock_fetch_rows_until|madvise|posix_fadvise|"
                    r"pthread_setname_np|H5Eclear2|prctl)$")
+DEADLINE = re.compile(r"deadline")  # a moment more or less of a wait that is measured by the clock
 NO_MEMORY = re.compile(r"no_memory|_MEMORY\b|\bENOMEM\b|no memory|out_of_memory")
 ALLOCATIONS = re.compile(r"^([cm]alloc|realloc|aligned_alloc|\w*arena_alloc|allocate)$")
 TYPES = re.compile(r"^(const|static|char|struct|enum|unsigned|int|long|bool|double|float|u?int\d+_t|size_t|hid_t|hsize_t)$")
@@ -153,6 +154,8 @@ class File:
     def change_token(self, i, begin, end, function):
         token = self.tokens[i]
         if token.kind == "operator" and token.text in RELATIONS:
+            if token.text[0] in "<>" and any(DEADLINE.search(self.text(k)) for k in range(i - 3, i + 4)):
+                return
             self.add("relation", function, i, i, RELATIONS[token.text])
         elif token.text in ("&&", "||"):
             self.add("and_or", function, i, i, "||" if token.text == "&&" else "&&")
@@ -194,7 +197,7 @@ class File:
             stop = self.pairs[stop] + 1 if self.text(stop) in ("(", "[") else stop + 1
         value = [self.text(k) for k in range(i + 1, stop)]
         is_call = self.text(i + 2) == "(" and self.pairs[i + 2] == stop - 1
-        is_pointer = self.text(i - 2) == "*" or "status" in self.text(i - 1) or i in self.allocated
+        is_pointer = self.text(i - 2) == "*" or re.search("status|deadline", self.text(i - 1)) or i in self.allocated
         is_computed = any(word in ("+", "-", "*", "/", "%", ".", "->", "<<", ">>") for word in value[1:])
         is_truth = any(word in RELATIONS or word in ("?", "!", "&&", "||") for word in value)
         if self.text(stop) in (";", ",") and is_computed and not is_call and not is_pointer and not is_truth and \

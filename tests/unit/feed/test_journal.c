@@ -117,6 +117,8 @@ static void test_flushes_keep_it_young(void **state)
     (void)state;
     begin(journal, 3);
     path_of_journal(path, sizeof path);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode, S_IFREG | 0600); /* nobody else reads or changes it */
     for (int hour = 0; hour < 2; hour++) {
         assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
         for (int second = 0; second < 3600; second++) {
