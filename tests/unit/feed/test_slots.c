@@ -545,6 +545,50 @@ static void test_removed_feed(void **state)
     destroy(world);
 }
 
+static void test_options_of_a_feed(void **state)
+{
+    static char longest[TRAJD_WIRE_MAX_NAME + 2];
+    const struct trajd_core_feed_options good = default_options();
+    struct trajd_core_feed_options bad[11];
+    struct world *world = make(&good);
+    struct trajd_core_feed *feed;
+    struct trajd_error error;
+    size_t count = 0;
+
+    (void)state;
+    memset(longest, 'n', TRAJD_WIRE_MAX_NAME + 1);
+    for (size_t i = 0; i < 11; i++)
+        bad[i] = good;
+    bad[count++].name = NULL;
+    bad[count++].name = "";
+    bad[count++].name = longest;
+    bad[count++].slot_count = 2;
+    bad[count++].slot_count = TRAJD_CORE_MAX_SLOTS + 1;
+    bad[count++].max_credit = 1;
+    bad[count++].global_batch = 0;
+    bad[count++].epoch_length = (uint64_t)INT64_MAX + 1;
+    bad[count++].job_count = TRAJD_CORE_MAX_JOBS + 1;
+    bad[count++].tensor_count = TRAJD_WIRE_MAX_TENSORS + 1;
+    bad[count++] = good; /* the name exists */
+    for (size_t i = 0; i < count; i++) {
+        feed = NULL;
+        assert_int_equal(trajd_core_add_feed(world->core, &bad[i], &feed, &error),
+                         i + 1 < count ? TRAJD_ERR_ARGUMENT : TRAJD_ERR_BUSY);
+        assert_null(feed);
+    }
+    longest[TRAJD_WIRE_MAX_NAME] = 0;
+    for (size_t i = 0; i < 2; i++) { /* the most and the least that is possible */
+        struct trajd_core_feed_options edge = good;
+        edge.name = i ? "n" : longest;
+        edge.slot_count = i ? 3 : TRAJD_CORE_MAX_SLOTS;
+        edge.max_credit = i ? 2 : UINT32_MAX;
+        edge.global_batch = i ? 1 : UINT32_MAX;
+        edge.job_count = i ? 0 : TRAJD_CORE_MAX_JOBS;
+        assert_int_equal(trajd_core_add_feed(world->core, &edge, &feed, &error), TRAJD_OK);
+    }
+    destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -558,6 +602,7 @@ int main(void)
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_stalls_are_named),
         cmocka_unit_test(test_a_core_needs_its_options),
+        cmocka_unit_test(test_options_of_a_feed),
         cmocka_unit_test(test_phases_of_a_job),
         cmocka_unit_test(test_an_epoch_that_is_ready_wakes_production),
         cmocka_unit_test(test_return_of_the_daemon),

@@ -144,6 +144,75 @@ static void test_cut_and_changed_frames(void **state)
     assert_true(refused > 1000);
 }
 
+struct item {
+    size_t begin, end;
+};
+
+static uint32_t read_length(const uint8_t *bytes, size_t size)
+{
+    uint32_t length = 0;
+
+    for (size_t i = 0; i < size; i++)
+        length = length << 8 | bytes[i];
+    return length;
+}
+
+/* Lists the values of a msgpack item that trajd encodes, with those inside arrays and maps, but no
+ * keys. Returns the place behind the item. */
+static size_t list_values(const uint8_t *bytes, size_t at, bool is_key, struct item *items,
+                          size_t *count)
+{
+    const uint8_t type = bytes[at];
+    const size_t begin = at, own = is_key ? SIZE_MAX : (*count)++;
+    uint32_t children = 0;
+
+    at++;
+    if ((type & 0xe0) == 0xa0)
+        at += type & 0x1f;
+    else if (type == 0xc4 || type == 0xd9)
+        at += 1 + read_length(bytes + at, 1);
+    else if (type == 0xc5 || type == 0xda)
+        at += 2 + read_length(bytes + at, 2);
+    else if (type >= 0xcc && type <= 0xcf)
+        at += (size_t)1 << (type - 0xcc);
+    else if ((type & 0xf0) == 0x90)
+        children = type & 0x0f;
+    else if ((type & 0xf0) == 0x80)
+        children = 2 * (type & 0x0fu);
+    else if (type == 0xdc || type == 0xde) {
+        children = read_length(bytes + at, 2) * (type == 0xde ? 2 : 1);
+        at += 2;
+    } else
+        assert_true(type < 0x80 || type == 0xc2 || type == 0xc3);
+    for (uint32_t i = 0; i < children; i++)
+        at = list_values(bytes, at, ((type & 0xf0) == 0x80 || type == 0xde) && i % 2 == 0, items,
+                         count);
+    if (!is_key)
+        items[own] = (struct item){begin, at};
+    return at;
+}
+
+/* Puts a number with a fraction, which no field has, in the place of each value of each message. */
+static void test_values_of_another_type(void **state)
+{
+    static uint8_t golden[TRAJD_WIRE_MAX_FRAME], other[TRAJD_WIRE_MAX_FRAME + 8];
+    static struct item items[TRAJD_WIRE_MAX_ITEMS];
+
+    (void)state;
+    for (size_t i = 0; i < wire_vector_count; i++) {
+        const size_t size = read_golden(wire_vectors[i].name, golden, sizeof golden);
+        size_t count = 0;
+        assert_int_equal(list_values(golden, 8, false, items, &count), size);
+        for (size_t k = 0; k < count; k++) {
+            memcpy(other, golden, items[k].begin);
+            memcpy(other + items[k].begin, "\xca\x3f\x00\x00\x00", 5);
+            memcpy(other + items[k].begin + 5, golden + items[k].end, size - items[k].end);
+            if (!decode(other, size - (items[k].end - items[k].begin) + 5))
+                fail_msg("%s: the value at byte %zu", wire_vectors[i].name, items[k].begin);
+        }
+    }
+}
+
 static void test_header(void **state)
 {
     (void)state;
@@ -340,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_golden_frames),
         cmocka_unit_test(test_fields_arrive),
         cmocka_unit_test(test_cut_and_changed_frames),
+        cmocka_unit_test(test_values_of_another_type),
         cmocka_unit_test(test_header),
         cmocka_unit_test(test_scan),
         cmocka_unit_test(test_values),
