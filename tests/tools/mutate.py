@@ -44,7 +44,7 @@ AREAS = {
               ["integration/test_feed_values.py", "integration/test_mixtures.py", "integration/test_configuration.py",
                "integration/test_statistics.py", "integration/test_explain.py", "integration/test_robomimic.py"]),
     "bytes": (["daemon/index/*.c", "daemon/cache/*.c", "daemon/hdf5/[!w]*.c"],
-              ["^unit/(index|cache|hdf5)", "^(unit/(producer|stats)|fuzz/(array|index))"],
+              ["^unit/(index|cache|hdf5)", "^(unit/(window|producer|stats)|fuzz/(array|index))"],
               ["integration/test_feed_values.py", "integration/test_recordings.py", "integration/test_images.py",
                "integration/test_linked_files.py", "integration/test_failures.py", "integration/test_init.py"]),
     "feed": (["daemon/feed/*.c"], ["^unit/feed", "^unit/server/(server|sessions|outbox|schema)", "^model"],

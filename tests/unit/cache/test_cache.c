@@ -457,6 +457,26 @@ static void absent_empty_and_quarantined(void **state)
     trajd_cache_destroy(&cache);
 }
 
+/* The clock that drops rows may be any of the dataset's, also the first. */
+static void the_first_clock_can_drop_rows(void **state)
+{
+    struct world *world = *state;
+    const struct trajd_episode_clock other = world->episode_clocks[0];
+    struct trajd_cache *cache;
+    const void *rows[ARRAYS];
+
+    world->episode_clocks[0] = world->episode_clocks[1];
+    world->episode_clocks[1] = other;
+    cache = new_cache(world, 1u << 20, 1);
+    assert_int_equal(trajd_cache_pin(cache, &all_arrays, 0, rows, NULL), TRAJD_OK);
+    for (uint32_t row = 0; row < 17; row++)
+        assert_int_equal(((const uint32_t *)rows[0])[row], value_at(0, 0, 3 * row));
+    for (uint32_t row = 0; row < ROWS; row++)
+        assert_int_equal(((const uint32_t *)rows[2])[row], value_at(0, 2, row));
+    trajd_cache_unpin(cache, &all_arrays, 0);
+    trajd_cache_destroy(&cache);
+}
+
 static void a_changed_file_is_named(void **state)
 {
     struct world *world = *state;
@@ -666,6 +686,7 @@ int main(void)
         WITH_WORLD(prefetched_entries_are_read_ahead),
         WITH_WORLD(the_latest_next_use_is_evicted_first),
         WITH_WORLD(absent_empty_and_quarantined),
+        WITH_WORLD(the_first_clock_can_drop_rows),
         WITH_WORLD(a_changed_file_is_named),
         WITH_WORLD(a_rewritten_file_is_named),
         WITH_WORLD(io_failures_pass_and_data_failures_stay),

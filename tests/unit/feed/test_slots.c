@@ -203,6 +203,14 @@ static void test_refusals(void **state)
     assert_int_not_equal(open_with(world, first, open), TRAJD_OK);
     open.next = 40; /* the end: no batch remains */
     assert_int_equal(open_with(world, first, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.length, 40);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.windows, 42);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.dropped, 2);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.batch, 4);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.slot_count, 3);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 40);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.row_begin, 0);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.row_count, 4);
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 0);
     assert_int_equal(open_with(world, first, make_open(world, 0)), TRAJD_OK);
     open = make_open(world, 0);

@@ -241,6 +241,20 @@ static void a_child_that_still_reads_gets_more_time(void **state)
     assert_non_null(strstr(error.message, "good.hdf5: the indexing child took longer than "));
 }
 
+/* READY comes once. What comes again is no answer to a file. */
+static void a_child_that_is_ready_twice_is_refused(void **state)
+{
+    struct trajd_error error;
+    char body[1024];
+
+    (void)state;
+    snprintf(body, sizeof body, "head -c %zu %s/timeout_frames >&3",
+             sizeof(struct trajd_helper_header), index_folder);
+    index_with_helper(body, 5000, &error);
+    assert_non_null(
+        strstr(error.message, "good.hdf5: the indexing child sent an unexpected frame"));
+}
+
 static void a_broken_helper_is_an_error(void **state)
 {
     static const char *const bodies[] = {"exit 3",
@@ -273,6 +287,7 @@ int main(void)
         cmocka_unit_test(crashed_stopped_and_slow_children_are_replaced),
         cmocka_unit_test(killed_children_refuse_no_file),
         cmocka_unit_test(a_child_that_still_reads_gets_more_time),
+        cmocka_unit_test(a_child_that_is_ready_twice_is_refused),
         cmocka_unit_test(a_broken_helper_is_an_error),
     };
 

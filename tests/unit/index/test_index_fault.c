@@ -45,6 +45,7 @@ static void bad_episodes_are_quarantined_with_the_reason(void **state)
         {"dangling_link", "robomimic", 1, 2, "actions: a link that leads nowhere"},
         {"offset_beyond", "robomimic", 1, 2, "actions: 2240 bytes at offset 1099511627776"},
         {"bad_chunk", "robomimic", 1, 2, "demo_0: actions: "},
+        {"many_chunks", "robomimic", 1, 2, "demo_0: actions: more than 4 million chunks"},
         {"bad_chunk_list", "robomimic", 1, 2, "demo_0: actions: libhdf5 failed"},
         {"raw_backward", "robosuite_raw", 1, 2, "states: row 7: the stamp goes back"},
         {"raw_nan", "robosuite_raw", 1, 2, "states: row 7: the stamp is NaN"},

@@ -160,6 +160,8 @@ static void test_block_equals_request(void **state)
     assert_int_equal(trajd_runner_room(runner, TRAJD_BLOCK_MAX_BYTES + 1, &room, &error),
                      TRAJD_ERR_UNSUPPORTED);
     trajd_runner_destroy(&runner);
+    assert_null(runner);
+    trajd_runner_destroy(&runner); /* nothing more */
     free(bytes);
 }
 

@@ -144,6 +144,26 @@ static void test_cut_and_changed_frames(void **state)
     assert_true(refused > 1000);
 }
 
+/* A buffer of any size that is too small is an error, and nothing is written behind it. */
+static void test_buffers_that_are_too_small(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < wire_vector_count; i++) {
+        size_t whole, size;
+        assert_int_equal(
+            trajd_wire_encode(&wire_vectors[i].message, frame, sizeof frame, &whole, NULL),
+            TRAJD_OK);
+        for (size_t room = 0; room < whole; room++) {
+            uint8_t *small = malloc(room ? room : 1);
+            assert_non_null(small);
+            if (trajd_wire_encode(&wire_vectors[i].message, small, room, &size, NULL) !=
+                TRAJD_ERR_MEMORY)
+                fail_msg("%s fits into %zu of %zu bytes", wire_vectors[i].name, room, whole);
+            free(small);
+        }
+    }
+}
+
 struct item {
     size_t begin, end;
 };
@@ -409,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_golden_frames),
         cmocka_unit_test(test_fields_arrive),
         cmocka_unit_test(test_cut_and_changed_frames),
+        cmocka_unit_test(test_buffers_that_are_too_small),
         cmocka_unit_test(test_values_of_another_type),
         cmocka_unit_test(test_header),
         cmocka_unit_test(test_scan),
