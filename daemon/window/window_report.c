@@ -63,7 +63,7 @@ static const char *source_name(const struct trajd_window_plan *plan,
 
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
-    fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind",
+    fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind",
             "grid", "role", "tensor");
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
@@ -75,7 +75,7 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
         write_shape(plan, output, shape, sizeof shape);
-        fprintf(out, "  %-26s %-24s %-22s %-11s %-24s %-6s %s\n", output->name,
+        fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", output->name,
                 source_name(plan, target, none, sizeof none), clock, kind_names[kind], grid,
                 output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
     }
