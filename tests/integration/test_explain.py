@@ -18,7 +18,7 @@ layout: lab
 episodes: {files: "*.hdf5", groups: /ep_*}
 clocks:
   arm:  {path: arm_t, unit: ns, latency: 1ms}
-  grip: {path: grip_t, unit: ns, repeated: drop}
+  grip: {path: grip_t, unit: ns, repeated: drop, lost_rows: 20%}
   ft:   {rate: 200, rows: wrench, start: {path: ft_t0, unit: ns}}
 streams:
   q:      {clock: arm, kind: linear}
