@@ -178,6 +178,7 @@ static void print_assumption(const struct trajd_index *index)
 
 static int print_config(const char *path, const struct trajd_index *index)
 {
+    const uint32_t found = index->episode_count + index->refused_file_count;
     char real[PATH_MAX];
 
     if (!realpath(path, real))
@@ -185,6 +186,9 @@ static int print_config(const char *path, const struct trajd_index *index)
     printf(
         "# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows its outputs.\n",
         index->kept_count);
+    if (found > index->kept_count)
+        printf("# Of %u episodes %u are quarantined: `trajctl inspect` has the reasons.\n", found,
+               found - index->kept_count);
     printf("version: 1\n\ndatasets:\n  data: {path: ");
     trajd_json_text(stdout, real);
     printf(", layout: %s}\n", index->layout->name);

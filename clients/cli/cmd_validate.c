@@ -76,7 +76,7 @@ static void validate_path(struct validation *validation, const char *path)
     if (!cli_files_open(&validation->files, validation->layout, path, &index, &error)) {
         if (!validation->json)
             printf("%s: layout %s, %u of %u episodes\n", path, index->layout->name,
-                   index->kept_count, index->episode_count);
+                   index->kept_count, index->episode_count + index->refused_file_count);
         if (examine_index(index, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});

@@ -7,7 +7,7 @@
 
 #include "daemon/base/paths.h"
 
-enum { LINKS_LOGGED = 16 };
+enum { UNREAD_LOGGED = 16 };
 
 const char *trajd_control_cache_directory(const struct trajd_config *config)
 {
@@ -49,12 +49,12 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
     LOG(control->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
         dataset->name, index->file_count, index->cached_file_count, index->kept_count,
         index->episode_count + index->refused_file_count);
-    for (uint32_t n = 0; n < index->link_count && n < LINKS_LOGGED; n++)
+    for (uint32_t n = 0; n < index->unread_count && n < UNREAD_LOGGED; n++)
         LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
-    if (index->link_count > LINKS_LOGGED)
+    if (index->unread_count > UNREAD_LOGGED)
         LOG(control->log, WARNING,
-            "dataset %s: %u files in all are links to files that are already read", dataset->name,
-            index->link_count);
+            "dataset %s: %u files in all are left out: trajctl inspect lists them", dataset->name,
+            index->unread_count);
     for (uint32_t f = 0; f < index->file_count; f++)
         if (index->files[f].refusal)
             LOG(control->log, WARNING, "dataset %s: refused: %s", dataset->name,

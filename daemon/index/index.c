@@ -15,7 +15,7 @@ enum { PATH_SIZE = 4096 };
 struct files {
     struct trajd_index_entry *entries;
     uint32_t count;
-    uint32_t link_count; /* entries behind them: further names of the same files */
+    uint32_t unread_count; /* entries behind them: further names, and files that are not read */
 };
 
 static enum trajd_status no_memory(struct trajd_error *error)
@@ -25,7 +25,7 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 static void free_files(struct files *files)
 {
-    for (uint32_t i = 0; i < files->count + files->link_count; i++) {
+    for (uint32_t i = 0; i < files->count + files->unread_count; i++) {
         free(files->entries[i].path);
         free(files->entries[i].relative_path);
         trajd_bytes_free(&files->entries[i].record);
@@ -62,10 +62,29 @@ static enum trajd_status set_entry(struct trajd_index_entry *entry, const char *
     return TRAJD_OK;
 }
 
-static enum trajd_status find_in_folder(const char *folder, const char *pattern,
+/* Adds files that look like a part of the dataset and are not read. */
+static enum trajd_status add_missed(const char *folder, const struct trajd_file_list *missed,
+                                    struct files *files, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < missed->count && !status; i++) {
+        struct trajd_index_entry *entry = &files->entries[files->count + files->unread_count++];
+        struct stat about;
+        status = set_entry(entry, folder, missed->relative_paths[i], error);
+        entry->left_out = !status && !stat(entry->path, &about) && S_ISDIR(about.st_mode)
+                              ? "a linked folder is not searched"
+                              : "`files:` of the layout does not match its name";
+    }
+    return status;
+}
+
+/* Finds the files below a folder. `is_dataset`: the pattern is the layout's, and what it misses is
+ * listed, too. */
+static enum trajd_status find_in_folder(const char *folder, const char *pattern, bool is_dataset,
                                         struct files *files, struct trajd_error *error)
 {
-    struct trajd_file_list list;
+    struct trajd_file_list list, missed = {0};
     enum trajd_status status = trajd_file_list_find(folder, pattern, &list, error);
 
     if (status)
@@ -73,7 +92,13 @@ static enum trajd_status find_in_folder(const char *folder, const char *pattern,
     if (!list.count)
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file matches %s", folder,
                                pattern);
-    files->entries = calloc(list.count, sizeof *files->entries);
+    if (is_dataset)
+        status = trajd_file_list_find_missed(folder, &list, &missed, error);
+    if (status) {
+        trajd_file_list_free(&list);
+        return status;
+    }
+    files->entries = calloc(list.count + missed.count, sizeof *files->entries);
     if (!files->entries)
         status = no_memory(error);
     for (uint32_t i = 0; i < list.count && !status; i++)
@@ -81,7 +106,10 @@ static enum trajd_status find_in_folder(const char *folder, const char *pattern,
     if (!status)
         status = trajd_index_separate_links(files->entries, &files->count, error);
     if (!status)
-        files->link_count = list.count - files->count;
+        files->unread_count = list.count - files->count;
+    if (!status)
+        status = add_missed(folder, &missed, files, error);
+    trajd_file_list_free(&missed);
     trajd_file_list_free(&list);
     return status;
 }
@@ -116,7 +144,7 @@ static enum trajd_status find_glob(const char *path, struct files *files, struct
         plain--;
     length = plain > 1 ? plain - 1 : plain;
     snprintf(folder, sizeof folder, "%.*s", (int)length, path);
-    return find_in_folder(plain ? folder : ".", path + plain, files, error);
+    return find_in_folder(plain ? folder : ".", path + plain, false, files, error);
 }
 
 static enum trajd_status find_files(const char *path, const struct trajd_layout *layout,
@@ -128,7 +156,7 @@ static enum trajd_status find_files(const char *path, const struct trajd_layout 
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%.128s...: the path is too long",
                                path);
     if (!stat(path, &status))
-        return S_ISDIR(status.st_mode) ? find_in_folder(path, layout->files, files, error)
+        return S_ISDIR(status.st_mode) ? find_in_folder(path, layout->files, true, files, error)
                                        : find_single(path, files, error);
     if (errno == ENOENT && trajd_is_glob(path))
         return find_glob(path, files, error);
@@ -175,7 +203,7 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
         trajd_heartbeat_wait();
         trajd_index_cache_save(options, layout, files.entries, files.count);
         trajd_heartbeat_resume();
-        status = trajd_index_build(options, layout, files.entries, files.count, files.link_count,
+        status = trajd_index_build(options, layout, files.entries, files.count, files.unread_count,
                                    index, error);
         layout = NULL;
     }

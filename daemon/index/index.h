@@ -145,7 +145,10 @@ struct trajd_index {
     /* further names (hard or symbolic links) of files in the folder; each file is taken once, by
      * its first name */
     uint32_t link_count;
-    /* what was left out: links, then arrays of optional streams; 1024 at most */
+    /* these, HDF5 files below the folder that the layout's `files` does not match, and linked
+     * folders, which are not searched: the first notes say which */
+    uint32_t unread_count;
+    /* what was left out: links, unread files, then arrays of optional streams; 1024 at most */
     uint32_t note_count;
     const char *const *notes; /* "file: demo_1/obs/x: left out: rule" */
 };

@@ -20,7 +20,7 @@ struct index_memory {
 struct build {
     struct index_memory *memory;
     const struct trajd_index_entry *entries;
-    uint32_t entry_count, link_count;
+    uint32_t entry_count, unread_count;
     const char **paths; /* distinct paths of arrays, ascending */
     uint32_t path_count, path_capacity;
     struct trajd_validation validation;
@@ -159,22 +159,25 @@ static enum trajd_status add_notes(struct build *b, const char *relative_path,
     return TRAJD_OK;
 }
 
-/* Notes the further names of files. They come before the notes of records, of which there may be
+/* Notes the further names of files, and files that are not read. They come before the notes of records, of which there may be
  * too many. */
-static enum trajd_status add_links(struct build *b)
+static enum trajd_status add_unread(struct build *b)
 {
     struct trajd_index *index = &b->memory->index;
 
-    for (uint32_t i = 0; i < b->link_count && index->note_count < NOTE_COUNT_MAX; i++) {
-        const struct trajd_index_entry *link = &b->entries[b->entry_count + i];
+    for (uint32_t i = 0; i < b->unread_count && index->note_count < NOTE_COUNT_MAX; i++) {
+        const struct trajd_index_entry *entry = &b->entries[b->entry_count + i];
+        const bool is_link = entry->same_as != NULL;
         const char *note =
-            trajd_arena_format(&b->memory->arena, "%s: left out: it is %s by another name",
-                               link->relative_path, link->same_as);
+            trajd_arena_format(&b->memory->arena, "%s: left out: %s%s%s", entry->relative_path,
+                               is_link ? "it is " : entry->left_out, is_link ? entry->same_as : "",
+                               is_link ? " by another name" : "");
+        index->link_count += is_link;
         if (!note)
             return no_memory(b);
         b->notes[index->note_count++] = note;
     }
-    index->link_count = b->link_count;
+    index->unread_count = b->unread_count;
     return TRAJD_OK;
 }
 
@@ -264,7 +267,7 @@ static enum trajd_status build_files(struct build *b)
         allocate(b, index->episode_count, sizeof *b->validation.trimmed_rows);
     if (!b->files || !b->episodes || !b->notes || !b->validation.trimmed_rows)
         return no_memory(b);
-    status = add_links(b);
+    status = add_unread(b);
     for (uint32_t i = 0; i < b->entry_count && !status; i++) {
         status = trajd_heartbeat_check(b->error);
         if (!status)
@@ -450,12 +453,12 @@ static enum trajd_status build(struct build *b)
 enum trajd_status trajd_index_build(const struct trajd_index_options *options,
                                     struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
-                                    uint32_t link_count, struct trajd_index **index,
+                                    uint32_t unread_count, struct trajd_index **index,
                                     struct trajd_error *error)
 {
     struct build b = {.entries = entries,
                       .entry_count = count,
-                      .link_count = link_count,
+                      .unread_count = unread_count,
                       .validation = {.rate = options->rate, .assumed_rate = options->assumed_rate},
                       .error = error};
     enum trajd_status status;

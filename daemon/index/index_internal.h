@@ -22,6 +22,7 @@ struct trajd_index_entry {
     uint32_t attempts; /* that failed: storage errors, killed children */
     /* of a further name of a file: the relative path of its first name, borrowed; else NULL */
     const char *same_as;
+    const char *left_out; /* of a file that is not read: why; else NULL */
     /* which of the file's episodes: slice `slice` of slice_count; a slice_count of 0 means 1 */
     uint32_t slice, slice_count;
 };
@@ -66,12 +67,12 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
 enum trajd_status trajd_index_separate_links(struct trajd_index_entry *entries, uint32_t *count,
                                              struct trajd_error *error);
 
-/* Builds the index of `count` entries, which all have records. The link_count entries behind them
- * become notes. Uses the rates of the options. Takes over the layout, also after an error. */
+/* Builds the index of `count` entries, which all have records. The unread_count entries behind
+ * them, which have same_as or left_out, become notes. Uses the rates of the options. Takes over the layout, also after an error. */
 enum trajd_status trajd_index_build(const struct trajd_index_options *options,
                                     struct trajd_layout *layout,
                                     const struct trajd_index_entry *entries, uint32_t count,
-                                    uint32_t link_count, struct trajd_index **index,
+                                    uint32_t unread_count, struct trajd_index **index,
                                     struct trajd_error *error);
 
 /* A stream that the layout may make of an array. The episodes establish its shape and type. */

@@ -16,6 +16,7 @@ struct walk {
     const char *folder;
     struct trajd_file_list *list;
     struct trajd_error *error;
+    bool lists_links; /* "**" adds linked folders to the list */
 };
 
 /* Compares the runs of digits at the front of both, without leading zeros, and steps over them. */
@@ -102,7 +103,7 @@ static bool is_folder(const char *path, bool follow)
 
 /* Matches one entry of a folder against the pattern's first component. */
 static enum trajd_status visit_entry(struct walk *walk, const char *relative, const char *name,
-                                     const char *pattern, int depth)
+                                     bool may_be_folder, const char *pattern, int depth)
 {
     char below[PATH_SIZE], full[PATH_SIZE], component[256];
     const char *slash = strchr(pattern, '/');
@@ -114,9 +115,12 @@ static enum trajd_status visit_entry(struct walk *walk, const char *relative, co
             sizeof below ||
         (size_t)snprintf(full, sizeof full, "%s/%s", walk->folder, below) >= sizeof full)
         return TRAJD_OK;
+    if (any && (name[0] == '.' || !may_be_folder || !is_folder(full, walk->lists_links)))
+        return TRAJD_OK;
+    if (any && walk->lists_links && !is_folder(full, false))
+        return add_file(walk, below);
     if (any)
-        return name[0] != '.' && is_folder(full, false) ? visit(walk, below, pattern, depth + 1)
-                                                        : TRAJD_OK;
+        return visit(walk, below, pattern, depth + 1);
     memcpy(component, pattern, length);
     component[length] = '\0';
     if (fnmatch(component, name, FNM_PERIOD))
@@ -148,7 +152,8 @@ static enum trajd_status visit(struct walk *walk, const char *relative, const ch
                                strerror(errno));
     while (!status && (errno = 0, entry = readdir(folder))) {
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-            status = visit_entry(walk, relative, entry->d_name, pattern, depth);
+            status =
+                visit_entry(walk, relative, entry->d_name, entry->d_type != DT_REG, pattern, depth);
     }
     if (!status && errno)
         status = trajd_error_set(walk->error, TRAJD_ERR_IO, errno, "%s: cannot be read: %s", full,
@@ -162,30 +167,58 @@ static int compare_paths(const void *a, const void *b)
     return trajd_natural_compare(*(char *const *)a, *(char *const *)b);
 }
 
+/* Sorts the list and removes names that are in it twice, or that are in `found`, which may be
+ * NULL. */
+static void tidy(struct trajd_file_list *list, const struct trajd_file_list *found)
+{
+    uint32_t kept = 0;
+
+    if (list->count)
+        qsort(list->relative_paths, list->count, sizeof *list->relative_paths, compare_paths);
+    for (uint32_t i = 0; i < list->count; i++) {
+        char **path = &list->relative_paths[i];
+        if ((kept && !strcmp(list->relative_paths[kept - 1], *path)) ||
+            (found && found->count &&
+             bsearch(path, found->relative_paths, found->count, sizeof *path, compare_paths)))
+            free(*path);
+        else
+            list->relative_paths[kept++] = *path;
+    }
+    list->count = kept;
+}
+
 enum trajd_status trajd_file_list_find(const char *folder, const char *pattern,
                                        struct trajd_file_list *list, struct trajd_error *error)
 {
     struct walk walk = {.folder = folder, .list = list, .error = error};
     enum trajd_status status;
-    uint32_t kept = 0;
 
     *list = (struct trajd_file_list){0};
     status = visit(&walk, "", pattern, 0);
-    if (status) {
+    if (status)
         trajd_file_list_free(list);
-        return status;
-    }
-    if (list->count)
-        qsort(list->relative_paths, list->count, sizeof *list->relative_paths, compare_paths);
-    /* a pattern with several "**" can find a file twice */
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (kept && !strcmp(list->relative_paths[kept - 1], list->relative_paths[i]))
-            free(list->relative_paths[i]);
-        else
-            list->relative_paths[kept++] = list->relative_paths[i];
-    }
-    list->count = kept;
-    return TRAJD_OK;
+    else
+        tidy(list, NULL); /* a pattern with several "**" can find a file twice */
+    return status;
+}
+
+enum trajd_status trajd_file_list_find_missed(const char *folder,
+                                              const struct trajd_file_list *found,
+                                              struct trajd_file_list *missed,
+                                              struct trajd_error *error)
+{
+    struct walk walk = {.folder = folder, .list = missed, .error = error, .lists_links = true};
+    enum trajd_status status;
+
+    *missed = (struct trajd_file_list){0};
+    status = visit(&walk, "", "**/*.hdf5", 0);
+    if (!status)
+        status = visit(&walk, "", "**/*.h5", 0);
+    if (status)
+        trajd_file_list_free(missed);
+    else
+        tidy(missed, found);
+    return status;
 }
 
 void trajd_file_list_free(struct trajd_file_list *list)

@@ -1,6 +1,8 @@
 /* Finds what the user of a feed should know about its plan. Every warning of a plan goes through
  * trajd_window_plan_warn: `trajctl check` prints them, and workers get them when they open the
  * feed. */
+#include <string.h>
+
 #include "daemon/window/window_plan_internal.h"
 #include "daemon/window/window_report.h"
 
@@ -120,8 +122,57 @@ static void warn_of_quaternions(struct trajd_window_plan *plan,
                            stream->name, text);
 }
 
+/* Warns of files without any mask, where the feed is filtered by one: none of their episodes can be
+ * in it. */
+static void warn_of_masks(struct trajd_window_plan *plan)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    uint32_t e = 0, count = 0, first = 0;
+
+    for (uint32_t f = 0; f < index->file_count && plan->spec->filter; f++) {
+        bool has_mask = false, has_episode = false;
+        for (; e < index->episode_count && index->episodes[e].file_index == f; e++) {
+            const struct trajd_episode *episode = &index->episodes[e];
+            has_episode |= !trajd_window_plan_quarantine(plan, episode);
+            has_mask |= episode->filter_keys && episode->filter_keys[0];
+        }
+        if (has_episode && !has_mask)
+            first = count++ ? first : f;
+    }
+    if (count)
+        trajd_window_plan_warn(plan,
+                               "filter: %s: %u of %u files have no mask, and none of their "
+                               "episodes is used (the first: %s)",
+                               plan->spec->filter, count, index->file_count,
+                               index->files[first].relative_path);
+}
+
+/* Warns of episodes that lack the text by which the feed selects. */
+static void warn_of_text(struct trajd_window_plan *plan, const char *key)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    uint32_t count = 0, first = 0, m = 0;
+
+    while (m < index->layout->meta_count && strcmp(index->layout->metas[m].name, key) != 0)
+        m++;
+    for (uint32_t e = 0; e < index->episode_count && m < index->layout->meta_count; e++)
+        if (!trajd_window_plan_quarantine(plan, &index->episodes[e]) &&
+            !index->episodes[e].metas[m])
+            first = count++ ? first : e;
+    if (count)
+        trajd_window_plan_warn(plan,
+                               "where: %s: %u of %u episodes have no such text and are not used "
+                               "(the first: %s: %s)",
+                               key, count, plan->found_count - plan->quarantined.count,
+                               index->files[index->episodes[first].file_index].relative_path,
+                               index->episodes[first].id);
+}
+
 void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
 {
+    warn_of_masks(plan);
+    for (uint32_t w = 0; w < plan->spec->episode_filter_count; w++)
+        warn_of_text(plan, plan->spec->episode_filters[w].key);
     for (uint32_t t = 0; t < plan->target_count; t++) {
         if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
             continue;

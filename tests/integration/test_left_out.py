@@ -162,3 +162,46 @@ def test_a_feed_above_the_limit_is_refused_alone(tmp_path):
     assert client.open("pictures").episodes_quarantined == 2
     client.close()
     daemon.stop()
+
+
+def test_files_that_are_not_read_are_named(tmp_path):
+    data = write_padded(tmp_path / "lab", (9, 9))
+    elsewhere = write_padded(tmp_path / "elsewhere", (9,))
+    (data / "more").symlink_to(elsewhere)
+    (data / "below").mkdir()
+    for path in ("demo_7.hdf5", "episode_8.h5", "below/x.h5", "notes.txt", ".hidden.hdf5"):
+        (data / path).write_bytes(b"")
+    daemon = start(tmp_path).start()
+    for path in ("demo_7.hdf5", "episode_8.h5", "below/x.h5"):
+        assert f"warning: dataset lab: {path}: left out: `files:` of the layout does not match its name" in daemon.text()
+    assert "dataset lab: more: left out: a linked folder is not searched" in daemon.text()
+    assert "notes.txt" not in daemon.text() and "hidden" not in daemon.text()
+    daemon.stop()
+    status, out, _ = check(tmp_path, "")
+    assert status == 0 and "(2 of 2 kept)" in out
+    inspected = subprocess.run([TRAJCTL, "inspect", "--layout", "aloha", data], capture_output=True, text=True, timeout=60).stdout
+    assert "  more: left out: a linked folder is not searched" in inspected
+    assert "left out" not in subprocess.run([TRAJCTL, "inspect", "--layout", "aloha", data / "episode_*.hdf5"], capture_output=True,
+                                            text=True, timeout=60).stdout  # the user's own choice
+
+
+def test_masks_and_texts_that_are_missing_are_warnings(tmp_path):
+    data = tmp_path / "lab"
+    data.mkdir()
+    for number in range(3):
+        with h5py.File(data / f"{number}.hdf5", "w") as file:
+            for demo in range(2):
+                file[f"data/demo_{demo}/actions"] = np.zeros((9, 2))
+            if number == 2:
+                file["data"].attrs["problem_info"] = json.dumps({"language_instruction": "lift"})
+            if number != 1:
+                file["mask/train"] = np.array(["demo_0"], dtype="S")
+    status, out, err = check(tmp_path, "", """
+datasets: {{lab: {{path: {path}, layout: robomimic{more}}}}}
+feeds:
+  masked: {{dataset: lab, filter: train, global_batch: 4, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}
+  named: {{dataset: lab, where: {{language: lift}}, global_batch: 4, anchor: {{clock: actions}}, outputs: {{actions: {{at: 0}}}}}}
+""")
+    assert status == 0 and "of 2 episodes (6 of 6 kept)" in out, out + err
+    assert ("  warning: where: language: 4 of 6 episodes have no such text and are not used (the first: 0.hdf5: demo_0)\n") in out
+    assert "  warning: filter: train: 1 of 3 files have no mask, and none of their episodes is used (the first: 1.hdf5)" in out
