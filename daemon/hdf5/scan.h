@@ -13,6 +13,8 @@
 #include "daemon/index/record.h"
 #include "daemon/layout/layout.h"
 
+struct trajd_scan_names;
+
 /* A slice of a file's episodes: slice `index` of `count` slices of about the same size. */
 struct trajd_scan_slice {
     uint32_t index, count;
@@ -67,6 +69,11 @@ const char *trajd_scan_resampled_rate(struct trajd_scan *scan);
  * there is none. A value that cannot be taken is noted. */
 const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
                             const char *episode_id, const struct trajd_layout_meta *meta);
+/* Returns why the arrays do not have one row for each time step of one episode, or NULL. `links`:
+ * those of the group. */
+const char *trajd_scan_form(struct trajd_scan *scan, hid_t group,
+                            const struct trajd_scan_names *links,
+                            const struct trajd_record_episode *episode);
 /* Returns whether the episode's group holds only the recorded datasets, and groups without
  * attributes on the way to them. */
 bool trajd_scan_is_plain(hid_t group, const struct trajd_record_episode *episode);

@@ -105,6 +105,7 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
                           struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
+    const struct trajd_scan_folder *root;
     struct wanted wanted = {0};
     uint32_t total;
 
@@ -131,6 +132,9 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
     for (uint32_t i = 0; i < wanted.family_paths.count; i++)
         scan_dataset(scan, group, wanted.family_paths.names[i], true, &wanted, episode);
     qsort(episode->arrays, episode->array_count, sizeof *episode->arrays, compare_datasets);
+    root = trajd_scan_folder(scan, group, "", 0, &wanted.folders, episode);
+    if (root)
+        episode->problem = trajd_scan_form(scan, group, &root->links, episode);
 }
 
 static void scan_metas(struct trajd_scan *scan, const char *path,

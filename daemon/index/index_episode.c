@@ -272,6 +272,16 @@ static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
                                           .dropped_rows = recorded->dropped_rows};
 }
 
+/* A rate below 1 Hz in an attribute of a recording is most likely a period in seconds. */
+static void refuse_period(struct candidate *c, const struct trajd_layout_clock *clock,
+                          const char *text, struct trajd_rate rate)
+{
+    quarantine(c,
+               "clock %s: %s of attribute %s is below 1 Hz: it is probably a period in seconds "
+               "(%.6g Hz); write the rate into the configuration (rate: HZ)",
+               clock->name, text, clock->rate_attribute, (double)rate.den / (double)rate.num);
+}
+
 /* Finds the rate of a regular clock. What counts: the rate of the options, the file's attribute
  * trajd_resample, what the layout says, and last the layout's default, which is only assumed. */
 static bool find_rate(struct candidate *c, uint32_t index, struct trajd_episode_clock *clock)
@@ -288,6 +298,8 @@ static bool find_rate(struct candidate *c, uint32_t index, struct trajd_episode_
     if (*text) {
         if (!trajd_parse_rate(text, &clock->rate))
             refuse_rate(c, index, text, attribute);
+        else if (!is_resampled && clock->rate.num < clock->rate.den)
+            refuse_period(c, source, text, clock->rate);
         return !c->reason;
     }
     clock->rate = source->rate;

@@ -1,8 +1,10 @@
 /* Reads the clocks of a layout: stamps or a rate, and their place in the common time. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "daemon/layout/layout_internal.h"
+#include "proto/array_len.h"
 
 #define LOST_ROWS_PERCENT 10 /* unless the layout says otherwise */
 
@@ -72,6 +74,22 @@ static enum trajd_status read_attribute(struct trajd_layout_parser *p,
     return TRAJD_OK;
 }
 
+/* Returns whether a text ends in a word for a period, which stands alone or after one of "_.@". */
+static bool is_named_like_period(const char *text)
+{
+    static const char *const words[] = {"dt",       "delta_t",  "period",
+                                        "interval", "timestep", "time_step"};
+    const size_t length = strlen(text);
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        const size_t size = strlen(words[i]);
+        if (length >= size && !strcasecmp(text + length - size, words[i]) &&
+            (length == size || strchr("_.@", text[length - size - 1])))
+            return true;
+    }
+    return false;
+}
+
 /* Reads "20" or {attribute: /data@env_args, json: env_kwargs.control_freq, default: 20}. */
 static enum trajd_status read_rate(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *node,
@@ -94,6 +112,12 @@ static enum trajd_status read_rate(struct trajd_layout_parser *p,
     status = read_attribute(p, attribute, &clock->rate_attribute);
     if (!status && json)
         status = trajd_layout_read_text(p, json, &clock->rate_json);
+    if (!status &&
+        is_named_like_period(clock->rate_json ? clock->rate_json : clock->rate_attribute))
+        return trajd_yaml_error(p->yaml, json ? json : attribute, p->error,
+                                "\"%s\" is the name of a period, and a rate in Hz is needed here: "
+                                "write it as a number (rate: HZ)",
+                                json ? clock->rate_json : clock->rate_attribute);
     if (!status && fallback)
         status = trajd_yaml_rate(p->yaml, fallback, &clock->rate_default, p->error);
     return status;

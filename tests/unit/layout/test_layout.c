@@ -133,6 +133,7 @@ static void mistakes_are_reported_with_their_line(void **state)
         {"kind: angle", "kind: liner", "linear"},
         {"kind: mean", "kind: slerp", "order: missing"},
         {"2.5%", "2.5", "like 10%"},
+        {"rate: 29.97", "rate: {attribute: \"/@control_dt\"}", "the name of a period"},
         {"latency: 38ms}", "lost_rows: 5}", "like 10%"},
         {"rate: 29.97", "lost_rows: 5%, rate: 29.97", "does not belong to a regular"},
         {"kind: mean", "kind: mean, order: xyzw", "kind slerp only"},
