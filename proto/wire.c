@@ -147,6 +147,13 @@ static void pack_texts(msgpack_packer *packer, const struct trajd_wire_texts *te
         pack_prose(packer, texts->list[i], TRAJD_WIRE_MAX_TEXT);
 }
 
+static void pack_positions(msgpack_packer *packer, const struct trajd_wire_positions *positions)
+{
+    msgpack_pack_array(packer, positions->count);
+    for (uint32_t i = 0; i < positions->count; i++)
+        msgpack_pack_uint64(packer, positions->list[i]);
+}
+
 static void pack_shape(msgpack_packer *packer, const uint32_t *rank)
 {
     const struct trajd_wire_tensor *tensor =
@@ -257,6 +264,9 @@ static bool pack_value(msgpack_packer *packer, const struct trajd_wire_field *fi
         return true;
     case TRAJD_WIRE_KIND_TEXTS:
         pack_texts(packer, at);
+        return true;
+    case TRAJD_WIRE_KIND_POSITIONS:
+        pack_positions(packer, at);
         return true;
     case TRAJD_WIRE_KIND_FEEDS:
         return pack_feeds(packer, at);

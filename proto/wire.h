@@ -89,6 +89,12 @@ struct trajd_wire_leases {
     struct trajd_wire_lease list[TRAJD_WIRE_MAX_LEASES];
 };
 
+/* Batches of a queue job, by their positions. */
+struct trajd_wire_positions {
+    uint32_t count; /* <= TRAJD_WIRE_MAX_LEASES */
+    uint64_t list[TRAJD_WIRE_MAX_LEASES];
+};
+
 /* Like a text, but any bytes. */
 struct trajd_wire_bytes {
     const void *data;
@@ -133,10 +139,17 @@ struct trajd_wire_open {
     struct trajd_wire_bytes resume; /* a checkpoint token; empty: none */
     /* UUID of the GPU whose memory gets the batches; empty: the host's memory */
     struct trajd_wire_text gpu;
+    /* queue, not fresh: what this worker knows of the pass through the epoch that it was in. `pass`
+     * is the number in its OPENED, `batch` the G; `held` has the batches that it still has, `done`
+     * those that it finished last. */
+    uint64_t pass;
+    uint32_t batch;
+    struct trajd_wire_positions held, done;
 };
 
 struct trajd_wire_ack {
     struct trajd_wire_leases done, released;
+    struct trajd_wire_positions positions; /* DONE, of the batches in `held` of OPENED */
 };
 
 struct trajd_wire_ping { /* PING and PONG */
@@ -218,6 +231,8 @@ struct trajd_wire_opened {
      * found - kept of them are quarantined, and the feed has windows of `used`. */
     uint32_t found, kept, used;
     struct trajd_wire_texts quarantined, warnings; /* the first reasons; of the feed's plan */
+    uint64_t pass;                    /* queue: numbers the job's pass through the epoch; 0: none */
+    struct trajd_wire_positions held; /* those batches of OPEN that this session still has */
 };
 
 struct trajd_wire_batch {
@@ -249,6 +264,7 @@ struct trajd_wire_error {
     uint64_t request;         /* 0: the error answers no request */
     enum trajd_status status; /* an unknown word decodes as TRAJD_ERR_SYSTEM */
     struct trajd_wire_text message;
+    uint32_t wait_ms; /* BUSY: how long the daemon holds this OPEN back; 0: it does not */
 };
 
 struct trajd_wire_checkpointed {

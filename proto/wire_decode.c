@@ -161,6 +161,16 @@ static bool read_texts(struct trajd_wire_cursor *cursor, struct trajd_wire_texts
     return true;
 }
 
+static bool read_positions(struct trajd_wire_cursor *cursor, struct trajd_wire_positions *positions)
+{
+    if (!read_array(cursor, 0, TRAJD_WIRE_MAX_LEASES, &positions->count))
+        return false;
+    for (uint32_t i = 0; i < positions->count; i++)
+        if (!read_uint(cursor, 0, UINT64_MAX, &positions->list[i]))
+            return false;
+    return true;
+}
+
 static bool read_shape(struct trajd_wire_cursor *cursor, struct trajd_wire_tensor *tensor)
 {
     if (!read_array(cursor, 0, TRAJD_WIRE_MAX_RANK, &tensor->rank))
@@ -259,6 +269,8 @@ static bool read_value(struct trajd_wire_cursor *cursor, const struct trajd_wire
         return read_ranks(cursor, at);
     case TRAJD_WIRE_KIND_TEXTS:
         return read_texts(cursor, at);
+    case TRAJD_WIRE_KIND_POSITIONS:
+        return read_positions(cursor, at);
     }
     return false;
 }

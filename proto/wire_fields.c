@@ -33,11 +33,16 @@ static const struct trajd_wire_field open_fields[] = {
     {"resume", TRAJD_WIRE_KIND_BYTES, AT(open, resume), true, 0, TRAJD_WIRE_MAX_CHECKPOINT},
     {"gpu", TRAJD_WIRE_KIND_NAME, AT(open, gpu), true, 0, TRAJD_WIRE_MAX_GPU},
     {"norm", TRAJD_WIRE_KIND_U64, AT(open, norm), true, 0, UINT64_MAX},
+    {"pass", TRAJD_WIRE_KIND_U64, AT(open, pass), true, 0, UINT64_MAX},
+    {"batch", TRAJD_WIRE_KIND_U32, AT(open, batch), true, 0, UINT32_MAX},
+    {"held", TRAJD_WIRE_KIND_POSITIONS, AT(open, held), true, 0, TRAJD_WIRE_MAX_LEASES},
+    {"done", TRAJD_WIRE_KIND_POSITIONS, AT(open, done), true, 0, TRAJD_WIRE_MAX_LEASES},
 };
 
 static const struct trajd_wire_field ack_fields[] = {
     {"done", TRAJD_WIRE_KIND_LEASES, AT(ack, done), true, 0, TRAJD_WIRE_MAX_LEASES},
     {"released", TRAJD_WIRE_KIND_LEASES, AT(ack, released), true, 0, TRAJD_WIRE_MAX_LEASES},
+    {"positions", TRAJD_WIRE_KIND_POSITIONS, AT(ack, positions), true, 0, TRAJD_WIRE_MAX_LEASES},
 };
 
 static const struct trajd_wire_field ping_fields[] = {
@@ -112,6 +117,8 @@ static const struct trajd_wire_field opened_fields[] = {
     {"used", TRAJD_WIRE_KIND_U32, AT(opened, used), true, 0, UINT32_MAX},
     {"quarantined", TRAJD_WIRE_KIND_TEXTS, AT(opened, quarantined), true, 0, TRAJD_WIRE_MAX_TEXTS},
     {"warnings", TRAJD_WIRE_KIND_TEXTS, AT(opened, warnings), true, 0, TRAJD_WIRE_MAX_TEXTS},
+    {"pass", TRAJD_WIRE_KIND_U64, AT(opened, pass), true, 0, UINT64_MAX},
+    {"held", TRAJD_WIRE_KIND_POSITIONS, AT(opened, held), true, 0, TRAJD_WIRE_MAX_LEASES},
 };
 
 static const struct trajd_wire_field batch_fields[] = {
@@ -149,6 +156,7 @@ static const struct trajd_wire_field error_fields[] = {
     {"request", TRAJD_WIRE_KIND_U64, AT(error, request), true, 0, UINT64_MAX},
     {"status", TRAJD_WIRE_KIND_STATUS_WORD, AT(error, status), false, 0, 0},
     {"message", TRAJD_WIRE_KIND_PROSE, AT(error, message), true, 0, TRAJD_WIRE_MAX_REASON},
+    {"wait", TRAJD_WIRE_KIND_U32, AT(error, wait_ms), true, 0, UINT32_MAX},
 };
 
 static const struct trajd_wire_field checkpointed_fields[] = {

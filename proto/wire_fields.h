@@ -24,6 +24,7 @@ enum trajd_wire_kind {
     TRAJD_WIRE_KIND_BYTES,
     TRAJD_WIRE_KIND_RANKS,
     TRAJD_WIRE_KIND_TEXTS,
+    TRAJD_WIRE_KIND_POSITIONS,
 };
 
 struct trajd_wire_field {
