@@ -150,6 +150,9 @@ static void print_workers(const struct trajd_yaml_node *list, const struct trajd
                text_of(find_by(feeds, "feed_id", text_of(item, "feed_id")), "name"),
                text_of(item, "rank"), holds, text_of(item, "batches_sent"),
                number_of(item, "stalled_by_seconds"), number_of(item, "silent_seconds"));
+        if (trajd_yaml_get(item, "rejoin_wait_seconds"))
+            printf("  waits %.0f s for workers of an earlier run (rejoin_wait)",
+                   number_of(item, "rejoin_wait_seconds"));
         printf(trajd_yaml_get(item, "remote") ? "  %s\n" : "\n", text_of(item, "remote"));
     }
 }

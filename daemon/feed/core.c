@@ -134,7 +134,8 @@ static void end_session(struct trajd_core *core, struct session *session, bool s
     struct job *job = session->job;
 
     account_all(core, now_ns);
-    core->stats.dead_sessions += !sent_bye && trajd_leases_has_undone(core, session);
+    core->stats.dead_sessions +=
+        !sent_bye && (session->carried || trajd_leases_has_undone(core, session));
     trajd_leases_void(core, session);
     if (job)
         trajd_session_leave(session, now_ns);
@@ -236,7 +237,7 @@ void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct t
     struct session *session = trajd_session_find(core, session_id);
 
     if (!session) {
-        core->stats.late_acks += ack->done.count + ack->released.count;
+        core->stats.late_acks += ack->done.count + ack->released.count + ack->positions.count;
         return;
     }
     session->last_message_ns = now_ns;
@@ -245,6 +246,8 @@ void trajd_core_ack(struct trajd_core *core, uint64_t session_id, const struct t
         trajd_lease_ack_done(core, session, &ack->done.list[i]);
     for (uint32_t i = 0; i < ack->released.count; i++)
         trajd_lease_ack_released(core, session, &ack->released.list[i]);
+    for (uint32_t i = 0; i < ack->positions.count; i++)
+        core->stats.late_acks += !trajd_session_finish_carried(session, ack->positions.list[i]);
     advance_all(core);
 }
 

@@ -51,6 +51,8 @@ struct trajd_core_options {
      * yet. Only trajd_core_take calls it. The callee causes another take when the bytes have left.
      * NULL: no slot is ever in flight. */
     bool (*is_in_flight)(void *context, struct trajd_core_feed *feed, uint32_t slot);
+    /* Gets a text for the log about a job whose earlier run ends unfinished. NULL: none. */
+    void (*report)(void *context, const char *text);
     void *context;
 };
 
@@ -86,6 +88,9 @@ struct trajd_core_feed_options {
     uint64_t slow_after_ns;
     const char *journal_directory; /* copied; NULL: DONE does not survive the daemon */
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: no limit */
+    /* queue: how long the workers of a run that an earlier daemon served are waited for: their
+     * batches go to no other worker, and a fresh OPEN of their job is held back. 0: not at all. */
+    uint64_t rejoin_wait_ns;
     /* The core only copies these fields into OPENED. */
     uint64_t ring_size_bytes, slot_size_bytes;
     bool writable;
@@ -231,8 +236,10 @@ struct trajd_core_session_info {
     uint64_t session;
     char client[TRAJD_WIRE_MAX_CLIENT + 1];
     uint64_t pid;
-    uint32_t feed_id;            /* 0: none is open */
-    uint32_t rank, credit, held; /* held: LEASED or DONE, not RELEASED */
+    uint32_t feed_id; /* 0: none is open */
+    /* LEASED or DONE, not RELEASED; and batches that it holds since before the daemon's return */
+    uint32_t rank, credit, held;
+    uint64_t wait_until_ns; /* its OPEN is held back until then (rejoin_wait); 0: it is not */
     uint64_t batches_sent, batches_done;
     uint64_t stalled_ns; /* production stalled and this session held it up */
     uint64_t last_message_ns;
@@ -249,7 +256,8 @@ struct trajd_core_job_info {
     uint64_t epoch;
     /* of the epoch; under shard each batch counts once for each rank on this node */
     uint64_t batches, batches_remaining; /* remaining: not DONE */
-    uint64_t stalled_ns;                 /* production stalled and waited for parts of this job */
+    uint32_t awaited; /* sessions of before the daemon's return that are not back (rejoin_wait) */
+    uint64_t stalled_ns; /* production stalled and waited for parts of this job */
     /* the part of stalled_ns that was caused by an absent rank, not by a session */
     uint64_t absent_ns;
     uint32_t absent_rank; /* the last such rank */

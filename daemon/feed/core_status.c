@@ -9,7 +9,7 @@ uint32_t trajd_core_lease_count(const struct trajd_core *core)
 
     for (uint32_t i = 0; i < core->options.max_sessions; i++)
         if (core->sessions[i].id)
-            count += core->sessions[i].held;
+            count += core->sessions[i].held + core->sessions[i].carried;
     return count;
 }
 
@@ -34,7 +34,8 @@ bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
             .feed_id = session->feed ? session->feed->id : 0,
             .rank = session->rank,
             .credit = session->credit,
-            .held = session->held,
+            .held = session->held + session->carried,
+            .wait_until_ns = session->wait_until_ns,
             .batches_sent = session->batches_sent,
             .batches_done = session->batches_done,
             .stalled_ns = session->stalled_ns,
@@ -68,6 +69,7 @@ static void fill_job_info(const struct job *job, struct trajd_core_job_info *inf
         .epoch = job->epoch,
         .batches = trajd_batches_from(job->feed, job->begin) * trajd_job_reader_count(job),
         .batches_remaining = job->parts_remaining,
+        .awaited = job->awaited,
         .stalled_ns = job->stalled_ns,
         .absent_ns = job->absent_ns,
         .absent_rank = job->absent_rank,

@@ -38,9 +38,14 @@ static void lease(struct job *job, uint32_t index, uint32_t part_index, struct s
     trajd_part_send(&place, session);
 }
 
+static uint32_t count_held(const struct session *session)
+{
+    return session->held + session->carried;
+}
+
 static bool has_credit(const struct session *session)
 {
-    return session->joined && session->held < session->credit;
+    return session->joined && count_held(session) < session->credit;
 }
 
 /* Returns the session with credit that holds the fewest leases. Among equals it is the one that was
@@ -54,8 +59,8 @@ static struct session *pick_session(const struct job *job)
         struct session *member = feed->members[i];
         if (member->job != job || !has_credit(member))
             continue;
-        if (!best || member->held < best->held ||
-            (member->held == best->held && member->turn < best->turn))
+        if (!best || count_held(member) < count_held(best) ||
+            (count_held(member) == count_held(best) && member->turn < best->turn))
             best = member;
     }
     return best;

@@ -4,10 +4,10 @@
  *
  *     core.c, core_status.c          public calls; what the status document shows
  *     core_feeds.c, job_open.c, job_timeout.c
- *     job_verdict.c
+ *     job_verdict.c, job_wait.c
  *     job_choice.c
  *     jobs.c                         epochs
- *     sessions.c, production.c
+ *     sessions.c, production.c, job_return.c
  *     job_resume.c, job_cursor.c, leases.c
  *     delivery.c, slots.c, stall_time.c
  *     feed_state.c
@@ -56,6 +56,9 @@ void trajd_job_deliver(struct job *job);
 
 /* ---- leases.c: the life of a part from LEASED on ---- */
 
+/* Counts a batch of that many rows as DONE, also in the journal of a queue job. */
+void trajd_job_count_done(struct job *job, struct session *session, uint64_t position,
+                          uint32_t row_count);
 /* Moves the part from LEASED to DONE, and counts it. */
 void trajd_lease_done(const struct place *place, struct session *session);
 /* Takes the part back from its session. An abandoned part becomes PENDING (or VOID); any other part
@@ -114,6 +117,13 @@ bool trajd_production_publish(struct trajd_core_feed *feed, const struct trajd_c
 
 /* ---- job_resume.c: journals and checkpoints ---- */
 
+/* Loads the state in the job's journal. Returns false if there is no journal, or it is empty. */
+bool trajd_job_load_journal(struct trajd_core_feed *feed, struct trajd_wire_text name,
+                            struct trajd_journal_state *state);
+/* Returns true if a session returns to an epoch after which the job has begun the next one. *later
+ * is then the OPEN of that one. */
+bool trajd_job_is_in_next_epoch(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                                struct trajd_wire_open *later);
 /* Computes where an OPEN wants its job to begin: at its `next`, from its checkpoint, or from the
  * job's journal. `checkpoint` may be NULL. */
 void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
@@ -122,6 +132,21 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
 void trajd_job_use_journal(struct job *job);
 /* Computes which batches of a queue job's epoch are DONE, for its journal or a checkpoint. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state);
+
+/* ---- job_return.c ---- */
+
+/* Writes to the journal how many sessions the job has, with those that may still return. */
+void trajd_job_note_sessions(const struct job *job);
+/* Takes over what a session reports that has returned after the daemon's death (an OPEN that is not
+ * fresh), after it has joined its job. */
+void trajd_session_return(struct session *session, const struct trajd_wire_open *open);
+/* Counts a batch as DONE that the session holds since before the daemon's return. Returns false if
+ * it holds no such batch. */
+bool trajd_session_finish_carried(struct session *session, uint64_t position);
+/* Gives up all such batches of the session: other sessions get them. */
+void trajd_session_drop_carried(struct session *session);
+/* Ends the wait for sessions that have not returned, once rejoin_wait is over. */
+void trajd_job_end_return(struct job *job, uint64_t now_ns);
 
 /* ---- sessions.c ---- */
 
@@ -202,6 +227,15 @@ enum verdict {
 /* Decides what an OPEN does to the job; `job` NULL: the feed has no entry for it. */
 enum verdict trajd_job_validate(const struct job *job, struct session *session,
                                 const struct trajd_wire_open *open, const struct start *start);
+
+/* ---- job_wait.c ---- */
+
+/* Returns true if the OPEN has to wait for workers of an earlier run; ERROR `busy` was sent. */
+bool trajd_job_hold_back(struct trajd_core_feed *feed, struct session *session,
+                         const struct trajd_wire_open *open);
+/* Ends the session's wait after its OPEN has been granted. Reports it if the OPEN has begun an
+ * epoch anew. */
+void trajd_job_end_wait(const struct trajd_core_feed *feed, struct session *session);
 
 /* ---- job_open.c ---- */
 

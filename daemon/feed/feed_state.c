@@ -86,6 +86,34 @@ uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin)
     return begin + trajd_batches_from(feed, begin) * feed->options.global_batch;
 }
 
+bool trajd_job_has_todo(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->todo_count && !job->awaited; i++)
+        if (!job->todo[i].holder)
+            return true;
+    return false;
+}
+
+/* Returns true if the batch at the cursor leaves each job what it needs: room in its journal, and
+ * where the batch is of an epoch after the job's, a slot for its todo. */
+static bool leaves_room(const struct trajd_core_feed *feed)
+{
+    const struct cursor *cursor = &feed->cursor;
+    const uint32_t used = feed->filling.count + feed->ready.count;
+    const uint64_t epoch =
+        cursor->epoch + (cursor->position >= trajd_epoch_end(feed, cursor->begin));
+
+    for (uint32_t j = 0; j < feed->options.job_count; j++) {
+        const struct job *job = &feed->jobs[j];
+        if (!job->is_attached || !job->todo_count)
+            continue;
+        if (job->todo_count + used >= TRAJD_JOURNAL_MAX_UNDONE ||
+            (epoch > job->epoch && used + 1 >= feed->options.slot_count))
+            return false;
+    }
+    return true;
+}
+
 bool trajd_feed_wants(const struct trajd_core_feed *feed)
 {
     const struct cursor *cursor = &feed->cursor;
@@ -98,12 +126,12 @@ bool trajd_feed_wants(const struct trajd_core_feed *feed)
         const struct job *job = &feed->jobs[j];
         if (!job->is_attached)
             continue;
-        if (job->todo_count)
+        if (trajd_job_has_todo(job))
             return true;
         is_read |= job->phase == JOB_RUNNING || job->phase == JOB_ENDED;
         last = job->epoch > last ? job->epoch : last;
     }
-    if (!is_read)
+    if (!is_read || !leaves_room(feed))
         return false;
     if (cursor->epoch <= last && cursor->position < trajd_epoch_end(feed, cursor->begin))
         return true;
@@ -152,6 +180,13 @@ uint32_t trajd_job_reader_count(const struct job *job)
     if (job->mode != TRAJD_WIRE_SHARD)
         return 1;
     return job->local.count ? job->local.count : job->world;
+}
+
+void trajd_job_drop_todo(struct job *job, uint32_t index)
+{
+    job->todo_count--;
+    memmove(&job->todo[index], &job->todo[index + 1],
+            (job->todo_count - index) * sizeof job->todo[0]);
 }
 
 struct job_parts *trajd_slot_job_parts(const struct slot *slot, const struct job *job)

@@ -64,6 +64,14 @@ enum job_phase {
     JOB_ENDED, /* every part is DONE; the next epoch may be produced ahead */
 };
 
+/* A batch below job.high that is neither DONE nor in a slot. */
+struct todo {
+    uint64_t position;
+    /* The session that holds the batch since before the daemon's return: it is not produced again
+     * as long as that session lives. 0: none. */
+    uint64_t holder;
+};
+
 /* Jobs of one feed read the same production. Each batch is made once, for all jobs that need it. */
 struct job {
     struct trajd_core_feed *feed;
@@ -82,6 +90,13 @@ struct job {
     struct rank *ranks;            /* shard: `world` of them */
     struct trajd_journal *journal;
     char journal_job[TRAJD_WIRE_MAX_NAME + 1];
+    /* queue: numbers the job's pass through the epoch. A pass that goes on after the daemon's
+     * return keeps its number. 0: a pass that trajd 0.1.0 began. */
+    uint64_t pass;
+    /* Sessions of before the daemon's return that are not back yet. Any of them may hold batches of
+     * todo: no session gets one until all are back, or awaited_until_ns. */
+    uint32_t awaited;
+    uint64_t awaited_until_ns;
 
     uint64_t
         run_id; /* changes whenever the job begins elsewhere; its older parts do not count then */
@@ -89,10 +104,9 @@ struct job {
      * attached_from on. */
     bool is_attached;
     uint64_t attached_from;
-    uint64_t high; /* position after the last batch of the epoch that the job has got */
-    /* Positions below high that are neither DONE nor in a slot. They are produced first. */
-    uint32_t todo_count;
-    uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
+    uint64_t high;       /* position after the last batch of the epoch that the job has got */
+    uint32_t todo_count; /* those without a holder are produced first */
+    struct todo todo[TRAJD_JOURNAL_MAX_UNDONE];
 
     bool sent_bye;        /* its last session ended with BYE */
     uint64_t blocking_ns; /* how long it has kept other jobs waiting without a break */
@@ -140,6 +154,8 @@ struct place {
 /* Where a job's epoch is to begin: the batches below `high` are DONE, except those in todo. */
 struct start {
     uint64_t requested, begin, high; /* positions */
+    uint64_t pass;                   /* of the journal; 0: another pass begins */
+    uint32_t awaited;                /* sessions that the journal's job had */
     uint32_t todo_count;
     uint64_t todo[TRAJD_JOURNAL_MAX_UNDONE];
 };
@@ -162,8 +178,14 @@ struct session {
     uint64_t epoch;   /* that this OPEN named */
     uint32_t rank;
     uint32_t credit, held;
-    uint64_t seq;  /* of the last BATCH */
-    uint64_t turn; /* larger for sessions that were served later */
+    uint32_t carried;     /* batches in its job's todo that it holds */
+    uint64_t return_pass; /* the pass to which it has returned; 0: it began here */
+    /* Its fresh OPEN is held back since then, as workers of an earlier run may return. 0: it is
+     * not. */
+    uint64_t wait_since_ns, wait_until_ns;
+    uint64_t wait_number; /* trajd_journal_number of the job */
+    uint64_t seq;         /* of the last BATCH */
+    uint64_t turn;        /* larger for sessions that were served later */
     uint64_t batches_sent, batches_done, stalled_ns, last_message_ns;
 };
 
@@ -171,7 +193,7 @@ struct trajd_core {
     struct trajd_core_options options;
     bool going_away;
     uint32_t last_feed_id;
-    uint64_t serial;
+    uint64_t serial, last_pass;
     uint64_t turn;
     uint32_t session_count;
     struct session *sessions; /* max_sessions; the ids of entry i are i modulo max_sessions */
@@ -180,6 +202,7 @@ struct trajd_core {
     /* Scratch memory for one OPEN, too large for a stack. */
     struct trajd_journal_state from_journal, from_checkpoint, progress;
     struct start start;
+    char report[512]; /* why the OPEN under way begins an epoch anew; empty: no reason to tell */
 };
 
 /* ---- functions ---- */
@@ -202,6 +225,9 @@ uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin);
 bool trajd_feed_wants(const struct trajd_core_feed *feed);
 /* Calls the wake callback if there is a batch to produce and a FREE slot for it. */
 void trajd_feed_wake(struct trajd_core_feed *feed);
+/* Returns true if the job needs a batch of its todo that may be produced now. */
+bool trajd_job_has_todo(const struct job *job);
+void trajd_job_drop_todo(struct job *job, uint32_t index);
 /* Returns the job of that name on the feed, or NULL. */
 struct job *trajd_job_find(const struct trajd_core_feed *feed, struct trajd_wire_text name);
 /* Returns true if the OPEN names this job and has the same mode, world and local ranks. */

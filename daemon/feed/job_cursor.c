@@ -15,10 +15,11 @@ static void free_unneeded_slots(struct trajd_core_feed *feed)
 static bool take_todo(struct job *job, uint64_t position)
 {
     for (uint32_t i = 0; i < job->todo_count; i++) {
-        if (job->todo[i] != position)
+        if (job->todo[i].position != position)
             continue;
-        job->todo_count--;
-        memmove(&job->todo[i], &job->todo[i + 1], (job->todo_count - i) * sizeof job->todo[0]);
+        if (job->awaited || job->todo[i].holder)
+            return false;
+        trajd_job_drop_todo(job, i);
         return true;
     }
     return false;
@@ -64,7 +65,7 @@ static struct slot *find_slot(const struct job *job, uint64_t epoch, uint64_t po
     return NULL;
 }
 
-/* Returns how many batches would have to be produced again. */
+/* Returns how many batches would have to be produced again, or are awaited from their holders. */
 static uint64_t count_missing(const struct job *job, uint64_t epoch, const struct start *start)
 {
     const struct trajd_core_feed_options *options = &job->feed->options;
@@ -73,7 +74,7 @@ static uint64_t count_missing(const struct job *job, uint64_t epoch, const struc
     if (end > start->high && (end - start->high) / options->global_batch > 2 * TRAJD_CORE_MAX_SLOTS)
         return UINT64_MAX;
     for (uint32_t i = 0; i < start->todo_count; i++)
-        missing += !find_slot(job, epoch, start->todo[i]);
+        missing += start->awaited || !find_slot(job, epoch, start->todo[i]);
     for (uint64_t position = start->high; position < end; position += options->global_batch)
         missing += !find_slot(job, epoch, position);
     return missing;
@@ -119,18 +120,18 @@ void trajd_job_attach(struct job *job, const struct start *start)
     job->high = start->high > end ? start->high : end;
     job->todo_count = 0;
     for (uint32_t i = 0; i < start->todo_count; i++) {
-        struct slot *slot = find_slot(job, job->epoch, start->todo[i]);
+        struct slot *slot = start->awaited ? NULL : find_slot(job, job->epoch, start->todo[i]);
         if (slot)
             trajd_job_parts_begin(job, slot);
         else
-            job->todo[job->todo_count++] = start->todo[i];
+            job->todo[job->todo_count++] = (struct todo){start->todo[i], 0};
     }
     for (uint64_t position = start->high; position < end; position += batch) {
         struct slot *slot = find_slot(job, job->epoch, position);
         if (slot)
             trajd_job_parts_begin(job, slot);
         else
-            job->todo[job->todo_count++] = position;
+            job->todo[job->todo_count++] = (struct todo){position, 0};
     }
     free_unneeded_slots(job->feed);
 }

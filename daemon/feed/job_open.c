@@ -29,6 +29,7 @@ static void add_member(struct job *job, struct session *session, const struct tr
     feed->members[feed->member_count++] = session;
     job->member_count++;
     feed->idle_since_ns = 0;
+    trajd_job_note_sessions(job);
 }
 
 /* Sets the rank's position to `next`, which its OPEN reports. Its parts before that are not needed
@@ -232,6 +233,7 @@ static void admit(struct job *job, struct session *session, const struct trajd_w
     add_member(job, session, open);
     if (!is_past)
         join(session, open);
+    trajd_session_return(session, open);
     trajd_session_send_opened(session);
     if (is_past)
         trajd_session_end_epoch(job, session, job->mode == TRAJD_WIRE_QUEUE ? past : 0);
@@ -244,22 +246,32 @@ enum trajd_status trajd_job_open(struct trajd_core_feed *feed, struct session *s
 {
     const struct trajd_journal_state *checkpoint;
     struct start *start = &feed->core->start;
+    const struct trajd_wire_open *begun = open; /* the OPEN that the job is to follow */
+    struct trajd_wire_open later;
     enum trajd_status status;
     enum verdict verdict;
     struct job *job;
+    bool is_past;
 
     if (!check(feed, session, open) || !read_checkpoint(feed, session, open, &checkpoint))
         return TRAJD_ERR_ARGUMENT;
+    if (trajd_job_hold_back(feed, session, open))
+        return TRAJD_ERR_BUSY;
     drop_elsewhere(feed, open->job);
-    trajd_job_find_start(feed, open, checkpoint, start);
     job = trajd_job_find_entry(feed, session, open->job);
-    verdict = trajd_job_validate(job, session, open, start);
+    is_past = !(job && trajd_job_count_others(job, session)) &&
+              trajd_job_is_in_next_epoch(feed, open, &later);
+    if (is_past)
+        begun = &later;
+    trajd_job_find_start(feed, begun, checkpoint, start);
+    verdict = trajd_job_validate(job, session, begun, start);
     if (verdict == VERDICT_REFUSED)
         return TRAJD_ERR_BUSY;
     if (verdict == VERDICT_ELSEWHERE)
         return refuse_elsewhere(feed, session, open);
-    if (verdict == VERDICT_BEGIN && (status = begin(job, session, open, start)))
+    if (verdict == VERDICT_BEGIN && (status = begin(job, session, begun, start)))
         return status;
-    admit(job, session, open, verdict == VERDICT_PAST);
+    admit(job, session, open, is_past || verdict == VERDICT_PAST);
+    trajd_job_end_wait(feed, session);
     return TRAJD_OK;
 }

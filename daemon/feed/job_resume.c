@@ -7,14 +7,29 @@
 _Static_assert(TRAJD_JOURNAL_MAX_UNDONE >= TRAJD_CORE_MAX_SLOTS,
                "a journal has room for all slots");
 
+/* Returns true if the worker reports an undone batch of the journal as DONE: the daemon died before
+ * it received that. */
+static bool is_reported_done(const struct trajd_wire_open *open,
+                             const struct trajd_journal_state *state, uint32_t index)
+{
+    const uint64_t position = state->key.begin + state->undone[index] * state->key.batch;
+
+    for (uint32_t i = 0; open->pass && open->pass == state->pass && i < open->done.count; i++)
+        if (open->done.list[i] == position)
+            return true;
+    return false;
+}
+
 /* Begins from a recorded state. With another batch size G, batches have other rows: then the job
  * goes on at the first window that is not DONE, and the windows after it that were DONE come
  * again. */
 static void start_from_state(const struct trajd_core_feed *feed,
-                             const struct trajd_journal_state *state, struct start *start)
+                             const struct trajd_journal_state *state,
+                             const struct trajd_wire_open *open, struct start *start)
 {
     const struct trajd_journal_key *key = &state->key;
     const uint64_t length = feed->options.epoch_length, batch = feed->options.global_batch;
+    uint32_t first = 0;
 
     start->requested = key->requested < length ? key->requested : length;
     if (key->batch == batch && key->length == length) {
@@ -27,7 +42,10 @@ static void start_from_state(const struct trajd_core_feed *feed,
             start->todo[start->todo_count++] = key->begin + state->undone[i] * batch;
         return;
     }
-    start->begin = key->begin + (state->undone_count ? state->undone[0] : state->high) * key->batch;
+    while (first < state->undone_count && is_reported_done(open, state, first))
+        first++;
+    start->begin = key->begin +
+                   (first < state->undone_count ? state->undone[first] : state->high) * key->batch;
     if (start->begin > length)
         start->begin = length;
     start->high = start->begin;
@@ -39,17 +57,29 @@ static bool may_have_journal(const struct trajd_core_feed_options *options)
            options->epoch_length / options->global_batch <= TRAJD_JOURNAL_MAX_BATCH;
 }
 
-/* Loads the state in the job's journal. Returns false if there is no journal, or it is empty. */
-static bool load_journal(struct trajd_core_feed *feed, struct trajd_wire_text name,
-                         struct trajd_journal_state *state)
+/* Returns the journal of the job that a production of the feed has open, or NULL. */
+static const struct trajd_journal *find_open_journal(const struct trajd_core_feed *here,
+                                                     struct trajd_wire_text name)
 {
-    const struct job *job = trajd_job_find(feed, name);
+    for (const struct trajd_core_feed *feed = here->core->feeds; feed; feed = feed->next) {
+        const struct job *job =
+            trajd_core_is_same_feed(feed, here) ? trajd_job_find(feed, name) : NULL;
+        if (job && job->journal)
+            return job->journal;
+    }
+    return NULL;
+}
+
+bool trajd_job_load_journal(struct trajd_core_feed *feed, struct trajd_wire_text name,
+                            struct trajd_journal_state *state)
+{
+    const struct trajd_journal *opened = find_open_journal(feed, name);
     char text[TRAJD_WIRE_MAX_NAME + 1], base[TRAJD_WIRE_MAX_NAME + 1];
     struct trajd_journal *journal;
     bool damaged = false, found = false;
 
-    if (job && job->journal)
-        return trajd_journal_load(job->journal, state);
+    if (opened)
+        return trajd_journal_load(opened, state);
     trajd_wire_text_copy(name, text, sizeof text);
     trajd_feed_base_name(feed, base);
     if (!may_have_journal(&feed->options))
@@ -63,14 +93,33 @@ static bool load_journal(struct trajd_core_feed *feed, struct trajd_wire_text na
     return found;
 }
 
+/* Loads the job's journal. Returns true if it is of these windows in this order. */
+static bool is_of_feed(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                       struct trajd_journal_state *state)
+{
+    return trajd_job_load_journal(feed, open->job, state) &&
+           state->key.fingerprint == feed->options.fingerprint &&
+           state->key.seed == feed->options.seed && state->key.begin <= feed->options.epoch_length;
+}
+
+bool trajd_job_is_in_next_epoch(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                                struct trajd_wire_open *later)
+{
+    const struct trajd_journal_state *state = &feed->core->from_journal;
+
+    if (open->mode != TRAJD_WIRE_QUEUE || open->fresh || open->resume.size ||
+        !is_of_feed(feed, open, &feed->core->from_journal) || state->key.epoch != open->epoch + 1)
+        return false;
+    *later = *open;
+    later->epoch = state->key.epoch;
+    later->next = state->key.requested;
+    return true;
+}
+
 static bool load_matching_journal(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                                   struct trajd_journal_state *state)
 {
-    if (!load_journal(feed, open->job, state))
-        return false;
-    if (state->key.fingerprint != feed->options.fingerprint ||
-        state->key.seed != feed->options.seed || state->key.epoch != open->epoch ||
-        state->key.begin > feed->options.epoch_length)
+    if (!is_of_feed(feed, open, state) || state->key.epoch != open->epoch)
         return false;
     return open->next == 0 || open->next == state->key.requested || open->next == state->key.begin;
 }
@@ -78,14 +127,22 @@ static bool load_matching_journal(struct trajd_core_feed *feed, const struct tra
 void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                           const struct trajd_journal_state *checkpoint, struct start *start)
 {
+    struct trajd_journal_state *state = &feed->core->from_journal;
+
     start->requested = start->begin = start->high = open->next;
-    start->todo_count = 0;
+    start->todo_count = start->awaited = 0;
+    start->pass = 0;
     if (open->mode == TRAJD_WIRE_SHARD)
         return;
-    if (checkpoint)
-        start_from_state(feed, checkpoint, start);
-    else if (!open->fresh && load_matching_journal(feed, open, &feed->core->from_journal))
-        start_from_state(feed, &feed->core->from_journal, start);
+    if (checkpoint) {
+        start_from_state(feed, checkpoint, open, start);
+    } else if (!open->fresh && load_matching_journal(feed, open, state)) {
+        start_from_state(feed, state, open, start);
+        if (state->key.batch != feed->options.global_batch)
+            return; /* the batches that sessions hold are other ones now */
+        start->pass = state->pass;
+        start->awaited = feed->options.rejoin_wait_ns ? state->sessions : 0;
+    }
 }
 
 /* The job goes on without a journal if it cannot be opened. The counter journals_refused shows
@@ -122,12 +179,14 @@ void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *
         options->fingerprint, options->seed,         job->epoch, job->requested,
         job->begin,           options->epoch_length, batch};
     state->undone_count = 0;
+    state->pass = job->pass;
+    state->sessions = job->member_count + job->awaited;
     state->high = trajd_batches_from(feed, job->begin);
     if (job->phase == JOB_ENDED)
         return;
     state->high = (job->high - job->begin) / batch;
     for (uint32_t i = 0; i < job->todo_count; i++)
-        state->undone[state->undone_count++] = (job->todo[i] - job->begin) / batch;
+        state->undone[state->undone_count++] = (job->todo[i].position - job->begin) / batch;
     for (uint32_t i = 0; i < options->slot_count; i++) {
         const struct job_parts *job_parts = trajd_slot_job_parts(&feed->slots[i], job);
         if (job_parts &&

@@ -1,6 +1,10 @@
 /* Decides whether an OPEN joins the epoch of its job, begins another one, or is refused. */
+#include <stdio.h>
+
 #include "daemon/feed/feed_internal.h"
 #include "daemon/feed/checkpoint_token.h"
+
+#define RANKS_SHOWN 3 /* of a job, in an error */
 
 /* Returns true if the rank's position agrees with those of the other ranks: fresh ranks have to be
  * at the same position, others a whole number of batches apart. If other jobs read the same slots,
@@ -25,6 +29,36 @@ static bool agrees(const struct job *job, const struct session *session,
             return false;
     }
     return true;
+}
+
+/* Refuses the OPEN of a rank that is elsewhere than the other ranks, and says where those are. BUSY:
+ * the rank may try again. */
+static void refuse_rank(const struct job *job, struct session *session,
+                        const struct trajd_wire_open *open, enum trajd_status status)
+{
+    char others[384] = "";
+    uint32_t count = 0;
+    size_t length = 0;
+
+    for (uint32_t r = 0; r < job->world; r++) {
+        if (!job->ranks[r].session || job->ranks[r].session == session || ++count > RANKS_SHOWN)
+            continue;
+        length += (size_t)snprintf(
+            others + length, sizeof others - length, ", rank %u is at window %llu of epoch %llu", r,
+            (unsigned long long)trajd_rank_position(job, r), (unsigned long long)job->epoch);
+    }
+    if (count > RANKS_SHOWN)
+        snprintf(others + length, sizeof others - length, ", and %u more ranks are there",
+                 count - RANKS_SHOWN);
+    trajd_session_refuse(
+        job->feed->core, session, open->request, status,
+        "%s: rank %u asks for window %llu of epoch %llu, but job \"%s\" is in epoch %llu%s%s. %s "
+        "all "
+        "ranks and restart them from one checkpoint (the same epoch and position)",
+        status == TRAJD_ERR_BUSY ? "epoch" : "next", open->rank, (unsigned long long)open->next,
+        (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch,
+        status == TRAJD_ERR_BUSY ? " and not all of its sessions have seen the end" : "", others,
+        status == TRAJD_ERR_BUSY ? "If this lasts, stop" : "Stop");
 }
 
 static enum verdict validate_join(const struct job *job, struct session *session,
@@ -57,9 +91,7 @@ static enum verdict validate_join(const struct job *job, struct session *session
         (job->phase == JOB_RUNNING && open->next > job->begin &&
          open->next != feed->options.epoch_length &&
          (open->next - job->begin) % feed->options.global_batch)) {
-        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "next: %llu does not agree with the positions of the other ranks",
-                             (unsigned long long)open->next);
+        refuse_rank(job, session, open, TRAJD_ERR_ARGUMENT);
         return VERDICT_REFUSED;
     }
     return VERDICT_JOIN;
@@ -140,6 +172,10 @@ static enum verdict validate_epoch(const struct job *job, struct session *sessio
     if (is_alone || job->phase == JOB_ENDED ||
         (open->epoch == job->epoch + 1 && are_ranks_at_end(job)))
         return VERDICT_BEGIN;
+    if (job->mode == TRAJD_WIRE_SHARD) {
+        refuse_rank(job, session, open, TRAJD_ERR_BUSY);
+        return VERDICT_REFUSED;
+    }
     trajd_session_refuse(
         job->feed->core, session, open->request, TRAJD_ERR_BUSY,
         "epoch: %llu was requested, but job \"%s\" is in epoch %llu and not all of its sessions "

@@ -30,6 +30,15 @@ uint64_t trajd_rank_position(const struct job *job, uint32_t rank)
     return position < feed->options.epoch_length ? position : feed->options.epoch_length;
 }
 
+static void list_carried(const struct session *session, struct trajd_wire_positions *positions)
+{
+    const struct job *job = session->job;
+
+    for (uint32_t i = 0; session->carried && i < job->todo_count; i++)
+        if (job->todo[i].holder == session->id && positions->count < TRAJD_WIRE_MAX_LEASES)
+            positions->list[positions->count++] = job->todo[i].position;
+}
+
 void trajd_session_send_opened(struct session *session)
 {
     const struct trajd_core_feed *feed = session->feed;
@@ -69,7 +78,9 @@ void trajd_session_send_opened(struct session *session)
         .used = options->used_count,
         .quarantined = options->quarantined,
         .warnings = options->warnings,
+        .pass = job->mode == TRAJD_WIRE_QUEUE && session->joined ? job->pass : 0,
     };
+    list_carried(session, &message.opened.held);
     trajd_part_rows(job, options->global_batch, session->rank, &message.opened.row_begin,
                     &message.opened.row_count);
     trajd_core_send(session, feed->core, &message);
@@ -166,7 +177,7 @@ static void run_shard(struct job *job)
             job->begin = job->ranks[r].next;
     if (!job->is_attached || (job->begin != job->attached_from && !trajd_job_has_neighbours(job))) {
         start->requested = start->begin = start->high = job->begin;
-        start->todo_count = 0;
+        start->todo_count = start->awaited = 0;
         trajd_job_move_production(job, start);
     }
     job->phase = JOB_RUNNING;
@@ -261,6 +272,16 @@ bool trajd_job_can_continue(const struct job *job, const struct trajd_wire_open 
             cursor->position >= trajd_epoch_end(job->feed, cursor->begin));
 }
 
+/* Returns a number that no other pass of any daemon is likely to have. */
+static uint64_t make_pass(struct trajd_core *core)
+{
+    uint64_t mixed = core->options.instance_id * UINT64_C(0x9e3779b97f4a7c15) + ++core->last_pass;
+
+    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+    return mixed % TRAJD_JOURNAL_MAX_PASS + 1;
+}
+
 static void set_epoch(struct job *job, const struct trajd_wire_open *open,
                       const struct start *start)
 {
@@ -280,6 +301,9 @@ static void set_epoch(struct job *job, const struct trajd_wire_open *open,
         open->resume.size ? trajd_checkpoint_token_check(open->resume.data, open->resume.size) : 0;
     job->local = open->local;
     job->blocking_ns = 0;
+    job->pass = start->pass ? start->pass : make_pass(job->feed->core);
+    job->awaited = start->awaited;
+    job->awaited_until_ns = job->feed->accounted_ns + job->feed->options.rejoin_wait_ns;
 }
 
 /* Attaches the job to the production that other jobs read, or moves the production for it alone. */
@@ -328,6 +352,7 @@ void trajd_session_leave(struct session *session, uint64_t now_ns)
 
     trajd_feed_account(feed, now_ns);
     trajd_leases_abandon(feed, session);
+    trajd_session_drop_carried(session);
     if (job->mode == TRAJD_WIRE_SHARD && session->joined &&
         job->ranks[session->rank].session == session) {
         job->ranks[session->rank].session = NULL;
@@ -341,6 +366,7 @@ void trajd_session_leave(struct session *session, uint64_t now_ns)
     session->joined = false;
     if (--job->member_count == 0)
         job->sent_bye = false;
+    trajd_job_note_sessions(job);
     if (!feed->member_count)
         feed->idle_since_ns = now_ns;
 }

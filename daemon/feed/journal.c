@@ -21,9 +21,10 @@
 struct record {
     struct trajd_journal_key key;
     uint64_t run;
-    uint64_t key_check; /* over key and run */
-    uint64_t high;      /* sealed */
-    uint64_t reserved[22];
+    uint64_t key_check;      /* over key and run */
+    uint64_t high;           /* sealed */
+    uint64_t sessions, pass; /* sealed; 0 in a journal of 0.1.0, which has neither */
+    uint64_t reserved[20];
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* sealed: batch + 1, or 0 */
 };
 
@@ -135,6 +136,11 @@ static bool read_record(const struct record *record, uint64_t run,
      * counts as not produced. */
     while (state->undone_count && state->undone[state->undone_count - 1] >= state->high)
         state->undone_count--;
+    if (!unseal(record, &record->pass, &state->pass))
+        state->pass = 0;
+    if (!unseal(record, &record->sessions, &value) || value > TRAJD_JOURNAL_ANY_SESSIONS)
+        value = TRAJD_JOURNAL_ANY_SESSIONS;
+    state->sessions = (uint32_t)value;
     return true;
 }
 
@@ -147,12 +153,16 @@ static bool is_sound(struct file *file)
     return !file->run || read_record(record_of(file, file->run), file->run, &state);
 }
 
-/* Makes a file name of safe characters from both names. The hash makes it unique. */
+uint64_t trajd_journal_number(const char *feed, const char *job)
+{
+    return hash_bytes(hash_bytes(0, job, strlen(job) + 1), feed, strlen(feed));
+}
+
+/* Makes a file name of safe characters from both names. The number makes it unique. */
 static void make_name(char *name, size_t room, const char *feed, const char *job)
 {
-    uint64_t hash = hash_bytes(hash_bytes(0, job, strlen(job) + 1), feed, strlen(feed));
-    int length =
-        snprintf(name, room, "%.64s@%.64s-%016llx.journal", job, feed, (unsigned long long)hash);
+    int length = snprintf(name, room, "%.64s@%.64s-%016llx.journal", job, feed,
+                          (unsigned long long)trajd_journal_number(feed, job));
 
     for (int i = 0; i < length; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-",
@@ -302,6 +312,8 @@ void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journ
     for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++)
         store(record, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
     store(record, &record->high, state->high);
+    store(record, &record->pass, state->pass);
+    store(record, &record->sessions, state->sessions);
     /* the record is in use from here on */
     __atomic_store_n(&journal->file->run, run, __ATOMIC_RELEASE);
 }
@@ -339,6 +351,15 @@ void trajd_journal_done(struct trajd_journal *journal, uint64_t batch)
     entry = find_entry(record, batch + 1);
     if (entry)
         store(record, entry, 0);
+}
+
+void trajd_journal_set_sessions(struct trajd_journal *journal, uint32_t count)
+{
+    struct record *record = record_of(journal->file, journal->file->run);
+
+    if (journal->file->run)
+        store(record, &record->sessions,
+              count < TRAJD_JOURNAL_ANY_SESSIONS ? count : TRAJD_JOURNAL_ANY_SESSIONS);
 }
 
 void trajd_journal_flush(struct trajd_journal *journal)

@@ -25,6 +25,9 @@
 
 #define TRAJD_JOURNAL_MAX_UNDONE 480u
 #define TRAJD_JOURNAL_MAX_BATCH ((UINT64_C(1) << 48) - 2) /* numbers have 48 bits */
+#define TRAJD_JOURNAL_MAX_PASS ((UINT64_C(1) << 48) - 1)
+/* The number of sessions in a journal that does not record it: one of trajd 0.1.0. */
+#define TRAJD_JOURNAL_ANY_SESSIONS 65535u
 
 struct trajd_journal;
 
@@ -41,7 +44,9 @@ struct trajd_journal_key {
 
 struct trajd_journal_state {
     struct trajd_journal_key key;
-    uint64_t high; /* batches [0, high) are DONE except the undone ones */
+    uint64_t high;     /* batches [0, high) are DONE except the undone ones */
+    uint64_t pass;     /* numbers the passes through epochs; 0: unknown */
+    uint32_t sessions; /* of the job, which may return and still hold undone batches */
     uint32_t undone_count;
     uint64_t undone[TRAJD_JOURNAL_MAX_UNDONE]; /* ascending */
 };
@@ -60,6 +65,8 @@ void trajd_journal_close(struct trajd_journal **journal);
  * idle_ns. Open, close and (once an hour at least) flush renew a file's time. Other files stay. */
 enum trajd_status trajd_journal_sweep(const char *directory, int64_t idle_ns, uint32_t *removed,
                                       struct trajd_error *error);
+/* Returns a number that is another one for each job of each feed. */
+uint64_t trajd_journal_number(const char *feed, const char *job);
 /* Returns true if the file is a journal, of any version. */
 bool trajd_journal_is_journal(int fd, off_t size_bytes);
 
@@ -71,6 +78,8 @@ void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journ
 void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch);
 /* Notes that the batch is DONE. */
 void trajd_journal_done(struct trajd_journal *journal, uint64_t batch);
+/* Notes how many sessions the job has. */
+void trajd_journal_set_sessions(struct trajd_journal *journal, uint32_t count);
 /* Starts the write-back to the disk. Does not block. Call about once a second. */
 void trajd_journal_flush(struct trajd_journal *journal);
 

@@ -17,20 +17,26 @@ static void give_back(const struct place *place)
     job->parts_remaining -= is_passed;
 }
 
-void trajd_lease_done(const struct place *place, struct session *session)
+void trajd_job_count_done(struct job *job, struct session *session, uint64_t position,
+                          uint32_t row_count)
 {
-    struct job *job = place->job;
-    uint32_t begin, count;
+    struct trajd_core_feed *feed = job->feed;
 
-    place->part->state = PART_DONE;
-    trajd_part_rows(job, place->slot->row_count, place->part_index, &begin, &count);
-    place->feed->core->stats.batches_done++;
-    place->feed->core->stats.windows_done += count;
+    feed->core->stats.batches_done++;
+    feed->core->stats.windows_done += row_count;
     session->batches_done++;
     job->parts_remaining--;
     if (job->journal && job->mode == TRAJD_WIRE_QUEUE)
-        trajd_journal_done(job->journal, (place->slot->position - job->begin) /
-                                             place->feed->options.global_batch);
+        trajd_journal_done(job->journal, (position - job->begin) / feed->options.global_batch);
+}
+
+void trajd_lease_done(const struct place *place, struct session *session)
+{
+    uint32_t begin, count;
+
+    place->part->state = PART_DONE;
+    trajd_part_rows(place->job, place->slot->row_count, place->part_index, &begin, &count);
+    trajd_job_count_done(place->job, session, place->slot->position, count);
 }
 
 void trajd_lease_release(const struct place *place, struct session *session)

@@ -52,9 +52,10 @@ static bool find_todo(const struct job *job, uint64_t *position)
 {
     const struct cursor *cursor = &job->feed->cursor;
 
-    for (uint32_t i = 0; i < job->todo_count; i++)
-        if (job->epoch < cursor->epoch || job->todo[i] < cursor->position) {
-            *position = job->todo[i];
+    for (uint32_t i = 0; i < job->todo_count && !job->awaited; i++)
+        if (!job->todo[i].holder &&
+            (job->epoch < cursor->epoch || job->todo[i].position < cursor->position)) {
+            *position = job->todo[i].position;
             return true;
         }
     return false;

@@ -15,8 +15,8 @@ void trajd_core_send_error(struct trajd_core *core, uint64_t session_id, uint64_
     if (!session)
         return;
     message.op = TRAJD_WIRE_ERROR;
-    message.error =
-        (struct trajd_wire_error){request, error->status, trajd_wire_text(error->message)};
+    message.error = (struct trajd_wire_error){
+        .request = request, .status = error->status, .message = trajd_wire_text(error->message)};
     trajd_core_send(session, core, &message);
 }
 

@@ -7,8 +7,9 @@ static bool has_more(const struct job *job)
 
     if (job->phase != JOB_RUNNING || !job->is_attached)
         return false;
-    return job->todo_count || (cursor->epoch == job->epoch &&
-                               cursor->position < trajd_epoch_end(job->feed, cursor->begin));
+    return trajd_job_has_todo(job) ||
+           (cursor->epoch == job->epoch &&
+            cursor->position < trajd_epoch_end(job->feed, cursor->begin));
 }
 
 /* Returns true if every slot is READY and a running epoch has more batches: production waits for

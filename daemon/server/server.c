@@ -46,6 +46,13 @@ static bool is_slot_in_use(void *context, struct trajd_core_feed *core_feed, uin
     return trajd_slot_sends_is_in_use(feed->slot_sends, slot);
 }
 
+static void log_line(void *context, const char *line)
+{
+    struct trajd_server *server = context;
+    if (server->options.remote.log_line)
+        server->options.remote.log_line(server->options.context, line);
+}
+
 /* ---- creating and destroying ---- */
 
 static enum trajd_status create_core(struct trajd_server *server, struct trajd_error *error)
@@ -58,6 +65,7 @@ static enum trajd_status create_core(struct trajd_server *server, struct trajd_e
         .send = send_message,
         .wake = wake_taker,
         .is_in_flight = is_slot_in_use,
+        .report = log_line,
         .context = server,
     };
     return trajd_core_create(&options, &server->core, error);
@@ -88,13 +96,6 @@ static void session_lost(void *context, uint64_t session)
     if (peer)
         trajd_server_end_session(server, peer, now());
     pthread_mutex_unlock(&server->mutex);
-}
-
-static void log_line(void *context, const char *line)
-{
-    struct trajd_server *server = context;
-    if (server->options.remote.log_line)
-        server->options.remote.log_line(server->options.context, line);
 }
 
 static struct trajd_transport_remote remote_listener(struct trajd_server *server)

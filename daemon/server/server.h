@@ -98,6 +98,7 @@ struct trajd_feed_options {
     bool slow_leaves;
     uint64_t slow_after_ns;
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for an absent rank; 0: forever */
+    uint64_t rejoin_wait_ns; /* queue: how long workers of an earlier run are waited for; 0: none */
     const struct trajd_feed_memory *device; /* NULL: the server makes a ring in host memory */
     struct trajd_feed_data data;
 };

@@ -82,8 +82,9 @@ void trajd_server_answer_query(struct trajd_server *server, uint64_t id, const c
         message.state = (struct trajd_wire_state){pending->request, {json, (uint32_t)length}};
     } else {
         message.op = TRAJD_WIRE_ERROR;
-        message.error = (struct trajd_wire_error){pending->request, error->status,
-                                                  trajd_wire_text(error->message)};
+        message.error = (struct trajd_wire_error){.request = pending->request,
+                                                  .status = error->status,
+                                                  .message = trajd_wire_text(error->message)};
     }
     struct trajd_peer *peer = trajd_peers_by_session(&server->peers, pending->session);
     pending->query.id = 0;

@@ -78,6 +78,7 @@ static void write_job(struct trajd_json *json, const struct trajd_core_job_info 
     trajd_json_u64(json, "epoch", info->epoch);
     trajd_json_u64(json, "batches", info->batches);
     trajd_json_u64(json, "batches_left", info->batches_remaining);
+    trajd_json_u64(json, "awaited_sessions", info->awaited);
     trajd_json_number(json, "stalled_by_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
     trajd_json_number(json, "absent_seconds", "%.6f", (double)info->absent_ns * 1e-9);
     trajd_json_u64(json, "absent_rank", info->absent_rank);
@@ -140,6 +141,9 @@ static void write_session(struct trajd_json *json, struct trajd_server *server,
     trajd_json_u64(json, "held", info->held);
     trajd_json_u64(json, "batches_sent", info->batches_sent);
     trajd_json_u64(json, "batches_done", info->batches_done);
+    if (info->wait_until_ns > now_ns)
+        trajd_json_number(json, "rejoin_wait_seconds", "%.3f",
+                          (double)(info->wait_until_ns - now_ns) * 1e-9);
     trajd_json_number(json, "stalled_by_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
     trajd_json_number(json, "silent_seconds", "%.3f", (double)silent_ns * 1e-9);
     trajd_json_close_object(json);

@@ -40,6 +40,7 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
     spec->block_windows = 4096;
     spec->block_neighbours = 4;
     spec->rank_timeout_ns = INT64_C(600) * 1000000000;
+    spec->rejoin_wait_ns = INT64_C(10) * 1000000000;
     spec->job_count = 1;
     spec->slow_after_ns = INT64_C(30) * 1000000000;
     spec->variant = "auto";

@@ -123,6 +123,7 @@ struct trajd_window_spec {
     bool slow_leaves;    /* fan_out: slow: leave; else block */
     int64_t slow_after_ns;
     int64_t rank_timeout_ns; /* shard: how long ranks wait for a missing one; 0: no limit */
+    int64_t rejoin_wait_ns;  /* queue: how long a new worker waits for those of an earlier run */
     const char *variant;     /* resample.variant: "auto" or a kernel's name */
     uint32_t output_count;
     struct trajd_spec_output outputs[TRAJD_SPEC_MAX_OUTPUTS];

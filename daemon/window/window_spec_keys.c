@@ -216,21 +216,33 @@ static enum trajd_status read_rate(struct trajd_spec_parser *p, const struct tra
     return trajd_yaml_rate(p->yaml, node, &p->spec->rate, p->error);
 }
 
-static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p,
-                                           const struct trajd_yaml_node *node)
+/* Reads a time of 0 or more. `zero` says what 0 means. */
+static enum trajd_status read_wait(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   const char *zero, int64_t *wait_ns)
 {
-    struct trajd_window_spec *spec = p->spec;
     enum trajd_status status;
 
     if (node->kind == TRAJD_YAML_SCALAR && strcmp(node->value, "0") == 0) {
-        spec->rank_timeout_ns = 0;
+        *wait_ns = 0;
         return TRAJD_OK;
     }
-    status = trajd_yaml_duration(p->yaml, node, &spec->rank_timeout_ns, p->error);
-    if (!status && (spec->rank_timeout_ns < 0 || spec->rank_timeout_ns > TRAJD_SPEC_MAX_NS))
-        return trajd_yaml_error(p->yaml, node, p->error, "%s: expected 0 (no limit) to %lld s",
-                                node->value, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
+    status = trajd_yaml_duration(p->yaml, node, wait_ns, p->error);
+    if (!status && (*wait_ns < 0 || *wait_ns > TRAJD_SPEC_MAX_NS))
+        return trajd_yaml_error(p->yaml, node, p->error, "%s: expected 0 (%s) to %lld s",
+                                node->value, zero, (long long)(TRAJD_SPEC_MAX_NS / 1000000000));
     return status;
+}
+
+static enum trajd_status read_rank_timeout(struct trajd_spec_parser *p,
+                                           const struct trajd_yaml_node *node)
+{
+    return read_wait(p, node, "no limit", &p->spec->rank_timeout_ns);
+}
+
+static enum trajd_status read_rejoin_wait(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node)
+{
+    return read_wait(p, node, "no wait", &p->spec->rejoin_wait_ns);
 }
 
 static enum trajd_status read_slow(struct trajd_spec_parser *p, const struct trajd_yaml_node *slow,
@@ -294,6 +306,7 @@ static const struct {
     {"resample", read_resample},
     {"outputs", trajd_spec_read_outputs},
     {"rank_timeout", read_rank_timeout},
+    {"rejoin_wait", read_rejoin_wait},
     {"statistics_from", read_statistics_from},
     {"fan_out", read_fan_out},
     {"where", trajd_spec_read_episode_filter},

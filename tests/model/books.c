@@ -93,6 +93,8 @@ void books_note_batch(struct model *model, uint32_t index, const struct trajd_wi
         model_fail(model, "seq %llu after %llu", (unsigned long long)batch->seq,
                    (unsigned long long)worker->seq_sent);
     worker->seq_sent = batch->seq;
+    if (batch->epoch == model->epoch)
+        books_check_repeat(model, batch->position);
     *book = (struct book){
         .open = true,
         .part =
@@ -105,11 +107,19 @@ void books_note_batch(struct model *model, uint32_t index, const struct trajd_wi
     };
 }
 
+static void drop_holder(struct model *model, uint64_t session)
+{
+    for (uint32_t b = 0; b < MODEL_BATCHES; b++)
+        if (model->holders[b] == session)
+            model->holders[b] = 0;
+}
+
 void books_close(struct model *model, const struct worker *worker)
 {
     for (struct book *book = NULL; (book = next_book(model, book));)
         if (book->open && book->session == worker->session)
             book->open = false;
+    drop_holder(model, worker->session);
 }
 
 /* Notes that the worker's parts that are not DONE go to others when it gives them back. */
@@ -118,6 +128,94 @@ void books_abandon(struct model *model, const struct worker *worker, uint64_t up
     for (struct book *book = NULL; (book = next_book(model, book));)
         if (book->open && book->session == worker->session && book->seq <= up_to && !book->done)
             book->abandoned = true;
+    drop_holder(model, worker->session);
+}
+
+bool books_is_over(const struct model *model)
+{
+    for (uint64_t b = 0; b < batch_count(model); b++)
+        if (!model->done[0][b])
+            return false;
+    return true;
+}
+
+/* Returns true if a batch of the run is not DONE, and no session has it. */
+static bool is_free(struct model *model, uint64_t position)
+{
+    const uint64_t batch = batch_of(model, position);
+
+    if (position < model->begin || batch >= batch_count(model) ||
+        (position - model->begin) % model->world->options.global_batch || model->done[0][batch] ||
+        model->holders[batch])
+        return false;
+    for (struct book *book = NULL; (book = next_book(model, book));)
+        if (book->open && !book->done && book->position == position && book->epoch == model->epoch)
+            return false;
+    return true;
+}
+
+static void count_done(struct model *model, uint64_t position)
+{
+    const uint64_t batch = batch_of(model, position);
+
+    model->world->done_total++;
+    model->holders[batch] = 0;
+    if (model->done[0][batch]++)
+        model_fail(model, "batch %llu is DONE twice", (unsigned long long)batch);
+}
+
+static bool has_position(const struct trajd_wire_positions *positions, uint64_t position)
+{
+    for (uint32_t i = 0; i < positions->count; i++)
+        if (positions->list[i] == position)
+            return true;
+    return false;
+}
+
+void books_return(struct model *model, struct worker *worker, const struct trajd_wire_open *open,
+                  const struct trajd_wire_opened *opened)
+{
+    const bool is_valid = open->pass && open->pass == model->pass && open->epoch == model->epoch;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; is_valid && i < open->done.count; i++)
+        if (is_free(model, open->done.list[i]))
+            count_done(model, open->done.list[i]);
+    for (uint32_t i = 0; is_valid && i < open->held.count; i++) {
+        if (!is_free(model, open->held.list[i]))
+            continue;
+        model->holders[batch_of(model, open->held.list[i])] = worker->session;
+        count++;
+        if (!has_position(&opened->held, open->held.list[i]))
+            model_fail(model, "the daemon does not keep position %llu for its holder",
+                       (unsigned long long)open->held.list[i]);
+    }
+    if (count != opened->held.count)
+        model_fail(model, "the daemon keeps %u batches, the books %u", opened->held.count, count);
+}
+
+void books_check_repeat(struct model *model, uint64_t position)
+{
+    const uint64_t wait_ns = model->world->options.rejoin_wait_ns;
+
+    if (model->mode != TRAJD_WIRE_QUEUE || !model->pass || model->was_removed)
+        return;
+    if (model->holders[batch_of(model, position)])
+        model_fail(model, "position %llu is delivered while a returned session holds it",
+                   (unsigned long long)position);
+    for (uint32_t i = 0; i < model->worker_count; i++) {
+        const struct worker *worker = &model->workers[i];
+        if (worker->state == WORKER_ABSENT || worker->dying || worker->pass != model->pass ||
+            (worker->is_lost && model->world->now_ns - model->continued_ns >= wait_ns))
+            continue;
+        if (worker->is_lost && has_position(&worker->done, position))
+            model_fail(model, "worker %s%u has finished position %llu, and it comes again",
+                       model->name, i, (unsigned long long)position);
+        for (uint32_t h = 0; h < worker->held_count; h++)
+            if (worker->held[h].carried && worker->held[h].position == position)
+                model_fail(model, "worker %s%u holds position %llu, and it comes again",
+                           model->name, i, (unsigned long long)position);
+    }
 }
 
 void books_note_checkpoint(struct model *model, const struct trajd_wire_checkpointed *checkpointed)
@@ -176,6 +274,12 @@ void books_ack(struct model *model, struct worker *worker, const struct trajd_wi
         if (book)
             book_release(model, book);
     }
+    for (uint32_t i = 0; i < ack->positions.count; i++) {
+        const uint64_t position = ack->positions.list[i];
+        if (position >= model->begin && batch_of(model, position) < batch_count(model) &&
+            model->holders[batch_of(model, position)] == worker->session && worker->session)
+            count_done(model, position);
+    }
 }
 
 static bool names(const struct trajd_wire_leases *leases, const struct book *book)
@@ -224,8 +328,9 @@ void books_check_unread(struct model *model, uint32_t feed, uint32_t slot)
     for (uint32_t i = 0; i < model->worker_count; i++) {
         const struct worker *worker = &model->workers[i];
         for (uint32_t h = 0; h < worker->held_count; h++)
-            if (worker->held[h].lease.slot == slot && worker->held[h].lease.ring == ring &&
-                worker->instance == model->world->instance && worker->session && !worker->dying)
+            if (!worker->held[h].carried && worker->held[h].lease.slot == slot &&
+                worker->held[h].lease.ring == ring && worker->instance == model->world->instance &&
+                worker->session && !worker->dying)
                 model_fail(model, "slot %u is filled again while worker %s%u reads it", slot,
                            model->name, i);
     }

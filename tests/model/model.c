@@ -108,8 +108,11 @@ static void on_send(void *context, uint64_t session, void *user,
         books_note_batch(model, index, &message->batch);
     if (message->op == TRAJD_WIRE_BATCH && worker->is_remote)
         add_send(world, &message->batch);
+    if (message->op == TRAJD_WIRE_OPENED)
+        worker->opened = message->opened;
     if (message->op == TRAJD_WIRE_ERROR &&
         message->error.request == 0) { /* removed from its feed */
+        model->was_removed = true;
         worker->member = false;
         books_abandon(model, worker, UINT64_MAX);
     }
@@ -196,10 +199,31 @@ void model_start_daemon(struct world *world)
     memset(world->sends, 0, sizeof world->sends);
     world->send_count = 0;
     world->core_done = world->done_total;
+    world->started_ns = world->now_ns;
+}
+
+/* The worker keeps the batches of its epoch that it has not finished. */
+static void carry_held(struct model *model, struct worker *worker)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < worker->held_count; i++) {
+        struct held *held = &worker->held[i];
+        if (model->mode != TRAJD_WIRE_QUEUE || !worker->joined || held->done || held->abandoned ||
+            held->epoch != worker->epoch || worker->state == WORKER_ABSENT)
+            continue;
+        held->carried = true;
+        worker->held[kept++] = *held;
+    }
+    worker->held_count = kept;
+    worker->kept.count = 0;
+    worker->is_lost = worker->joined;
 }
 
 static void lose_daemon(struct model *model)
 {
+    memset(model->holders, 0, sizeof model->holders);
+    model->continued_ns = UINT64_MAX;
     for (uint32_t i = 0; i < model->worker_count; i++) {
         struct worker *worker = &model->workers[i];
         worker->session = 0;
@@ -209,6 +233,7 @@ static void lose_daemon(struct model *model)
             worker->state = WORKER_ABSENT;
             worker->dying = false;
         }
+        carry_held(model, worker);
         if (worker->state != WORKER_ABSENT)
             worker->state = WORKER_HELLO;
         if (model->mode == TRAJD_WIRE_SHARD && worker->state != WORKER_ABSENT &&
@@ -251,12 +276,33 @@ static void bind_hello(struct model *model, uint32_t index, const struct trajd_w
     trajd_core_welcome(model->world->core, worker->session, hello, model->world->now_ns);
 }
 
+/* Checks that a run is not begun anew as long as workers of the run before may return. */
+static void check_waited(struct model *model)
+{
+    const uint64_t wait_ns = model->world->options.rejoin_wait_ns;
+
+    if (model->mode != TRAJD_WIRE_QUEUE || !model->pass || model->was_removed ||
+        books_is_over(model) || model->world->now_ns - model->world->started_ns >= wait_ns)
+        return;
+    for (uint32_t i = 0; i < model->worker_count; i++)
+        if (model->workers[i].is_lost && model->workers[i].pass == model->pass &&
+            model->workers[i].state != WORKER_ABSENT && !model->workers[i].dying)
+            model_fail(model, "epoch %llu is begun anew before worker %s%u has returned",
+                       (unsigned long long)model->epoch, model->name, i);
+}
+
 static void begin_run(struct model *model, const struct trajd_wire_open *open)
 {
     model_trace(model, "job %s: run of epoch %llu from %llu%s", model->name,
                 (unsigned long long)open->epoch, (unsigned long long)open->next,
                 open->resume.size ? ", of the checkpoint" : "");
+    if (open->fresh && !open->resume.size && !open->next)
+        check_waited(model);
     model->has_run = true;
+    model->was_removed = false;
+    model->pass = 0;
+    model->continued_ns = model->world->now_ns;
+    memset(model->holders, 0, sizeof model->holders);
     model->epoch = open->epoch;
     model->begin = open->next;
     memset(model->done, 0, sizeof model->done);
@@ -283,6 +329,24 @@ static struct trajd_core_feed *choose_feed(struct model *model, uint32_t index,
     return feed ? feed : world->feeds[0];
 }
 
+static void note_return(struct model *model, struct worker *worker,
+                        const struct trajd_wire_open *open)
+{
+    const struct trajd_wire_opened *opened = &worker->opened;
+
+    /* such a worker, of trajd 0.1.0 or one that was removed, takes the place of one that returns */
+    for (uint32_t i = 0; !open->fresh && !open->pass && i < model->worker_count; i++)
+        model->was_removed |= model->workers[i].is_lost;
+    if (model->continued_ns == UINT64_MAX)
+        model->continued_ns = model->world->now_ns;
+    if (opened->pass && !model->pass)
+        model->pass = opened->pass;
+    if (opened->pass && opened->pass != model->pass)
+        model_fail(model, "OPENED has pass %llx, the run has %llx",
+                   (unsigned long long)opened->pass, (unsigned long long)model->pass);
+    books_return(model, worker, open, opened);
+}
+
 static void open_feed(struct model *model, uint32_t index, const struct trajd_wire_open *open)
 {
     struct worker *worker = &model->workers[index];
@@ -297,6 +361,9 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
     for (uint32_t i = 0; i < model->worker_count; i++)
         is_alone &= i == index || !model->workers[i].member;
     begins = is_same ? is_alone && open->fresh : is_alone || open->epoch + 1 != model->epoch;
+    /* a worker that has not heard of the end of its epoch does not begin that epoch again */
+    if (model->mode == TRAJD_WIRE_QUEUE && !open->fresh && open->epoch + 1 == model->epoch)
+        begins = false;
     if (is_same && model->mode == TRAJD_WIRE_SHARD)
         begins = model->parts == 1 && is_alone &&
                  open->fresh; /* ranks come back one by one, and each knows its position */
@@ -309,6 +376,8 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
     worker->granted = open->request;
     if (worker->member && (open->resume.size ? is_alone : begins))
         begin_run(model, open);
+    if (model->mode == TRAJD_WIRE_QUEUE && worker->member)
+        note_return(model, worker, open);
 }
 
 void model_acknowledge(struct model *model, uint32_t index, const struct trajd_wire_ack *ack)

@@ -38,6 +38,7 @@ struct held {
     uint64_t epoch, position, seq;
     bool taken, done; /* the program has it; DONE was sent */
     bool abandoned;   /* by an OPEN: it can only be released, and goes back undone */
+    bool carried;     /* of a daemon that has died */
 };
 
 struct worker {
@@ -65,6 +66,11 @@ struct worker {
     uint32_t refusals;
     uint32_t credit;
     struct trajd_wire_ack last_ack;
+    struct trajd_wire_opened opened;  /* the last that was sent to it */
+    bool is_lost;                     /* its daemon has died, and it has not opened again */
+    uint64_t pass;                    /* as in OPENED */
+    struct trajd_wire_positions done; /* the last DONEs of that pass */
+    struct trajd_wire_positions kept; /* as in `held` of OPENED */
     /* what the daemon knows of the worker */
     bool member;
     uint64_t granted, seq_sent, end_epoch;
@@ -82,7 +88,7 @@ struct book {
 /* What all jobs have in common: the daemon, its feeds, time. */
 struct world {
     uint64_t random;
-    uint64_t now_ns, instance, serial;
+    uint64_t now_ns, instance, serial, started_ns;
     struct trajd_core *core;
     uint32_t feed_count;
     struct trajd_core_feed *feeds[MODEL_FEEDS];
@@ -114,7 +120,10 @@ struct model {
     struct book books[MODEL_FEEDS][MODEL_SLOTS][MODEL_JOBS][MODEL_WORKERS];
     /* the run: one pass through an epoch */
     bool has_run;
-    uint64_t epoch, begin;
+    uint64_t epoch, begin, pass;
+    bool was_removed;                /* a worker has been removed since the run began */
+    uint64_t continued_ns;           /* when this daemon has begun or continued it */
+    uint64_t holders[MODEL_BATCHES]; /* sessions that hold batches since before its return */
     uint8_t done[MODEL_WORKERS][MODEL_BATCHES], delivered[MODEL_WORKERS][MODEL_BATCHES];
     uint32_t ends_to_check;
     struct {
@@ -136,6 +145,12 @@ uint64_t model_frontier(const struct model *model, uint32_t rank);
 uint64_t model_epoch_begin(const struct model *model, uint64_t epoch);
 void books_note_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch);
 void books_note_checkpoint(struct model *model, const struct trajd_wire_checkpointed *checkpointed);
+/* Takes the report of a session that has returned, and compares it with what OPENED says. */
+void books_return(struct model *model, struct worker *worker, const struct trajd_wire_open *open,
+                  const struct trajd_wire_opened *opened);
+/* Checks that no living worker has the batch, or has finished it. */
+void books_check_repeat(struct model *model, uint64_t position);
+bool books_is_over(const struct model *model); /* every batch of the run is DONE */
 void books_ack(struct model *model, struct worker *worker, const struct trajd_wire_ack *ack);
 void books_resume(struct model *model, struct worker *worker, const struct trajd_wire_hello *hello);
 void books_abandon(struct model *model, const struct worker *worker,

@@ -60,6 +60,7 @@ static void set_up(struct world *world, uint64_t seed, const char *directory)
         .epoch_length = world_random(world, 60),
         .tail_short = world_random(world, 2) != 0,
         .rank_timeout_ns = world_random(world, 3) ? 0 : 20000,
+        .rejoin_wait_ns = world_random(world, 4) ? 8000 << world_random(world, 6) : 0,
         .job_count = 1 + (uint32_t)world_random(world, MODEL_JOBS),
         .slow_leaves = world_random(world, 2) != 0,
         .slow_after_ns = 10000,
@@ -105,6 +106,22 @@ static void move_worker(struct model *model, uint32_t index)
         worker_open(model, index, false);
 }
 
+/* Kills workers in the moment in which the daemon dies: none, some, or all. */
+static void kill_some(struct world *world)
+{
+    const uint64_t odds = world_random(world, 4);
+
+    for (uint32_t j = 0; j < world->job_count; j++)
+        for (uint32_t i = 0; odds && i < world->jobs[j].worker_count; i++) {
+            struct worker *worker = &world->jobs[j].workers[i];
+            if (worker->state == WORKER_ABSENT || world_random(world, odds))
+                continue;
+            model_trace(&world->jobs[j], "worker %s%u is killed with the daemon",
+                        world->jobs[j].name, i);
+            worker->dying = true;
+        }
+}
+
 /* Breaks something, or repairs it. */
 static void fault(struct model *model, uint32_t index)
 {
@@ -123,6 +140,8 @@ static void fault(struct model *model, uint32_t index)
     case 3:
         if (worker->dying)
             model_end_session(model, index);
+        else
+            worker->dying = is_there && worker->kept.count; /* soon after its return */
         break;
     case 4:
         worker->stopped = is_there;
@@ -141,7 +160,8 @@ static void fault(struct model *model, uint32_t index)
             worker_open(model, index, model->parts == 1 && model_random(model, 2));
         break;
     case 9:
-        if (!model_random(model, 4)) {
+        if (worker->is_lost || !model_random(model, 4)) { /* twice in a row, too */
+            kill_some(model->world);
             model_kill_daemon(model->world);
             model_start_daemon(model->world);
         }
@@ -196,7 +216,8 @@ static void wild_step(struct world *world)
         break;
     case 13:
     case 14:
-        if (!worker->stopped && !worker->dying && worker->state >= WORKER_IDLE)
+        if (!worker->stopped && !worker->dying &&
+            (worker->state >= WORKER_IDLE || (worker->is_lost && worker->state != WORKER_ABSENT)))
             worker_act(model, index);
         break;
     default:

@@ -14,7 +14,7 @@ static void push_ack(struct model *model, uint32_t index, const struct trajd_wir
     struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK};
     struct worker *worker = &model->workers[index];
 
-    if (!ack->done.count && !ack->released.count)
+    if (!ack->done.count && !ack->released.count && !ack->positions.count)
         return;
     message.ack = *ack;
     /* worker_ack_wild repeats this ACK. Not with abandoned leases: an abandoned part may come again
@@ -59,6 +59,8 @@ void worker_connect(struct model *model, uint32_t index)
     hello->received = worker->received;
     memcpy(hello->token, worker->token, sizeof hello->token);
     for (uint32_t i = 0; i < worker->held_count; i++) {
+        if (worker->held[i].carried)
+            continue;
         add_lease(&hello->held, &worker->held[i].lease);
         if (worker->held[i].done)
             add_lease(&hello->done, &worker->held[i].lease);
@@ -87,6 +89,47 @@ static void give_back_untaken(struct model *model, uint32_t index)
             drop_held(worker, i);
         }
     push_ack(model, index, &ack);
+}
+
+static void note_done(struct model *model, struct worker *worker, const struct held *held)
+{
+    struct trajd_wire_positions *done = &worker->done;
+
+    if (model->mode != TRAJD_WIRE_QUEUE)
+        return;
+    if (done->count == TRAJD_WIRE_MAX_LEASES)
+        memmove(done->list, done->list + 1, --done->count * sizeof done->list[0]);
+    done->list[done->count++] = held->position;
+}
+
+static bool has_position(const struct trajd_wire_positions *positions, uint64_t position)
+{
+    for (uint32_t i = 0; i < positions->count; i++)
+        if (positions->list[i] == position)
+            return true;
+    return false;
+}
+
+/* Sends DONE for the carried batches that it has finished since its return. */
+static void push_carried_done(struct model *model, uint32_t index)
+{
+    struct worker *worker = &model->workers[index];
+    struct trajd_wire_ack ack = {.done.count = 0};
+
+    for (uint32_t i = 0; i < worker->kept.count; i++)
+        if (has_position(&worker->done, worker->kept.list[i]))
+            ack.positions.list[ack.positions.count++] = worker->kept.list[i];
+    push_ack(model, index, &ack);
+}
+
+/* Forgets what it had of an epoch, or what the daemon has given to another worker. */
+static void drop_carried(struct worker *worker, const struct trajd_wire_positions *kept)
+{
+    for (uint32_t i = worker->held_count; i-- > 0;)
+        if (worker->held[i].carried && !(kept && has_position(kept, worker->held[i].position)))
+            drop_held(worker, i);
+    if (!kept)
+        worker->done.count = worker->kept.count = worker->pass = 0;
 }
 
 static void choose_epoch(struct model *model, uint32_t index)
@@ -128,8 +171,11 @@ void worker_open(struct model *model, uint32_t index, bool wild)
         .next = model_epoch_begin(model, worker->epoch),
         .fresh = worker->knows_epoch ? !worker->joined : !model->has_run,
     };
-    if (!is_shard && !worker->knows_epoch && !model_random(model, 8))
+    /* a process that has been restarted knows nothing of its epoch */
+    if (!is_shard && !worker->knows_epoch)
         open->fresh = true;
+    if (!worker->joined || !worker->is_lost) /* libtrajd reports only after a daemon's death */
+        drop_carried(worker, NULL);
     if (is_shard && !open->fresh)
         open->next = worker->knows_epoch ? worker->next : model_frontier(model, index);
     else if (!is_shard && !open->fresh && model_random(model, 2))
@@ -144,10 +190,18 @@ void worker_open(struct model *model, uint32_t index, bool wild)
         open->fresh = true;
         open->resume = (struct trajd_wire_bytes){model->token, model->token_size};
     }
+    open->pass = open->fresh ? 0 : worker->pass;
+    open->batch = open->pass ? model->world->options.global_batch : 0;
+    if (open->pass)
+        open->done = worker->done;
+    for (uint32_t i = 0; i < worker->held_count; i++)
+        if (worker->held[i].carried)
+            open->held.list[open->held.count++] = worker->held[i].position;
+        else
+            worker->held[i].abandoned = true;
+    worker->kept.count = 0;
     worker->next = open->next;
     worker->last_open = *open;
-    for (uint32_t i = 0; i < worker->held_count; i++)
-        worker->held[i].abandoned = true;
     worker->state = WORKER_OPENING;
     worker->may_hold_abandoned = worker->held_count != 0 || worker->to_worker.count != 0;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
@@ -168,11 +222,14 @@ static void on_welcome(struct model *model, uint32_t index,
     worker->instance = welcome->instance;
     worker->state = WORKER_IDLE;
     if (!welcome->resumed) {
-        worker->held_count = 0;
+        for (uint32_t i = worker->held_count; i-- > 0;)
+            if (!worker->held[i].carried)
+                drop_held(worker, i);
         worker->received = 0;
         return;
     }
     worker->state = worker->resumes_as;
+    push_carried_done(model, index);
     if (worker->state != WORKER_OPENING)
         return;
     message.open = worker->last_open; /* the OPEN or its reply was lost */
@@ -196,6 +253,13 @@ static void on_opened(struct model *model, uint32_t index, const struct trajd_wi
     give_back_untaken(model, index);
     if (model->mode == TRAJD_WIRE_SHARD)
         worker->next = opened->next;
+    if (opened->pass != worker->pass)
+        drop_carried(worker, NULL);
+    drop_carried(worker, &opened->held);
+    worker->pass = opened->pass;
+    worker->kept = opened->held;
+    worker->is_lost = false;
+    push_carried_done(model, index);
 }
 
 static void on_batch(struct model *model, uint32_t index, const struct trajd_wire_batch *batch)
@@ -205,6 +269,7 @@ static void on_batch(struct model *model, uint32_t index, const struct trajd_wir
                         batch->epoch,
                         batch->position,
                         batch->seq,
+                        false,
                         false,
                         false,
                         false};
@@ -238,6 +303,11 @@ static void on_epoch_end(struct model *model, uint32_t index,
         if (!worker->held[i].done && !worker->held[i].abandoned &&
             worker->held[i].epoch == end->epoch && !worker->held[i].taken)
             model_fail(model, "worker %u gets the end before it has sent DONE", index);
+    for (uint32_t i = 0; i < worker->held_count; i++)
+        if (worker->held[i].carried)
+            model_fail(model, "worker %u gets the end and still holds position %llu", index,
+                       (unsigned long long)worker->held[i].position);
+    drop_carried(worker, NULL);
     worker->epoch++;
     worker->next = 0;
     worker->joined = false;
@@ -252,7 +322,8 @@ static void on_removal(struct model *model, uint32_t index)
 
     model_trace(model, "worker %s%u is removed from its feed", model->name, index);
     for (uint32_t i = 0; i < worker->held_count; i++)
-        worker->held[i].abandoned = true;
+        worker->held[i].abandoned = !worker->held[i].carried;
+    worker->kept.count = 0;
     worker->may_hold_abandoned = true;
     worker->state = WORKER_IDLE;
     memset(&worker->last_ack, 0, sizeof worker->last_ack);
@@ -310,11 +381,25 @@ static void mark_done(struct model *model, struct worker *worker, struct held *h
     if (held->done || held->abandoned)
         return;
     held->done = true;
+    note_done(model, worker, held);
+    if (held->carried) {
+        if (has_position(&worker->kept, held->position))
+            ack->positions.list[ack->positions.count++] = held->position;
+        return;
+    }
     add_lease(&ack->done, &held->lease);
     if (model->mode == TRAJD_WIRE_SHARD && held->epoch == worker->epoch && worker->joined)
         worker->next = behind < model->world->options.epoch_length
                            ? behind
                            : model->world->options.epoch_length;
+}
+
+/* A carried batch has no lease that could be released. */
+static void drop_finished(struct worker *worker)
+{
+    for (uint32_t i = worker->held_count; i-- > 0;)
+        if (worker->held[i].carried && worker->held[i].done)
+            drop_held(worker, i);
 }
 
 /* The program calls next(): DONE for the batches it had, then it takes the oldest one that is
@@ -327,8 +412,10 @@ static void act_next(struct model *model, uint32_t index)
 
     for (; i < worker->held_count && worker->held[i].taken; i++)
         mark_done(model, worker, &worker->held[i], &ack);
-    if (i < worker->held_count)
+    /* a carried batch is not given to the program before the daemon has left it to this worker */
+    if (i < worker->held_count && (!worker->held[i].carried || worker->state == WORKER_RUNNING))
         worker->held[i].taken = true;
+    drop_finished(worker);
     push_ack(model, index, &ack);
 }
 
@@ -349,6 +436,11 @@ static void act_release(struct model *model, uint32_t index)
     if (worker->held[which].abandoned && worker->state == WORKER_OPENING)
         return;
     mark_done(model, worker, &worker->held[which], &ack);
+    if (worker->held[which].carried) {
+        drop_held(worker, which);
+        push_ack(model, index, &ack);
+        return;
+    }
     if (model_random(model, 2))
         ack.done.count = 0; /* a release implies DONE */
     add_lease(&ack.released, &worker->held[which].lease);
@@ -372,7 +464,8 @@ void worker_finish(struct model *model, uint32_t index)
     for (uint32_t i = 0; i < worker->held_count; i++) {
         worker->held[i].taken = true;
         mark_done(model, worker, &worker->held[i], &ack);
-        add_lease(&ack.released, &worker->held[i].lease);
+        if (!worker->held[i].carried)
+            add_lease(&ack.released, &worker->held[i].lease);
     }
     worker->held_count = 0;
     push_ack(model, index, &ack);
@@ -381,7 +474,8 @@ void worker_finish(struct model *model, uint32_t index)
 static bool holds(const struct worker *worker, const struct trajd_wire_lease *lease)
 {
     for (uint32_t i = 0; i < worker->held_count; i++)
-        if (worker->held[i].lease.slot == lease->slot && worker->held[i].lease.part == lease->part)
+        if (!worker->held[i].carried && worker->held[i].lease.slot == lease->slot &&
+            worker->held[i].lease.part == lease->part)
             return true;
     return false;
 }
@@ -404,7 +498,7 @@ void worker_ack_wild(struct model *model, uint32_t index)
         push(model, index, &message);
         return;
     }
-    if (other->held_count && model_random(model, 2))
+    if (other->held_count && !other->held[0].carried && model_random(model, 2))
         lease = other->held[model_random(model, other->held_count)].lease;
     if (other == worker || other->instance != worker->instance || holds(worker, &lease))
         return;

@@ -1,0 +1,295 @@
+/* Sessions that return after the daemon's death, and new ones that have to wait for them. Each
+ * world stands for one life of the daemon; they share a directory of journals. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core_world.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static char directory[32];
+
+static struct trajd_core_feed_options options_with_journal(void)
+{
+    struct trajd_core_feed_options options = default_options();
+
+    options.slot_count = 4;
+    options.rejoin_wait_ns = 10 * SECOND;
+    options.journal_directory = directory;
+    return options;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(directory, "/tmp/trajd-return-XXXXXX");
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    DIR *folder = opendir(directory);
+
+    (void)state;
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
+    return rmdir(directory);
+}
+
+/* Makes a world with that many sessions of a job, which got batches 0 to 3 in turn. *pass is that
+ * of the last session. */
+static struct world *make_served(const struct trajd_core_feed_options *options, uint32_t sessions,
+                                 uint64_t *pass)
+{
+    struct world *world = make(options);
+
+    for (uint32_t i = 0; i < sessions; i++)
+        assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
+    *pass = last_sent(world, TRAJD_WIRE_OPENED)->opened.pass;
+    assert_int_not_equal(*pass, 0);
+    for (int i = 0; i < 4; i++)
+        publish(world, take(world));
+    return world;
+}
+
+static struct trajd_wire_open make_return(struct world *world, uint64_t pass)
+{
+    struct trajd_wire_open open = make_open(world, 0);
+
+    open.fresh = false;
+    open.pass = pass;
+    open.batch = 4;
+    return open;
+}
+
+static const struct trajd_wire_opened *opened(const struct world *world)
+{
+    return &last_sent(world, TRAJD_WIRE_OPENED)->opened;
+}
+
+static void ack_position(struct world *world, uint64_t session, uint64_t position)
+{
+    const struct trajd_wire_ack ack = {.positions = {1, {position}}};
+
+    trajd_core_ack(world->core, session, &ack, world->now_ns);
+}
+
+/* The session had batches 0 (DONE, which was lost) and 1. What else it reports is ignored. */
+static void test_reports(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_core_session_info info;
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t pass, session, thief;
+
+    (void)state;
+    world = make_served(&options, 1, &pass);
+    destroy(world);
+    world = make(&options);
+    session = greet(world);
+    open = make_return(world, pass);
+    open.done = (struct trajd_wire_positions){4, {0, 0, 3, UINT64_MAX}};
+    open.held = (struct trajd_wire_positions){5, {4, 4, 0, 5, 400}};
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    assert_int_equal(opened(world)->pass, pass);
+    assert_int_equal(opened(world)->held.count, 1);
+    assert_int_equal(opened(world)->held.list[0], 4);
+    assert_int_equal(stats_of(world).batches_done, 1);
+
+    thief = greet(world);
+    open.request = ++world->requests;
+    assert_int_equal(open_with(world, thief, open), TRAJD_OK);
+    assert_int_equal(opened(world)->held.count, 0);
+    ack_position(world, thief, 4);
+    assert_int_equal(stats_of(world).batches_done, 1);
+
+    assert_int_equal(take(world).position, 8);
+    assert_true(trajd_core_session_info(world->core, 0, &info));
+    assert_int_equal(info.held, 1); /* it counts against the credit */
+    ack_position(world, session, 4);
+    ack_position(world, session, 4);
+    assert_int_equal(stats_of(world).batches_done, 2);
+    assert_int_equal(stats_of(world).late_acks, 2);
+    destroy(world);
+}
+
+static void test_reports_of_something_else(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct world *world;
+    uint64_t pass;
+
+    (void)state;
+    world = make_served(&options, 1, &pass);
+    destroy(world);
+    for (int wrong = 0; wrong < 3; wrong++) {
+        struct trajd_wire_open open;
+        world = make(&options);
+        open = make_return(world, wrong == 0 ? pass + 1 : pass);
+        open.batch = wrong == 1 ? 5 : 4;
+        open.epoch = wrong == 2;
+        open.done = open.held = (struct trajd_wire_positions){2, {0, 4}};
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+        assert_int_equal(opened(world)->held.count, 0);
+        assert_int_equal(stats_of(world).batches_done, 0);
+        destroy(world);
+    }
+}
+
+/* A batch goes to another session when its holder dies, and not before. */
+static void test_death_of_a_holder(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t pass, session;
+
+    (void)state;
+    world = make_served(&options, 1, &pass);
+    destroy(world);
+    world = make(&options);
+    session = greet(world);
+    open = make_return(world, pass);
+    open.held = (struct trajd_wire_positions){2, {0, 4}};
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
+    assert_int_equal(take(world).position, 8);
+    assert_int_equal(take(world).position, 12);
+    assert_int_equal(take(world).position, 16);
+    trajd_core_end_session(world->core, session, 0);
+    assert_int_equal(take(world).position, 0);
+    assert_int_equal(stats_of(world).handed_again, 2);
+    assert_int_equal(stats_of(world).dead_sessions, 1);
+    destroy(world);
+}
+
+/* The daemon dies again before both sessions are back: the next one waits for both, too. */
+static void test_two_deaths(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_wire_open open;
+    struct trajd_core_job_info job;
+    struct world *world;
+    uint64_t pass;
+
+    (void)state;
+    world = make_served(&options, 2, &pass);
+    destroy(world);
+    for (int death = 0; death < 2; death++) {
+        world = make(&options);
+        open = make_return(world, pass);
+        open.held = (struct trajd_wire_positions){1, {death ? 4 : 0}};
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+        assert_int_equal(opened(world)->held.count, 1);
+        assert_true(trajd_core_job_info(world->feed, 0, &job));
+        assert_int_equal(job.awaited, 1);
+        /* a session may have any batch before that one */
+        assert_int_equal(take(world).position, death ? 20 : 16);
+        if (death == 0)
+            destroy(world);
+    }
+    trajd_core_tick(world->core, 10 * SECOND - 1);
+    assert_int_equal(take(world).position, 24);
+    trajd_core_tick(world->core, 10 * SECOND);
+    assert_int_equal(take(world).position, 0);
+    destroy(world);
+}
+
+static void test_a_fresh_open_waits(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_core_session_info info;
+    struct world *world;
+    uint64_t pass, fresh;
+
+    (void)state;
+    world = make_served(&options, 1, &pass);
+    destroy(world);
+    world = make(&options);
+    fresh = greet(world);
+    world->now_ns = SECOND;
+    assert_int_equal(open_with(world, fresh, make_open(world, 0)), TRAJD_ERR_BUSY);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.wait_ms, 10001);
+    assert_non_null(strstr(last_error(world), "within epoch 0 of job \"\" (0 of 10 batches"));
+    assert_true(trajd_core_session_info(world->core, 0, &info));
+    assert_int_equal(info.wait_until_ns, 11 * SECOND);
+    /* an OPEN of another session of the job waits no longer than the first one */
+    world->now_ns = 4 * SECOND;
+    assert_int_equal(open_with(world, greet(world), make_open(world, 3)), TRAJD_ERR_BUSY);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.wait_ms, 7001);
+    /* it is held back no more once a session has returned */
+    assert_int_equal(open_with(world, greet(world), make_return(world, pass)), TRAJD_OK);
+    assert_int_equal(open_with(world, fresh, make_open(world, 0)), TRAJD_OK);
+    assert_int_equal(opened(world)->pass, pass);
+    destroy(world);
+}
+
+static void test_what_does_not_wait(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t pass;
+
+    (void)state;
+    world = make_served(&options, 1, &pass);
+    destroy(world);
+    world = make(&options);
+    open = make_open(world, 0);
+    open.next = 8; /* an explicit position */
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    destroy(world);
+    world = make(&options);
+    assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_ERR_BUSY);
+    world->now_ns = 10 * SECOND; /* nobody has returned */
+    assert_int_equal(open_with(world, 0, make_open(world, 0)), TRAJD_ERR_CLOSED);
+    destroy(world);
+    options.seed++; /* no session can continue */
+    world = make(&options);
+    assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
+    trajd_core_end_session(world->core, trajd_core_find_token(world->core, (uint8_t[16]){1}), 0);
+    destroy(world);
+    world = make(&options); /* the job had no session when the daemon died */
+    assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
+    destroy(world);
+}
+
+static void test_another_batch_size(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t pass;
+
+    (void)state;
+    world = make_served(&options, 1, &pass);
+    destroy(world);
+    options.global_batch = 6;
+    world = make(&options);
+    open = make_return(world, pass);
+    open.done = (struct trajd_wire_positions){1, {0}};
+    open.held = (struct trajd_wire_positions){1, {4}};
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    assert_int_equal(opened(world)->held.count, 0);
+    assert_int_equal(take(world).position, 4); /* the first window that is not DONE */
+    destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_reports, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_reports_of_something_else, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_death_of_a_holder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_two_deaths, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_fresh_open_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_does_not_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_another_batch_size, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
