@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "clients/c/batch_internal.h"
+#include "clients/c/session/session.h"
 
 /* Places the tensors of a payload one after the other, each padded to TRAJD_TENSOR_ALIGNMENT. */
 static void place_in_payload(struct trajd_batch *batch)
@@ -34,19 +35,28 @@ static void place_tensors(struct trajd_batch *batch, const struct trajd_delivery
     }
 }
 
+struct trajd_mapping *trajd_delivery_mapping(const struct trajd_client *client,
+                                             const struct trajd_delivery *delivery)
+{
+    return delivery->is_carried ? delivery->mapping : client->feed.mapping;
+}
+
 struct trajd_batch *trajd_batch_create(struct trajd_client *client,
                                        const struct trajd_delivery *delivery)
 {
+    struct trajd_mapping *mapping = trajd_delivery_mapping(client, delivery);
+    struct trajd_schema *schema = delivery->is_carried ? delivery->schema : client->feed.schema;
     struct trajd_batch *batch =
-        malloc(sizeof *batch + client->feed.schema->tensor_count * sizeof *batch->tensors);
+        malloc(sizeof *batch + schema->tensor_count * sizeof *batch->tensors);
     if (!batch)
         return NULL;
     *batch = (struct trajd_batch){
         .client = client,
-        .mapping = client->feed.mapping ? trajd_mapping_hold(client->feed.mapping) : NULL,
-        .buffers = client->feed.buffers,
+        .is_carried = delivery->is_carried,
+        .mapping = mapping ? trajd_mapping_hold(mapping) : NULL,
+        .buffers = delivery->is_carried ? delivery->buffers : client->feed.buffers,
         .payload = delivery->payload,
-        .schema = trajd_schema_hold(client->feed.schema),
+        .schema = trajd_schema_hold(schema),
         .lease = delivery->lease,
         .info = {.epoch = delivery->epoch,
                  .position = delivery->position,
@@ -133,6 +143,12 @@ void trajd_batch_mark_done(struct trajd_batch *batch)
     if (batch->incarnation != client->incarnation || batch->is_done || batch->is_superseded)
         return;
     batch->is_done = true;
+    trajd_carried_note_done(client, batch->info.position);
+    if (batch->is_carried) {
+        trajd_batch_remove_from_held(batch);
+        batch->incarnation = 0;
+        return;
+    }
     trajd_leases_append(&client->ack.pending.done, &batch->lease);
     if (client->held.previous == batch)
         client->held.previous = NULL;
@@ -148,12 +164,15 @@ void trajd_batch_remove_from_held(struct trajd_batch *batch)
     last->held_index = batch->held_index;
 }
 
-void trajd_batch_return(struct trajd_batch *batch)
+/* Adds the lease to the pending ACK. */
+static void return_lease(struct trajd_batch *batch)
 {
     struct trajd_client *client = batch->client;
     trajd_batch_remove_from_held(batch);
     if (!batch->mapping || !batch->mapping->gpu) {
         client->ack.burst_since_ns = 0;
+        if (!batch->is_done && !batch->is_superseded) /* the release is the DONE */
+            trajd_carried_note_done(client, batch->info.position);
     } else {
         trajd_batch_mark_done(batch); /* DONE is sent at once; the release may wait for others */
         if (client->ack.pending.released.count == 0) {
@@ -162,6 +181,15 @@ void trajd_batch_return(struct trajd_batch *batch)
         }
     }
     trajd_leases_append(&client->ack.pending.released, &batch->lease);
+}
+
+void trajd_batch_return(struct trajd_batch *batch)
+{
+    struct trajd_client *client = batch->client;
+    if (batch->is_carried)
+        trajd_batch_mark_done(batch);
+    else
+        return_lease(batch);
     trajd_client_update_poll_fd(client);
     if (client->closing && client->held.count == 0)
         trajd_client_signal(client->io_thread_fd);

@@ -24,6 +24,7 @@ struct trajd_batch {
     uint64_t incarnation; /* of the session that leased it; later sessions are not sent its ACK */
     bool is_done;         /* its DONE is pending or sent */
     bool is_superseded;   /* a later OPEN ended its epoch: its DONE can no longer be sent */
+    bool is_carried;      /* of a lost session: it has no lease, only a DONE */
     bool is_abandoned;    /* its lease is not returned */
     uint32_t held_index;  /* in client->held.batches */
 
@@ -43,6 +44,9 @@ struct trajd_batch {
 };
 
 /* batch.c */
+/* Returns the ring that has the rows of a delivery. Borrowed. NULL: a remote daemon sent them. */
+struct trajd_mapping *trajd_delivery_mapping(const struct trajd_client *client,
+                                             const struct trajd_delivery *delivery);
 /* Makes a batch of the open feed. The caller holds io_lock. NULL: out of memory. */
 struct trajd_batch *trajd_batch_create(struct trajd_client *client,
                                        const struct trajd_delivery *delivery);

@@ -57,6 +57,12 @@ struct trajd_delivery {
     uint32_t row_begin, row_count;
     char *failure;          /* why the batch could not be made; NULL: it is good */
     unsigned char *payload; /* remote: its bytes, one of feed.buffers; else NULL */
+    /* The session that leased it is lost, and its daemon perhaps, too. These replace the members of
+     * client->feed: one reference to each of the first two, and the owner of `payload`. */
+    bool is_carried;
+    struct trajd_mapping *mapping;
+    struct trajd_schema *schema;
+    struct trajd_buffers *buffers;
 };
 
 /* session/session.c: the callback by which the user ends a wait. */
@@ -99,10 +105,11 @@ struct trajd_open_terms {
 /* feed_open.c: the OPEN under way or the last one. */
 struct trajd_client_open {
     struct trajd_open_terms terms;
-    uint64_t request; /* 0: none under way */
-    bool is_fresh;    /* trajd_client_open sent it; false: it repeats one after a reconnect */
-    bool is_refused;  /* session.failure holds the error */
-    bool gpu_refused; /* a GPU was requested, and the feed is opened in host memory */
+    uint64_t request;       /* 0: none under way */
+    bool is_fresh;          /* trajd_client_open sent it; false: it repeats one after a reconnect */
+    bool is_refused;        /* session.failure holds the error */
+    uint64_t wait_until_ns; /* the daemon holds the OPEN back until then; 0: it does not */
+    bool gpu_refused;       /* a GPU was requested, and the feed is opened in host memory */
     char gpu_refusal[TRAJD_ERROR_MESSAGE_SIZE];
 };
 
@@ -165,6 +172,15 @@ struct trajd_client_held {
     struct trajd_batch *previous; /* the last that next() returned, if its DONE is not sent */
 };
 
+/* session/session_carried.c: the pass of a queue job through its epoch, which outlives sessions. */
+struct trajd_client_carried {
+    uint64_t pass;                    /* its number in OPENED; 0: none */
+    struct trajd_wire_positions done; /* the last batches that are DONE, oldest first */
+    struct trajd_wire_positions kept; /* `held` of OPENED */
+    struct trajd_delivery waiting[TRAJD_CLIENT_QUEUE]; /* queued when the session was lost */
+    uint32_t waiting_count;
+};
+
 /* deferred_release.c: released batches that GPU streams may still read, oldest first. */
 struct trajd_client_deferred {
     struct trajd_batch *first, **end;
@@ -207,6 +223,7 @@ struct trajd_client {
     pthread_mutex_t state_lock;
     struct trajd_client_queue queue;
     struct trajd_client_held held;
+    struct trajd_client_carried carried;
     struct trajd_client_deferred deferred;
     struct trajd_client_ack ack;
     uint64_t incarnation; /* counts sessions, from 1 */
@@ -243,7 +260,7 @@ void trajd_client_drop(struct trajd_client *client);
 /* Appends the lease. A full list drops it; session_batches.c accepts no batch for which that could
  * happen. */
 void trajd_leases_append(struct trajd_wire_leases *leases, const struct trajd_wire_lease *lease);
-/* Frees the failure text and gives the payload back to feed.buffers. */
+/* Frees the failure text, gives the payload back, and drops the references. */
 void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *delivery);
 /* Frees the copies and sets the terms to zero. */
 void trajd_open_terms_free(struct trajd_open_terms *terms);

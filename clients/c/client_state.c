@@ -79,8 +79,13 @@ void trajd_delivery_drop(struct trajd_client *client, struct trajd_delivery *del
 {
     free(delivery->failure);
     delivery->failure = NULL;
-    trajd_buffers_give(client->feed.buffers, delivery->payload);
+    trajd_buffers_give(delivery->is_carried ? delivery->buffers : client->feed.buffers,
+                       delivery->payload);
     delivery->payload = NULL;
+    trajd_mapping_drop(delivery->mapping);
+    trajd_schema_drop(delivery->schema);
+    delivery->mapping = NULL;
+    delivery->schema = NULL;
 }
 
 void trajd_open_terms_free(struct trajd_open_terms *terms)

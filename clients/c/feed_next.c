@@ -32,11 +32,14 @@ static enum trajd_status report_failure(struct trajd_client *client,
                                         struct trajd_delivery *delivery, struct trajd_error *error)
 {
     trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", delivery->failure);
-    free(delivery->failure);
+    trajd_delivery_drop(client, delivery);
     pthread_mutex_lock(&client->state_lock);
     /* the release may wait for others */
-    trajd_leases_append(&client->ack.pending.done, &delivery->lease);
-    trajd_leases_append(&client->ack.pending.released, &delivery->lease);
+    trajd_carried_note_done(client, delivery->position);
+    if (!delivery->is_carried) {
+        trajd_leases_append(&client->ack.pending.done, &delivery->lease);
+        trajd_leases_append(&client->ack.pending.released, &delivery->lease);
+    }
     pthread_mutex_unlock(&client->state_lock);
     trajd_session_send_acks(client);
     return TRAJD_ERR_DATA;
@@ -44,13 +47,14 @@ static enum trajd_status report_failure(struct trajd_client *client,
 
 static bool is_stamped(const struct trajd_client *client, const struct trajd_delivery *delivery)
 {
+    const struct trajd_mapping *mapping = trajd_delivery_mapping(client, delivery);
     struct trajd_slot_header header;
-    if (!client->feed.mapping)
+    if (!mapping)
         return delivery->payload != NULL;
     /* reading the header would need a copy from the GPU for each batch */
-    if (client->feed.mapping->gpu)
+    if (mapping->gpu)
         return true;
-    memcpy(&header, trajd_mapping_slot(client->feed.mapping, delivery->lease.slot), sizeof header);
+    memcpy(&header, trajd_mapping_slot(mapping, delivery->lease.slot), sizeof header);
     return header.generation == delivery->lease.generation;
 }
 
@@ -70,10 +74,11 @@ static enum trajd_status deliver(struct trajd_client *client, struct trajd_deliv
         return TRAJD_ERR_PROTOCOL;
     }
     struct trajd_batch *batch = trajd_batch_create(client, delivery);
-    if (!batch) {
-        trajd_delivery_drop(client, delivery);
+    if (batch)
+        delivery->payload = NULL; /* the batch has it */
+    trajd_delivery_drop(client, delivery);
+    if (!batch)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "next: out of memory");
-    }
     pthread_mutex_lock(&client->state_lock);
     batch->incarnation = client->incarnation;
     batch->held_index = client->held.count;
@@ -124,7 +129,8 @@ static void acknowledge_previous(struct trajd_client *client)
         trajd_batch_mark_done(client->held.previous);
     const struct trajd_wire_ack *pending = &client->ack.pending;
     const uint32_t released = trajd_release_burst_ns(client) == 0 ? pending->released.count : 0;
-    const uint32_t unsent = released > pending->done.count ? released : pending->done.count;
+    const uint32_t done = pending->done.count + pending->positions.count;
+    const uint32_t unsent = released > done ? released : done;
     bool flush =
         unsent > 0 && (client->queue.count == 0 || unsent >= (client->feed.info.credit + 1) / 2);
     if (unsent > 0 && !flush)

@@ -147,6 +147,7 @@ static enum trajd_status prepare_open(struct trajd_client *client, struct trajd_
     trajd_session_end_epoch(client);
     client->open.is_fresh = true;
     client->open.is_refused = false;
+    client->open.wait_until_ns = 0;
     client->feed.is_granted = false;
     client->session.retry_at_ns = 0;
     client->session.failure = (struct trajd_error){.status = TRAJD_OK};
@@ -163,6 +164,8 @@ static enum trajd_status await_opened(struct trajd_client *client, uint64_t dead
         const uint64_t now_ns = trajd_client_now_ns();
         if (client->session.phase == TRAJD_PHASE_READY && now_ns >= client->session.retry_at_ns)
             trajd_session_send_open(client);
+        if (client->open.wait_until_ns > deadline_ns)
+            deadline_ns = client->open.wait_until_ns;
         if (trajd_session_is_cancelled(client) || now_ns >= deadline_ns) {
             client->session.phase = client->session.phase > TRAJD_PHASE_READY
                                         ? TRAJD_PHASE_READY

@@ -113,7 +113,9 @@ struct trajd_open_options {
     /* position of the first window; not 0 when a job that was stopped resumes */
     uint64_t next;
     uint64_t fingerprint; /* refuses any other dataset or window specification; 0: accepts any */
-    uint32_t timeout_ms;  /* 0: 60,000, because a dataset may have to be indexed first */
+    /* 0: 60,000, because a dataset may have to be indexed first. It does not end while the daemon
+     * waits for workers of an earlier run of the job (rejoin_wait in its configuration). */
+    uint32_t timeout_ms;
     /* In mode shard on several nodes: the ranks whose workers attach to this daemon, in ascending
      * order, `rank` included, the same list in all of them. The daemon makes only their rows. NULL:
      * all ranks attach to this daemon. */

@@ -130,16 +130,11 @@ def test_daemon_killed_and_restarted_with_a_worker_attached(daemon, demo_file):
         worker.go()
         worker.read("batch")
     wait_for_done(one, 5)
-    done = set(worker.ids())
     one.kill()
     one.start()
     worker.process.stdin.close()  # the remaining batches, without a pause
     finish(worker)
-    ids = worker.ids()
-    assert set(ids) == set(range(worker.said[0]["windows"])), "a window was lost"
-    assert all(ids.count(i) == 1 for i in done), "DONE did not survive the daemon"
-    # A batch that was leased when the daemon died may have been used and may come again: never more than the worker's credit.
-    assert len(ids) - len(set(ids)) <= 2 * 16
+    assert sorted(worker.ids()) == list(range(worker.said[0]["windows"]))
 
 
 @pytest.mark.parametrize("kill", ["daemon", "worker"])

@@ -202,8 +202,7 @@ def test_ranks_and_a_daemon_that_dies_beside_another_job(daemon, demo_file):
     one.start()
     run_out([*ranks, other])
     assert global_ids(ranks) == order  # no window repeats and none is lost
-    ids = other.ids()
-    assert set(ids) == set(order) and not set(ids[:3 * 64]) & set(ids[3 * 64:])  # DONE stays DONE
+    assert sorted(other.ids()) == sorted(order)
 
 
 def test_a_damaged_journal_is_one_jobs(daemon, demo_file):
@@ -225,12 +224,12 @@ def test_a_damaged_journal_is_one_jobs(daemon, demo_file):
     assert one.client().status()["damaged_journals"] == 1
     hurt, whole = (jobs[name].ids() for name in ("hurt", "whole"))
     assert set(hurt[3 * 64:]) == set(order)  # from the beginning
-    assert set(whole) == set(order) and not set(whole[:3 * 64]) & set(whole[3 * 64:])  # DONE stays DONE
+    assert sorted(whole) == sorted(order)
 
 
-def test_a_journal_of_a_second_ago_repeats_what_came_since(daemon, demo_file):
-    """The death of a host leaves a journal that lacks the latest records. The batches since then are delivered
-    again."""
+def test_a_journal_of_a_second_ago(daemon, demo_file):
+    """The death of a host leaves a journal that lacks the latest records. A worker on another host lives and reports
+    what it has finished."""
     one = daemon(feed(demo_file))
     order = sequence(one)
     worker = Worker(one, "--job", "run", "--pace", "--credit", 2)
@@ -245,9 +244,7 @@ def test_a_journal_of_a_second_ago_repeats_what_came_since(daemon, demo_file):
     journal_of(one, "run").write_bytes(kept)
     one.start()
     run_out([worker])
-    ids = worker.ids()
-    assert set(ids) == set(order)
-    assert not set(ids[:2 * 64]) & set(ids[5 * 64:]) and set(ids[2 * 64:5 * 64]) <= set(ids[5 * 64:])
+    assert sorted(worker.ids()) == sorted(order)
 
 
 # ---- several jobs on the same slots ----

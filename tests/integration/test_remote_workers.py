@@ -227,9 +227,7 @@ def test_the_daemon_dies_and_returns(daemon, demo_file, keys, tmp_path):
     one.start()
     worker.process.stdin.close()
     finish(worker)
-    windows = worker.said[0]["windows"]
-    assert set(worker.ids()) == set(range(windows))
-    assert len(worker.ids()) <= windows + 4 * 16  # those that came before the death was noticed
+    assert sorted(worker.ids()) == list(range(worker.said[0]["windows"]))  # those that it had received came once, too
 
 
 @pytest.mark.slow

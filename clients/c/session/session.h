@@ -3,6 +3,7 @@
  *
  * A file calls only files that stand above it in this list:
  *
+ *     session_carried.c   what outlives the daemon: batches, and the last DONEs
  *     session_send.c      messages to the daemon: HELLO, OPEN, ACK
  *     session_end.c       failure and end of a session
  *     remote_payload.c    rows that a remote daemon sends after a BATCH
@@ -14,6 +15,23 @@
 #define TRAJD_C_SESSION_SESSION_H
 
 #include "clients/c/client_internal.h"
+
+/* session_carried.c. Only queue jobs have it, and only with a daemon that numbers its passes. */
+/* Notes a DONE. The caller holds state_lock. */
+void trajd_carried_note_done(struct trajd_client *client, uint64_t position);
+/* Keeps the batches of a session that is lost, for the next OPEN. The others are forgotten. Begins
+ * a new incarnation. */
+void trajd_carried_keep(struct trajd_client *client);
+/* Fills the keys of OPEN that report the state of an earlier session. */
+void trajd_carried_list(struct trajd_client *client, struct trajd_wire_open *open);
+/* Drops the batches that OPENED does not leave to this worker. next() returns the others. */
+void trajd_carried_settle(struct trajd_client *client, const struct trajd_wire_opened *opened);
+/* Reports the DONEs of such batches once more, because messages may be lost. */
+void trajd_carried_report_done(struct trajd_client *client);
+/* Drops the batches of an earlier session. */
+void trajd_carried_drop_batches(struct trajd_client *client);
+/* Forgets the pass through the epoch, too. */
+void trajd_carried_drop(struct trajd_client *client);
 
 /* session_send.c. A message that cannot be sent is dropped: everything that matters is sent again
  * after the next HELLO. */

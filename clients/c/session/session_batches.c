@@ -12,7 +12,7 @@ void trajd_session_return_queue(struct trajd_client *client)
     for (; client->queue.count > 0; client->queue.count--) {
         struct trajd_delivery *delivery = &client->queue.entries[client->queue.first];
         struct trajd_wire_leases *released = &client->ack.pending.released;
-        if (released->count < TRAJD_WIRE_MAX_LEASES)
+        if (!delivery->is_carried && released->count < TRAJD_WIRE_MAX_LEASES)
             released->list[released->count++] = delivery->lease;
         trajd_delivery_drop(client, delivery);
         client->queue.first = (client->queue.first + 1) % TRAJD_CLIENT_QUEUE;

@@ -24,6 +24,7 @@ void trajd_session_fail_protocol(struct trajd_client *client, const char *what)
 
 void trajd_session_clear_batches(struct trajd_client *client)
 {
+    trajd_carried_drop(client);
     pthread_mutex_lock(&client->state_lock);
     for (uint32_t i = 0; i < client->queue.count; i++)
         trajd_delivery_drop(client,
@@ -57,7 +58,11 @@ void trajd_session_clear(struct trajd_client *client)
 void trajd_session_end(struct trajd_client *client)
 {
     struct trajd_error error;
-    trajd_session_clear(client);
+    if (client->reconnect && client->feed.is_granted && client->carried.pass > 0)
+        trajd_carried_keep(client);
+    else
+        trajd_session_clear_batches(client);
+    clear_rings(client);
     trajd_link_detach(&client->link);
     client->session.received_sequence = 0;
     client->session.is_resuming = client->session.is_ending = false;

@@ -5,6 +5,8 @@
 
 #define DEFAULT_SILENCE_NS (10000 * UINT64_C(1000000))
 #define BUSY_RETRY_NS (20 * UINT64_C(1000000))
+#define WAIT_RETRY_NS (100 * UINT64_C(1000000))
+#define WAIT_MARGIN_NS (1000 * UINT64_C(1000000))
 
 /* ---- WELCOME, ERROR ---- */
 
@@ -12,6 +14,7 @@ static void handle_welcome(struct trajd_client *client, const struct trajd_wire_
 {
     if (client->session.is_resuming && welcome->resumed) {
         client->session.is_resuming = false;
+        trajd_carried_report_done(client);
         trajd_session_resend_open(client);
         return;
     }
@@ -22,6 +25,9 @@ static void handle_welcome(struct trajd_client *client, const struct trajd_wire_
         /* the daemon no longer knows the session: start a new one, where `reconnect` allows it */
         return;
     }
+    /* a local daemon that lives writes to the memory of a session that has ended */
+    if (!client->link.remote && client->session.instance == welcome->instance)
+        trajd_carried_drop_batches(client);
     client->session.instance = welcome->instance;
     client->session.id = welcome->session;
     memcpy(client->session.token, welcome->token, sizeof client->session.token);
@@ -41,10 +47,13 @@ static bool is_about_gpu(const struct trajd_client *client, const struct trajd_e
             error->status == TRAJD_ERR_DEVICE);
 }
 
-/* BUSY: other workers have not seen the end of their epoch, or have not reconnected yet. CLOSED:
- * the daemon is about to end, and with `reconnect` the client waits for its return. */
-static void handle_open_error(struct trajd_client *client, const struct trajd_error *error)
+/* BUSY: other workers have not seen the end of their epoch, or have not reconnected yet; with
+ * wait_ms, the daemon holds the OPEN back for so long. CLOSED: the daemon is about to end, and with
+ * `reconnect` the client waits for its return. */
+static void handle_open_error(struct trajd_client *client, const struct trajd_error *error,
+                              uint32_t wait_ms)
 {
+    const uint64_t now_ns = trajd_client_now_ns();
     client->open.request = 0;
     client->feed.mapping = NULL;
     trajd_session_return_queue(client);
@@ -53,7 +62,9 @@ static void handle_open_error(struct trajd_client *client, const struct trajd_er
         trajd_session_fall_back_to_host(client, error);
     } else if (error->status == TRAJD_ERR_BUSY ||
                (error->status == TRAJD_ERR_CLOSED && client->reconnect)) {
-        client->session.retry_at_ns = trajd_client_now_ns() + BUSY_RETRY_NS;
+        client->session.retry_at_ns = now_ns + (wait_ms > 0 ? WAIT_RETRY_NS : BUSY_RETRY_NS);
+        client->open.wait_until_ns =
+            wait_ms > 0 ? now_ns + wait_ms * UINT64_C(1000000) + WAIT_MARGIN_NS : 0;
         client->session.failure = *error;
     } else if (client->open.is_fresh) {
         client->open.is_refused = true;
@@ -92,7 +103,7 @@ static void handle_error(struct trajd_client *client, const struct trajd_wire_er
     } else if (message->request != 0 && message->request == client->checkpoint.request) {
         fail_checkpoint(client, &error);
     } else if (message->request != 0 && message->request == client->open.request) {
-        handle_open_error(client, &error);
+        handle_open_error(client, &error, message->wait_ms);
     } else if (is_of_previous_feed(client, message)) {
         return;
     } else if (message->request == 0 && error.status == TRAJD_ERR_NOT_FOUND &&

@@ -231,6 +231,7 @@ void trajd_session_handle_opened(struct trajd_client *client,
     client->feed.mapping = NULL;
     trajd_session_return_queue(client);
     store_opened(client, opened);
+    trajd_carried_settle(client, opened);
     client->session.phase = TRAJD_PHASE_MAPPING;
     if (client->link.remote)
         open_remote(client);

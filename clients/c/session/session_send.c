@@ -25,6 +25,8 @@ static void list_leases(struct trajd_client *client, struct trajd_wire_hello *he
             &hello->held,
             &client->queue.entries[(client->queue.first + i) % TRAJD_CLIENT_QUEUE].lease);
     for (uint32_t i = 0; i < client->held.count; i++) {
+        if (client->held.batches[i]->is_carried)
+            continue; /* it has no lease */
         trajd_leases_append(&hello->held, &client->held.batches[i]->lease);
         if (client->held.batches[i]->is_done && !client->held.batches[i]->is_superseded)
             trajd_leases_append(&hello->done, &client->held.batches[i]->lease);
@@ -64,6 +66,7 @@ void trajd_session_end_epoch(struct trajd_client *client)
     client->ack.pending.done.count = 0; /* could not be sent: these batches go back without DONE */
     client->held.previous = NULL;
     pthread_mutex_unlock(&client->state_lock);
+    trajd_carried_drop(client);
 }
 
 static void send_open(struct trajd_client *client)
@@ -93,6 +96,8 @@ static void send_open(struct trajd_client *client)
         }};
     if (client->open.is_fresh) /* on a repeated OPEN the daemon knows of later DONEs itself */
         message.open.resume = (struct trajd_wire_bytes){wanted->resume, wanted->resume_size};
+    else
+        trajd_carried_list(client, &message.open);
     trajd_session_send(client, &message);
 }
 
@@ -110,6 +115,13 @@ void trajd_session_resend_open(struct trajd_client *client)
 }
 
 /* ---- acknowledgements ---- */
+
+static void merge_positions(struct trajd_wire_positions *into,
+                            const struct trajd_wire_positions *from)
+{
+    for (uint32_t i = 0; i < from->count && into->count < TRAJD_WIRE_MAX_LEASES; i++)
+        into->list[into->count++] = from->list[i];
+}
 
 static void merge(struct trajd_wire_leases *into, const struct trajd_wire_leases *from)
 {
@@ -130,13 +142,13 @@ void trajd_session_send_acks(struct trajd_client *client)
         return;
     pthread_mutex_lock(&client->state_lock);
     struct trajd_wire_message message = {.op = TRAJD_WIRE_ACK, .ack = client->ack.pending};
-    client->ack.pending.done.count = 0;
+    client->ack.pending.done.count = client->ack.pending.positions.count = 0;
     if (trajd_release_burst_ns(client) == 0)
         client->ack.pending.released.count = 0;
     else
         message.ack.released.count = 0;
     pthread_mutex_unlock(&client->state_lock);
-    if (message.ack.done.count + message.ack.released.count == 0)
+    if (message.ack.done.count + message.ack.released.count + message.ack.positions.count == 0)
         return;
     if (!trajd_wire_encode(&message, client->session.frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) &&
         !trajd_link_send(&client->link, client->session.frame, size)) {
@@ -146,11 +158,12 @@ void trajd_session_send_acks(struct trajd_client *client)
     pthread_mutex_lock(&client->state_lock);
     merge(&client->ack.pending.done, &message.ack.done);
     merge(&client->ack.pending.released, &message.ack.released);
+    merge_positions(&client->ack.pending.positions, &message.ack.positions);
     pthread_mutex_unlock(&client->state_lock);
 }
 
 bool trajd_session_has_acks(const struct trajd_client *client)
 {
-    return client->ack.pending.done.count > 0 ||
+    return client->ack.pending.done.count > 0 || client->ack.pending.positions.count > 0 ||
            (client->ack.pending.released.count > 0 && trajd_release_burst_ns(client) == 0);
 }
