@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/window/window_report.h"
 
@@ -156,12 +157,24 @@ void resample_print_progress(void *context, const struct trajd_convert_progress 
     }
 }
 
+/* Returns the path of a file of the output. */
+static const char *file_of(const char *output, const struct trajd_convert_report *report,
+                           uint32_t part, char *path, size_t size)
+{
+    return report->part_count && trajd_convert_part_path(output, part, path, size) ? path : output;
+}
+
 static void json_report(const char *output, const struct trajd_convert_report *report)
 {
     struct trajd_json json;
+    char path[CLI_PATH_SIZE];
 
     begin_event(&json, "done");
-    trajd_json_string(&json, "output", output);
+    trajd_json_string(&json, "output", file_of(output, report, 0, path, sizeof path));
+    trajd_json_open_array(&json, "outputs");
+    for (uint32_t part = 0; part < report->part_count || part == 0; part++)
+        trajd_json_string(&json, NULL, file_of(output, report, part, path, sizeof path));
+    trajd_json_close_array(&json);
     trajd_json_u64(&json, "episodes_written", report->episodes_written);
     trajd_json_u64(&json, "episodes_resumed", report->episodes_resumed);
     trajd_json_u64(&json, "left_out", report->episodes_left_out);
@@ -177,6 +190,8 @@ static void json_report(const char *output, const struct trajd_convert_report *r
 void resample_print_report(const struct resample_printer *printer,
                            const struct trajd_convert_report *report)
 {
+    char path[CLI_PATH_SIZE];
+
     if (printer->json) {
         json_report(printer->output, report);
         return;
@@ -189,8 +204,11 @@ void resample_print_report(const struct resample_printer *printer,
         printf("%" PRIu64 " of %" PRIu64
                " pieces were too large for the backend: this CPU resampled them\n",
                report->segments_here, report->segments);
-    printf("%s: %" PRIu64 " episodes", printer->output,
-           report->episodes_written + report->episodes_resumed);
+    printf("%s", file_of(printer->output, report, 0, path, sizeof path));
+    if (report->part_count)
+        printf(" to %s",
+               file_of(printer->output, report, report->part_count - 1, path, sizeof path));
+    printf(": %" PRIu64 " episodes", report->episodes_written + report->episodes_resumed);
     if (report->episodes_resumed)
         printf(", %" PRIu64 " of them from an earlier run", report->episodes_resumed);
     printf("\n");

@@ -352,3 +352,48 @@ def test_the_example_is_a_configuration(station):
     assert counts(station.run())[0] == 1
     uncommented = re.sub(r"(?m)^( *)# (\w+: .*|  obs/.*)$", r"\1\2", textwrap.dedent(text))
     assert "compress_level: 4" in uncommented
+
+
+def test_parts_of_an_episode_are_files(tmp_path):
+    """A layout with one episode per file: max_gap gives a file for each part, and one manifest lists them."""
+    (tmp_path / "one.yaml").write_text("layout: one\nepisodes: {files: '*.hdf5', groups: /}\nclocks: {arm: {path: t, unit: ms}}\n"
+                                       "streams: {pose: {path: pose, kind: linear}}\n")
+
+    def drop(station, name, *holes):
+        t = np.arange(100) * 10
+        for row in holes:
+            t[row:] += 1000
+        with h5py.File(station.inbox / name, "w") as file:
+            file["t"], file["pose"] = t, np.arange(100.0)
+
+    def names():
+        return sorted(path.name for path in station.outbox.glob("*") if path.name[0] != ".")
+
+    def with_checksums(*outputs):
+        return sorted([*outputs, *(f"{name}.sha256" for name in outputs), "a.hdf5.manifest.json"])
+
+    station = Station(tmp_path, None, layout=tmp_path / "one.yaml", rate=50, resample="{max_gap: 200ms}")
+    drop(station, "a.hdf5", 20, 60)
+    assert counts(station.run()) == (1, 0, 0, 0, 0, 1)
+    parts = ["a_part0.hdf5", "a_part1.hdf5", "a_part2.hdf5"]
+    assert names() == with_checksums(*parts) and station.staged() == []
+    manifest = station.manifest()
+    assert [part["name"] for part in manifest["parts"]] == parts and manifest["output"] == manifest["parts"][0] and manifest["cut"] == 1
+    assert subprocess.run("sha256sum -c *.sha256", shell=True, cwd=station.outbox, capture_output=True).returncode == 0
+    lengths = [len(values(station.outbox / name)["pose"]) for name in parts]
+    assert lengths == [10, 20, 20] and not (station.outbox / "a.hdf5").exists()
+    assert counts(station.run())[0] == 0  # the manifest shows that it is done
+    (station.outbox / parts[1]).unlink()
+    assert counts(station.run())[0] == 1 and names() == with_checksums(*parts)
+    (station.outbox / "a.hdf5.manifest.json").unlink()  # killed before it was written
+    assert counts(station.run())[0] == 1 and names() == with_checksums(*parts)
+    drop(station, "a.hdf5", 50)  # fewer parts: those of the earlier file are removed
+    assert counts(station.run())[0] == 1 and names() == with_checksums(*parts[:2])
+    drop(station, "a.hdf5")  # none
+    assert counts(station.run())[0] == 1 and names() == with_checksums("a.hdf5") and "parts" not in station.manifest()
+    (station.outbox / "a_part1.hdf5").write_text("another's")
+    drop(station, "a.hdf5", 50)
+    assert "a_part1.hdf5 exists, but no manifest shows" in station.run(code=1)
+    assert (station.outbox / "a_part1.hdf5").read_text() == "another's" and (station.outbox / "a.hdf5").exists()
+    (station.outbox / "a_part1.hdf5").unlink()
+    assert counts(station.run())[0] == 1 and names() == with_checksums(*parts[:2])

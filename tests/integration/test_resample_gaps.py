@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from numpy_resample import linear
-from paths import TRAJCTL
+from paths import BUILD, TRAJCTL, clean_environment
 from resample_runs import resample
 from waiting import wait_for
 
@@ -133,12 +133,103 @@ def test_what_is_chosen_is_the_input(tmp_path, gaps):
         assert sorted(made["data"]) == ["demo_0", "demo_1"]
 
 
-def test_a_layout_of_one_episode_a_file_has_no_parts(tmp_path, gaps):
-    (tmp_path / "one.yaml").write_text(LAYOUT.replace("demo_*", "demo_5"))
-    common = [gaps / "in.hdf5", "-o", tmp_path / "out.hdf5", "--rate", 50, "--layout", tmp_path / "one.yaml"]
-    done = resample(*common, "--max-gap", "200ms", check=False)
-    assert done.returncode == 1 and "cannot hold its parts" in done.stderr and "after row 100" in done.stderr
+def one_per_file(folder):
+    """Writes the layout with one episode per file, and returns it."""
+    (folder / "one.yaml").write_text(LAYOUT.replace("/data/demo_*", "/data/demo_11").replace("filter: /mask/{key}\n", ""))
+    return folder / "one.yaml"
+
+
+def test_parts_of_a_file_are_files(tmp_path, gaps):
+    """With one episode per file, each part is a file of its own, with the rows that it has as an episode."""
+    common = [gaps / "in.hdf5", "--rate", 50, "--max-gap", "200ms", "--window", "2s"]
+    resample(*common, "-o", tmp_path / "all.hdf5", "--layout", gaps / "gaps.yaml", "--episodes", "demo_11")
+    out, layout = tmp_path / "out.v2.hdf5", one_per_file(tmp_path)
+    resample(*common, "-o", out, "--layout", layout, "--dry-run")
+    done = resample(*common, "-o", out, "--layout", layout, "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    names = [f"out.v2_part{i}.hdf5" for i in range(3)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.hdf5", "one.yaml", *names]
+    assert [event["outputs"] for event in events if event["event"] == "done"] == [[str(tmp_path / name) for name in names]]
+    assert [event["episodes"] for event in events if event["event"] == "plan"] == [3]
+    assert [event["episodes_done"] for event in events if event.get("phase") == "done"] == [3]
+    with h5py.File(tmp_path / "all.hdf5") as whole:
+        for i, name in enumerate(names):
+            with h5py.File(tmp_path / name) as made:
+                group, expected = made["data/demo_11"], whole[f"data/demo_{i}"]
+                for stream in ("t", "ht", "pose", "wrench", "grip", "table"):
+                    assert np.array_equal(group[stream], expected[stream]), (name, stream)
+                assert json.loads(group.attrs["trajd_part"])["rows"] == json.loads(expected.attrs["trajd_part"])["rows"]
+                assert json.loads(group.attrs["trajd_part"])["part"] == i and group.attrs["num_samples"] == len(expected["t"])
+
+
+def test_files_of_other_runs_beside_parts(tmp_path, gaps):
+    """No file may look like a part that this run did not write."""
+    out, layout = tmp_path / "out.hdf5", one_per_file(tmp_path)
+    common = [gaps / "in.hdf5", "-o", out, "--rate", 50, "--layout", layout]
+    parts = [tmp_path / f"out_part{i}.hdf5" for i in range(3)]
     resample(*common)
+    done = resample(*common, "--max-gap", "200ms", "--force", check=False)
+    assert done.returncode == 1 and f"{out} exists, but this run writes the 3 parts" in done.stderr and not parts[0].exists()
+    out.unlink()
+    resample(*common, "--max-gap", "200ms")
+    before = [part.read_bytes() for part in parts]
+    done = resample(*common, "--max-gap", "200ms", check=False)
+    assert done.returncode == 1 and f"{parts[0]} exists: --force" in done.stderr
+    resample(*common, "--max-gap", "200ms", "--force")
+    assert [part.read_bytes() for part in parts] == before
+    for gap, text in (("600ms", f"{parts[2]} exists, but this run writes 2 parts"), ("2s", f"{parts[0]} exists, but this run writes 0 parts")):
+        done = resample(*common, "--max-gap", gap, "--force", check=False)
+        assert done.returncode == 1 and text in done.stderr, done.stderr
+    parts[1].unlink()
+    (tmp_path / "in").mkdir()
+    parts[1].symlink_to(gaps / "in.hdf5")
+    done = resample(*common, "--max-gap", "200ms", "--force", check=False)
+    assert done.returncode == 1 and "an input is not overwritten" in done.stderr and parts[0].read_bytes() == before[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_parts_killed_and_resumed(fast_path, compress):
+    """Finished parts are kept without their names. A resumed run makes only the others, and names all of them."""
+    path, out, whole = fast_path / "in.hdf5", fast_path / "out.hdf5", fast_path / "whole.hdf5"
+    write(path, {"demo_11": {8000 * i: 900 for i in range(1, 8)}}, rows=64000)
+    (fast_path / "gaps.yaml").write_text(LAYOUT)
+    options = [path, "--rate", 2000, "--layout", one_per_file(fast_path), "--max-gap", "pose=200ms", "--threads", 1, "--compress", compress]
+    resample(*options, "-o", whole)
+    finished = fast_path / "out_part2.hdf5.partial"
+    for number in range(10):
+        process = subprocess.Popen([TRAJCTL, "resample", *map(str, options), "-o", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: process.poll() is not None or finished.exists(), 60, "the third part")
+        process.send_signal(signal.SIGKILL)
+        if process.wait(60):
+            break
+        for part in fast_path.glob("out_part*"):
+            part.unlink()
+    assert not list(fast_path.glob("out_part*.hdf5"))
+    done = resample(*options, "-o", out, check=False, *["--resume", "--json"])
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["episodes_resumed"] >= 2 and last["episodes_resumed"] + last["episodes_written"] == 8
+    assert sorted(path.name for path in fast_path.glob("out*")) == [f"out_part{i}.hdf5" for i in range(8)]
+    for i in range(8):
+        assert (fast_path / f"out_part{i}.hdf5").read_bytes() == (fast_path / f"whole_part{i}.hdf5").read_bytes(), i
+
+
+def test_stopped_while_parts_get_their_names(tmp_path, gaps):
+    """A file of another takes the name of the second part when the first one has its name. Once it is gone, --resume goes on."""
+    out, layout = tmp_path / "out.hdf5", one_per_file(tmp_path)
+    parts = [tmp_path / f"out_part{i}.hdf5" for i in range(3)]
+    options = [gaps / "in.hdf5", "-o", out, "--rate", 50, "--layout", layout, "--max-gap", "200ms"]
+    fake = {"LD_PRELOAD": str(BUILD / "tests/fake/libold_filesystem.so"), "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0",
+            "TRAJD_TEST_APPEARS": str(parts[1])}
+    done = subprocess.run([TRAJCTL, "resample", *map(str, options)], capture_output=True, text=True, env={**clean_environment(), **fake}, timeout=120)
+    assert done.returncode == 1 and "out_part1.hdf5: File exists" in done.stderr, done
+    assert [part.exists() for part in parts] == [True, True, False] and parts[1].read_text() == "another's\n"
+    inode = parts[0].stat().st_ino
+    done = resample(*options, "--resume", check=False)
+    assert done.returncode == 1 and "out_part1.hdf5: File exists" in done.stderr
+    parts[1].unlink()
+    resample(*options, "--resume")
+    assert parts[0].stat().st_ino == inode and sorted(path.name for path in tmp_path.glob("out*")) == [part.name for part in parts]
 
 
 @pytest.mark.slow

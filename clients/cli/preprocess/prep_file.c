@@ -12,14 +12,25 @@
 
 /* ---- earlier results ---- */
 
-static bool is_output_there(const char *path, const struct prep_identity *output)
+/* Returns whether all outputs of the record are as they were published. */
+static bool are_outputs_there(const struct prep_run *run, const struct prep_record *record)
 {
+    char path[PREP_PATH_SIZE];
     struct stat stat;
-    return lstat(path, &stat) == 0 && S_ISREG(stat.st_mode) &&
-           (uint64_t)stat.st_size == output->size_bytes && prep_mtime_ns(&stat) == output->mtime_ns;
+
+    for (uint32_t i = 0; i < record->output_count; i++) {
+        const struct prep_identity *output = &record->outputs[i].identity;
+        if (prep_path(path, run->config->outbox, record->outputs[i].name, "", NULL) ||
+            lstat(path, &stat) || !S_ISREG(stat.st_mode) ||
+            (uint64_t)stat.st_size != output->size_bytes ||
+            prep_mtime_ns(&stat) != output->mtime_ns)
+            return false;
+    }
+    return record->output_count > 0;
 }
 
-/* Loads a record. Returns whether it has the same size and recipe. */
+/* Loads a record, which the caller clears in any case. Returns whether it has the same size and
+ * recipe. */
 static bool load_record(const struct prep_run *run, const char *path, uint64_t size_bytes,
                         struct prep_record *record)
 {
@@ -42,14 +53,16 @@ static bool has_same_times(const struct prep_identity *a, const struct prep_iden
 bool prep_file_is_known(const struct prep_run *run, const char *name,
                         const struct prep_identity *source)
 {
-    char path[PREP_PATH_SIZE], output[PREP_PATH_SIZE];
+    char path[PREP_PATH_SIZE];
     struct prep_record record;
+    bool is_known;
 
-    if (!prep_path(path, run->config->outbox, name, PREP_MANIFEST_SUFFIX, NULL) &&
-        !prep_path(output, run->config->outbox, name, "", NULL) &&
-        load_record(run, path, source->size_bytes, &record) && !record.is_refused)
-        return has_same_times(&record.source, source) && is_output_there(output, &record.output);
-    return false;
+    if (prep_path(path, run->config->outbox, name, PREP_MANIFEST_SUFFIX, NULL))
+        return false;
+    is_known = load_record(run, path, source->size_bytes, &record) && !record.is_refused &&
+               has_same_times(&record.source, source) && are_outputs_there(run, &record);
+    prep_record_clear(&record);
+    return is_known;
 }
 
 /* Recognises a published file that only got other times (copied again, touched), or whose record
@@ -59,10 +72,13 @@ static enum trajd_status recognise(struct prep_job *p, bool *known)
     struct prep_record record;
     char digest[PREP_DIGEST_SIZE];
     enum trajd_status status;
+    bool is_same;
 
     *known = false;
-    if (!load_record(p->run, p->manifest, (uint64_t)p->stat.st_size, &record) ||
-        record.is_refused || !is_output_there(p->output, &record.output))
+    is_same = load_record(p->run, p->manifest, (uint64_t)p->stat.st_size, &record) &&
+              !record.is_refused && are_outputs_there(p->run, &record);
+    prep_record_clear(&record); /* the source's members stay */
+    if (!is_same)
         return TRAJD_OK;
     *known = has_same_times(&record.source, &p->record.source);
     if (*known)
@@ -78,9 +94,11 @@ static enum trajd_status recognise(struct prep_job *p, bool *known)
 static bool was_refused(const struct prep_job *p)
 {
     struct prep_record record;
+    const bool is_same = load_record(p->run, p->report, (uint64_t)p->stat.st_size, &record) &&
+                         record.is_refused && has_same_times(&record.source, &p->record.source);
 
-    return load_record(p->run, p->report, (uint64_t)p->stat.st_size, &record) &&
-           record.is_refused && has_same_times(&record.source, &p->record.source);
+    prep_record_clear(&record);
+    return is_same;
 }
 
 /* ---- lock ---- */
@@ -106,7 +124,7 @@ static enum trajd_status lock(struct prep_job *p, bool *taken)
 static void clear_staging(const struct prep_job *p, bool all)
 {
     char folder[PREP_PATH_SIZE], path[PREP_PATH_SIZE];
-    const char *own = strrchr(p->staged, '/') + 1;
+    const char *own = strrchr(p->staged, '/') + 1; /* without its ending, also that of its parts */
     DIR *entries;
 
     if (prep_path(folder, p->run->config->outbox, PREP_STAGING, "", NULL) ||
@@ -115,7 +133,7 @@ static void clear_staging(const struct prep_job *p, bool all)
     for (const struct dirent *entry; (entry = readdir(entries));)
         if (strncmp(entry->d_name, p->id, PREP_ID_CHARACTERS) == 0 &&
             strstr(entry->d_name, ".staged") &&
-            (all || strncmp(entry->d_name, own, strlen(own)) != 0) &&
+            (all || strncmp(entry->d_name, own, strcspn(own, ".")) != 0) &&
             !prep_path(path, folder, entry->d_name, "", NULL))
             unlink(path);
     closedir(entries);
@@ -227,6 +245,7 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
     p->record.episodes = report.episodes_written + report.episodes_resumed;
     p->record.left_out = report.episodes_left_out;
     p->record.cut = report.episodes_cut;
+    p->part_count = report.part_count;
     trajd_convert_report_clear(&report);
     return validation(p, status);
 }
@@ -281,7 +300,6 @@ static enum trajd_status name_paths(struct prep_job *p)
     prep_digest_bytes(p->name, strlen(p->name), digest);
     memcpy(p->id, digest, PREP_ID_CHARACTERS);
     if ((status = prep_path(p->source, config->inbox, p->name, "", p->error)) ||
-        (status = prep_path(p->output, config->outbox, p->name, "", p->error)) ||
         (status =
              prep_path(p->manifest, config->outbox, p->name, PREP_MANIFEST_SUFFIX, p->error)) ||
         (status =

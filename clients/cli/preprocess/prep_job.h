@@ -22,12 +22,12 @@
 struct prep_job {
     const struct prep_run *run;
     const char *name;
-    char source[PREP_PATH_SIZE], output[PREP_PATH_SIZE], manifest[PREP_PATH_SIZE],
-        report[PREP_PATH_SIZE], aside[PREP_PATH_SIZE];
+    char source[PREP_PATH_SIZE], manifest[PREP_PATH_SIZE], report[PREP_PATH_SIZE],
+        aside[PREP_PATH_SIZE];
     char lock_path[PREP_PATH_SIZE], staged[PREP_PATH_SIZE];
     char id[PREP_ID_CHARACTERS + 1];
     int fd, lock_fd;
-    bool is_new; /* no earlier output of this program is in the output's place */
+    uint32_t part_count; /* files, if the parts of the episode are files of their own; else 0 */
     struct stat stat;
     struct prep_record record;
     struct trajd_json findings, notes; /* elements of arrays, in memory */
@@ -51,10 +51,11 @@ static inline int64_t prep_mtime_ns(const struct stat *stat)
 void prep_note(void *context, const char *text);
 /* Writes the record of the job to `path`. */
 enum trajd_status prep_write_job_record(struct prep_job *p, const char *path);
-/* Checks that the output's place is free, or holds a file that was published here. Sets p->is_new.
- * TRAJD_ERR_IO with EEXIST: it holds a file of unknown origin. */
+/* Checks that the output's place is free, or holds a file that was published here. TRAJD_ERR_IO with
+ * EEXIST: it holds a file of unknown origin. */
 enum trajd_status prep_check_place(struct prep_job *p);
-/* Writes the checksum, moves the staged file to the outbox, and writes the manifest. */
+/* Writes the checksums, moves the staged files to the outbox, removes those that an earlier run
+ * published for this source under other names, and writes the manifest. */
 enum trajd_status prep_publish_job(struct prep_job *p);
 
 /* ---- prep_quarantine.c ---- */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "clients/cli/preprocess/prep_job.h"
+#include "clients/cli/resample/convert.h"
 
 void prep_note(void *context, const char *text)
 {
@@ -44,19 +45,45 @@ enum trajd_status prep_write_job_record(struct prep_job *p, const char *path)
     return status;
 }
 
+/* A file on its way to the outbox. */
+struct publication {
+    char name[PREP_PATH_SIZE], staged[PREP_PATH_SIZE], path[PREP_PATH_SIZE];
+    bool is_new; /* no file is in its place */
+};
+
+/* Names the output, or a part of it. */
+static enum trajd_status name_publication(struct prep_job *p, uint32_t part,
+                                          struct publication *file)
+{
+    bool fits = snprintf(file->name, sizeof file->name, "%s", p->name) < PREP_PATH_SIZE &&
+                snprintf(file->staged, sizeof file->staged, "%s", p->staged) < PREP_PATH_SIZE;
+    struct stat stat;
+    enum trajd_status status;
+
+    if (p->part_count)
+        fits = trajd_convert_part_path(p->name, part, file->name, sizeof file->name) &&
+               trajd_convert_part_path(p->staged, part, file->staged, sizeof file->staged);
+    if (!fits)
+        return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, ENAMETOOLONG,
+                               "%.200s...: the path is too long", p->name);
+    status = prep_path(file->path, p->run->config->outbox, file->name, "", p->error);
+    file->is_new = !status && lstat(file->path, &stat) != 0;
+    return status;
+}
+
 /* Returns whether the checksum beside the output matches the output. Then a run published it and
  * was killed before it wrote the manifest. */
-static bool has_checksum(const struct prep_job *p)
+static bool has_checksum(const struct prep_job *p, const struct publication *place)
 {
     char path[PREP_PATH_SIZE], expected[PREP_DIGEST_SIZE] = "", digest[PREP_DIGEST_SIZE] = "";
     struct trajd_error error;
-    FILE *file = prep_path(path, p->run->config->outbox, p->name, PREP_CHECKSUM_SUFFIX, &error)
+    FILE *file = prep_path(path, p->run->config->outbox, place->name, PREP_CHECKSUM_SUFFIX, &error)
                      ? NULL
                      : fopen(path, "re");
-    const int fd = open(p->output, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd = open(place->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const bool both = file && fd >= 0 &&
                       fread(expected, 1, sizeof expected - 1, file) == sizeof expected - 1 &&
-                      !prep_digest_file(fd, p->output, digest, &error);
+                      !prep_digest_file(fd, place->path, digest, &error);
 
     if (file)
         fclose(file);
@@ -65,49 +92,66 @@ static bool has_checksum(const struct prep_job *p)
     return both && strcmp(expected, digest) == 0;
 }
 
+static bool lists(const struct prep_record *record, const char *name)
+{
+    for (uint32_t i = 0; i < record->output_count; i++)
+        if (!strcmp(record->outputs[i].name, name))
+            return true;
+    return false;
+}
+
 /* An existing file is replaced only if it was published here. */
+static enum trajd_status check_place(struct prep_job *p, const struct publication *place)
+{
+    struct prep_record record = {0};
+    struct trajd_error error;
+    const bool is_ours =
+        place->is_new ||
+        (!prep_record_load(p->manifest, &record, &error) && lists(&record, place->name)) ||
+        has_checksum(p, place);
+
+    prep_record_clear(&record);
+    return is_ours ? TRAJD_OK
+                   : trajd_error_set(p->error, TRAJD_ERR_IO, EEXIST,
+                                     "%s exists, but no manifest shows that it was published here: "
+                                     "it is not replaced",
+                                     place->path);
+}
+
 enum trajd_status prep_check_place(struct prep_job *p)
 {
-    struct prep_record record;
-    struct trajd_error error;
-    struct stat stat;
+    struct publication place;
+    enum trajd_status status = name_publication(p, 0, &place);
 
-    p->is_new = lstat(p->output, &stat) != 0;
-    if (p->is_new || (!prep_record_load(p->manifest, &record, &error) && !record.is_refused) ||
-        has_checksum(p))
-        return TRAJD_OK;
-    return trajd_error_set(
-        p->error, TRAJD_ERR_IO, EEXIST,
-        "%s exists, but no manifest shows that it was published here: it is not replaced",
-        p->output);
+    return status ? status : check_place(p, &place);
 }
 
 /* Writes the checksum in the format of `sha256sum --check`. */
-static enum trajd_status write_checksum(struct prep_job *p)
+static enum trajd_status write_checksum(struct prep_job *p, const struct prep_output *output)
 {
     char path[PREP_PATH_SIZE], line[PREP_DIGEST_SIZE + PREP_PATH_SIZE];
-    const char *base = strrchr(p->name, '/');
+    const char *base = strrchr(output->name, '/');
     enum trajd_status status =
-        prep_path(path, p->run->config->outbox, p->name, PREP_CHECKSUM_SUFFIX, p->error);
-    const int length =
-        snprintf(line, sizeof line, "%s  %s\n", p->record.output.sha256, base ? base + 1 : p->name);
+        prep_path(path, p->run->config->outbox, output->name, PREP_CHECKSUM_SUFFIX, p->error);
+    const int length = snprintf(line, sizeof line, "%s  %s\n", output->identity.sha256,
+                                base ? base + 1 : output->name);
 
     return status ? status : prep_write(path, line, (size_t)length, p->error);
 }
 
-static enum trajd_status identify_output(struct prep_job *p)
+static enum trajd_status identify(struct prep_job *p, const char *staged,
+                                  struct prep_identity *identity)
 {
-    const int fd = open(p->staged, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = open(staged, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat stat;
     enum trajd_status status;
 
     if (fd < 0 || fstat(fd, &stat)) {
-        status =
-            trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->staged, strerror(errno));
+        status = trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", staged, strerror(errno));
     } else {
-        p->record.output.size_bytes = (uint64_t)stat.st_size;
-        p->record.output.mtime_ns = prep_mtime_ns(&stat);
-        status = prep_digest_file(fd, p->staged, p->record.output.sha256, p->error);
+        identity->size_bytes = (uint64_t)stat.st_size;
+        identity->mtime_ns = prep_mtime_ns(&stat);
+        status = prep_digest_file(fd, staged, identity->sha256, p->error);
     }
     if (fd >= 0)
         close(fd);
@@ -116,27 +160,84 @@ static enum trajd_status identify_output(struct prep_job *p)
 
 /* The checksum is written before the output, and the manifest after it. So the next run can tell
  * whose file it is, whenever a run is killed. */
-enum trajd_status prep_publish_job(struct prep_job *p)
+static enum trajd_status publish_file(struct prep_job *p, const struct publication *file,
+                                      struct prep_output *output)
 {
-    enum trajd_status status = identify_output(p);
-    char rates[TRAJD_RATES_TEXT_SIZE];
     bool is_sure = true;
+    enum trajd_status status;
 
+    output->name = strdup(file->name);
+    if (!output->name)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "%s: no memory", p->name);
+    status = identify(p, file->staged, &output->identity);
     if (!status)
-        status = write_checksum(p);
+        status = write_checksum(p, output);
     if (!status)
-        status = p->is_new ? prep_publish_new(p->staged, p->output, &is_sure, p->error)
-                           : prep_publish(p->staged, p->output, p->error);
+        status = file->is_new ? prep_publish_new(file->staged, file->path, &is_sure, p->error)
+                              : prep_publish(file->staged, file->path, p->error);
     if (!status && !is_sure)
         prep_note(p, "the filesystem of the outbox can neither rename without replacing nor link: "
                      "a file of that name that appeared at that moment was replaced");
-    if (!status)
+    return status;
+}
+
+/* Removes the files that the last manifest of this source lists and the new one does not. */
+static void remove_earlier(const struct prep_job *p)
+{
+    struct prep_record earlier;
+    struct trajd_error error;
+    char path[PREP_PATH_SIZE];
+
+    if (!prep_record_load(p->manifest, &earlier, &error))
+        for (uint32_t i = 0; i < earlier.output_count; i++) {
+            const char *name = earlier.outputs[i].name;
+            if (lists(&p->record, name))
+                continue;
+            if (!prep_path(path, p->run->config->outbox, name, "", NULL))
+                unlink(path);
+            if (!prep_path(path, p->run->config->outbox, name, PREP_CHECKSUM_SUFFIX, NULL))
+                unlink(path);
+        }
+    prep_record_clear(&earlier);
+}
+
+/* Checks the places of all files before the first one is published. A file that appears after its
+ * check is not replaced. */
+static enum trajd_status publish_files(struct prep_job *p)
+{
+    const uint32_t count = p->part_count ? p->part_count : 1;
+    struct publication *files = calloc(count, sizeof *files);
+    enum trajd_status status = TRAJD_OK;
+
+    p->record.outputs = calloc(count, sizeof *p->record.outputs);
+    if (!files || !p->record.outputs)
+        status = trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "%s: no memory", p->name);
+    for (uint32_t i = 0; i < count && !status; i++) {
+        status = name_publication(p, i, &files[i]);
+        if (!status)
+            status = check_place(p, &files[i]);
+    }
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = publish_file(p, &files[i], &p->record.outputs[p->record.output_count++]);
+    free(files);
+    return status;
+}
+
+enum trajd_status prep_publish_job(struct prep_job *p)
+{
+    enum trajd_status status = publish_files(p);
+    char rates[TRAJD_RATES_TEXT_SIZE];
+
+    if (!status) {
+        remove_earlier(p);
         status = prep_write_job_record(p, p->manifest);
+    }
     if (!status)
         LOG(p->run->log, INFO,
             "%s: published, %" PRIu64 " episodes, %" PRIu64 " left out, %" PRIu64 " findings%s%s",
             p->name, p->record.episodes, p->record.left_out, p->record.finding_count,
             p->record.rates.highest_hz ? ", from " : "",
             trajd_index_rates_text(&p->record.rates, rates));
+    prep_record_clear(&p->record);
     return status;
 }

@@ -44,7 +44,13 @@ void prep_record_write(const struct prep_record *record, FILE *out)
         trajd_json_string(&json, "reason", record->reason);
     write_identity(&json, "source", record->name, &record->source);
     if (!record->is_refused)
-        write_identity(&json, "output", record->name, &record->output);
+        write_identity(&json, "output", record->outputs[0].name, &record->outputs[0].identity);
+    if (!record->is_refused && record->output_count > 1) {
+        trajd_json_open_array(&json, "parts");
+        for (uint32_t i = 0; i < record->output_count; i++)
+            write_identity(&json, NULL, record->outputs[i].name, &record->outputs[i].identity);
+        trajd_json_close_array(&json);
+    }
     trajd_json_string(&json, "recipe", record->recipe);
     trajd_json_string(&json, "layout", record->layout);
     trajd_json_number(&json, "rate_hz", "%.17g", record->rate_hz);
@@ -80,11 +86,11 @@ static enum trajd_status read_digest(const struct trajd_yaml *yaml,
     return TRAJD_OK;
 }
 
-static enum trajd_status read_identity(const struct trajd_yaml *yaml, const char *title,
+static enum trajd_status read_identity(const struct trajd_yaml *yaml,
+                                       const struct trajd_yaml_node *node, const char *title,
                                        struct prep_identity *identity, struct trajd_error *error)
 {
-    const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *node = trajd_yaml_get(root, title),
-                                 *size, *mtime, *ctime, *digest;
+    const struct trajd_yaml_node *root = trajd_yaml_root(yaml), *size, *mtime, *ctime, *digest;
     int64_t number = 0;
     enum trajd_status status;
 
@@ -101,6 +107,43 @@ static enum trajd_status read_identity(const struct trajd_yaml *yaml, const char
     return status ? status : read_digest(yaml, digest, identity->sha256, error);
 }
 
+static enum trajd_status read_output(const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *node, struct prep_output *output,
+                                     struct trajd_error *error)
+{
+    const struct trajd_yaml_node *name;
+    const char *text;
+    enum trajd_status status = read_identity(yaml, node, "output", &output->identity, error);
+
+    if (status)
+        return status;
+    name = trajd_yaml_get(node, "name");
+    if (!name)
+        return trajd_yaml_error(yaml, node, error, "no name");
+    status = trajd_yaml_string(yaml, name, &text, error);
+    if (!status && !(output->name = strdup(text)))
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
+    return status;
+}
+
+/* Reads the files of the parts, or the only output. */
+static enum trajd_status read_outputs(const struct trajd_yaml *yaml, struct prep_record *record,
+                                      struct trajd_error *error)
+{
+    const struct trajd_yaml_node *root = trajd_yaml_root(yaml),
+                                 *parts = trajd_yaml_get(root, "parts"), *node;
+    const bool has_parts = parts && parts->kind == TRAJD_YAML_SEQUENCE && parts->child_count;
+    enum trajd_status status = TRAJD_OK;
+
+    record->outputs = calloc(has_parts ? parts->child_count : 1, sizeof *record->outputs);
+    if (!record->outputs)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a record");
+    for (node = has_parts ? parts->children : trajd_yaml_get(root, "output");
+         !status && (node || !record->output_count); node = has_parts ? node->next : NULL)
+        status = read_output(yaml, node, &record->outputs[record->output_count++], error);
+    return status;
+}
+
 static enum trajd_status read_document(const struct trajd_yaml *yaml, struct prep_record *record,
                                        struct trajd_error *error)
 {
@@ -114,10 +157,11 @@ static enum trajd_status read_document(const struct trajd_yaml *yaml, struct pre
         return trajd_yaml_error(yaml, root, error, "this is not the record of a file");
     if ((status = trajd_yaml_choice(yaml, state, states, &choice, error)) ||
         (status = read_digest(yaml, recipe, record->recipe, error)) ||
-        (status = read_identity(yaml, "source", &record->source, error)))
+        (status =
+             read_identity(yaml, trajd_yaml_get(root, "source"), "source", &record->source, error)))
         return status;
     record->is_refused = choice == 1;
-    return record->is_refused ? TRAJD_OK : read_identity(yaml, "output", &record->output, error);
+    return record->is_refused ? TRAJD_OK : read_outputs(yaml, record, error);
 }
 
 enum trajd_status prep_record_parse(const char *path, const char *text, size_t length,
@@ -131,6 +175,15 @@ enum trajd_status prep_record_parse(const char *path, const char *text, size_t l
         status = read_document(yaml, record, error);
     trajd_yaml_destroy(&yaml);
     return status;
+}
+
+void prep_record_clear(struct prep_record *record)
+{
+    for (uint32_t i = 0; i < record->output_count; i++)
+        free((void *)record->outputs[i].name);
+    free(record->outputs);
+    record->outputs = NULL;
+    record->output_count = 0;
 }
 
 enum trajd_status prep_record_load(const char *path, struct prep_record *record,

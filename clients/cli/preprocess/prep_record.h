@@ -20,9 +20,18 @@ struct prep_identity {
     char sha256[PREP_DIGEST_SIZE]; /* "": unknown */
 };
 
+/* A published file, by its name relative to the outbox. */
+struct prep_output {
+    const char *name;
+    struct prep_identity identity;
+};
+
 struct prep_record {
     bool is_refused;
-    struct prep_identity source, output; /* output: only of a published file */
+    struct prep_identity source;
+    /* of a published file: one, or the files of its episode's parts */
+    uint32_t output_count;
+    struct prep_output *outputs;
     char recipe[PREP_DIGEST_SIZE];
     /* The members below are only written: */
     const char *name;   /* relative to the inbox */
@@ -37,12 +46,15 @@ struct prep_record {
 };
 
 void prep_record_write(const struct prep_record *record, FILE *out);
-/* Parses a record. TRAJD_ERR_ARGUMENT: the text is not a record. */
+/* Parses a record, which the caller clears in any case. TRAJD_ERR_ARGUMENT: the text is not a
+ * record. */
 enum trajd_status prep_record_parse(const char *path, const char *text, size_t length,
                                     struct prep_record *record, struct trajd_error *error);
-/* Reads a record. TRAJD_ERR_NOT_FOUND: there is none. */
+/* Reads a record, which the caller clears in any case. TRAJD_ERR_NOT_FOUND: there is none. */
 enum trajd_status prep_record_load(const char *path, struct prep_record *record,
                                    struct trajd_error *error);
+/* Frees a record that was parsed or read. */
+void prep_record_clear(struct prep_record *record);
 /* Changes the source's times in the record. */
 enum trajd_status prep_record_retime(const char *path, const struct prep_identity *before,
                                      const struct prep_identity *after, struct trajd_error *error);

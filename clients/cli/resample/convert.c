@@ -1,4 +1,4 @@
-/* Converts files, from the first check to the rename of the output. */
+/* Converts a plan into one file, from the first check to the rename of the output. */
 #include "clients/cli/resample/convert.h"
 
 #include <errno.h>
@@ -30,10 +30,9 @@ static bool is_input(const struct trajd_convert_options *options, const struct s
     return false;
 }
 
-static enum trajd_status check_output(struct conversion *r)
+enum trajd_status convert_name_files(struct conversion *r)
 {
     const char *output = r->options->output;
-    struct stat status;
 
     if (!output || !*output)
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0, "name an output");
@@ -42,6 +41,16 @@ static enum trajd_status check_output(struct conversion *r)
     snprintf(r->partial, sizeof r->partial, "%s.partial", output);
     snprintf(r->journal_path, sizeof r->journal_path, "%s.partial.journal", output);
     snprintf(r->spool_path, sizeof r->spool_path, "%s.partial.chunks", output);
+    return TRAJD_OK;
+}
+
+enum trajd_status convert_check_output(struct conversion *r)
+{
+    const char *output = r->options->output;
+    struct stat status;
+
+    if (convert_name_files(r))
+        return TRAJD_ERR_ARGUMENT;
     if (!stat(r->partial, &status) && is_input(r->options, &status))
         return trajd_error_set(r->error, TRAJD_ERR_ARGUMENT, 0,
                                "%s is an input, so it cannot be the partial file of the output",
@@ -260,37 +269,30 @@ static enum trajd_status run(struct conversion *r)
     return status ? status : convert_publish(r);
 }
 
-enum trajd_status trajd_convert_file(const struct trajd_convert_options *options,
-                                     struct trajd_convert_report *report, struct trajd_error *error)
+enum trajd_status convert_file(struct conversion *r, const struct convert_plan *plan)
 {
-    struct trajd_error unwanted;
-    struct conversion r = {.options = options,
-                           .report = report,
-                           .error = error ? error : &unwanted,
-                           .fd = -1,
-                           .journal_fd = -1,
-                           .spool_fd = -1};
-    enum trajd_status status;
+    const struct trajd_convert_options *options = r->options;
+    enum trajd_status status = TRAJD_OK;
 
-    *report = (struct trajd_convert_report){0};
-    pthread_mutex_init(&r.lock, NULL);
-    trajd_heartbeat_init_condition(&r.changed);
-    status = convert_plan_make(options, &r.plan, r.error);
-    if (!status && (!options->dry_run || options->output))
-        status = check_output(&r);
-    r.digest = r.plan.digest;
+    *r->report = (struct trajd_convert_report){0};
+    pthread_mutex_init(&r->lock, NULL);
+    trajd_heartbeat_init_condition(&r->changed);
+    r->plan = *plan;
+    r->digest = plan->digest;
+    if (!options->dry_run || options->output)
+        status = convert_check_output(r);
     if (!status)
-        status = convert_backend_choose(&r.plan, convert_thread_count(&r), &r.backend, r.error);
+        status = convert_backend_choose(&r->plan, convert_thread_count(r), &r->backend, r->error);
     if (!status) {
-        report_plan(&r);
+        report_plan(r);
         if (!options->dry_run)
-            status = run(&r);
-        fill_report(&r);
-        r.plan.streams = NULL; /* now owned by the report */
+            status = run(r);
+        fill_report(r);
+        r->plan.streams = NULL; /* now owned by the report */
         if (!status && !options->dry_run)
-            convert_report_progress(&r, TRAJD_CONVERT_DONE);
+            convert_report_progress(r, TRAJD_CONVERT_DONE);
     }
-    clean_up(&r, status);
+    clean_up(r, status);
     return status;
 }
 

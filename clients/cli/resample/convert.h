@@ -13,7 +13,7 @@
  * output keeps the times of the inputs: an episode's grid begins at the time when the last of its
  * streams begins, and ends at or before the time when the first one ends, so that no value is
  * invented. An episode is split where two rows are further apart than max_gap, and each part is an
- * episode of the output. */
+ * episode of the output. If the layout has one episode per file, each part is a file of its own. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_H
 #define TRAJD_CLI_RESAMPLE_CONVERT_H
 
@@ -39,7 +39,8 @@ struct trajd_convert_report {
     const struct trajd_convert_stream *streams;
     uint64_t episode_count, byte_count; /* of the output, as planned */
     uint64_t episodes_written, episodes_left_out, episodes_resumed;
-    uint64_t episodes_cut;            /* episodes of the inputs that were split into parts */
+    uint64_t episodes_cut; /* episodes of the inputs that were split into parts */
+    uint32_t part_count;   /* files, if the parts of an episode are files of their own; else 0 */
     uint64_t rows_read, rows_written; /* rows of datasets */
     uint64_t bytes_read, bytes_written;
     uint64_t steps;                     /* sum over all episodes */
@@ -54,7 +55,8 @@ struct trajd_convert_report {
 
 /* Converts the inputs. Blocks until the output is complete, or an error ends the run. Fills *report
  * as far as the run came; the caller frees its streams with trajd_convert_report_clear.
- * TRAJD_ERR_ARGUMENT: the output is an input or exists without `force`, a kind does not fit its
+ * TRAJD_ERR_ARGUMENT: the output is an input or exists without `force`, or a file has the name of a
+ * part that this run does not write; a kind does not fit its
  * stream, or the rate is out of range.
  * TRAJD_ERR_NOT_FOUND: no such directory, stream, filter or backend.
  * TRAJD_ERR_DATA: no episode is left, rows cannot be read (the partial file is kept for resume), or
@@ -66,6 +68,9 @@ struct trajd_convert_report {
 enum trajd_status trajd_convert_file(const struct trajd_convert_options *options,
                                      struct trajd_convert_report *report,
                                      struct trajd_error *error);
+/* Writes the path of a part of an output that has files of its own, counted from 0: OUT_part0.hdf5 for
+ * OUT.hdf5. Returns false if it is too long. */
+bool trajd_convert_part_path(const char *output, uint32_t part, char *path, size_t size);
 void trajd_convert_report_clear(struct trajd_convert_report *report);
 
 #endif

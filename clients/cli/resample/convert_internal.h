@@ -1,4 +1,4 @@
-/* The state of a conversion, shared by its stages: convert.c calls them in order;
+/* The state of a conversion into one file, shared by its stages: convert.c calls them in order;
  * convert_resume.c begins or resumes the file; convert_work.c makes the rows; convert_publish.c
  * finishes the file. */
 #ifndef TRAJD_CLI_RESAMPLE_CONVERT_INTERNAL_H
@@ -27,6 +27,7 @@ struct conversion {
     bool is_begun;   /* the output was begun again */
     bool began_rows; /* rows may be in the files */
     bool is_spent;   /* the files cannot be resumed */
+    bool is_part;    /* the output is one of several, which get their names together */
     struct convert_journal_head head;
     struct convert_spool spool;
     bool has_spool;
@@ -51,13 +52,22 @@ struct conversion {
     uint32_t running;
 };
 
-/* ---- convert_state.c ---- */
+/* ---- convert_io.c ---- */
 
 /* Sets TRAJD_ERR_MEMORY for the plan's arrays, and returns it. */
 enum trajd_status convert_no_memory(struct conversion *r);
 /* Sets TRAJD_ERR_IO from errno, and returns it. */
 enum trajd_status convert_io_error(struct conversion *r, const char *path);
 void convert_report_progress(const struct conversion *r, enum trajd_convert_phase phase);
+
+/* ---- convert.c ---- */
+
+/* Sets the names of the partial file and of those beside it, from the output's. */
+enum trajd_status convert_name_files(struct conversion *r);
+/* Sets these names, and checks that the output's place is free or may be replaced. */
+enum trajd_status convert_check_output(struct conversion *r);
+/* Converts the episodes of the plan into one file. Takes over the plan. */
+enum trajd_status convert_file(struct conversion *r, const struct convert_plan *plan);
 
 /* ---- convert_resume.c ---- */
 
@@ -76,7 +86,11 @@ enum trajd_status convert_commit(struct conversion *r);
 
 /* ---- convert_publish.c ---- */
 
-/* Turns the partial file into the output. */
+/* Turns the partial file into the output. A part is only marked as finished. */
 enum trajd_status convert_publish(struct conversion *r);
+/* Returns whether a part was finished by this plan: its file is there, under either name. */
+bool convert_is_finished(const struct conversion *r);
+/* Gives a finished part the output's name, unless it has it. */
+enum trajd_status convert_name_part(struct conversion *r);
 
 #endif

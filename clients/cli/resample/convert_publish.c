@@ -1,5 +1,6 @@
 /* Finishes a file whose rows are all written, and gives it the output's name. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -90,6 +91,56 @@ static enum trajd_status check_name(struct conversion *r)
     r->has_files = false;
     return trajd_error_set(r->error, TRAJD_ERR_IO, 0,
                            "%s: was removed or replaced while it was written", r->partial);
+}
+
+/* ---- parts ---- */
+
+/* Stands in the journal of a part when its file is finished. */
+struct finish {
+    uint64_t magic, digest, inode;
+};
+static const uint64_t finish_magic = UINT64_C(0x74726170646f6e65);
+
+/* Removes the journal's other content first: rows of a finished file are not resumed. */
+static enum trajd_status mark_finished(struct conversion *r)
+{
+    struct stat status;
+    struct finish finish = {.magic = finish_magic, .digest = r->digest};
+
+    if (fstat(r->fd, &status))
+        return convert_io_error(r, r->partial);
+    finish.inode = status.st_ino;
+    if (r->is_spent) { /* the journal was removed */
+        close(r->journal_fd);
+        r->journal_fd = open(r->journal_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (r->journal_fd < 0)
+            return convert_io_error(r, r->journal_path);
+    }
+    if (ftruncate(r->journal_fd, 0))
+        return convert_io_error(r, r->journal_path);
+    return convert_pwrite(r->journal_fd, &finish, sizeof finish, 0, r->journal_path, r->error)
+               ? TRAJD_ERR_IO
+           : fsync(r->journal_fd) ? convert_io_error(r, r->journal_path)
+                                  : TRAJD_OK;
+}
+
+static bool has_inode(const char *path, uint64_t inode)
+{
+    struct stat status;
+
+    return !lstat(path, &status) && S_ISREG(status.st_mode) && status.st_ino == inode;
+}
+
+bool convert_is_finished(const struct conversion *r)
+{
+    struct finish finish = {0};
+    const int fd = open(r->journal_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const bool is_read = fd >= 0 && pread(fd, &finish, sizeof finish, 0) == sizeof finish;
+
+    if (fd >= 0)
+        close(fd);
+    return is_read && finish.magic == finish_magic && finish.digest == r->digest &&
+           (has_inode(r->partial, finish.inode) || has_inode(r->options->output, finish.inode));
 }
 
 static enum trajd_status name_output(struct conversion *r)
@@ -240,6 +291,17 @@ static enum trajd_status check_finished(struct conversion *r)
     return TRAJD_ERR_DATA;
 }
 
+enum trajd_status convert_name_part(struct conversion *r)
+{
+    enum trajd_status status;
+
+    if (!convert_is_finished(r))
+        return trajd_error_set(r->error, TRAJD_ERR_BUSY, 0, "%s: another run is writing it",
+                               r->partial);
+    status = access(r->partial, F_OK) ? TRAJD_OK : name_output(r);
+    return status ? status : sync_folder(r);
+}
+
 enum trajd_status convert_publish(struct conversion *r)
 {
     enum trajd_status status = check_inputs(r);
@@ -259,11 +321,12 @@ enum trajd_status convert_publish(struct conversion *r)
     if (!status)
         status = check_name(r);
     if (!status)
-        status = name_output(r);
+        status = r->is_part ? mark_finished(r) : name_output(r);
     if (status)
         return status;
     r->has_files = false;
-    unlink(r->journal_path);
+    if (!r->is_part)
+        unlink(r->journal_path);
     unlink(r->spool_path);
     return sync_folder(r);
 }

@@ -62,8 +62,7 @@ static bool add_chunks(struct convert_plan *plan, const struct convert_episode *
     return true;
 }
 
-/* Adds the episode to the plan's sizes. Returns false if they overflow. */
-static bool add_sizes(struct convert_plan *plan, const struct convert_episode *made)
+bool convert_add_sizes(struct convert_plan *plan, const struct convert_episode *made)
 {
     for (uint32_t a = 0; a < made->array_count; a++) {
         uint64_t bytes;
@@ -120,7 +119,7 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
     }
     for (uint32_t a = 0; a < made->array_count; a++)
         made->arrays[a].first_row = splitter->gaps[a].first_row;
-    if (steps > steps_max || !add_sizes(plan, made))
+    if (steps > steps_max || !convert_add_sizes(plan, made))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: %.3g s at this rate are %" PRIu64 " rows, which is too many",
                                made->id, (double)(end - begin) * 1e-9, steps);
@@ -134,7 +133,7 @@ static enum trajd_status add_episode(struct convert_plan *plan, const struct con
 }
 
 static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
-                                           const struct convert_episode *uncut, bool may_be_split)
+                                           const struct convert_episode *uncut)
 {
     const struct trajd_index *index = plan->options->indexes[uncut->source];
     const struct trajd_episode *episode = &index->episodes[uncut->episode];
@@ -151,11 +150,10 @@ static enum trajd_status leave_out_for_gap(struct convert_plan *plan,
         gap_splitter_begin(&splitter, uncut->begin_ns, uncut->end_ns);
         if (gap.row >= 0)
             snprintf(why, sizeof why,
-                     "%.200s: a gap of %.6g ms after row %" PRId64 " (max_gap %.6g ms)%s",
+                     "%.200s: a gap of %.6g ms after row %" PRId64
+                     " (max_gap %.6g ms), and no two steps between gaps",
                      dataset->path, (double)(gap.to_ns - gap.from_ns) * 1e-6, gap.row,
-                     (double)dataset->max_gap_ns * 1e-6,
-                     may_be_split ? ", and no two steps between gaps"
-                                  : ": a layout with one episode per file cannot hold its parts");
+                     (double)dataset->max_gap_ns * 1e-6);
     }
     return leave_out(plan, index, episode, why);
 }
@@ -164,13 +162,14 @@ static void note_parts(const struct convert_plan *plan, const struct convert_epi
                        uint32_t count, uint32_t dropped)
 {
     const struct trajd_index *index = plan->options->indexes[uncut->source];
+    const char *file = index->files[index->episodes[uncut->episode].file_index].relative_path;
+    const bool is_file = !strcmp(file, uncut->id);
     char remainder[80] = "";
 
     if (dropped)
         snprintf(remainder, sizeof remainder, ", %u of a single step left out", dropped);
-    convert_note(plan->options, "%s: %s: split at gaps into %u part%s%s",
-                 index->files[index->episodes[uncut->episode].file_index].relative_path, uncut->id,
-                 count, count == 1 ? "" : "s", remainder);
+    convert_note(plan->options, "%s%s%s: split at gaps into %u part%s%s", file, is_file ? "" : ": ",
+                 is_file ? "" : uncut->id, count, count == 1 ? "" : "s", remainder);
 }
 
 /* Adds the episode as one grid, or as the parts between gaps that are longer than max_gap. A part
@@ -179,7 +178,6 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
                                    struct trajd_error *error)
 {
     const struct trajd_index *index = plan->options->indexes[uncut->source];
-    const bool may_be_split = strpbrk(index->layout->groups, "*?[") != NULL;
     struct gap_splitter splitter = {.plan = plan,
                                     .episode = &index->episodes[uncut->episode],
                                     .arrays = uncut->arrays,
@@ -199,8 +197,6 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
         const uint64_t steps = (uint64_t)trajd_rate_row_at(plan->options->rate, end - begin) + 1;
         if (begin == uncut->begin_ns && end == uncut->end_ns)
             return add_episode(plan, uncut, &splitter, begin, end, steps, error);
-        if (!may_be_split)
-            break;
         if (steps < 2)
             dropped++;
         else
@@ -210,7 +206,7 @@ static enum trajd_status add_parts(struct convert_plan *plan, const struct conve
     if (status)
         return status;
     if (!count)
-        return leave_out_for_gap(plan, uncut, may_be_split);
+        return leave_out_for_gap(plan, uncut);
     for (uint32_t p = 0; p < count; p++) {
         plan->episodes[first + p].part = p;
         plan->episodes[first + p].part_count = count;

@@ -44,12 +44,14 @@ static enum trajd_status name_episodes(struct convert_plan *plan, struct trajd_e
     const struct trajd_index *first = plan->options->indexes[0];
     size_t stem;
 
-    if (!strpbrk(first->layout->groups, "*?[")) {
-        if (plan->episode_count > 1)
-            return trajd_error_set(
-                error, TRAJD_ERR_ARGUMENT, 0,
-                "layout %s has one episode per file, but there are %u: resample them one at a time",
-                first->layout->name, plan->episode_count);
+    if (convert_plan_is_of_files(plan)) {
+        for (uint32_t e = 1; e < plan->episode_count; e++)
+            if (plan->episodes[e].source != plan->episodes[0].source ||
+                plan->episodes[e].episode != plan->episodes[0].episode)
+                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                       "layout %s has one episode per file, but there are several: "
+                                       "resample them one at a time",
+                                       first->layout->name);
         return TRAJD_OK;
     }
     if (!ids_repeat(plan))
@@ -159,6 +161,20 @@ enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
     if (!status)
         plan->digest = digest_plan(plan);
     return status;
+}
+
+bool convert_plan_is_of_files(const struct convert_plan *plan)
+{
+    return !strpbrk(plan->options->indexes[0]->layout->groups, "*?[");
+}
+
+void convert_plan_select(struct convert_plan *plan, uint32_t episode)
+{
+    plan->episodes += episode;
+    plan->episode_count = 1;
+    plan->step_count = plan->byte_count = plan->duration_ns = 0;
+    convert_add_sizes(plan, &plan->episodes[0]); /* fits, because the sum over all episodes did */
+    plan->digest = digest_plan(plan);
 }
 
 void convert_plan_clear(struct convert_plan *plan)

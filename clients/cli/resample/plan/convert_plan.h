@@ -90,6 +90,11 @@ struct convert_plan {
 enum trajd_status convert_plan_make(const struct trajd_convert_options *options,
                                     struct convert_plan *plan, struct trajd_error *error);
 void convert_plan_clear(struct convert_plan *plan);
+/* Returns whether the layout has one episode per file. Several episodes of a plan are then the parts
+ * of one that was split, and each gets a file of its own. */
+bool convert_plan_is_of_files(const struct convert_plan *plan);
+/* Reduces the plan to one of its episodes. */
+void convert_plan_select(struct convert_plan *plan, uint32_t episode);
 
 /* Returns the offset of a step from the begin of the grid. */
 static inline int64_t convert_step_ns(const struct convert_plan *plan, uint64_t step)

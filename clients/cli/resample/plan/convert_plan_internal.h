@@ -65,5 +65,7 @@ enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd
 
 /* Makes the grids of the chosen episodes. TRAJD_ERR_DATA: no episode is left. */
 enum trajd_status convert_make_episodes(struct convert_plan *plan, struct trajd_error *error);
+/* Adds the episode to the plan's sizes. Returns false if they overflow. */
+bool convert_add_sizes(struct convert_plan *plan, const struct convert_episode *made);
 
 #endif
