@@ -180,7 +180,7 @@ def damaged():
         f.write(b"\xff" * 16)
     with new("many_chunks") as f:
         demo(f, 1)
-        f.create_dataset("data/demo_0/actions", (5_000_000, 7), chunks=(1, 7))
+        f.create_dataset("data/demo_0/actions", (5_000_000, 7), "f8", chunks=(1, 7))
     # Damages the list of an array's chunks, which is the only tree of type 1 in the file.
     with new("bad_chunk_list") as f:
         demo(f, 0, compression="gzip")

@@ -52,13 +52,15 @@ AREAS = {
               "integration/test_failures.py"]),
     "kernels": (["kernels/cpu/*.c", "kernels/dispatch/*.c", "kernels/resample_*.c"], ["^unit/kernels", "^unit/producer"],
                 ["integration/test_feed_values.py", "integration/test_resample_cli.py"]),
-    "wire": (["proto/*.c", "clients/c/**/*.c"], ["^unit/(proto|clients/c)", "^(unit/server|fuzz/(wire|key_file))"],
+    "wire": (["proto/*.c", "clients/c/**/[!c]*.c", "clients/c/c[!u]*.c"],  # cuda.c needs a GPU
+             ["^unit/(proto|clients/c)", "^(unit/server|fuzz/(wire|key_file))"],
              ["golden/test_wire_golden.py", "integration/test_jobs.py", "integration/test_remote_workers.py", "integration/test_failures.py",
               "python/test_python_feed.py", "python/test_python_batches.py", "python/test_python_misuse.py"]),
     "statistics": (["daemon/stats/*.c", "clients/cli/resample/**/*.c", "daemon/hdf5/writer/*.c"],
                    ["^unit/(stats|clients/resample)", "^(unit/(producer|window/statistics)|fuzz/(statistics|convert_journal))"],
-                   ["integration/test_resample_cli.py", "integration/test_resample_gaps.py", "integration/test_resample_beside.py",
-                    "integration/test_statistics.py", "integration/test_resample_backends.py", "python/test_stats.py"]),
+                   ["integration/test_resample_beside.py", "integration/test_resample_lengths.py", "integration/test_resample_gaps.py",
+                    "python/test_stats.py", "integration/test_statistics.py", "integration/test_resample_cli.py",
+                    "integration/test_resample_backends.py"]),
 }
 
 

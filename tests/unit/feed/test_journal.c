@@ -130,6 +130,11 @@ static void test_flushes_keep_it_young(void **state)
         assert_true(status.st_mtime > 1000);
     }
     trajd_journal_close(&journal);
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    journal = reopen(false); /* to open it is to use it */
+    assert_int_equal(stat(path, &status), 0);
+    assert_true(status.st_mtime > 1000);
+    trajd_journal_close(&journal);
 }
 
 static void test_one_at_a_time(void **state)

@@ -371,6 +371,43 @@ static void test_a_core_needs_its_options(void **state)
     assert_null(core);
 }
 
+/* A session that is alone may go on anywhere in its epoch. */
+static void test_a_session_that_is_alone_chooses_its_place(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    struct trajd_wire_open open = make_open(world, 0);
+    const uint64_t session = greet(world);
+
+    (void)state;
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.part, 0);
+    open = make_open(world, 0);
+    open.fresh = false;
+    open.next = 8;
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.next, 8);
+    assert_int_equal(take(world).position, 8);
+    /* not beside another one */
+    open.next = 12;
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_ERR_BUSY);
+    assert_non_null(strstr(last_error(world), "next: 12 was requested, but epoch 0 of the job"));
+    destroy(world);
+}
+
+static void test_a_session_that_is_gone_gets_no_welcome(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const struct trajd_wire_hello hello = {.client = {"c", 1}};
+
+    (void)state;
+    world->sent_count = 0;
+    trajd_core_welcome(world->core, 77, &hello, 0);
+    assert_int_equal(world->sent_count, 0);
+    destroy(world);
+}
+
 static const char *phase_of(const struct world *world)
 {
     struct trajd_core_feed_info feed;
@@ -392,6 +429,7 @@ static void test_phases_of_a_job(void **state)
     assert_string_equal(phase_of(world), "gathering");
     open = make_open_rank_as(world, "", 0, 1, 2);
     assert_int_equal(open_with(world, second, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.part, 1);
     assert_string_equal(phase_of(world), "running");
     while (strcmp(phase_of(world), "running") == 0) {
         world->sent_count = 0;
@@ -609,6 +647,8 @@ int main(void)
         cmocka_unit_test(test_other_normalisation_is_refused),
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_stalls_are_named),
+        cmocka_unit_test(test_a_session_that_is_alone_chooses_its_place),
+        cmocka_unit_test(test_a_session_that_is_gone_gets_no_welcome),
         cmocka_unit_test(test_a_core_needs_its_options),
         cmocka_unit_test(test_options_of_a_feed),
         cmocka_unit_test(test_phases_of_a_job),

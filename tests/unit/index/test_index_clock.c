@@ -132,6 +132,37 @@ static void columns_of_arrays_of_other_widths(void **state)
     trajd_index_destroy(&index);
 }
 
+/* The layout says in which column the stamps are. */
+static void stamps_in_a_column_that_is_missing(void **state)
+{
+    char layout[512];
+    struct trajd_error error;
+
+    (void)state;
+    for (unsigned column = 4; column < 6; column++) {
+        struct trajd_index_options options;
+        struct trajd_index *index;
+        char path[512];
+        FILE *file;
+        snprintf(layout, sizeof layout, "%s/far.yaml", index_folder);
+        file = fopen(layout, "w");
+        assert_true(file &&
+                    fprintf(file,
+                            "layout: far\nepisodes: {files: '*.hdf5', groups: /data/demo_1}\n"
+                            "clocks: {sim: {path: states, column: %u, unit: s, repeated: drop, "
+                            "backward: drop}}\nstreams:\n  states: {clock: sim, kind: linear}\n",
+                            column) > 0 &&
+                    !fclose(file));
+        snprintf(path, sizeof path, "%s/raw_even.hdf5", index_folder);
+        options = options_for(path, layout);
+        if (trajd_index_open(&options, &index, &error) == TRAJD_OK)
+            trajd_index_destroy(&index);
+        assert_int_equal(strstr(error.message, "has 5 columns, but the layout's stamps are in "
+                                               "column 5") != NULL,
+                         column == 5);
+    }
+}
+
 static void clocks_share_one_origin(void **state)
 {
     char layout[512];
@@ -183,6 +214,7 @@ int main(void)
         cmocka_unit_test(the_rate_that_counts),
         cmocka_unit_test(stamps_begin_at_the_origin),
         cmocka_unit_test(columns_of_arrays_of_other_widths),
+        cmocka_unit_test(stamps_in_a_column_that_is_missing),
         cmocka_unit_test(clocks_share_one_origin),
         cmocka_unit_test(clocks_that_lie_far_apart),
     };

@@ -203,6 +203,27 @@ static void test_bad_rows(void **state)
     assert_non_null(strstr(error.message, "size"));
 }
 
+/* The derivative of a quaternion has three numbers: steps may be as close as these need. */
+static void test_steps_of_a_derivative(void **state)
+{
+    struct trajd_error error;
+    struct small_request one;
+
+    (void)state;
+    small_request_set_up(&one, TRAJD_KIND_SLERP_XYZW, 4, small_request_ramp);
+    small_request_add_derivative(&one);
+    one.grid.step_count = 3;
+    one.stream.feature_count = 12; /* the check reads no rows */
+    one.stream.row_stride_bytes = one.stream.step_stride_bytes = 12 * sizeof(double);
+    one.stream.window_stride_bytes = 3 * one.stream.step_stride_bytes;
+    one.stream.derivative_window_stride_bytes = 3 * 9 * sizeof(float);
+    one.stream.derivative_step_stride_bytes = 9 * sizeof(float);
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_OK);
+    one.stream.derivative_step_stride_bytes = 8 * sizeof(float);
+    assert_int_equal(trajd_resample_check(&one.request, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "derivative strides overlap"));
+}
+
 static void test_bad_requests(void **state)
 {
     struct trajd_error error;
@@ -228,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_rows),
+        cmocka_unit_test(test_steps_of_a_derivative),
         cmocka_unit_test(test_bad_requests),
     };
 
