@@ -210,7 +210,7 @@ static void test_steps_of_a_derivative(void **state)
     struct small_request one;
 
     (void)state;
-    small_request_set_up(&one, TRAJD_KIND_SLERP_XYZW, 4, small_request_ramp);
+    small_request_set_up(&one, TRAJD_KIND_SLERP_XYZW, 1, small_request_ramp);
     small_request_add_derivative(&one);
     one.grid.step_count = 3;
     one.stream.feature_count = 12; /* the check reads no rows */
