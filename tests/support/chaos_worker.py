@@ -1,0 +1,46 @@
+"""A worker process of a chaos run. Reads one epoch, or goes on with it.
+
+Prints one JSON line per batch when it has begun to work on the batch: position and window ids. Then it works for `--work-ms`, and
+the release makes the batch DONE. So a batch whose line is printed by a process that lives on was worked on exactly once."""
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import libtrajd as trajd  # noqa: E402
+
+
+def say(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("endpoint")
+    parser.add_argument("--job", default="")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--world", type=int, default=0, help="0: mode queue")
+    parser.add_argument("--position", type=int, default=0)
+    parser.add_argument("--work-ms", type=float, default=5)
+    options = parser.parse_args()
+
+    try:
+        client = trajd.Client(trajd.load(options.build), options.endpoint, timeout_ms=60000, reconnect=True)
+        info = client.open("train", job=options.job, mode=trajd.SHARD if options.world else trajd.QUEUE, rank=options.rank,
+                           world=options.world, position=options.position)
+        say(event="open", windows=info.window_count, next=info.next)
+        while (batch := client.next(timeout_ms=60000)) is not None:
+            say(event="batch", position=batch.position, ids=batch.arrays()["window_id"].tolist())
+            time.sleep(options.work_ms / 1000)
+            batch.release()
+        say(event="end")
+        client.close()
+    except trajd.TrajdError as error:
+        say(event="error", message=str(error), status=error.status)
+        sys.exit(1)
+
+
+main()
