@@ -136,3 +136,32 @@ def test_which_arrays_without_a_stream_are_copied(tmp_path):
     assert all("not resampled" in notes[name][0] for name in copied if name != "half")
     assert all("a row a step: left out (first in " in notes[name][0] and "demo_0" in notes[name][0] for name in left)
     assert "large: left out" in notes["too_large"][0]
+
+
+def test_columns_without_a_stream_are_held(tmp_path):
+    """An array whose columns belong to no stream of the layout, but for two of them: the others are held. NaN is counted
+    for the stream alone."""
+    path, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    text = ["layout: some", "episodes: {files: '*.hdf5', groups: /data/demo_*}", "clocks: {a: {rate: 20, rows: x}}", "streams:",
+            "  x: {path: state, columns: '1:3', clock: a, kind: linear}"]
+    (tmp_path / "some.yaml").write_text("\n".join(text))
+    values = np.arange(4.0 * ROWS).reshape(ROWS, 4)
+    values[3:6, 3] = np.nan
+    values[4, 1] = np.nan
+    with h5py.File(path, "w") as file:
+        file["data/demo_0/state"] = values
+    done = resample(path, "-o", out, "--rate", 40, "--layout", tmp_path / "some.yaml", "--json")
+    with h5py.File(out) as made:
+        state = made["data/demo_0/state"][...]
+    assert np.array_equal(state[:, 0], np.repeat(values[:, 0], 2)[:-1])
+    assert np.array_equal(state[:, 3], np.repeat(values[:, 3], 2)[:-1], equal_nan=True)
+    assert np.array_equal(state[::2, 1:3], values[:, 1:3], equal_nan=True) and np.isnan(state[7:10, 1]).all() and not np.isnan(state[:, 2]).any()
+    assert "columns 0 to 0 belong to no stream" in done.stdout and "columns 3 to 3 belong to no stream" in done.stdout
+
+
+def test_a_dry_run_checks_the_output(tmp_path):
+    path, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    write(path)
+    out.write_text("mine")
+    done = resample(path, "-o", out, "--rate", 40, "--dry-run", check=False)
+    assert done.returncode == 1 and "out.hdf5" in done.stderr and out.read_text() == "mine"

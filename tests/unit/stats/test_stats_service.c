@@ -109,6 +109,27 @@ static void test_the_cache_directory_outlives_the_service(void **state)
     drop_feed(&plan, &spec);
 }
 
+/* Without a directory, all results stay in memory. */
+static void test_several_results_are_remembered(void **state)
+{
+    const uint32_t outputs[] = {0, 1};
+    struct stats_fixture *f = *state;
+    struct trajd_stats_service *service = make_service(NULL);
+    struct trajd_window_spec *spec;
+    struct trajd_window_plan *plan = make_feed(f, feed, &spec);
+    struct trajd_statistics *results[2];
+    struct trajd_error error;
+
+    assert_int_equal(trajd_stats_service_compute(service, plan, outputs, 2, results, &error),
+                     TRAJD_OK);
+    assert_true(trajd_stats_service_knows(service, plan, 0));
+    assert_true(trajd_stats_service_knows(service, plan, 1));
+    free(results[0]);
+    free(results[1]);
+    trajd_stats_service_destroy(&service);
+    drop_feed(&plan, &spec);
+}
+
 static void test_a_failure_is_reported_once_and_tried_again(void **state)
 {
     const uint32_t output = 0;
@@ -158,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_requests_are_computed_meanwhile),
         TEST(test_the_cache_directory_outlives_the_service),
+        TEST(test_several_results_are_remembered),
         TEST(test_a_failure_is_reported_once_and_tried_again),
         TEST(test_a_stopped_service_takes_no_requests),
     };
