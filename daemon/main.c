@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,11 @@
 #define RELOAD_TURN_MS 20             /* while a reload is running */
 #define STUCK_NS INT64_C(30000000000) /* or half of the watchdog's time, if this is less */
 #define LEAST_STUCK_NS INT64_C(5000000000)
+
+/* Free memory at the end of a heap, and the size from which a block is a mapping of its own. Where
+ * they are not set, glibc raises both to up to 64 MiB and keeps the memory of a flood. */
+#define MALLOC_KEPT_BYTES (512 << 10)
+#define MALLOC_MAPPED_BYTES (1 << 20)
 
 #define MAX_VALUES 32
 
@@ -312,6 +318,8 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
+    mallopt(M_TRIM_THRESHOLD, MALLOC_KEPT_BYTES);
+    mallopt(M_MMAP_THRESHOLD, MALLOC_MAPPED_BYTES);
     status = trajd_notify_open(&notify, error);
     if (status)
         return status;

@@ -160,16 +160,13 @@ static void print_workers(const struct trajd_yaml_node *list, const struct trajd
 /* Prints the counters of problems that are not 0. */
 static void print_trouble(const struct trajd_yaml_node *root)
 {
-    static const char *const names[] = {"batches_failed",   "handed_again",
-                                        "late_acks",        "late_publishes",
-                                        "dead_sessions",    "resumed_sessions",
-                                        "damaged_journals", "journals_refused",
-                                        "dropped_messages", "refused_connections",
-                                        "floods",           "unsent_messages",
-                                        "refused_keys",     "failed_handshakes",
-                                        "silent_sessions",
-
-                                        "rank_timeouts",    "slow_jobs"};
+    static const char *const names[] = {
+        "batches_failed",      "handed_again",     "late_acks",
+        "late_publishes",      "dead_sessions",    "resumed_sessions",
+        "damaged_journals",    "journals_refused", "dropped_messages",
+        "refused_connections", "floods",           "cut_connections",
+        "unsent_messages",     "refused_keys",     "failed_handshakes",
+        "silent_sessions",     "rank_timeouts",    "slow_jobs"};
     const char *before = "\nproblems: ";
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {

@@ -1,5 +1,5 @@
 /* The outbox: encoded messages that wait to be sent, and the calls that send them or wake a thread.
- * The lowest file that uses struct trajd_server. In this folder it calls only transport*.c and
+ * The lowest file that uses struct trajd_server. In this folder it calls only transport/ and
  * slot_sends.c. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,8 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/server/server_internal.h"
+
+#define MAX_IDLE_ROOM ((size_t)1 << 20) /* bytes that an empty outbox keeps */
 
 /* ---- adding messages; the caller holds the mutex ---- */
 
@@ -113,6 +115,11 @@ static enum trajd_status send_record(struct trajd_server *server,
                                      const struct trajd_outgoing_record *record, const void *frame)
 {
     struct trajd_payload_segment segments[TRAJD_WIRE_MAX_TENSORS];
+    if (record->ready_ns == 0 &&
+        trajd_transport_is_unread(&record->route, TRAJD_SERVER_MAX_UNREAD_BYTES)) {
+        trajd_transport_blame(&record->route);
+        return TRAJD_ERR_BUSY;
+    }
     if (!record->slot_sends)
         return trajd_transport_send(server->transport, &record->route, frame, record->length);
     const uint32_t count = trajd_slot_sends_payload(record->slot_sends, record->slot,
@@ -142,6 +149,8 @@ bool trajd_server_send_taken(struct trajd_server *server)
         at += record.length;
     }
     server->sending.size = 0;
+    if (server->sending.room > MAX_IDLE_ROOM)
+        trajd_outbox_drop(&server->sending);
     return found;
 }
 

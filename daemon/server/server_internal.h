@@ -6,10 +6,10 @@
  *     server_open.c      OPEN, and the requests for feeds that the producer has to make
  *     server_feed.c      adds and removes feeds; the producer's take and publish
  *     server_queries.c   ASK: a queue of queries
- *     server_status.c    writes the status document
+ *     server_status.c    writes the status document, and answers STATUS
  *     outbox.c           messages that wait to be sent; sending, and waking threads
  *
- * Below them stand files that know nothing of struct trajd_server: transport*.c, fdsock.c, peers.c,
+ * Below them stand files that know nothing of struct trajd_server: transport/, fdsock.c, peers.c,
  * slot_sends.c, ring.c, schema.c, keyring.c and lock.c.
  *
  * Locks: `mutex` guards the core and everything that its callbacks touch (outbox, peers, feeds,
@@ -29,12 +29,15 @@
 #include "daemon/server/peers.h"
 #include "daemon/server/ring.h"
 #include "daemon/server/server.h"
-#include "daemon/server/transport.h"
+#include "daemon/server/transport/transport.h"
 #include "proto/wire.h"
 
 #define TRAJD_SERVER_MAX_REQUESTS 64u
 #define TRAJD_SERVER_MAX_QUERIES 64u
 #define TRAJD_LATENCY_BUCKETS 40u
+/* A local peer that has not read so many bytes gets no further answers. The kernel keeps about
+ * 200 KiB for it, so libzmq's queues stay empty. BATCH is limited by the credit instead. */
+#define TRAJD_SERVER_MAX_UNREAD_BYTES 163840u
 
 struct trajd_feed {
     struct trajd_server *server;
@@ -129,6 +132,8 @@ struct trajd_server {
     unsigned char *frame;     /* TRAJD_WIRE_MAX_FRAME bytes for direct answers */
     uint64_t silent_sessions; /* remote sessions that ended because nothing was received */
     uint64_t tick_at_ns, rate_since_ns, keys_checked_ns;
+    bool is_status_wanted; /* a session waits for the status document */
+    uint64_t status_at_ns; /* the earliest time of the next one */
     uint64_t rate_base_batches, rate_base_windows;
     double batch_rate_hz, window_rate_hz;
 };
@@ -173,10 +178,12 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
 
 /* ---- server_status.c: called by the server's thread ---- */
 
-/* Returns the status document, of at most `room` bytes: feeds and sessions that do not fit are left
- * out. Returns NULL when memory is short. Takes the mutex itself. Caller frees. */
-char *trajd_server_write_status(struct trajd_server *server, size_t room, uint64_t now_ns,
-                                size_t *length);
+/* Notes the STATUS of a session. The caller holds the mutex. */
+void trajd_server_want_status(struct trajd_server *server, struct trajd_peer *peer,
+                              uint64_t request);
+/* Answers STATUS, every 100 ms at most, with one document for all sessions that wait. A session
+ * waits longer if it has not read what it got before. Takes the mutex itself. */
+void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns);
 
 /* ---- outbox.c ---- */
 

@@ -133,6 +133,7 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
         idle_count = collect_idle(server, idle, now_ns);
     pthread_mutex_unlock(&server->mutex);
     report_idle(server, idle, idle_count);
+    trajd_transport_tick(server->transport, now_ns);
 }
 
 /* Sends the messages of this turn, and wakes takers. Returns true if a message was sent. */
@@ -160,7 +161,7 @@ enum { READABLE_CONNECTIONS = 1, READABLE_WAKE = 2 };
 /* Does one turn. Returns true if the thread may sleep. */
 static bool turn(struct trajd_server *server, uint32_t readable, uint64_t now_ns)
 {
-    trajd_transport_turn(server->transport, now_ns);
+    trajd_transport_turn(server->transport);
     /* Messages come before ends of file, because what a worker sent before its death is valid. */
     bool idle = receive_all(server, now_ns);
     const bool due = now_ns >= server->tick_at_ns;
@@ -168,6 +169,7 @@ static bool turn(struct trajd_server *server, uint32_t readable, uint64_t now_ns
         trajd_fdsock_turn(server->fdsock, now_ns);
     if (due)
         tick(server, now_ns);
+    trajd_server_answer_status(server, now_ns);
     /* Sending may consume ZeroMQ's sign of a message, so this checks for one before the sleep. */
     if (finish_turn(server, now_ns))
         idle = idle && !trajd_transport_has_message(server->transport);

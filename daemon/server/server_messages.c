@@ -9,13 +9,16 @@
 
 #define ATTACH_NS (5 * UINT64_C(1000000000))
 
-/* Sends an answer at once. For answers that are not part of a session's state. */
+/* Sends an answer at once, unless the peer reads nothing. For answers that are not part of a
+ * session's state. */
 static void reply(struct trajd_server *server, const struct trajd_route *route,
                   const struct trajd_wire_message *message)
 {
     size_t size;
-    if (trajd_wire_encode(message, server->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) ||
-        trajd_transport_send(server->transport, route, server->frame, size))
+    if (trajd_transport_is_unread(route, TRAJD_SERVER_MAX_UNREAD_BYTES))
+        trajd_transport_blame(route);
+    else if (trajd_wire_encode(message, server->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) ||
+             trajd_transport_send(server->transport, route, server->frame, size))
         server->unsent++;
 }
 
@@ -40,6 +43,7 @@ static void handle_bye(struct trajd_server *server, struct trajd_peer *peer, uin
 void trajd_server_end_session(struct trajd_server *server, struct trajd_peer *peer, uint64_t now_ns)
 {
     trajd_core_end_session(server->core, peer->session, now_ns);
+    trajd_transport_set_session(&peer->route, false);
     trajd_fdsock_drop(server->fdsock, peer->session);
     trajd_peers_remove(&server->peers, peer);
     server->last_end_ns = now_ns;
@@ -118,6 +122,7 @@ static enum trajd_status start_session(struct trajd_server *server,
     struct trajd_peer *peer = find_resumed(server, hello, incoming->owner);
     struct trajd_peer *here = trajd_peers_by_route(&server->peers, &incoming->route);
     if (here && !here->attached && !hello->has_token) { /* a repeated HELLO: answer it again */
+        trajd_transport_blame(&incoming->route);
         trajd_core_welcome(server->core, here->session, hello, now_ns);
         return TRAJD_OK;
     }
@@ -149,6 +154,7 @@ static enum trajd_status start_session(struct trajd_server *server,
     note_remote(peer, incoming, now_ns);
     peer->session = session;
     trajd_peers_set_route(&server->peers, peer, &incoming->route);
+    trajd_transport_set_session(&incoming->route, true);
     trajd_core_welcome(server->core, session, hello, now_ns);
     return TRAJD_OK;
 }
@@ -191,6 +197,8 @@ static bool handle_session_message(struct trajd_server *server,
             handle_query(server, peer, &message->ask);
         else if (message->op == TRAJD_WIRE_CHECKPOINT)
             trajd_core_checkpoint(server->core, peer->session, message->checkpoint.request, now_ns);
+        else if (message->op == TRAJD_WIRE_STATUS)
+            trajd_server_want_status(server, peer, message->status.request);
         else if (message->op == TRAJD_WIRE_BYE)
             handle_bye(server, peer, now_ns);
     }
@@ -201,26 +209,9 @@ static bool handle_session_message(struct trajd_server *server,
         return peer != NULL;
     struct trajd_error error; /* a worker that has reconnected answers with HELLO and its token */
     trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "this connection has no session: send HELLO");
+    trajd_transport_blame(&incoming->route);
     reply_error(server, &incoming->route, 0, &error);
     return false;
-}
-
-static void answer_status(struct trajd_server *server, const struct trajd_incoming *incoming,
-                          uint64_t request, uint64_t now_ns)
-{
-    size_t length;
-    char *status = trajd_server_write_status(server, TRAJD_WIRE_MAX_STATUS, now_ns, &length);
-    struct trajd_error error;
-    if (!status) {
-        trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "no memory for the status document");
-        reply_error(server, &incoming->route, request, &error);
-        return;
-    }
-    const struct trajd_wire_message answer = {
-        .op = TRAJD_WIRE_STATE,
-        .state = {.request = request, .status = {.data = status, .size = (uint32_t)length}}};
-    reply(server, &incoming->route, &answer);
-    free(status);
 }
 
 static void handle_hello(struct trajd_server *server, const struct trajd_incoming *incoming,
@@ -230,8 +221,10 @@ static void handle_hello(struct trajd_server *server, const struct trajd_incomin
     pthread_mutex_lock(&server->mutex);
     enum trajd_status status = start_session(server, incoming, hello, now_ns, &error);
     pthread_mutex_unlock(&server->mutex);
-    if (status)
-        reply_error(server, &incoming->route, 0, &error);
+    if (!status)
+        return;
+    trajd_transport_blame(&incoming->route);
+    reply_error(server, &incoming->route, 0, &error);
 }
 
 static void handle_good(struct trajd_server *server, const struct trajd_incoming *incoming,
@@ -254,8 +247,6 @@ static void handle_good(struct trajd_server *server, const struct trajd_incoming
         reply(server, &incoming->route,
               &(struct trajd_wire_message){.op = TRAJD_WIRE_PONG,
                                            .pong = {.time = message->ping.time}});
-    else if (message->op == TRAJD_WIRE_STATUS)
-        answer_status(server, incoming, message->status.request, now_ns);
 }
 
 void trajd_server_handle(struct trajd_server *server, const struct trajd_incoming *incoming,

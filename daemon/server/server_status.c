@@ -1,4 +1,4 @@
-/* Writes the status document of the server as JSON. */
+/* Writes the status document of the server as JSON, and answers STATUS. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -7,6 +7,8 @@
 /* Bytes that are reserved for the end of the lists: brackets, and the count of omitted sessions. */
 #define STATUS_RESERVE 256u
 #define STATUS_DESCRIBE_ROOM 16383u
+#define STATUS_NS (100 * UINT64_C(1000000)) /* between two documents */
+#define STATUS_MAX_UNREAD_BYTES 16384u
 
 /* Returns the time that the fraction `share` of all latencies does not exceed, rounded up to a
  * power of two. */
@@ -52,6 +54,7 @@ static void write_totals(struct trajd_json *json, const struct trajd_server *ser
                        counters->malformed);
     trajd_json_u64(json, "refused_connections", counters->refused);
     trajd_json_u64(json, "floods", counters->floods);
+    trajd_json_u64(json, "cut_connections", counters->cut_connections);
     trajd_json_u64(json, "unsent_messages", server->unsent);
     if (remote) {
         trajd_json_string(json, "remote", remote);
@@ -202,8 +205,9 @@ static char *describe_producer(const struct trajd_server *server)
     return text;
 }
 
-char *trajd_server_write_status(struct trajd_server *server, size_t room, uint64_t now_ns,
-                                size_t *length)
+/* Returns the document. Feeds and sessions that do not fit are left out. Returns NULL when memory is
+ * short. Caller frees. */
+static char *write_status(struct trajd_server *server, uint64_t now_ns, size_t *length)
 {
     char *text = NULL, *described = describe_producer(server);
     struct trajd_json json = {.out = described ? open_memstream(&text, length) : NULL};
@@ -216,7 +220,7 @@ char *trajd_server_write_status(struct trajd_server *server, size_t room, uint64
     write_totals(&json, server, now_ns);
     if (described[0] != '\0')
         trajd_json_raw(&json, NULL, described);
-    write_lists(&json, server, room - STATUS_RESERVE, now_ns);
+    write_lists(&json, server, TRAJD_WIRE_MAX_STATUS - STATUS_RESERVE, now_ns);
     trajd_json_close_object(&json);
     pthread_mutex_unlock(&server->mutex);
     free(described);
@@ -225,4 +229,61 @@ char *trajd_server_write_status(struct trajd_server *server, size_t room, uint64
         return NULL;
     }
     return text;
+}
+
+/* ---- answering ---- */
+
+void trajd_server_want_status(struct trajd_server *server, struct trajd_peer *peer,
+                              uint64_t request)
+{
+    if (peer->status_request != 0)
+        trajd_transport_blame(&peer->route);
+    peer->status_request = request;
+    server->is_status_wanted = true;
+}
+
+static void send_status(struct trajd_server *server, struct trajd_peer *peer, const char *text,
+                        size_t length)
+{
+    struct trajd_wire_message message = {
+        .op = TRAJD_WIRE_STATE,
+        .state = {.request = peer->status_request,
+                  .status = {.data = text, .size = (uint32_t)length}}};
+    if (!text) {
+        message.op = TRAJD_WIRE_ERROR;
+        message.error =
+            (struct trajd_wire_error){.request = peer->status_request,
+                                      .status = TRAJD_ERR_MEMORY,
+                                      .message = trajd_wire_text("no memory for the status")};
+    }
+    pthread_mutex_lock(&server->mutex);
+    trajd_server_send(server, peer, &message);
+    peer->status_request = 0;
+    pthread_mutex_unlock(&server->mutex);
+}
+
+void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns)
+{
+    char *text = NULL;
+    size_t length = 0;
+    bool is_written = false;
+    if (!server->is_status_wanted || now_ns < server->status_at_ns)
+        return;
+    server->status_at_ns = now_ns + STATUS_NS;
+    server->is_status_wanted = false;
+    /* without the mutex, because only this thread changes these members of a peer */
+    for (uint32_t i = 0; i < server->peers.capacity; i++) {
+        struct trajd_peer *peer = &server->peers.list[i];
+        if (peer->status_request == 0)
+            continue;
+        if (trajd_transport_is_unread(&peer->route, STATUS_MAX_UNREAD_BYTES)) {
+            server->is_status_wanted = true;
+            continue;
+        }
+        if (!is_written)
+            text = write_status(server, now_ns, &length);
+        is_written = true;
+        send_status(server, peer, text, length);
+    }
+    free(text);
 }

@@ -6,7 +6,7 @@
 #include <zmq.h>
 
 #include "daemon/server/keyring.h"
-#include "daemon/server/transport.h"
+#include "daemon/server/transport/transport.h"
 
 #define TRAJD_LISTENERS 2u
 #define TRAJD_MAX_UNKNOWN_KEYS 64u
@@ -25,9 +25,7 @@ struct trajd_transport_listener {
     void *router, *monitor; /* NULL: there is no such listener */
     int router_fd, monitor_fd;
     char *endpoint;
-    bool bound;          /* it was bound at least once, so the socket file is the daemon's */
-    uint64_t accepted;   /* connections since descriptors were counted */
-    uint64_t bind_at_ns; /* not 0: the listener is closed until then */
+    bool bound; /* so the socket file is the daemon's */
 };
 
 struct trajd_transport {
@@ -46,8 +44,11 @@ struct trajd_transport {
     zmq_msg_t frame;                          /* the last received frame */
     /* the name and the public key of its sender */
     char sender[TRAJD_KEY_NAME_SIZE + TRAJD_KEY_SIZE];
-    uint64_t descriptor_limit;
-    uint64_t count_again_at; /* descriptors are counted again after so many connections */
+    bool has_garbage;       /* connections have ended since memory was returned */
+    uint64_t trim_at_ns;    /* memory is returned then */
+    uint64_t seen_refused;  /* connections refused up to the last look */
+    uint64_t flood_ends_ns; /* the flood is over if none is refused until then; 0: there is none */
+    uint64_t seen_cut, cuts_end_ns; /* the same for connections that were cut */
     struct trajd_transport_counters counters;
     size_t staged;
     unsigned char staging[TRAJD_STAGING_BYTES];
@@ -69,8 +70,8 @@ enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
 int trajd_listeners_remote_threads(void);
 /* Closes the listeners' sockets, and removes the ipc socket's file. */
 void trajd_listeners_close(struct trajd_transport *transport);
-/* Counts new connections. Closes a listener when descriptors are short, and reopens it later. */
-void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns);
+/* Handles the events of the monitors: ended connections and failed handshakes. */
+void trajd_listeners_drain_monitors(struct trajd_transport *transport);
 
 /* ---- transport_auth.c ---- */
 

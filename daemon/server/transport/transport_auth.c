@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/server/transport_internal.h"
+#include "daemon/server/transport/transport_internal.h"
 #include "proto/array_len.h"
 
 enum { USER_ID_SIZE = TRAJD_KEY_NAME_SIZE + TRAJD_KEY_SIZE };

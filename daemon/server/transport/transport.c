@@ -1,12 +1,17 @@
-#include "daemon/server/transport.h"
+#include "daemon/server/transport/transport.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/server/transport_internal.h"
+#include "daemon/server/transport/connections.h"
+#include "daemon/server/transport/transport_internal.h"
+
+#define QUIET_NS (10 * UINT64_C(1000000000)) /* a flood is over after this time without it */
+#define TRIM_NS (1000 * UINT64_C(1000000))
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
                                          struct trajd_transport **out, struct trajd_error *error)
@@ -102,16 +107,80 @@ bool trajd_transport_has_message(struct trajd_transport *transport)
     return false;
 }
 
-void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns)
+void trajd_transport_turn(struct trajd_transport *transport)
 {
-    bool is_one_closed = false;
-    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
-        is_one_closed = is_one_closed || transport->listeners[i].bind_at_ns != 0;
-    if (!transport->has_side_events && !is_one_closed)
+    if (!transport->has_side_events)
         return;
     transport->has_side_events = false;
     trajd_access_answer(transport);
-    trajd_listeners_watch(transport, now_ns);
+    trajd_listeners_drain_monitors(transport);
+}
+
+static void log_line(const struct trajd_transport *transport, const char *line)
+{
+    if (transport->remote.log_line)
+        transport->remote.log_line(transport->remote.context, line);
+}
+
+/* Compares a counter with its last value. Returns true when it begins to grow: it has not grown for
+ * QUIET_NS. */
+static bool does_begin(uint64_t counter, uint64_t *seen, uint64_t *ends_ns, uint64_t now_ns)
+{
+    const bool grows = counter > *seen, begins = grows && now_ns >= *ends_ns;
+    *seen = counter;
+    if (grows)
+        *ends_ns = now_ns + QUIET_NS;
+    return begins;
+}
+
+static void report_floods(struct trajd_transport *transport, uint64_t now_ns)
+{
+    struct trajd_connections_counters counters;
+    trajd_connections_get_counters(&counters);
+    if (does_begin(counters.refused, &transport->seen_refused, &transport->flood_ends_ns, now_ns)) {
+        transport->counters.floods++;
+        log_line(transport, "a flood of connections: further ones are refused. Sessions go on");
+    }
+    transport->counters.cut_connections += counters.cut - transport->seen_cut;
+    if (does_begin(counters.cut, &transport->seen_cut, &transport->cuts_end_ns, now_ns))
+        log_line(transport, "cut off connections whose messages did not end, that did not read "
+                            "their answers, or that began no session while many waited. The "
+                            "status counts them as cut_connections");
+}
+
+/* Returns memory to the system when connections have ended: glibc keeps what ZeroMQ frees. */
+static void return_memory(struct trajd_transport *transport, uint64_t now_ns)
+{
+    if (transport->trim_at_ns != 0 && now_ns >= transport->trim_at_ns) {
+        malloc_trim(0);
+        transport->trim_at_ns = 0;
+    }
+    if (transport->has_garbage && transport->trim_at_ns == 0)
+        transport->trim_at_ns = now_ns + TRIM_NS;
+    transport->has_garbage = false;
+}
+
+void trajd_transport_tick(struct trajd_transport *transport, uint64_t now_ns)
+{
+    trajd_connections_watch(now_ns);
+    report_floods(transport, now_ns);
+    return_memory(transport, now_ns);
+}
+
+void trajd_transport_set_session(const struct trajd_route *route, bool has_session)
+{
+    trajd_connections_set_session(route->descriptor, has_session);
+}
+
+bool trajd_transport_is_unread(const struct trajd_route *route, size_t most)
+{
+    return route->listener == TRAJD_LISTENER_LOCAL &&
+           trajd_connections_unread(route->descriptor) > most;
+}
+
+void trajd_transport_blame(const struct trajd_route *route)
+{
+    trajd_connections_blame(route->descriptor);
 }
 
 bool trajd_transport_is_shut_out(const struct trajd_transport *transport, const char *user,
@@ -133,11 +202,22 @@ static bool has_more(zmq_msg_t *message)
     return zmq_msg_more(message) != 0;
 }
 
+/* Receives the next frame of a message. Returns false if the socket fails. */
+static bool receive_frame(struct trajd_transport *transport, void *router, int *descriptor)
+{
+    if (zmq_msg_recv(&transport->frame, router, 0) < 0)
+        return false;
+    *descriptor = zmq_msg_get(&transport->frame, ZMQ_SRCFD);
+    trajd_connections_consume(*descriptor, zmq_msg_size(&transport->frame));
+    return true;
+}
+
 /* Discards the remaining frames of an invalid message. */
 static void skip_frames(struct trajd_transport *transport, void *router)
 {
+    int descriptor;
     while (has_more(&transport->frame))
-        if (zmq_msg_recv(&transport->frame, router, 0) < 0)
+        if (!receive_frame(transport, router, &descriptor))
             return;
 }
 
@@ -195,7 +275,7 @@ static bool receive_from(struct trajd_transport *transport, uint32_t index,
             incoming->route =
                 (struct trajd_route){.listener = (uint8_t)index, .size = (uint8_t)size};
             memcpy(incoming->route.bytes, zmq_msg_data(&transport->frame), size);
-            if (zmq_msg_recv(&transport->frame, router, 0) < 0)
+            if (!receive_frame(transport, router, &incoming->route.descriptor))
                 return false;
         }
         if (good && !has_more(&transport->frame) && identify(transport, incoming)) {

@@ -1,42 +1,21 @@
-/* Opens and closes the listeners' sockets, and closes a listener while descriptors are short. */
+/* Opens and closes the listeners' sockets. */
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "daemon/base/unix_socket.h"
-#include "daemon/server/transport_internal.h"
+#include "daemon/server/transport/connections.h"
+#include "daemon/server/transport/transport_internal.h"
 #include "proto/array_len.h"
-
-/* There are two defences against a flood of connections.
- *
- * First, descriptors are counted each time that a quarter of the free ones may have been used. If
- * few are free, the listener with the most new connections is closed for a while. That keeps
- * descriptors for the rest of the daemon, but it is a race against the I/O threads.
- *
- * Second, libzmq's ipc listener aborts the process when accept4 fails with EMFILE, ENOBUFS or
- * ENOMEM, but not with ENFILE. So the accept4 below replaces that of libc (the linker prefers the
- * definition of an executable) and returns ENFILE for all of them. */
-#define LISTENER_CLOSED_NS (300 * UINT64_C(1000000))
 
 #define REMOTE_HANDSHAKE_MS 5000
 #define BACKLOG 512             /* connections that wait to be accepted */
 #define CURVE_OVERHEAD_BYTES 64 /* of a frame, as ZeroMQ limits the encrypted size */
-
-__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address,
-                                                   socklen_t *size, int flags)
-{
-    int fd = (int)syscall(SYS_accept4, listener, address, size, flags);
-    if (fd < 0 && (errno == EMFILE || errno == ENOBUFS || errno == ENOMEM))
-        errno = ENFILE;
-    return fd;
-}
 
 enum trajd_status trajd_zmq_error(struct trajd_error *error, const char *what)
 {
@@ -111,7 +90,7 @@ static enum trajd_status open_monitor(struct trajd_transport *transport, enum tr
     /* No limit, because the I/O thread sends events by a blocking call: a full queue would stop all
      * connections. */
     const int options[][2] = {{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 0}};
-    const int events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+    const int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
     if (zmq_socket_monitor(listener->router, endpoints[index], events) != 0)
         return trajd_zmq_error(error, "zmq_socket_monitor");
@@ -314,8 +293,7 @@ static enum trajd_status open_remote(struct trajd_transport *transport,
 
 /* ---- descriptors ---- */
 
-static enum trajd_status raise_descriptor_limit(struct trajd_transport *transport,
-                                                uint32_t max_sessions, struct trajd_error *error)
+static enum trajd_status raise_descriptor_limit(uint32_t max_sessions, struct trajd_error *error)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -327,8 +305,7 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
             limit.rlim_cur = soft;
     }
-    transport->descriptor_limit = limit.rlim_cur;
-    const uint64_t wanted = 4 * (uint64_t)max_sessions + 128;
+    const uint64_t wanted = trajd_connections_descriptors(max_sessions);
     if (limit.rlim_cur < wanted)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
@@ -337,81 +314,21 @@ static enum trajd_status raise_descriptor_limit(struct trajd_transport *transpor
     return TRAJD_OK;
 }
 
-static uint64_t count_descriptors(void)
-{
-    DIR *directory = opendir("/proc/self/fd");
-    /* If no descriptor is free, all of them count as used. Without /proc the count is 0, so nothing
-     * is watched. */
-    if (!directory)
-        return errno == EMFILE || errno == ENFILE ? UINT64_MAX : 0;
-    uint64_t count = 0;
-    while (readdir(directory))
-        count++;
-    closedir(directory);
-    return count;
-}
-
-/* Counts descriptors. Returns true if so few are free that a listener must be closed. */
-static bool are_descriptors_short(struct trajd_transport *transport)
-{
-    uint64_t used = count_descriptors();
-    uint64_t remaining =
-        used < transport->descriptor_limit ? transport->descriptor_limit - used : 0;
-    transport->count_again_at = remaining / 4;
-    return remaining < transport->descriptor_limit / 4;
-}
-
-static void drain_monitor(struct trajd_transport *transport,
-                          struct trajd_transport_listener *listener)
+void trajd_listeners_drain_monitors(struct trajd_transport *transport)
 {
     uint8_t event[6], address[256];
     uint16_t number;
-    while (listener->monitor &&
-           zmq_recv(listener->monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
-        zmq_recv(listener->monitor, address, sizeof address, ZMQ_DONTWAIT);
-        memcpy(&number, event, sizeof number);
-        if (number == ZMQ_EVENT_ACCEPTED)
-            listener->accepted++;
-        else if (listener == &transport->listeners[TRAJD_LISTENER_REMOTE])
-            transport->counters.failed_handshakes++;
-    }
-}
-
-static void reopen(struct trajd_transport *transport, struct trajd_transport_listener *listener,
-                   uint64_t now_ns)
-{
-    if (listener->bind_at_ns == 0 || now_ns < listener->bind_at_ns)
-        return;
-    struct trajd_error error;
-    listener->bind_at_ns = 0;
-    if (are_descriptors_short(transport) || bind_listener(transport, listener, &error) != 0)
-        listener->bind_at_ns = now_ns + LISTENER_CLOSED_NS;
-}
-
-void trajd_listeners_watch(struct trajd_transport *transport, uint64_t now_ns)
-{
-    struct trajd_transport_listener *busiest = &transport->listeners[0];
-    uint64_t accepted = 0;
     for (uint32_t i = 0; i < TRAJD_LISTENERS; i++) {
-        drain_monitor(transport, &transport->listeners[i]);
-        reopen(transport, &transport->listeners[i], now_ns);
-        accepted += transport->listeners[i].accepted;
-        if (transport->listeners[i].bind_at_ns == 0 &&
-            transport->listeners[i].accepted > busiest->accepted)
-            busiest = &transport->listeners[i];
+        void *monitor = transport->listeners[i].monitor;
+        while (monitor && zmq_recv(monitor, event, sizeof event, ZMQ_DONTWAIT) >= 0) {
+            zmq_recv(monitor, address, sizeof address, ZMQ_DONTWAIT);
+            memcpy(&number, event, sizeof number);
+            if (number == ZMQ_EVENT_DISCONNECTED)
+                transport->has_garbage = true;
+            else if (i == TRAJD_LISTENER_REMOTE)
+                transport->counters.failed_handshakes++;
+        }
     }
-    if (accepted < transport->count_again_at)
-        return;
-    const bool must_close = are_descriptors_short(transport) && busiest->bind_at_ns == 0;
-    for (uint32_t i = 0; i < TRAJD_LISTENERS; i++)
-        transport->listeners[i].accepted = 0;
-    if (!must_close)
-        return;
-    /* This cuts every connection of the listener. The sessions stay, and workers resume them with
-     * their tokens. */
-    zmq_unbind(busiest->router, busiest->endpoint);
-    busiest->bind_at_ns = now_ns + LISTENER_CLOSED_NS;
-    transport->counters.floods++;
 }
 
 /* ---- opening and closing ---- */
@@ -420,13 +337,17 @@ enum trajd_status trajd_listeners_open(struct trajd_transport *transport,
                                        const struct trajd_transport_options *options,
                                        struct trajd_error *error)
 {
-    enum trajd_status status = raise_descriptor_limit(transport, options->max_sessions, error);
+    const struct trajd_connections_options connections = {
+        .max_sessions = options->max_sessions,
+        .max_frame_bytes = options->max_frame_bytes + CURVE_OVERHEAD_BYTES,
+    };
+    enum trajd_status status = raise_descriptor_limit(options->max_sessions, error);
+    if (!status && !trajd_connections_start(&connections))
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "transport: out of memory");
     if (!status)
         status = open_local(transport, options, error);
     if (!status && options->remote.address)
         status = open_remote(transport, options, error);
-    if (!status)
-        are_descriptors_short(transport);
     return status;
 }
 

@@ -1,8 +1,8 @@
 /* Receives and sends messages over ZeroMQ, through two listeners: a ROUTER on an ipc socket for
  * processes of the same user (or group), and an optional one on tcp for workers with known CURVE
- * keys. A flood of connections ends neither. Only transport*.c use ZeroMQ in the daemon:
- * transport.c moves messages, transport_listeners.c opens and closes sockets, transport_auth.c
- * decides who may connect.
+ * keys. Only transport*.c use ZeroMQ in the daemon: transport.c moves messages,
+ * transport_listeners.c opens and closes sockets, transport_auth.c decides who may connect.
+ * connections.c limits what connections may cost.
  *
  * One thread at a time, so callers hold a mutex. The exception is trajd_transport_wait: one thread
  * may call it while another thread uses the transport.
@@ -32,6 +32,7 @@ struct trajd_route {
     uint8_t listener; /* enum trajd_listener */
     uint8_t size;
     uint8_t bytes[TRAJD_ROUTE_SIZE];
+    int descriptor; /* of the connection when the message arrived; not compared */
 };
 
 /* The tcp listener. Texts are borrowed. */
@@ -41,8 +42,8 @@ struct trajd_transport_remote {
     const char *keys;       /* directory of keys (keyring.h) */
     bool insecure_loopback; /* no CURVE; valid only for the addresses 127.0.0.1 and ::1 */
     uint32_t silence_ms;    /* a peer that reads nothing for this time is disconnected */
-    /* Logs a line: an unknown key (each key once), or a key file that cannot be read. Called on the
-     * thread that calls trajd_transport_turn. May be NULL. */
+    /* Logs a line: an unknown key (each key once), a key file that cannot be read, or a flood (of
+     * any listener). Called on the thread that calls trajd_transport_turn. May be NULL. */
     void (*log_line)(void *context, const char *line);
     void *context;
 };
@@ -54,7 +55,7 @@ struct trajd_transport_options {
     bool group_access;
     size_t max_frame_bytes; /* ZeroMQ closes connections that send longer frames */
     uint32_t send_limit;    /* the most messages queued for one peer */
-    /* each needs two descriptors; an error if all could use up half of RLIMIT_NOFILE */
+    /* each needs about five descriptors; an error if RLIMIT_NOFILE is lower */
     uint32_t max_sessions;
     struct trajd_transport_remote remote;
 };
@@ -75,7 +76,8 @@ struct trajd_transport_counters {
     uint64_t refused_keys; /* connections with an unknown key */
     /* on tcp: another protocol, no key, the wrong server key, garbage, or silence */
     uint64_t failed_handshakes;
-    uint64_t floods; /* how often a listener was closed because descriptors ran short */
+    uint64_t floods;          /* how often there were so many connections that some were refused */
+    uint64_t cut_connections; /* connections closed because of the memory that they took */
 };
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
@@ -114,9 +116,20 @@ enum trajd_status trajd_transport_send_payload(struct trajd_transport *transport
                                                const struct trajd_payload_segment *segments,
                                                uint32_t count, struct trajd_slot_sends *slot_sends,
                                                uint32_t slot);
-/* Does the work beside messages: decides on new connections, and watches the number of descriptors.
- * Called once in each turn of the loop; cheap. */
-void trajd_transport_turn(struct trajd_transport *transport, uint64_t now_ns);
+/* Does the work beside messages: decides on new connections. Called once in each turn of the loop;
+ * cheap. */
+void trajd_transport_turn(struct trajd_transport *transport);
+/* Looks for floods, and returns memory after connections have ended. Called a few times in a
+ * second. */
+void trajd_transport_tick(struct trajd_transport *transport, uint64_t now_ns);
+/* Notes whether the connection has a session: one without a session may hold less memory. */
+void trajd_transport_set_session(const struct trajd_route *route, bool has_session);
+/* Returns true if a local peer has left more than `most` bytes unread. Then the caller sends no
+ * answer, or a later one. */
+bool trajd_transport_is_unread(const struct trajd_route *route, size_t most);
+/* Notes a message that a worker does not send: a request of a peer that does not read its answers,
+ * or of one without a session. A peer that goes on is disconnected. */
+void trajd_transport_blame(const struct trajd_route *route);
 /* Returns true if the key of a remote peer was removed from the directory of keys, or replaced.
  * `user` and `key` are those of trajd_incoming. Reads a file. */
 bool trajd_transport_is_shut_out(const struct trajd_transport *transport, const char *user,

@@ -1,0 +1,370 @@
+#include "daemon/server/transport/connections.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <linux/sockios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/base/clock.h"
+
+#define MAX_DESCRIPTORS (1u << 20)
+#define LISTENERS 2u /* local, remote */
+
+/* The memory that libzmq 4.3.4 takes at most for unread bytes. A frame is 64 bytes, and an empty
+ * one has 2 bytes on the wire. Each read gets a new buffer while a short frame lies in the last
+ * one: 8 KiB, and a reference count of 40 bytes for each of the 249 shortest frames in it. */
+#define COST_OF_A_BYTE 32u
+#define COST_OF_A_READ 18432u
+
+/* What one connection may have sent and the server not received. libzmq stops reading at 256
+ * complete messages. No worker sends many large ones at once. */
+#define SESSION_FRAMES 8u /* of the largest size */
+#define SESSION_READS 1024u
+/* before a session: the handshake, and a HELLO of less than 5 KiB */
+#define NEWCOMER_READS 64u
+#define NEWCOMER_BYTES 8192u
+/* What a message may have beside its frame: its header, CURVE's box, and heartbeats before it. */
+#define OVERHEAD_BYTES 128u
+
+/* What all connections may cost together. */
+#define BUDGET_BYTES (UINT64_C(32) << 20)
+#define SESSION_BUDGET_BYTES (UINT64_C(1) << 20) /* in addition, for each possible session */
+
+#define NEWCOMER_NS (2 * UINT64_C(1000000000)) /* the time to begin a session, where many wait */
+#define REFUSALS_A_CALL 64u
+#define MAX_BLAMES 16u
+
+/* The fields with the note "atomic" are accessed with relaxed order: each is a number of its own,
+ * and a limit that is noticed one message later does no harm. */
+struct connection {
+    uint64_t inode; /* atomic; of the socket. 0: the entry is free */
+    uint64_t accepted_ns;
+    uint64_t received_bytes, consumed_bytes, reads, consumed_reads; /* atomic */
+    uint32_t blames;
+    uint8_t listener;
+    bool has_session, is_cut; /* atomic */
+};
+
+static struct {
+    pthread_mutex_t lock; /* guards what is not atomic, and writing of inode */
+    struct connection *list;
+    uint32_t capacity, highest; /* descriptors: of the table, and seen so far plus 1 */
+    uint32_t count[LISTENERS];  /* connections that were accepted and not seen to be closed */
+    uint32_t max_count;         /* of each listener */
+    uint64_t max_bytes, budget_bytes;
+    uint64_t refused, cut; /* atomic */
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+#define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#define ADD(field, value) __atomic_fetch_add(&(field), value, __ATOMIC_RELAXED)
+
+/* As many as there may be sessions, and half as many that begin or have just ended. */
+static uint32_t count_limit(uint32_t max_sessions)
+{
+    return max_sessions + max_sessions / 2 + 32;
+}
+
+/* The connections of both listeners, those of fd.sock, and as many descriptors for all else. */
+uint64_t trajd_connections_descriptors(uint32_t max_sessions)
+{
+    return LISTENERS * (uint64_t)count_limit(max_sessions) + 2 * (uint64_t)max_sessions + 64;
+}
+
+bool trajd_connections_start(const struct trajd_connections_options *options)
+{
+    struct rlimit limit;
+    pthread_mutex_lock(&table.lock);
+    if (!table.list) {
+        const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+        table.capacity =
+            known && limit.rlim_cur < MAX_DESCRIPTORS ? (uint32_t)limit.rlim_cur : MAX_DESCRIPTORS;
+        table.list = calloc(table.capacity, sizeof *table.list); /* untouched pages cost nothing */
+    }
+    for (uint32_t i = 0; table.list && i < table.highest; i++)
+        STORE(table.list[i].inode, 0);
+    table.highest = 0;
+    table.count[0] = table.count[1] = 0;
+    table.max_count = count_limit(options->max_sessions);
+    table.max_bytes = SESSION_FRAMES * options->max_frame_bytes;
+    table.budget_bytes = BUDGET_BYTES + SESSION_BUDGET_BYTES * options->max_sessions;
+    const bool good = table.list != NULL;
+    pthread_mutex_unlock(&table.lock);
+    return good;
+}
+
+/* ---- one connection ---- */
+
+static struct connection *find(int descriptor)
+{
+    if (descriptor < 0 || !table.list || (uint32_t)descriptor >= table.capacity)
+        return NULL;
+    struct connection *connection = &table.list[descriptor];
+    return LOAD(connection->inode) != 0 ? connection : NULL;
+}
+
+static uint64_t inode_of(int descriptor)
+{
+    struct stat file;
+    return fstat(descriptor, &file) == 0 ? file.st_ino : 0;
+}
+
+/* Returns false if the connection was closed, and its descriptor perhaps belongs to another file.
+ * libzmq does not report this in time. */
+static bool is_open(const struct connection *connection)
+{
+    return inode_of((int)(connection - table.list)) == LOAD(connection->inode);
+}
+
+static uint64_t pending_bytes(const struct connection *connection)
+{
+    const uint64_t consumed = LOAD(connection->consumed_bytes);
+    const uint64_t received = LOAD(connection->received_bytes);
+    return received > consumed ? received - consumed : 0;
+}
+
+static uint64_t pending_reads(const struct connection *connection)
+{
+    const uint64_t consumed = LOAD(connection->consumed_reads), reads = LOAD(connection->reads);
+    return reads > consumed ? reads - consumed : 0;
+}
+
+static bool is_over_limit(const struct connection *connection)
+{
+    const bool has_session = LOAD(connection->has_session);
+    return LOAD(connection->is_cut) ||
+           pending_bytes(connection) > (has_session ? table.max_bytes : NEWCOMER_BYTES) ||
+           pending_reads(connection) > (has_session ? SESSION_READS : NEWCOMER_READS);
+}
+
+static uint64_t cost_of(const struct connection *connection)
+{
+    return pending_bytes(connection) * COST_OF_A_BYTE + pending_reads(connection) * COST_OF_A_READ;
+}
+
+void trajd_connections_consume(int descriptor, size_t size_bytes)
+{
+    struct connection *connection = find(descriptor);
+    if (!connection)
+        return;
+    const uint64_t received = LOAD(connection->received_bytes), reads = LOAD(connection->reads);
+    const uint64_t bytes = LOAD(connection->consumed_bytes) + size_bytes + OVERHEAD_BYTES;
+    const uint64_t more = LOAD(connection->consumed_reads) + 1;
+    STORE(connection->consumed_bytes, bytes < received ? bytes : received);
+    STORE(connection->consumed_reads, bytes < received && more < reads ? more : reads);
+}
+
+void trajd_connections_set_session(int descriptor, bool has_session)
+{
+    struct connection *connection = find(descriptor);
+    if (connection)
+        STORE(connection->has_session, has_session);
+}
+
+size_t trajd_connections_unread(int descriptor)
+{
+    int size = 0;
+    return ioctl(descriptor, SIOCOUTQ, &size) == 0 && size > 0 ? (size_t)size : 0;
+}
+
+void trajd_connections_get_counters(struct trajd_connections_counters *counters)
+{
+    counters->refused = LOAD(table.refused);
+    counters->cut = LOAD(table.cut);
+}
+
+/* ---- all connections; the caller holds the lock ---- */
+
+static void remove_entry(struct connection *connection)
+{
+    table.count[connection->listener]--;
+    STORE(connection->inode, 0);
+}
+
+/* Ends a connection. libzmq's thread closes the descriptor. */
+static void cut(struct connection *connection)
+{
+    if (!is_open(connection) || LOAD(connection->is_cut))
+        return;
+    STORE(connection->is_cut, true);
+    shutdown((int)(connection - table.list), SHUT_RDWR);
+    ADD(table.cut, 1);
+}
+
+static uint64_t sum_costs(void)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < table.highest; i++)
+        if (LOAD(table.list[i].inode) != 0)
+            sum += cost_of(&table.list[i]);
+    return sum;
+}
+
+static void remove_closed(void)
+{
+    for (uint32_t i = 0; i < table.highest; i++)
+        if (LOAD(table.list[i].inode) != 0 && !is_open(&table.list[i]))
+            remove_entry(&table.list[i]);
+}
+
+/* Cuts the connections that cost more than `most`. */
+static void cut_costly(bool with_session, uint64_t most)
+{
+    for (uint32_t i = 0; i < table.highest; i++) {
+        struct connection *connection = &table.list[i];
+        if (LOAD(connection->inode) != 0 && LOAD(connection->has_session) == with_session &&
+            cost_of(connection) > most)
+            cut(connection);
+    }
+}
+
+static void cut_idle_newcomers(uint32_t listener, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < table.highest; i++) {
+        struct connection *connection = &table.list[i];
+        if (LOAD(connection->inode) != 0 && connection->listener == listener &&
+            !LOAD(connection->has_session) && now_ns > connection->accepted_ns + NEWCOMER_NS)
+            cut(connection);
+    }
+}
+
+void trajd_connections_blame(int descriptor)
+{
+    struct connection *connection = find(descriptor);
+    pthread_mutex_lock(&table.lock);
+    if (connection && ++connection->blames > MAX_BLAMES)
+        cut(connection);
+    pthread_mutex_unlock(&table.lock);
+}
+
+void trajd_connections_watch(uint64_t now_ns)
+{
+    pthread_mutex_lock(&table.lock);
+    const bool costly = sum_costs() > table.budget_bytes;
+    bool many = false;
+    for (uint32_t i = 0; i < LISTENERS; i++)
+        many = many || table.count[i] > table.max_count / 2;
+    if (costly || many)
+        remove_closed();
+    if (costly && sum_costs() > table.budget_bytes) {
+        cut_costly(false, COST_OF_A_READ + OVERHEAD_BYTES * COST_OF_A_BYTE);
+        cut_costly(true, SESSION_BUDGET_BYTES);
+    }
+    for (uint32_t i = 0; i < LISTENERS; i++)
+        if (table.count[i] > table.max_count / 2)
+            cut_idle_newcomers(i, now_ns);
+    pthread_mutex_unlock(&table.lock);
+}
+
+/* ---- in libzmq's threads ---- */
+
+/* Returns true for a listener of libzmq: the daemon's other sockets are no streams. */
+static bool is_stream(int listener, uint32_t *index)
+{
+    int type = 0, domain = 0;
+    socklen_t size = sizeof type;
+    if (!table.list || getsockopt(listener, SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
+        type != SOCK_STREAM)
+        return false;
+    size = sizeof domain;
+    getsockopt(listener, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+    *index = domain == AF_UNIX ? 0 : 1;
+    return true;
+}
+
+static void begin(struct connection *connection, uint32_t listener)
+{
+    connection->accepted_ns = (uint64_t)trajd_now_ns();
+    connection->listener = (uint8_t)listener;
+    STORE(connection->received_bytes, 0);
+    STORE(connection->consumed_bytes, 0);
+    STORE(connection->reads, 0);
+    STORE(connection->consumed_reads, 0);
+    connection->blames = 0;
+    STORE(connection->has_session, false);
+    STORE(connection->is_cut, false);
+    STORE(connection->inode, inode_of((int)(connection - table.list)));
+}
+
+/* Adds an accepted connection. Returns false if there are too many of its listener. */
+static bool add(int descriptor, uint32_t listener)
+{
+    if ((uint32_t)descriptor >= table.capacity)
+        return false;
+    struct connection *connection = &table.list[descriptor];
+    pthread_mutex_lock(&table.lock);
+    if (LOAD(connection->inode) != 0) /* the last connection of this number, which is closed */
+        remove_entry(connection);
+    const bool fits = table.count[listener] < table.max_count;
+    if (fits) {
+        begin(connection, listener);
+        table.count[listener]++;
+        if ((uint32_t)descriptor >= table.highest)
+            table.highest = (uint32_t)descriptor + 1;
+    }
+    pthread_mutex_unlock(&table.lock);
+    return fits;
+}
+
+/* Accepts a connection as that of libc does, with two differences for libzmq's listeners.
+ *
+ * A connection that is too many is closed at once. If it stayed in the queue, libzmq's thread would
+ * be woken for it again and again.
+ *
+ * libzmq's ipc listener aborts the process when accept4 fails with EMFILE, ENOBUFS or ENOMEM, but
+ * not with ENFILE, so this returns ENFILE for all of them. They are rare, because the number of
+ * connections is limited. The connection stays in the queue, so this waits for a moment. */
+__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address,
+                                                   socklen_t *size, int flags)
+{
+    uint32_t index;
+    for (uint32_t i = 0; i < REFUSALS_A_CALL; i++) {
+        socklen_t room = size ? *size : 0;
+        int fd = (int)syscall(SYS_accept4, listener, address, size ? &room : NULL, flags);
+        const int code = errno;
+        const bool is_ours = is_stream(listener, &index);
+        if (fd >= 0 && is_ours && !add(fd, index)) {
+            ADD(table.refused, 1);
+            close(fd);
+            continue;
+        }
+        if (fd < 0 && is_ours &&
+            (code == EMFILE || code == ENOBUFS || code == ENOMEM || code == ENFILE)) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            errno = ENFILE;
+        } else if (fd < 0)
+            errno = code;
+        if (fd >= 0 && size)
+            *size = room;
+        return fd;
+    }
+    errno = EAGAIN;
+    return -1;
+}
+
+/* Reads as that of libc does. Counts the bytes of a connection, and fails if it has too many that
+ * are not received: libzmq then closes it and drops its unfinished message. */
+__attribute__((visibility("default"))) ssize_t recv(int fd, void *buffer, size_t size, int flags)
+{
+    struct connection *connection = find(fd);
+    if (connection && is_over_limit(connection) && is_open(connection)) {
+        if (!LOAD(connection->is_cut))
+            ADD(table.cut, 1);
+        STORE(connection->is_cut, true);
+        errno = ECONNRESET;
+        return -1;
+    }
+    const ssize_t count = recvfrom(fd, buffer, size, flags, NULL, NULL);
+    if (connection && count > 0) {
+        ADD(connection->received_bytes, (uint64_t)count);
+        ADD(connection->reads, 1);
+    }
+    return count;
+}

@@ -1,0 +1,47 @@
+/* Limits what the connections to the ZeroMQ listeners may cost: how many there are, and how much
+ * memory the unread bytes of each take.
+ *
+ * libzmq keeps all frames of an unfinished message, and no option of it limits their number. But it
+ * accepts a connection with accept4 and reads from it with recv. This file replaces both (the
+ * linker prefers the definition of an executable). So it knows how many bytes each connection has
+ * sent. The transport reports the bytes of the messages that it has received. The difference is
+ * what libzmq holds. Other descriptors than those of the listeners are not affected.
+ *
+ * A connection is named by its descriptor. The table belongs to the process, because accept4 and
+ * recv have no other context; so a process has one transport at a time. */
+#ifndef TRAJD_SERVER_CONNECTIONS_H
+#define TRAJD_SERVER_CONNECTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct trajd_connections_options {
+    uint32_t max_sessions;
+    size_t max_frame_bytes;
+};
+
+struct trajd_connections_counters {
+    uint64_t refused; /* accepted and closed at once, because there were too many */
+    uint64_t cut;     /* closed by a rule of this file */
+};
+
+/* Clears the table. Returns false when memory is short. */
+bool trajd_connections_start(const struct trajd_connections_options *options);
+/* Returns the number of descriptors that a daemon with so many sessions needs. */
+uint64_t trajd_connections_descriptors(uint32_t max_sessions);
+/* Notes that a frame of a message was received from the connection. */
+void trajd_connections_consume(int descriptor, size_t size_bytes);
+/* Notes whether the connection has a session. One without a session may hold less memory. */
+void trajd_connections_set_session(int descriptor, bool has_session);
+/* Cuts connections where all of them together take too much memory: first those without a session,
+ * then those that take more than a session's share. Cuts connections that begin no session where
+ * there are many. Called a few times in a second, by one thread. */
+void trajd_connections_watch(uint64_t now_ns);
+/* Notes a message that a worker does not send. Cuts the connection after a number of them. */
+void trajd_connections_blame(int descriptor);
+/* Returns how many bytes the daemon has sent that the local peer has not read. */
+size_t trajd_connections_unread(int descriptor);
+void trajd_connections_get_counters(struct trajd_connections_counters *counters);
+
+#endif

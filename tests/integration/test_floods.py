@@ -1,0 +1,147 @@
+"""Attacks on the daemon's sockets. A worker's rate is measured before, during and after each attack, and the daemon's
+anonymous memory."""
+import contextlib
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from feeds import SMALL_BATCHES
+from paths import SUPPORT, clean_environment
+from waiting import wait_for
+
+MIB = 1 << 20
+SECONDS = 3.0  # of each measurement
+
+
+class Honest:
+    """A worker that reads batches in a thread."""
+
+    def __init__(self, one):
+        self.client = one.client(reconnect=True)
+        self.count, self.epochs, self.end, self.error = 0, 0, False, None
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        try:
+            while not self.end:
+                self.client.open("train", epoch=self.epochs)
+                while not self.end and (batch := self.client.next(60000)) is not None:
+                    batch.release()
+                    self.count += 1
+                self.epochs += 1
+        except Exception as error:  # noqa: BLE001  (the main thread reports it)
+            self.error = error
+
+    def rate(self):
+        begin, count = time.monotonic(), self.count
+        time.sleep(SECONDS)
+        assert self.error is None, self.error
+        return (self.count - count) / (time.monotonic() - begin)
+
+    def close(self):
+        self.end = True
+        self.thread.join()
+        self.client.close()
+
+
+@contextlib.contextmanager
+def attack(*arguments):
+    process = subprocess.Popen([sys.executable, SUPPORT / "flood.py", *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+                               env=clean_environment())
+    try:
+        assert process.stdout.readline() == "begun\n"
+        yield process
+        assert process.poll() is None, "the attacker has ended"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def anonymous(one):
+    """Returns the daemon's anonymous memory in bytes."""
+    with open(f"/proc/{one.process.pid}/status") as file:
+        return int(re.search(r"RssAnon:\s*(\d+) kB", file.read())[1]) * 1024
+
+
+def cpu_seconds(one):
+    with open(f"/proc/{one.process.pid}/stat") as file:
+        return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / 100
+
+
+def status_of(one):
+    with contextlib.closing(one.client()) as client:
+        return client.status()
+
+
+def withstand(one, *arguments, growth, back=5 * MIB):
+    """Runs an attack. The worker keeps its rate, memory stays within `growth` of that before, and returns to within `back`."""
+    honest = Honest(one)
+    try:
+        wait_for(lambda: honest.count > 0 or honest.error, what="the first batch")
+        honest.rate()  # caches are filled
+        before, memory = honest.rate(), anonymous(one)
+        with attack(*arguments):
+            used = cpu_seconds(one)
+            during, most = [], 0
+            for _ in range(2):
+                during.append(honest.rate())
+                most = max(most, anonymous(one))
+            used = (cpu_seconds(one) - used) / (2 * SECONDS)
+        ended = time.monotonic()
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: anonymous(one) <= memory + back, 15)
+        seconds = time.monotonic() - ended
+        after = honest.rate()
+        print(f"\n{' '.join(map(str, arguments[:1] + arguments[2:]))}: batches/s {before:.0f} before, "
+              f"{' '.join(f'{rate:.0f}' for rate in during)} during, {after:.0f} after; MiB {memory / MIB:.1f} before, "
+              f"{most / MIB:.1f} at most, {anonymous(one) / MIB:.1f} {seconds:.1f} s after; {used:.2f} cores")
+        assert sum(during) / 2 >= min(before, after) / 4
+        assert most <= memory + growth
+        assert anonymous(one) <= memory + back
+    finally:
+        honest.close()
+
+
+def remote_of(one):
+    return re.findall(r"remote workers at (tcp://[0-9.:]+)", one.text())[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size, more", [(0, []), (32768, []), (40, ["--trickle"])])
+def test_a_message_that_never_ends(daemon, demo_file, size, more):
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    withstand(one, "endless", one.endpoint, "--count", 8, "--size", size, *more, growth=64 * MIB)
+    assert status_of(one)["cut_connections"] > 0
+    assert one.text().count("cut off") == 1
+
+
+@pytest.mark.slow
+def test_a_message_that_never_ends_over_tcp(daemon, demo_file):
+    one = daemon("listen: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + SMALL_BATCHES.format(path=demo_file))
+    withstand(one, "endless", remote_of(one), "--count", 8, growth=64 * MIB)
+    assert status_of(one)["cut_connections"] > 0
+
+
+@pytest.mark.slow
+def test_sessions_that_never_read_their_status(daemon, demo_file):
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    withstand(one, "status", one.endpoint, "--count", 250, growth=64 * MIB)
+
+
+@pytest.mark.slow
+def test_connections_that_greet_and_never_read(daemon, demo_file):
+    one = daemon(SMALL_BATCHES.format(path=demo_file))
+    withstand(one, "hello", one.endpoint, "--count", 400, growth=64 * MIB)
+
+
+@pytest.mark.slow
+def test_connections_that_take_all_descriptors(daemon, demo_file):
+    limited = ["sh", "-c", 'ulimit -n 1500; exec "$@"', "sh"]
+    one = daemon(SMALL_BATCHES.format(path=demo_file), prefix=limited)
+    withstand(one, "descriptors", one.endpoint, "--count", 3000, growth=64 * MIB)
+    assert status_of(one)["floods"] > 0

@@ -1,0 +1,175 @@
+"""Attacks a daemon's sockets until it is killed. Runs as a process of its own, with the lowest priority, so that the CPU
+time of the attacker is not counted against the daemon.
+
+The attacker speaks ZMTP 3 by hand, because libzmq would not send an unfinished message. It prints a line when it has begun."""
+import argparse
+import contextlib
+import os
+import selectors
+import socket
+import struct
+import time
+
+import msgpack
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+HELLO, PING, STATUS = 1, 4, 6
+
+
+def frame(body, flags=0):
+    if len(body) < 256:
+        return struct.pack("BB", flags, len(body)) + body
+    return struct.pack(">BQ", flags | 2, len(body)) + body
+
+
+def message(op, **keys):
+    return frame(b"TRJD\x01" + bytes([op, 0, 0]) + msgpack.packb(keys))
+
+
+READY = frame(b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER" + b"\x08Identity" + bytes(4), flags=4)
+
+
+def connect(endpoint, timeout=5.0):
+    """Returns a socket on feed.sock (or tcp) after the handshake."""
+    if endpoint.startswith("tcp://"):
+        host, port = endpoint[6:].rsplit(":", 1)
+        peer = socket.create_connection((host, int(port)), timeout)
+    else:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        peer.settimeout(timeout)
+        peer.connect(f"{endpoint}/feed.sock")
+    peer.sendall(GREETING)
+    receive(peer, 64)
+    peer.sendall(READY)
+    receive_frame(peer)
+    return peer
+
+
+def receive(peer, size):
+    data = b""
+    while len(data) < size:
+        part = peer.recv(size - len(data))
+        if not part:
+            raise ConnectionError("closed")
+        data += part
+    return data
+
+
+def receive_frame(peer):
+    flags, size = receive(peer, 2)
+    if flags & 2:
+        size = struct.unpack(">Q", bytes([size]) + receive(peer, 7))[0]
+    return receive(peer, size)
+
+
+def open_session(endpoint):
+    """Returns the sockets of a session that is attached."""
+    peer = connect(endpoint)
+    peer.sendall(message(HELLO, minor=2, client="flood"))
+    token = msgpack.unpackb(receive_frame(peer)[8:])["token"]
+    attached = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    attached.connect(f"{endpoint}/fd.sock")
+    attached.send(token)
+    return peer, attached
+
+
+def send_to_all(peers, data):
+    """Sends data to all peers again and again, and reads nothing. Ends when all of them are closed."""
+    selector = selectors.DefaultSelector()
+    for peer in peers:
+        peer.setblocking(False)
+        selector.register(peer, selectors.EVENT_WRITE, [b""])
+    while selector.get_map():
+        for key, _ in selector.select():
+            try:
+                rest = key.data[0] or data  # a message that was sent in part goes on where it stopped
+                key.data[0] = rest[key.fileobj.send(rest):]
+            except BlockingIOError:
+                pass
+            except OSError:
+                selector.unregister(key.fileobj)
+                key.fileobj.close()
+
+
+def endless(options):
+    """One message that never ends, of frames of `size` bytes, on each of `count` connections. Connects again where one was cut."""
+    data = frame(bytes(options.size), flags=1)
+    data *= max(1, 65536 // len(data)) if not options.trickle else 1
+    print("begun", flush=True)
+    while True:
+        peers = []
+        for _ in range(options.count):
+            with contextlib.suppress(OSError):
+                peers.append(connect(options.endpoint))
+        send_to_all(peers, data)
+
+
+def status(options):
+    """`count` sessions that request the status document and never read it."""
+    sessions = [open_session(options.endpoint) for _ in range(options.count)]
+    print("begun", flush=True)
+    while True:
+        send_to_all([peer for peer, _ in sessions], b"".join(message(STATUS, request=i + 1) for i in range(16)))
+        for _, attached in sessions:  # the sessions end, so there is room for others
+            attached.close()
+        sessions = []
+        while len(sessions) < options.count:
+            with contextlib.suppress(OSError, KeyError):  # KeyError: an ERROR, because the last sessions have not ended yet
+                sessions.append(open_session(options.endpoint))
+
+
+def hello(options):
+    """`count` connections that send HELLO again and again and read nothing."""
+    print("begun", flush=True)
+    while True:
+        peers = []
+        for _ in range(options.count):
+            with contextlib.suppress(OSError):
+                peers.append(connect(options.endpoint))
+        send_to_all(peers, message(HELLO, minor=2, client="flood") * 16)
+
+
+def descriptors(options):
+    """Holds as many connections as the daemon accepts, up to `count`, and replaces each one that is closed."""
+    peers, begun = [], False
+    while True:
+        with contextlib.suppress(OSError):
+            while len(peers) < options.count:
+                peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                peer.setblocking(False)
+                peers.append(peer)
+                peer.connect(f"{options.endpoint}/feed.sock")
+                peer.send(GREETING + READY)
+        if not begun:
+            print("begun", flush=True)
+            begun = True
+        time.sleep(0.02)
+        peers = [peer for peer in peers if is_open(peer)]
+
+
+def is_open(peer):
+    try:
+        while peer.recv(4096):
+            pass
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    peer.close()
+    return False
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("attack", choices=("endless", "status", "hello", "descriptors"))
+    parser.add_argument("endpoint")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--size", type=int, default=0, help="bytes of a frame")
+    parser.add_argument("--trickle", action="store_true", help="one frame with each system call")
+    options = parser.parse_args()
+    os.nice(19)
+    globals()[options.attack](options)
+
+
+if __name__ == "__main__":
+    main()
