@@ -189,6 +189,7 @@ static bool handle_session_message(struct trajd_server *server,
         /* the first message after HELLO attaches a remote session */
         peer->attached = peer->attached || peer->route.listener == TRAJD_LISTENER_REMOTE;
         trajd_core_touch(server->core, peer->session, now_ns);
+        trajd_transport_set_session(&incoming->route, true);
         if (message->op == TRAJD_WIRE_OPEN)
             request = trajd_server_handle_open(server, peer, &message->open, now_ns);
         else if (message->op == TRAJD_WIRE_ACK)

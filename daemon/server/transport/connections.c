@@ -38,7 +38,7 @@
 #define SESSION_BUDGET_BYTES (UINT64_C(1) << 20) /* in addition, for each possible session */
 
 #define NEWCOMER_NS (2 * UINT64_C(1000000000)) /* the time to begin a session, where many wait */
-#define REFUSALS_A_CALL 64u
+#define WAIT_NS 1000000                        /* when no descriptor is free */
 #define MAX_BLAMES 16u
 
 /* The fields with the note "atomic" are accessed with relaxed order: each is a number of its own,
@@ -164,8 +164,18 @@ void trajd_connections_consume(int descriptor, size_t size_bytes)
 void trajd_connections_set_session(int descriptor, bool has_session)
 {
     struct connection *connection = find(descriptor);
-    if (connection)
-        STORE(connection->has_session, has_session);
+    if (!connection || LOAD(connection->has_session) == has_session)
+        return;
+    STORE(connection->has_session, has_session);
+    pthread_mutex_lock(&table.lock);
+    connection->blames = 0; /* a worker that returns may have sent messages before its HELLO */
+    pthread_mutex_unlock(&table.lock);
+}
+
+bool trajd_connections_is_cut(int descriptor)
+{
+    const struct connection *connection = find(descriptor);
+    return connection && LOAD(connection->is_cut);
 }
 
 size_t trajd_connections_unread(int descriptor)
@@ -325,27 +335,23 @@ __attribute__((visibility("default"))) int accept4(int listener, struct sockaddr
                                                    socklen_t *size, int flags)
 {
     uint32_t index;
-    for (uint32_t i = 0; i < REFUSALS_A_CALL; i++) {
-        socklen_t room = size ? *size : 0;
-        int fd = (int)syscall(SYS_accept4, listener, address, size ? &room : NULL, flags);
-        const int code = errno;
-        const bool is_ours = is_stream(listener, &index);
-        if (fd >= 0 && is_ours && !add(fd, index)) {
-            ADD(table.refused, 1);
-            close(fd);
-            continue;
-        }
-        if (fd < 0 && is_ours &&
-            (code == EMFILE || code == ENOBUFS || code == ENOMEM || code == ENFILE)) {
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-            errno = ENFILE;
-        } else if (fd < 0)
-            errno = code;
-        if (fd >= 0 && size)
-            *size = room;
+    const int fd = (int)syscall(SYS_accept4, listener, address, size, flags);
+    const int code = errno;
+    if (!is_stream(listener, &index)) {
+        errno = code;
         return fd;
     }
-    errno = EAGAIN;
+    if (fd >= 0 && add(fd, index))
+        return fd;
+    errno = code;
+    if (fd >= 0) {
+        ADD(table.refused, 1);
+        close(fd);
+        errno = EAGAIN; /* libzmq's thread calls again if more connections wait */
+    } else if (code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM) {
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+        errno = ENFILE;
+    }
     return -1;
 }
 

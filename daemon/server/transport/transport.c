@@ -278,6 +278,10 @@ static bool receive_from(struct trajd_transport *transport, uint32_t index,
             if (!receive_frame(transport, router, &incoming->route.descriptor))
                 return false;
         }
+        if (good && trajd_connections_is_cut(incoming->route.descriptor)) {
+            skip_frames(transport, router);
+            continue;
+        }
         if (good && !has_more(&transport->frame) && identify(transport, incoming)) {
             incoming->frame = zmq_msg_data(&transport->frame);
             incoming->size_bytes = zmq_msg_size(&transport->frame);
