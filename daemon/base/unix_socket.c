@@ -1,11 +1,16 @@
 #include "daemon/base/unix_socket.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
 
 enum trajd_status trajd_unix_listen(const char *path, int type, bool group_access, int backlog,
                                     int *fd, struct trajd_error *error)
@@ -34,6 +39,11 @@ enum trajd_status trajd_unix_listen(const char *path, int type, bool group_acces
     return status;
 }
 
+void trajd_unix_refuse_descriptors(int listener)
+{
+    setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &(int){0}, sizeof(int));
+}
+
 ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, int flags)
 {
     union {
@@ -54,4 +64,43 @@ ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, i
         memcpy(CMSG_DATA(rights), &fd, sizeof fd);
     }
     return sendmsg(socket, &message, flags | MSG_NOSIGNAL);
+}
+
+uid_t trajd_unix_peer_uid(int socket)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) ? (uid_t)-1 : peer.uid;
+}
+
+static uint32_t count_of(const struct trajd_unix_place *places, uint32_t count, uid_t uid)
+{
+    uint32_t held = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        held += places[i].fd >= 0 && places[i].uid == uid;
+    return held;
+}
+
+uint32_t trajd_unix_choose_place(const struct trajd_unix_place *places, uint32_t count, uid_t uid)
+{
+    uint32_t most = count_of(places, count, uid) + 1, chosen = UINT32_MAX;
+    uid_t loser = uid;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (places[i].fd < 0)
+            return i;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t held = count_of(places, count, places[i].uid);
+        if (held > most) {
+            most = held;
+            loser = places[i].uid;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (places[i].uid == loser &&
+            (chosen == UINT32_MAX || places[i].used_ns < places[chosen].used_ns))
+            chosen = i;
+    return chosen;
 }

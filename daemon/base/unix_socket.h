@@ -1,9 +1,11 @@
-/* Unix sockets: listens at a path, sends bytes and a file descriptor. */
+/* Unix sockets: listens at a path, sends bytes and a file descriptor, and divides the places of a
+ * table of connections among users. */
 #ifndef TRAJD_BASE_UNIX_SOCKET_H
 #define TRAJD_BASE_UNIX_SOCKET_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "proto/error.h"
@@ -16,8 +18,28 @@
 enum trajd_status trajd_unix_listen(const char *path, int type, bool group_access, int backlog,
                                     int *fd, struct trajd_error *error);
 
+/* Makes the kernel refuse descriptors that are sent to a listener's connections. The system would
+ * close them on the thread that reads the message, which may block it. Needs Linux 6.16; does
+ * nothing before. */
+void trajd_unix_refuse_descriptors(int listener);
+
 /* Like send(2) with MSG_NOSIGNAL and `flags`. The descriptor travels with the first byte (fd < 0:
  * none) and stays open for the caller. */
 ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, int flags);
+
+/* A connection in a table. */
+struct trajd_unix_place {
+    int fd; /* -1: the place is free */
+    uid_t uid;
+    int64_t used_ns; /* CLOCK_MONOTONIC, of its last use */
+};
+
+/* Returns the uid of the process that has connected; (uid_t)-1 where the system does not know. */
+uid_t trajd_unix_peer_uid(int socket);
+/* Chooses the place for a new connection of `uid`: a free one, or else the least recently used one
+ * of the user who would hold the most, the new connection counted. So users who want more places than
+ * there are get equal shares. Among users who hold the same number `uid` itself gives its own place.
+ * Returns UINT32_MAX where no place can be had. */
+uint32_t trajd_unix_choose_place(const struct trajd_unix_place *places, uint32_t count, uid_t uid);
 
 #endif

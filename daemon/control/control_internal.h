@@ -10,7 +10,7 @@
  *   open_config.c    a configuration and its open datasets
  *   feed_name.c      names of feeds
  *
- * query.h and resample_service.h declare the two services that control.c starts and that do not
+ * query.h and resample/resample_service.h declare the two services that control.c starts and that do not
  * know control. */
 #ifndef TRAJD_CONTROL_CONTROL_INTERNAL_H
 #define TRAJD_CONTROL_CONTROL_INTERNAL_H
@@ -21,7 +21,7 @@
 #include "daemon/producer/producer.h"
 #include "daemon/producer/gpu.h"
 #include "daemon/control/control.h"
-#include "daemon/control/resample_service.h"
+#include "daemon/control/resample/resample_service.h"
 
 #define TRAJD_CONTROL_MAX_REQUESTS 64
 #define TRAJD_CONTROL_MAX_GPUS 16

@@ -13,9 +13,10 @@
 #define LISTENER UINT32_MAX /* in epoll's data; a connection has its index there */
 
 struct connection {
-    int fd;           /* -1: free */
+    int fd; /* -1: free */
+    uid_t uid;
     uint64_t session; /* 0: has sent no token yet */
-    uint64_t deadline_ns;
+    uint64_t since_ns;
 };
 
 struct trajd_fdsock {
@@ -26,6 +27,7 @@ struct trajd_fdsock {
     int reserve;
     struct connection *connections;
     uint32_t silent_count;
+    struct trajd_unix_place *places; /* used to choose among silent connections */
 };
 
 static enum trajd_status add_to_epoll(struct trajd_fdsock *fdsock, int fd, uint32_t index,
@@ -53,7 +55,8 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
     enum trajd_status status = TRAJD_ERR_MEMORY;
     fdsock->path = strdup(options->path);
     fdsock->connections = calloc(options->max_connections, sizeof *fdsock->connections);
-    if (!fdsock->path || !fdsock->connections) {
+    fdsock->places = calloc(options->max_connections, sizeof *fdsock->places);
+    if (!fdsock->path || !fdsock->connections || !fdsock->places) {
         trajd_error_set(error, status, 0, "fd socket: out of memory");
         goto fail;
     }
@@ -67,6 +70,8 @@ enum trajd_status trajd_fdsock_create(const struct trajd_fdsock_options *options
     }
     status = trajd_unix_listen(fdsock->path, SOCK_SEQPACKET, fdsock->options.group_access, 512,
                                &fdsock->listener, error);
+    if (!status)
+        trajd_unix_refuse_descriptors(fdsock->listener);
     if (!status)
         status = add_to_epoll(fdsock, fdsock->listener, LISTENER, error);
     if (status)
@@ -103,6 +108,7 @@ void trajd_fdsock_destroy(struct trajd_fdsock **pointer)
         close(fdsock->reserve);
     if (fdsock->epoll >= 0)
         close(fdsock->epoll);
+    free(fdsock->places);
     free(fdsock->connections);
     free(fdsock->path);
     free(fdsock);
@@ -122,12 +128,26 @@ static struct connection *find_session(struct trajd_fdsock *fdsock, uint64_t ses
     return NULL;
 }
 
-static struct connection *find_free(struct trajd_fdsock *fdsock)
+/* Returns a free entry. Where there is none, closes a connection that has sent no token, of the user
+ * who has the most of them (see trajd_unix_choose_place). */
+static struct connection *make_free(struct trajd_fdsock *fdsock, uid_t uid)
 {
-    for (uint32_t i = 0; i < fdsock->options.max_connections; i++)
-        if (fdsock->connections[i].fd < 0)
+    uint32_t silent = 0, chosen;
+
+    for (uint32_t i = 0; i < fdsock->options.max_connections; i++) {
+        const struct connection *connection = &fdsock->connections[i];
+        if (connection->fd < 0)
             return &fdsock->connections[i];
-    return NULL;
+        if (connection->session == 0)
+            fdsock->places[silent++] =
+                (struct trajd_unix_place){(int)i, connection->uid, (int64_t)connection->since_ns};
+    }
+    chosen = trajd_unix_choose_place(fdsock->places, silent, uid);
+    if (chosen == UINT32_MAX)
+        return NULL;
+    struct connection *connection = &fdsock->connections[fdsock->places[chosen].fd];
+    close_connection(fdsock, connection);
+    return connection;
 }
 
 /* Accepts and closes a connection when no descriptor is free. Without this the pending connection
@@ -151,24 +171,20 @@ static void accept_one(struct trajd_fdsock *fdsock, uint64_t now_ns)
             refuse_without_descriptors(fdsock);
         return;
     }
-    struct connection *connection = find_free(fdsock);
+    const uid_t uid = trajd_unix_peer_uid(fd);
+    struct connection *connection = make_free(fdsock, uid);
     if (!connection ||
         add_to_epoll(fdsock, fd, (uint32_t)(connection - fdsock->connections), NULL)) {
         close(fd);
         return;
     }
-    *connection = (struct connection){
-        .fd = fd, .deadline_ns = now_ns + fdsock->options.silence_ms * UINT64_C(1000000)};
+    *connection = (struct connection){.fd = fd, .uid = uid, .since_ns = now_ns};
     fdsock->silent_count++;
 }
 
-static uint64_t token_session(struct trajd_fdsock *fdsock, int fd, const uint8_t *token)
+static uint64_t token_session(struct trajd_fdsock *fdsock, uid_t uid, const uint8_t *token)
 {
-    struct ucred peer;
-    socklen_t peer_size = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0)
-        return 0;
-    uint64_t session = fdsock->options.identify(fdsock->options.context, token, peer.uid);
+    uint64_t session = fdsock->options.identify(fdsock->options.context, token, uid);
     return session != 0 && !find_session(fdsock, session) ? session : 0;
 }
 
@@ -180,7 +196,7 @@ static void receive_token(struct trajd_fdsock *fdsock, struct connection *connec
     if (length < 0 && errno == EAGAIN) /* the event was for an earlier connection at this index */
         return;
     uint64_t session =
-        length == TRAJD_TOKEN_SIZE ? token_session(fdsock, connection->fd, token) : 0;
+        length == TRAJD_TOKEN_SIZE ? token_session(fdsock, connection->uid, token) : 0;
     if (session == 0) {
         close_connection(fdsock, connection);
         return;
@@ -204,9 +220,11 @@ static void end_session(struct trajd_fdsock *fdsock, struct connection *connecti
 
 static void close_silent(struct trajd_fdsock *fdsock, uint64_t now_ns)
 {
+    const uint64_t silence_ns = fdsock->options.silence_ms * UINT64_C(1000000);
     for (uint32_t i = 0; fdsock->silent_count > 0 && i < fdsock->options.max_connections; i++) {
         struct connection *connection = &fdsock->connections[i];
-        if (connection->fd >= 0 && connection->session == 0 && now_ns >= connection->deadline_ns)
+        if (connection->fd >= 0 && connection->session == 0 &&
+            now_ns >= connection->since_ns + silence_ns)
             close_connection(fdsock, connection);
     }
 }

@@ -112,6 +112,8 @@ static enum trajd_status bind_local(const struct trajd_transport *transport,
     int fd;
     enum trajd_status status = trajd_unix_listen(listener->endpoint + strlen("ipc://"), SOCK_STREAM,
                                                  transport->group_access, BACKLOG, &fd, error);
+    if (!status)
+        trajd_unix_refuse_descriptors(fd);
     if (!status && (zmq_setsockopt(listener->router, ZMQ_USE_FD, &fd, sizeof fd) != 0 ||
                     zmq_bind(listener->router, listener->endpoint) != 0)) {
         status = trajd_zmq_error(error, listener->endpoint);

@@ -6,7 +6,7 @@
  * there are clients. These threads have a higher nice value (lower priority) than the threads of
  * the feeds.
  *
- * resample_service.c holds connections and messages, resample_backend.c resamples a block. */
+ * resample_internal.h lists the files. */
 #ifndef TRAJD_CONTROL_RESAMPLE_SERVICE_H
 #define TRAJD_CONTROL_RESAMPLE_SERVICE_H
 
@@ -18,7 +18,7 @@
 #include "kernels/device.h"
 
 #define TRAJD_RESAMPLE_SERVICE_SOCKET "resample.sock"
-#define TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS 64 /* further connections are closed */
+#define TRAJD_RESAMPLE_SERVICE_MAX_CLIENTS 64 /* README.md says who gets a place */
 
 struct trajd_resample_service;
 

@@ -1,4 +1,4 @@
-#include "daemon/control/resample_backend.h"
+#include "daemon/control/resample/resample_backend.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "daemon/control/resample_service.h"
+#include "daemon/control/resample/resample_service.h"
 #include "kernels/pool.h"
 
 struct trajd_runner;
