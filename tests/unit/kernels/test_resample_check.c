@@ -34,6 +34,19 @@ static void set_bad_integer(struct small_request *one)
 {
     one->stream.source_type = one->stream.output_type = TRAJD_I64;
 }
+static void set_integers(struct small_request *one)
+{
+    one->stream.kind = TRAJD_KIND_PREVIOUS;
+    one->stream.source_type = one->stream.output_type = TRAJD_I64;
+}
+static void set_bad_integer_edge(struct small_request *one)
+{
+    set_integers(one), one->stream.edge = TRAJD_EDGE_NAN;
+}
+static void set_bad_integer_scale(struct small_request *one)
+{
+    set_integers(one), one->stream.scale = one->stream.offset = one->derivative;
+}
 static void set_bad_features(struct small_request *one)
 {
     one->stream.feature_count = 0;
@@ -145,6 +158,8 @@ static const struct bad bads[] = {
     {"source_type", TRAJD_ERR_ARGUMENT, set_bad_source},
     {"f64 is an output of f64", TRAJD_ERR_UNSUPPORTED, set_bad_pair},
     {"integer output", TRAJD_ERR_UNSUPPORTED, set_bad_integer},
+    {"edge NaN needs a floating-point output", TRAJD_ERR_UNSUPPORTED, set_bad_integer_edge},
+    {"normalisation needs a floating", TRAJD_ERR_UNSUPPORTED, set_bad_integer_scale},
     {"feature_count is 0", TRAJD_ERR_ARGUMENT, set_bad_features},
     {"multiple of 4", TRAJD_ERR_ARGUMENT, set_bad_quaternion},
     {"mean_width", TRAJD_ERR_ARGUMENT, set_bad_width},

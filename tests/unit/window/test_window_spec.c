@@ -166,6 +166,7 @@ static void test_the_least_numbers(void **state)
         fail_msg("%s", error.message);
     assert_int_equal(spec->block_neighbours, 1);
     assert_int_equal(spec->block_windows, 4096);
+    assert_false(spec->slow_leaves);
     assert_int_equal(spec->slow_after_ns, INT64_C(30000000000));
     assert_int_equal(spec->rank_timeout_ns, INT64_C(600000000000));
     assert_int_equal(spec->job_count, 1);
@@ -250,6 +251,8 @@ static void test_every_error_names_its_line(void **state)
         {"dataset: d\noutputs: {x: {at: 0}}\nanchor: {rate: 1}", "a feed needs `global_batch:`"},
         {"dataset: d\nanchor: {rate: 1, clock: c}",
          "test:2: anchor: expected exactly one of clock and rate"},
+        {"dataset: d\noutputs: {}", "test:2: outputs: expected a mapping of 1 to "},
+        {"dataset: d\noutputs: [x]", "test:2: outputs: expected a mapping of 1 to "},
         {"dataset: d\noutputs: {x: 3}", "test:2: outputs.x: expected a mapping"},
         {"dataset: d\noutputs:\n  x: {form: y, at: 0}", "test:3: outputs.x"},
         {"dataset: d\noutputs:\n  x: {from: y}", "an output needs `at:`"},

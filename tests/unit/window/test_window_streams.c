@@ -164,11 +164,40 @@ static void test_the_digest_of_normalisation(void **state)
             if (digests[i] == digests[k])
                 fail_msg("%s has the digest of %s", different[i], different[k]);
     }
+    /* Clients keep this number with their state, also across versions. */
+    assert_true(digests[0] == UINT64_C(0x696f25000bd416cb));
     /* What is not normalised has no part in it. */
     assert_true(digest_of(f, "x: {from: cam, at: 0}") == 0);
     assert_true(digest_of(f,
                           "z: {from: cam, at: 0}, "
                           "x: {from: cam, at: 0, norm: {scale: [2], offset: [1]}}") == digests[0]);
+}
+
+/* What an output says about gaps and ages replaces what the stream says, also 0. */
+static void test_gaps_and_ages(void **state)
+{
+    static const struct {
+        const char *keys;
+        int64_t max_gap_ns, max_age_ns;
+    } cases[] = {{"", 70, INT64_MAX},
+                 {", max_gap: 0ms", 0, INT64_MAX},
+                 {", max_gap: 2ms, max_age: 0ms", 2000000, 0},
+                 {", max_age: 3ms", 70, 3000000},
+                 {", role: action", 70, -1}};
+    struct fixture *f = *state;
+
+    f->streams[0].max_gap_ns = 70;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_window_plan *plan;
+        char outputs[128];
+
+        snprintf(outputs, sizeof outputs, "x: {from: cam, at: 0%s}", cases[i].keys);
+        plan = plan_of(f, outputs, &spec);
+        assert_int_equal(plan->streams[0].max_gap_ns, cases[i].max_gap_ns);
+        assert_int_equal(plan->streams[0].max_age_ns, cases[i].max_age_ns);
+        destroy(&plan, &spec);
+    }
 }
 
 /* Returns the report of a feed on the fixture, with single spaces; the caller frees it. */
@@ -230,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_forms_of_another_plan, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_the_digest_of_normalisation, make_fixture,
                                         free_fixture),
+        cmocka_unit_test_setup_teardown(test_gaps_and_ages, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_the_report, make_fixture, free_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
