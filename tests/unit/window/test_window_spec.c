@@ -173,6 +173,35 @@ static void test_the_least_numbers(void **state)
     trajd_window_spec_destroy(&spec);
 }
 
+static void test_slow_jobs(void **state)
+{
+    static const struct {
+        const char *fan_out;
+        bool leaves;
+        int64_t after_ns;
+    } cases[] = {{"{jobs: 2}", false, INT64_C(30000000000)},
+                 {"{jobs: 2, slow: block}", false, INT64_C(30000000000)},
+                 {"{jobs: 2, slow: leave}", true, INT64_C(30000000000)},
+                 {"{jobs: 2, slow: leave, after: 1ms}", true, 1000000}};
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    char text[200];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        snprintf(text, sizeof text,
+                 "dataset: d\nfan_out: %s\nglobal_batch: 1\nanchor: {rate: 1}\noutputs: {x: {at: "
+                 "0}}\n",
+                 cases[i].fan_out);
+        if (parse(text, &spec, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(spec->job_count, 2);
+        assert_int_equal(spec->slow_leaves, cases[i].leaves);
+        assert_int_equal(spec->slow_after_ns, cases[i].after_ns);
+        trajd_window_spec_destroy(&spec);
+    }
+}
+
 static void test_a_mixture(void **state)
 {
     const char *const text = "mix: {droid: {weight: 7, filter: train, pad: {before: 2}, streams: "
@@ -251,6 +280,9 @@ static void test_every_error_names_its_line(void **state)
         {"dataset: d\noutputs: {x: {at: 0}}\nanchor: {rate: 1}", "a feed needs `global_batch:`"},
         {"dataset: d\nanchor: {rate: 1, clock: c}",
          "test:2: anchor: expected exactly one of clock and rate"},
+        {"dataset: d\nfan_out: {jobs: 2, after: 5s}", "`after` needs `slow: leave`"},
+        {"dataset: d\nfan_out: {jobs: 2, slow: block, after: 5s}", "`after` needs `slow: leave`"},
+        {"dataset: d\nfan_out: {jobs: 2, slow: leave, after: 500us}", "expected 1ms to "},
         {"dataset: d\noutputs: {}", "test:2: outputs: expected a mapping of 1 to "},
         {"dataset: d\noutputs: [x]", "test:2: outputs: expected a mapping of 1 to "},
         {"dataset: d\noutputs: {x: 3}", "test:2: outputs.x: expected a mapping"},
@@ -307,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_a_spec_outlives_its_text),
         cmocka_unit_test(test_a_split_begins_and_ends_at_whole_numbers_too),
         cmocka_unit_test(test_the_least_numbers),
+        cmocka_unit_test(test_slow_jobs),
         cmocka_unit_test(test_a_mixture),
         cmocka_unit_test(test_every_error_names_its_line),
     };
