@@ -115,11 +115,8 @@ static enum trajd_status send_record(struct trajd_server *server,
                                      const struct trajd_outgoing_record *record, const void *frame)
 {
     struct trajd_payload_segment segments[TRAJD_WIRE_MAX_TENSORS];
-    if (record->ready_ns == 0 &&
-        trajd_transport_is_unread(&record->route, TRAJD_SERVER_MAX_UNREAD_BYTES)) {
-        trajd_transport_blame(&record->route);
-        return TRAJD_ERR_BUSY;
-    }
+    if (record->ready_ns == 0)
+        return trajd_transport_answer(server->transport, &record->route, frame, record->length);
     if (!record->slot_sends)
         return trajd_transport_send(server->transport, &record->route, frame, record->length);
     const uint32_t count = trajd_slot_sends_payload(record->slot_sends, record->slot,

@@ -22,6 +22,7 @@ struct trajd_peer {
     uint64_t attach_by_ns;          /* the session ends if it has not attached by then */
     uint64_t last_message_ns;       /* its last message */
     uint64_t status_request;        /* of its STATUS that has no answer yet; 0: none */
+    uint64_t status_asked_ns;       /* when it came */
     char remote[TRAJD_PEER_REMOTE]; /* "NAME@ADDRESS" of a remote one, else "" */
     char user[TRAJD_KEY_NAME_SIZE], key[TRAJD_KEY_SIZE]; /* of a remote one with CURVE, else "" */
     uint64_t rings[TRAJD_PEER_RINGS]; /* ids + 1 of the last rings sent to it; 0: none */

@@ -35,9 +35,6 @@
 #define TRAJD_SERVER_MAX_REQUESTS 64u
 #define TRAJD_SERVER_MAX_QUERIES 64u
 #define TRAJD_LATENCY_BUCKETS 40u
-/* A local peer that has not read so many bytes gets no further answers. The kernel keeps about
- * 200 KiB for it, so libzmq's queues stay empty. BATCH is limited by the credit instead. */
-#define TRAJD_SERVER_MAX_UNREAD_BYTES 163840u
 
 struct trajd_feed {
     struct trajd_server *server;
@@ -180,9 +177,10 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
 
 /* Notes the STATUS of a session. The caller holds the mutex. */
 void trajd_server_want_status(struct trajd_server *server, struct trajd_peer *peer,
-                              uint64_t request);
+                              uint64_t request, uint64_t now_ns);
 /* Answers STATUS, every 100 ms at most, with one document for all sessions that wait. A session
- * waits longer if it has not read what it got before. Takes the mutex itself. */
+ * waits longer if it has not read what it got before, a remote one for a second at most. Takes the
+ * mutex itself. */
 void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns);
 
 /* ---- outbox.c ---- */

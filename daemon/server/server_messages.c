@@ -15,10 +15,8 @@ static void reply(struct trajd_server *server, const struct trajd_route *route,
                   const struct trajd_wire_message *message)
 {
     size_t size;
-    if (trajd_transport_is_unread(route, TRAJD_SERVER_MAX_UNREAD_BYTES))
-        trajd_transport_blame(route);
-    else if (trajd_wire_encode(message, server->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) ||
-             trajd_transport_send(server->transport, route, server->frame, size))
+    if (trajd_wire_encode(message, server->frame, TRAJD_WIRE_MAX_FRAME, &size, NULL) ||
+        trajd_transport_answer(server->transport, route, server->frame, size))
         server->unsent++;
 }
 
@@ -199,7 +197,7 @@ static bool handle_session_message(struct trajd_server *server,
         else if (message->op == TRAJD_WIRE_CHECKPOINT)
             trajd_core_checkpoint(server->core, peer->session, message->checkpoint.request, now_ns);
         else if (message->op == TRAJD_WIRE_STATUS)
-            trajd_server_want_status(server, peer, message->status.request);
+            trajd_server_want_status(server, peer, message->status.request, now_ns);
         else if (message->op == TRAJD_WIRE_BYE)
             handle_bye(server, peer, now_ns);
     }

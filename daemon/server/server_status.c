@@ -9,6 +9,7 @@
 #define STATUS_DESCRIBE_ROOM 16383u
 #define STATUS_NS (100 * UINT64_C(1000000)) /* between two documents */
 #define STATUS_MAX_UNREAD_BYTES 16384u
+#define STATUS_REMOTE_NS UINT64_C(1000000000)
 
 /* Returns the time that the fraction `share` of all latencies does not exceed, rounded up to a
  * power of two. */
@@ -234,11 +235,12 @@ static char *write_status(struct trajd_server *server, uint64_t now_ns, size_t *
 /* ---- answering ---- */
 
 void trajd_server_want_status(struct trajd_server *server, struct trajd_peer *peer,
-                              uint64_t request)
+                              uint64_t request, uint64_t now_ns)
 {
     if (peer->status_request != 0)
         trajd_transport_blame(&peer->route);
     peer->status_request = request;
+    peer->status_asked_ns = now_ns;
     server->is_status_wanted = true;
 }
 
@@ -262,6 +264,15 @@ static void send_status(struct trajd_server *server, struct trajd_peer *peer, co
     pthread_mutex_unlock(&server->mutex);
 }
 
+/* Over tcp rows of batches may be on their way all the time. So a remote session waits no longer
+ * than a second; if it reads nothing, it is disconnected after worker_timeout. */
+static bool must_wait(const struct trajd_peer *peer, uint64_t now_ns)
+{
+    const bool remote = peer->route.listener == TRAJD_LISTENER_REMOTE;
+    return trajd_transport_is_unread(&peer->route, STATUS_MAX_UNREAD_BYTES) &&
+           (!remote || now_ns < peer->status_asked_ns + STATUS_REMOTE_NS);
+}
+
 void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns)
 {
     char *text = NULL;
@@ -276,7 +287,7 @@ void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns)
         struct trajd_peer *peer = &server->peers.list[i];
         if (peer->status_request == 0)
             continue;
-        if (trajd_transport_is_unread(&peer->route, STATUS_MAX_UNREAD_BYTES)) {
+        if (must_wait(peer, now_ns)) {
             server->is_status_wanted = true;
             continue;
         }

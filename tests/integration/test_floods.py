@@ -134,6 +134,12 @@ def test_sessions_that_never_read_their_status(daemon, demo_file):
 
 
 @pytest.mark.slow
+def test_remote_sessions_that_never_read_their_status(daemon, demo_file):
+    one = daemon("listen: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + SMALL_BATCHES.format(path=demo_file))
+    withstand(one, "status", remote_of(one), "--count", 150, growth=128 * MIB)
+
+
+@pytest.mark.slow
 def test_connections_that_greet_and_never_read(daemon, demo_file):
     one = daemon(SMALL_BATCHES.format(path=demo_file))
     withstand(one, "hello", one.endpoint, "--count", 400, growth=64 * MIB)

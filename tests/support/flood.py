@@ -67,6 +67,8 @@ def open_session(endpoint):
     peer = connect(endpoint)
     peer.sendall(message(HELLO, minor=2, client="flood"))
     token = msgpack.unpackb(receive_frame(peer)[8:])["token"]
+    if endpoint.startswith("tcp://"):
+        return peer, peer
     attached = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     attached.connect(f"{endpoint}/fd.sock")
     attached.send(token)

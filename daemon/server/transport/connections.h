@@ -42,7 +42,8 @@ void trajd_connections_watch(uint64_t now_ns);
 void trajd_connections_blame(int descriptor);
 /* Returns true if the connection was cut. What libzmq had received from it is worth nothing then. */
 bool trajd_connections_is_cut(int descriptor);
-/* Returns how many bytes the daemon has sent that the local peer has not read. */
+/* Returns how many bytes the daemon has sent that a local peer has not read, or that a remote one
+ * has not acknowledged. */
 size_t trajd_connections_unread(int descriptor);
 void trajd_connections_get_counters(struct trajd_connections_counters *counters);
 

@@ -11,6 +11,9 @@
 #include "daemon/server/transport/transport_internal.h"
 
 #define QUIET_NS (10 * UINT64_C(1000000000)) /* a flood is over after this time without it */
+/* A local peer that has not read so many bytes gets no answers. The kernel keeps about 200 KiB for
+ * it, so libzmq's queues stay empty. */
+#define MAX_UNREAD_BYTES ((size_t)160 << 10)
 #define TRIM_NS (1000 * UINT64_C(1000000))
 
 enum trajd_status trajd_transport_create(const struct trajd_transport_options *options,
@@ -174,8 +177,7 @@ void trajd_transport_set_session(const struct trajd_route *route, bool has_sessi
 
 bool trajd_transport_is_unread(const struct trajd_route *route, size_t most)
 {
-    return route->listener == TRAJD_LISTENER_LOCAL &&
-           trajd_connections_unread(route->descriptor) > most;
+    return trajd_connections_unread(route->descriptor) > most;
 }
 
 void trajd_transport_blame(const struct trajd_route *route)
@@ -323,6 +325,19 @@ enum trajd_status trajd_transport_send(struct trajd_transport *transport,
                                        size_t size_bytes)
 {
     return send_head(transport, route, frame, size_bytes, 0);
+}
+
+enum trajd_status trajd_transport_answer(struct trajd_transport *transport,
+                                         const struct trajd_route *route, const void *frame,
+                                         size_t size_bytes)
+{
+    enum trajd_status status = TRAJD_ERR_BUSY;
+    if (route->listener == TRAJD_LISTENER_REMOTE ||
+        !trajd_transport_is_unread(route, MAX_UNREAD_BYTES))
+        status = trajd_transport_send(transport, route, frame, size_bytes);
+    if (status == TRAJD_ERR_BUSY)
+        trajd_transport_blame(route);
+    return status;
 }
 
 /* A payload that is being sent. After its first frame is queued no failure matters: if the

@@ -106,6 +106,11 @@ bool trajd_transport_receive(struct trajd_transport *transport, struct trajd_inc
 enum trajd_status trajd_transport_send(struct trajd_transport *transport,
                                        const struct trajd_route *route, const void *frame,
                                        size_t size_bytes);
+/* Sends a message that is no BATCH. TRAJD_ERR_BUSY: the peer does not read. A peer that goes on with
+ * requests then is disconnected. The number of BATCHes is limited by the credit instead. */
+enum trajd_status trajd_transport_answer(struct trajd_transport *transport,
+                                         const struct trajd_route *route, const void *frame,
+                                         size_t size_bytes);
 /* Sends a copy of the frame, followed by the segments of a payload as further frames of the same
  * message. Small segments are copied. Large ones are sent in place: each frame holds a send
  * reference of the slot until ZeroMQ has sent or dropped it. The caller has a send reference of the
@@ -124,11 +129,10 @@ void trajd_transport_turn(struct trajd_transport *transport);
 void trajd_transport_tick(struct trajd_transport *transport, uint64_t now_ns);
 /* Notes whether the connection has a session: one without a session may hold less memory. */
 void trajd_transport_set_session(const struct trajd_route *route, bool has_session);
-/* Returns true if a local peer has left more than `most` bytes unread. Then the caller sends no
- * answer, or a later one. */
+/* Returns true if the peer has left more than `most` bytes unread. */
 bool trajd_transport_is_unread(const struct trajd_route *route, size_t most);
-/* Notes a message that a worker does not send: a request of a peer that does not read its answers,
- * or of one without a session. A peer that goes on is disconnected. */
+/* Notes a message that a worker does not send, such as a request without a session. A peer that
+ * goes on is disconnected. */
 void trajd_transport_blame(const struct trajd_route *route);
 /* Returns true if the key of a remote peer was removed from the directory of keys, or replaced.
  * `user` and `key` are those of trajd_incoming. Reads a file. */
