@@ -68,8 +68,8 @@ static int make_world(void **state)
     pthread_mutex_init(&world->server.send_lock, NULL);
     assert_int_equal(trajd_core_create(&options, &world->server.core, &error), TRAJD_OK);
     add_feed(world);
-    world->local.route = (struct trajd_route){TRAJD_LISTENER_LOCAL, 2, "L"};
-    world->remote.route = (struct trajd_route){TRAJD_LISTENER_REMOTE, 2, "R"};
+    world->local.route = (struct trajd_route){TRAJD_LISTENER_LOCAL, 2, "L", -1};
+    world->remote.route = (struct trajd_route){TRAJD_LISTENER_REMOTE, 2, "R", -1};
     *state = world;
     return 0;
 }
