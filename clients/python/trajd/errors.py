@@ -93,7 +93,7 @@ class ForkError(Error, RuntimeError):
 
 
 class DataWarning(UserWarning):
-    """A feed leaves episodes out of the training, or its plan is doubtful. Raised once for each feed of a process.
+    """A feed leaves episodes out of the training, or its plan is doubtful. Issued once for each feed of a process.
 
     `warnings.simplefilter("error", trajd.DataWarning)` ends the program instead."""
 

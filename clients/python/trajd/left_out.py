@@ -35,7 +35,7 @@ def _level_of_caller() -> int:
 
 
 def report(info: FeedInfo, settings: Settings) -> None:
-    """Prints one line and raises a DataWarning if episodes are quarantined or the plan has warnings.
+    """Prints one line and issues a DataWarning if episodes are quarantined or the plan has warnings.
 
     In mode shard only the first rank of each node does."""
     text = describe(info)
