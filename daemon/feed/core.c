@@ -104,6 +104,14 @@ enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_w
     return TRAJD_OK;
 }
 
+void trajd_core_set_owner(struct trajd_core *core, uint64_t session_id, uint64_t owner)
+{
+    struct session *session = trajd_session_find(core, session_id);
+
+    if (session)
+        session->owner = owner;
+}
+
 void trajd_core_welcome(struct trajd_core *core, uint64_t session_id,
                         const struct trajd_wire_hello *hello, uint64_t now_ns)
 {
@@ -300,7 +308,6 @@ void trajd_core_tick(struct trajd_core *core, uint64_t now_ns)
         if (!feed->member_count && !feed->idle_since_ns)
             feed->idle_since_ns = now_ns;
         for (uint32_t j = 0; j < feed->options.job_count; j++)
-            if (feed->jobs[j].journal)
-                trajd_journal_flush(feed->jobs[j].journal);
+            trajd_job_flush_journal(&feed->jobs[j]);
     }
 }

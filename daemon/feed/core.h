@@ -7,7 +7,7 @@
  * thread, and must not call the core.
  *
  * Memory: trajd_core_create and trajd_core_add_feed allocate what the options ask for. OPEN may
- * allocate parts for a larger world and map a journal (a few milliseconds of file work).
+ * allocate parts for a larger world and read a journal (a few milliseconds of file work).
  * trajd_core_take may allocate room for parts and row ranges in its slot. Nothing else allocates,
  * and nothing blocks.
  *
@@ -51,7 +51,8 @@ struct trajd_core_options {
      * yet. Only trajd_core_take calls it. The callee causes another take when the bytes have left.
      * NULL: no slot is ever in flight. */
     bool (*is_in_flight)(void *context, struct trajd_core_feed *feed, uint32_t slot);
-    /* Gets a text for the log about a job whose earlier run ends unfinished. NULL: none. */
+    /* Gets a text for the log about a job: its earlier run ends unfinished, or its journal cannot be
+     * written. NULL: none. */
     void (*report)(void *context, const char *text);
     void *context;
 };
@@ -169,6 +170,8 @@ enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_w
  * leases are compared with the lists of `hello`. */
 void trajd_core_welcome(struct trajd_core *core, uint64_t session,
                         const struct trajd_wire_hello *hello, uint64_t now_ns);
+/* Sets the number of the user or key that has the session. Jobs that it begins belong to it. */
+void trajd_core_set_owner(struct trajd_core *core, uint64_t session, uint64_t owner);
 /* Returns the session with that token, or 0. For fd.sock. */
 uint64_t trajd_core_find_token(const struct trajd_core *core,
                                const uint8_t token[TRAJD_WIRE_TOKEN_SIZE]);
@@ -226,7 +229,7 @@ struct trajd_core_stats {
     uint64_t handed_again;   /* parts that went back to PENDING */
     uint64_t resumed_sessions;
     uint64_t damaged_journals; /* ignored: magic, version, size or checksum */
-    uint64_t journals_refused; /* could not be opened: DONE is lost if the daemon dies */
+    uint64_t journals_refused; /* could not be opened or written: DONE is lost with the daemon */
     uint64_t rank_timeouts;    /* waits for a rank that were ended */
     uint64_t slow_jobs;        /* dropped because other jobs waited for them */
 };
@@ -260,7 +263,8 @@ struct trajd_core_job_info {
     uint64_t stalled_ns; /* production stalled and waited for parts of this job */
     /* the part of stalled_ns that was caused by an absent rank, not by a session */
     uint64_t absent_ns;
-    uint32_t absent_rank; /* the last such rank */
+    uint32_t absent_rank;        /* the last such rank */
+    const char *journal_failure; /* why its journal cannot be written; empty: it can */
 };
 /* Describes the job with that index on the feed, from 0. Returns false after the last. */
 bool trajd_core_job_info(const struct trajd_core_feed *feed, uint32_t index,

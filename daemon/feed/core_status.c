@@ -73,6 +73,7 @@ static void fill_job_info(const struct job *job, struct trajd_core_job_info *inf
         .stalled_ns = job->stalled_ns,
         .absent_ns = job->absent_ns,
         .absent_rank = job->absent_rank,
+        .journal_failure = job->mode == TRAJD_WIRE_QUEUE ? job->journal_failure : "",
     };
 }
 

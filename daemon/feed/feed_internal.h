@@ -128,8 +128,15 @@ bool trajd_job_is_in_next_epoch(struct trajd_core_feed *feed, const struct trajd
  * job's journal. `checkpoint` may be NULL. */
 void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                           const struct trajd_journal_state *checkpoint, struct start *start);
-/* Opens the job's journal, if it is not open. Counts a failure and goes on without a journal. */
+/* A pass whose begin could not be written has an odd number: workers that return to it do not
+ * continue from an earlier journal. */
+#define TRAJD_PASS_UNWRITTEN UINT64_C(1)
+/* Opens the job's journal, if it is not open. Reports a failure and goes on without a journal. */
 void trajd_job_use_journal(struct job *job);
+/* Writes what has changed to the job's journal. Reports the first failure, and the end of it. */
+void trajd_job_save_journal(struct job *job);
+/* Does what a journal needs once a second. Reports as trajd_job_save_journal. */
+void trajd_job_flush_journal(struct job *job);
 /* Computes which batches of a queue job's epoch are DONE, for its journal or a checkpoint. */
 void trajd_job_journal_state(const struct job *job, struct trajd_journal_state *state);
 

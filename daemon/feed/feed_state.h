@@ -88,8 +88,10 @@ struct job {
     uint64_t past_token_check;     /* the same for the epoch before */
     struct trajd_wire_ranks local; /* shard: the ranks on this node; none listed: all */
     struct rank *ranks;            /* shard: `world` of them */
+    uint64_t owner;                /* of the session that began the epoch */
     struct trajd_journal *journal;
     char journal_job[TRAJD_WIRE_MAX_NAME + 1];
+    char journal_failure[TRAJD_WIRE_MAX_REASON]; /* why it is not written; empty: it is */
     /* queue: numbers the job's pass through the epoch. A pass that goes on after the daemon's
      * return keeps its number. 0: a pass that trajd 0.1.0 began. */
     uint64_t pass;
@@ -165,7 +167,7 @@ struct session {
     uint8_t token[TRAJD_WIRE_TOKEN_SIZE];
     void *user;
     char client[TRAJD_WIRE_MAX_CLIENT + 1];
-    uint64_t pid;
+    uint64_t pid, owner;
     struct trajd_core_feed *feed; /* the feed that is open, or NULL */
     struct job *job;              /* its job on that feed, or NULL */
     bool joined;                  /* it has opened the epoch that the job is in */

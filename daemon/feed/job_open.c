@@ -221,6 +221,7 @@ static enum trajd_status begin(struct job *job, struct session *session,
         trajd_job_end_epoch(job);
         trajd_job_detach(job);
     }
+    job->owner = session->owner;
     trajd_job_begin(job, open, start);
     return TRAJD_OK;
 }

@@ -1,5 +1,6 @@
 /* Computes where an epoch begins, from a journal or a checkpoint, and the state that is written to
  * them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/feed/feed_internal.h"
@@ -116,12 +117,46 @@ bool trajd_job_is_in_next_epoch(struct trajd_core_feed *feed, const struct trajd
     return true;
 }
 
+/* Returns true if the worker was in a pass whose begin could not be written, and the journal is of
+ * another one. */
+static bool is_other_pass(const struct trajd_wire_open *open,
+                          const struct trajd_journal_state *state)
+{
+    return (open->pass & TRAJD_PASS_UNWRITTEN) && open->pass != state->pass;
+}
+
 static bool load_matching_journal(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                                   struct trajd_journal_state *state)
 {
-    if (!is_of_feed(feed, open, state) || state->key.epoch != open->epoch)
+    if (!is_of_feed(feed, open, state) || state->key.epoch != open->epoch ||
+        is_other_pass(open, state))
         return false;
     return open->next == 0 || open->next == state->key.requested || open->next == state->key.begin;
+}
+
+/* Makes the state of a pass that a worker returns to and that has no journal: no batch counts as
+ * DONE, and those in slots may be with workers. Returns false if there is a journal, or the worker
+ * has no pass. */
+static bool make_early_state(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
+                             struct trajd_journal_state *state)
+{
+    const struct trajd_core_feed_options *options = &feed->options;
+    uint64_t count;
+
+    if (open->fresh || !open->pass || open->batch != options->global_batch ||
+        open->next > options->epoch_length || !may_have_journal(options) ||
+        (trajd_job_load_journal(feed, open->job, state) && !is_other_pass(open, state)))
+        return false;
+    count = trajd_batches_from(feed, open->next);
+    state->key = (struct trajd_journal_key){
+        options->fingerprint, options->seed,         open->epoch,          open->next,
+        open->next,           options->epoch_length, options->global_batch};
+    state->high = count < options->slot_count ? count : options->slot_count;
+    state->pass = open->pass;
+    state->sessions = TRAJD_JOURNAL_ANY_SESSIONS;
+    for (state->undone_count = 0; state->undone_count < state->high; state->undone_count++)
+        state->undone[state->undone_count] = state->undone_count;
+    return true;
 }
 
 void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
@@ -136,7 +171,8 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
         return;
     if (checkpoint) {
         start_from_state(feed, checkpoint, open, start);
-    } else if (!open->fresh && load_matching_journal(feed, open, state)) {
+    } else if (!open->fresh &&
+               (load_matching_journal(feed, open, state) || make_early_state(feed, open, state))) {
         start_from_state(feed, state, open, start);
         if (state->key.batch != feed->options.global_batch)
             return; /* the batches that sessions hold are other ones now */
@@ -145,26 +181,73 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
     }
 }
 
-/* The job goes on without a journal if it cannot be opened. The counter journals_refused shows
- * it. */
+/* Reports the first failure of a job's journal, and the end of it. */
+static void note_result(struct job *job, enum trajd_status status, const struct trajd_error *error)
+{
+    const struct trajd_core *core = job->feed->core;
+    const bool had_failed = job->journal_failure[0];
+    char text[2 * TRAJD_WIRE_MAX_REASON + 256], base[TRAJD_WIRE_MAX_NAME + 1];
+
+    if (had_failed == (status != TRAJD_OK))
+        return;
+    trajd_feed_base_name(job->feed, base);
+    if (status) {
+        job->feed->core->stats.journals_refused++;
+        trajd_wire_text_copy(trajd_wire_text(error->message), job->journal_failure,
+                             sizeof job->journal_failure);
+        snprintf(text, sizeof text,
+                 "job \"%s\" of feed %s goes on without a journal: %s; if the daemon dies now, "
+                 "batches that were DONE come again",
+                 job->name, base, job->journal_failure);
+    } else {
+        job->journal_failure[0] = '\0';
+        snprintf(text, sizeof text, "job \"%s\" of feed %s has its journal again", job->name, base);
+    }
+    if (core->options.report)
+        core->options.report(core->options.context, text);
+}
+
 void trajd_job_use_journal(struct job *job)
 {
     struct trajd_core_feed *feed = job->feed;
     const struct trajd_core_feed_options *options = &feed->options;
     char base[TRAJD_WIRE_MAX_NAME + 1];
+    struct trajd_error error = {0};
+    enum trajd_status status;
     bool damaged = false;
 
     if (job->journal && strcmp(job->journal_job, job->name) == 0)
         return;
     trajd_journal_close(&job->journal);
+    if (strcmp(job->journal_job, job->name) != 0)
+        job->journal_failure[0] = '\0';
+    strcpy(job->journal_job, job->name);
     if (!options->journal_directory)
         return;
     trajd_feed_base_name(feed, base);
-    if (!may_have_journal(options) || trajd_journal_open(options->journal_directory, base,
-                                                         job->name, &job->journal, &damaged, NULL))
-        feed->core->stats.journals_refused++;
+    status =
+        may_have_journal(options)
+            ? trajd_journal_open(options->journal_directory, base, job->name, &job->journal,
+                                 &damaged, &error)
+            : trajd_error_set(&error, TRAJD_ERR_UNSUPPORTED, 0, "the epoch has too many batches");
+    note_result(job, status, &error);
     feed->core->stats.damaged_journals += damaged;
-    strcpy(job->journal_job, job->name);
+}
+
+void trajd_job_save_journal(struct job *job)
+{
+    struct trajd_error error;
+
+    if (job->journal && trajd_journal_is_unsaved(job->journal))
+        note_result(job, trajd_journal_save(job->journal, &error), &error);
+}
+
+void trajd_job_flush_journal(struct job *job)
+{
+    struct trajd_error error;
+
+    if (job->journal)
+        note_result(job, trajd_journal_flush(job->journal, &error), &error);
 }
 
 /* Below `high`, only the batches in slots and in job.todo can be undone. trajd_job_can_attach makes

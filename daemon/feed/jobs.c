@@ -187,6 +187,26 @@ static void run_shard(struct job *job)
     trajd_feed_wake(job->feed);
 }
 
+/* Writes the begin of the epoch to the job's journal. */
+static void write_begin(struct job *job)
+{
+    struct trajd_journal_state *state = &job->feed->core->progress;
+
+    if (job->journal) {
+        trajd_job_journal_state(job, state);
+        trajd_journal_set_owner(job->journal, job->owner);
+        trajd_journal_begin(job->journal, state);
+        trajd_job_save_journal(job);
+    }
+    if (!job->journal_failure[0] || (job->pass & TRAJD_PASS_UNWRITTEN))
+        return;
+    job->pass |= TRAJD_PASS_UNWRITTEN;
+    if (job->journal) {
+        state->pass = job->pass;
+        trajd_journal_begin(job->journal, state);
+    }
+}
+
 static void run_queue(struct job *job, const struct start *start)
 {
     const struct trajd_core_feed *feed = job->feed;
@@ -195,10 +215,7 @@ static void run_queue(struct job *job, const struct start *start)
                            (start->high - start->begin) / feed->options.global_batch +
                            start->todo_count;
     job->phase = JOB_RUNNING;
-    if (job->journal) {
-        trajd_job_journal_state(job, &feed->core->progress);
-        trajd_journal_begin(job->journal, &feed->core->progress);
-    }
+    write_begin(job);
     trajd_feed_wake(job->feed);
 }
 
@@ -222,6 +239,8 @@ void trajd_job_end_epoch(struct job *job)
 
 void trajd_feed_advance(struct trajd_core_feed *feed)
 {
+    for (uint32_t j = 0; j < feed->options.job_count; j++)
+        trajd_job_save_journal(&feed->jobs[j]);
     if (feed->core->going_away)
         return;
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
@@ -279,7 +298,7 @@ static uint64_t make_pass(struct trajd_core *core)
 
     mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return mixed % TRAJD_JOURNAL_MAX_PASS + 1;
+    return (mixed % (TRAJD_JOURNAL_MAX_PASS - 1) + 2) & ~TRAJD_PASS_UNWRITTEN;
 }
 
 static void set_epoch(struct job *job, const struct trajd_wire_open *open,

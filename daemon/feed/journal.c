@@ -2,21 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#define JOURNAL_MAGIC UINT64_C(0x314c4e524a4a5254) /* "TRJJRNL1" */
-#define JOURNAL_VERSION 2u
 #define VALUE_BITS 48
 #define FLUSHES_PER_TOUCH 3600u /* once an hour at one flush a second */
-/* a sweep may hold the lock for a moment, and may remove the file in between */
-#define OPEN_ATTEMPTS 8
 
 struct record {
     struct trajd_journal_key key;
@@ -29,12 +23,7 @@ struct record {
 };
 
 struct file {
-    uint64_t magic;
-    uint32_t version, reserved;
-    /* Counts the epochs that were begun. records[run % 2] is the one in use, and has the same
-     * number, because the death of the host may leave pages of different ages. */
-    uint64_t run;
-    uint8_t unused[4072];
+    struct trajd_journal_head head; /* records[head.run % 2] is in use, and has the same number */
     struct record records[2];
 };
 
@@ -42,9 +31,15 @@ _Static_assert(sizeof(struct record) == 4096, "a record is one page");
 _Static_assert(sizeof(struct file) == 3 * 4096, "a journal is three pages");
 
 struct trajd_journal {
-    int fd;
-    struct file *file;
-    uint32_t flushes; /* since its time was set */
+    struct trajd_journal_place place;
+    int fd;           /* -1: there is no file yet */
+    bool is_wanted;   /* a file has to exist: a batch is DONE, or there was a file */
+    bool is_failed;   /* the last write failed: only trajd_journal_flush tries again */
+    bool has_begun;   /* the file lacks the epoch that was begun last */
+    bool has_changed; /* the file lacks words [changed_begin, changed_end) of the record in use */
+    uint32_t changed_begin, changed_end;
+    uint32_t flushes; /* since the file was noted as used */
+    struct file file; /* what the file has, or is to have */
 };
 
 static uint64_t mix(uint64_t value)
@@ -78,21 +73,28 @@ static bool unseal(const struct record *record, const uint64_t *place, uint64_t 
     return seal(record, place, *value) == *place;
 }
 
-/* Stores a sealed value. The order of these stores matters: a killed process leaves a prefix of
- * them. */
-static void store(struct record *record, uint64_t *place, uint64_t value)
+static struct record *current_record(struct trajd_journal *journal)
 {
-    __atomic_store_n(place, seal(record, place, value), __ATOMIC_RELEASE);
+    return &journal->file.records[journal->file.head.run % 2];
+}
+
+/* Stores a sealed value in the record in use, and notes that the file lacks it. */
+static void store(struct trajd_journal *journal, uint64_t *place, uint64_t value)
+{
+    struct record *record = current_record(journal);
+    const uint32_t index = (uint32_t)(place - (const uint64_t *)(const void *)record);
+
+    *place = seal(record, place, value);
+    if (!journal->has_changed || index < journal->changed_begin)
+        journal->changed_begin = index;
+    if (!journal->has_changed || index >= journal->changed_end)
+        journal->changed_end = index + 1;
+    journal->has_changed = true;
 }
 
 static uint64_t key_check(const struct record *record)
 {
-    return hash_bytes(JOURNAL_MAGIC + record->run, &record->key, sizeof record->key);
-}
-
-static struct record *record_of(struct file *file, uint64_t run)
-{
-    return &file->records[run % 2];
+    return hash_bytes(TRAJD_JOURNAL_MAGIC + record->run, &record->key, sizeof record->key);
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -144,13 +146,14 @@ static bool read_record(const struct record *record, uint64_t run,
     return true;
 }
 
-static bool is_sound(struct file *file)
+static bool is_sound(const struct file *file)
 {
+    const uint64_t run = file->head.run;
     struct trajd_journal_state state;
 
-    if (file->magic != JOURNAL_MAGIC || file->version != JOURNAL_VERSION)
+    if (file->head.magic != TRAJD_JOURNAL_MAGIC || file->head.version != TRAJD_JOURNAL_VERSION)
         return false;
-    return !file->run || read_record(record_of(file, file->run), file->run, &state);
+    return !run || read_record(&file->records[run % 2], run, &state);
 }
 
 uint64_t trajd_journal_number(const char *feed, const char *job)
@@ -171,72 +174,22 @@ static void make_name(char *name, size_t room, const char *feed, const char *job
             name[i] = '_';
 }
 
-bool trajd_journal_is_journal(int fd, off_t size_bytes)
+/* Reads the file, and empties a damaged one. A file of 0 bytes is new, and not damaged. */
+static enum trajd_status read_file(struct trajd_journal *journal, bool *damaged,
+                                   struct trajd_error *error)
 {
-    uint64_t magic;
-
-    return size_bytes == (off_t)sizeof(struct file) &&
-           pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == JOURNAL_MAGIC;
-}
-
-static enum trajd_status open_locked(const char *directory, const char *name, int *fd,
-                                     struct stat *status, struct trajd_error *error)
-{
-    int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (folder < 0)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", directory, strerror(errno));
-    *fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    close(folder);
-    if (*fd < 0)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
-                               strerror(errno));
-    if (flock(*fd, LOCK_EX | LOCK_NB))
-        return trajd_error_set(error, errno == EWOULDBLOCK ? TRAJD_ERR_BUSY : TRAJD_ERR_IO, errno,
-                               "%s/%s: another process has this journal open", directory, name);
-    if (fstat(*fd, status) == 0)
-        return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
-                           strerror(errno));
-}
-
-static enum trajd_status open_file(const char *directory, const char *name, int *fd, bool *damaged,
-                                   bool *is_new, struct trajd_error *error)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
+    const ssize_t got = pread(journal->fd, &journal->file, sizeof journal->file, 0);
     struct stat status;
-    enum trajd_status opened = open_locked(directory, name, fd, &status, error);
 
-    for (int attempt = 1;
-         (opened == TRAJD_ERR_BUSY || (!opened && !status.st_nlink)) && attempt < OPEN_ATTEMPTS;
-         attempt++) {
-        close(*fd);
-        nanosleep(&pause, NULL);
-        opened = open_locked(directory, name, fd, &status, error);
-    }
-    if (!opened && !status.st_nlink)
-        opened =
-            trajd_error_set(error, TRAJD_ERR_BUSY, 0,
-                            "%s/%s: another process is removing this journal", directory, name);
-    if (opened)
-        return opened;
-    /* The age of the journal counts from now. If that fails, at worst a sweep removes it too
-     * early. */
-    futimens(*fd, NULL);
-    if (!S_ISREG(status.st_mode))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: not a regular file", directory,
-                               name);
-    *is_new = status.st_size == 0;
-    *damaged = !*is_new && status.st_size != (off_t)sizeof(struct file);
-    if (*damaged && ftruncate(*fd, 0))
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
-                               strerror(errno));
-    /* With the space allocated, a full disk is an error here and not a SIGBUS later. */
-    errno = posix_fallocate(*fd, 0, sizeof(struct file));
-    if (errno)
-        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: %s", directory, name,
-                               strerror(errno));
-    *is_new |= *damaged;
+    if (got < 0 || fstat(journal->fd, &status))
+        return trajd_journal_file_error(&journal->place, error);
+    *damaged =
+        status.st_size && (status.st_size != (off_t)sizeof journal->file ||
+                           got != (ssize_t)sizeof journal->file || !is_sound(&journal->file));
+    if (*damaged) /* it counts once */
+        trajd_journal_file_empty(journal->fd);
+    if (*damaged || !status.st_size)
+        memset(&journal->file, 0, sizeof journal->file);
     return TRAJD_OK;
 }
 
@@ -245,36 +198,31 @@ enum trajd_status trajd_journal_open(const char *directory, const char *feed, co
                                      struct trajd_error *error)
 {
     struct trajd_journal *made = calloc(1, sizeof *made);
-    enum trajd_status status;
-    bool is_new = false;
-    char name[200];
+    enum trajd_status status = TRAJD_ERR_MEMORY;
 
-    if (!made)
+    *damaged = false;
+    if (made)
+        made->place.directory = strdup(directory);
+    if (!made || !made->place.directory) {
+        free(made);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "journal: no memory");
-    made->fd = -1;
-    make_name(name, sizeof name, feed, job);
-    status = open_file(directory, name, &made->fd, damaged, &is_new, error);
-    if (status)
-        goto failed;
-    made->file = mmap(NULL, sizeof *made->file, PROT_READ | PROT_WRITE, MAP_SHARED, made->fd, 0);
-    if (made->file == MAP_FAILED) {
-        made->file = NULL;
-        status = trajd_error_set(error, TRAJD_ERR_IO, errno, "%s/%s: mmap: %s", directory, name,
-                                 strerror(errno));
-        goto failed;
     }
-    if (!is_new && !is_sound(made->file))
-        *damaged = true;
-    if (is_new || *damaged) {
-        memset(made->file, 0, sizeof *made->file);
-        made->file->version = JOURNAL_VERSION;
-        made->file->magic = JOURNAL_MAGIC;
+    make_name(made->place.name, sizeof made->place.name, feed, job);
+    status = trajd_journal_file_open(&made->place, false, &made->fd, error);
+    if (!status && made->fd >= 0)
+        status = read_file(made, damaged, error);
+    if (status) {
+        trajd_journal_close(&made);
+        return status;
     }
+    made->is_wanted = made->fd >= 0;
     *journal = made;
     return TRAJD_OK;
-failed:
-    trajd_journal_close(&made);
-    return status;
+}
+
+void trajd_journal_set_owner(struct trajd_journal *journal, uint64_t owner)
+{
+    journal->place.owner = owner;
 }
 
 void trajd_journal_close(struct trajd_journal **journal)
@@ -284,38 +232,41 @@ void trajd_journal_close(struct trajd_journal **journal)
     *journal = NULL;
     if (!closing)
         return;
-    if (closing->file)
-        munmap(closing->file, sizeof *closing->file);
+    trajd_journal_save(closing, NULL);
     if (closing->fd >= 0) {
-        futimens(closing->fd, NULL);
+        trajd_journal_file_note_use(closing->fd);
         close(closing->fd);
     }
+    free(closing->place.directory);
     free(closing);
 }
 
 bool trajd_journal_load(const struct trajd_journal *journal, struct trajd_journal_state *state)
 {
-    uint64_t run = journal->file->run;
+    const uint64_t run = journal->file.head.run;
 
-    return run && read_record(record_of(journal->file, run), run, state);
+    return run && read_record(&journal->file.records[run % 2], run, state);
 }
 
 void trajd_journal_begin(struct trajd_journal *journal, const struct trajd_journal_state *state)
 {
-    uint64_t run = journal->file->run + 1;
-    struct record *record = record_of(journal->file, run);
+    struct trajd_journal_head *head = &journal->file.head;
+    struct record *record;
 
+    head->magic = TRAJD_JOURNAL_MAGIC;
+    head->version = TRAJD_JOURNAL_VERSION;
+    head->run++;
+    record = current_record(journal);
     memset(record, 0, sizeof *record);
     record->key = state->key;
-    record->run = run;
+    record->run = head->run;
     record->key_check = key_check(record);
     for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_UNDONE; i++)
-        store(record, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
-    store(record, &record->high, state->high);
-    store(record, &record->pass, state->pass);
-    store(record, &record->sessions, state->sessions);
-    /* the record is in use from here on */
-    __atomic_store_n(&journal->file->run, run, __ATOMIC_RELEASE);
+        store(journal, &record->undone[i], i < state->undone_count ? state->undone[i] + 1 : 0);
+    store(journal, &record->high, state->high);
+    store(journal, &record->pass, state->pass);
+    store(journal, &record->sessions, state->sessions);
+    journal->has_begun = true;
 }
 
 static uint64_t *find_entry(struct record *record, uint64_t value)
@@ -328,43 +279,135 @@ static uint64_t *find_entry(struct record *record, uint64_t value)
 
 void trajd_journal_produce(struct trajd_journal *journal, uint64_t batch)
 {
-    struct record *record = record_of(journal->file, journal->file->run);
+    struct record *record = current_record(journal);
     uint64_t *entry, high;
 
-    if (!journal->file->run || find_entry(record, batch + 1))
+    if (!journal->file.head.run || find_entry(record, batch + 1))
         return; /* undone since an earlier run: its number is there already */
     entry = find_entry(record, 0);
     unseal(record, &record->high, &high);
     if (!entry || batch < high)
         return;
-    store(record, entry, batch + 1); /* first "not DONE", then "produced" */
-    store(record, &record->high, batch + 1);
+    store(journal, entry, batch + 1);
+    store(journal, &record->high, batch + 1);
 }
 
 void trajd_journal_done(struct trajd_journal *journal, uint64_t batch)
 {
-    struct record *record = record_of(journal->file, journal->file->run);
-    uint64_t *entry;
+    uint64_t *entry =
+        journal->file.head.run ? find_entry(current_record(journal), batch + 1) : NULL;
 
-    if (!journal->file->run)
+    if (!entry)
         return;
-    entry = find_entry(record, batch + 1);
-    if (entry)
-        store(record, entry, 0);
+    store(journal, entry, 0);
+    journal->is_wanted = true;
 }
 
 void trajd_journal_set_sessions(struct trajd_journal *journal, uint32_t count)
 {
-    struct record *record = record_of(journal->file, journal->file->run);
-
-    if (journal->file->run)
-        store(record, &record->sessions,
+    if (journal->file.head.run)
+        store(journal, &current_record(journal)->sessions,
               count < TRAJD_JOURNAL_ANY_SESSIONS ? count : TRAJD_JOURNAL_ANY_SESSIONS);
 }
 
-void trajd_journal_flush(struct trajd_journal *journal)
+bool trajd_journal_is_unsaved(const struct trajd_journal *journal)
 {
+    return journal->has_changed && journal->is_wanted && !journal->is_failed;
+}
+
+/* Writes bytes [begin, end) of the file. */
+static enum trajd_status write_bytes(const struct trajd_journal *journal, size_t begin, size_t end,
+                                     struct trajd_error *error)
+{
+    return trajd_journal_file_write(&journal->place, journal->fd,
+                                    (const uint8_t *)&journal->file + begin, end - begin,
+                                    (off_t)begin, error);
+}
+
+/* Makes the file with all that it has to have. */
+static enum trajd_status write_new_file(struct trajd_journal *journal, struct trajd_error *error)
+{
+    enum trajd_status status = trajd_journal_limit(&journal->place, error);
+
+    if (!status)
+        status = trajd_journal_file_open(&journal->place, true, &journal->fd, error);
+    if (!status)
+        status =
+            trajd_journal_file_allocate(&journal->place, journal->fd, sizeof journal->file, error);
+    trajd_journal_head_note_use(&journal->file.head, journal->place.owner);
+    if (!status)
+        status = write_bytes(journal, 0, sizeof journal->file, error);
+    if (status && journal->fd >= 0) {
+        if (journal->has_begun) /* else the file has an earlier state of this pass */
+            trajd_journal_file_remove(&journal->place);
+        close(journal->fd);
+        journal->fd = -1;
+    }
+    return status;
+}
+
+/* Writes the record in use, then the head, whose number of the run puts the record into use. A
+ * killed process has written a page or has not. */
+static enum trajd_status write_changes(struct trajd_journal *journal, struct trajd_error *error)
+{
+    const size_t at = offsetof(struct file, records) +
+                      journal->file.head.run % 2 * sizeof journal->file.records[0];
+    enum trajd_status status;
+
+    if (!journal->has_begun)
+        return write_bytes(journal, at + journal->changed_begin * sizeof(uint64_t),
+                           at + journal->changed_end * sizeof(uint64_t), error);
+    status = trajd_journal_file_allocate(&journal->place, journal->fd, sizeof journal->file, error);
+    trajd_journal_head_note_use(&journal->file.head, journal->place.owner);
+    if (!status)
+        status = write_bytes(journal, at, at + sizeof journal->file.records[0], error);
+    if (!status)
+        status = write_bytes(journal, 0, sizeof journal->file.head, error);
+    /* An earlier pass in the file would pass for this one. If that fails too, TRAJD_PASS_UNWRITTEN
+     * tells them apart. */
+    if (status)
+        trajd_journal_file_empty(journal->fd);
+    return status;
+}
+
+static enum trajd_status write_all(struct trajd_journal *journal, struct trajd_error *error)
+{
+    const enum trajd_status status =
+        journal->fd < 0 ? write_new_file(journal, error) : write_changes(journal, error);
+
+    journal->is_failed = status != TRAJD_OK;
+    if (!status)
+        journal->has_changed = journal->has_begun = false;
+    return status;
+}
+
+enum trajd_status trajd_journal_save(struct trajd_journal *journal, struct trajd_error *error)
+{
+    return trajd_journal_is_unsaved(journal) ? write_all(journal, error) : TRAJD_OK;
+}
+
+/* Returns true if another process removed the file or changed its size. */
+static bool is_file_lost(const struct trajd_journal *journal)
+{
+    struct stat status;
+
+    return journal->fd >= 0 && !fstat(journal->fd, &status) &&
+           (!status.st_nlink || status.st_size != (off_t)sizeof journal->file);
+}
+
+enum trajd_status trajd_journal_flush(struct trajd_journal *journal, struct trajd_error *error)
+{
+    if (journal->fd >= 0 && (journal->is_failed || is_file_lost(journal))) {
+        close(journal->fd);
+        journal->fd = -1;
+        journal->is_failed = true;
+    }
+    if (journal->is_failed)
+        return write_all(journal, error);
+    if (journal->fd < 0)
+        return TRAJD_OK;
     sync_file_range(journal->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
     if (++journal->flushes % FLUSHES_PER_TOUCH == 0)
-        futimens(journal->fd, NULL);
+        trajd_journal_file_note_use(journal->fd);
+    return TRAJD_OK;
 }

@@ -147,6 +147,7 @@ static enum trajd_status start_session(struct trajd_server *server,
         return status;
     if (!known) {
         peer->owner = incoming->owner;
+        trajd_core_set_owner(server->core, session, peer->owner);
         peer->attach_by_ns = now_ns + ATTACH_NS;
     }
     note_remote(peer, incoming, now_ns);

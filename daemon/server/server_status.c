@@ -86,6 +86,8 @@ static void write_job(struct trajd_json *json, const struct trajd_core_job_info 
     trajd_json_number(json, "stalled_by_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
     trajd_json_number(json, "absent_seconds", "%.6f", (double)info->absent_ns * 1e-9);
     trajd_json_u64(json, "absent_rank", info->absent_rank);
+    if (info->journal_failure[0])
+        trajd_json_string(json, "journal_failure", info->journal_failure);
 }
 
 static void write_slots(struct trajd_json *json, const struct trajd_feed *feed,

@@ -1,6 +1,7 @@
 """Workers and daemons that are killed, stopped and restarted. Every window is accounted for."""
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -365,7 +366,9 @@ def test_journals_of_jobs_that_do_not_come_back_go(daemon, demo_file):
     assert journals() == ["new", "old"]
     one.stop()
     for path in (one.folder / "state").glob("old@*.journal"):
-        os.utime(path, (time.time() - 31 * 86400,) * 2)
+        with open(path, "r+b") as journal:  # it was found unused on 29 days, the last of them yesterday
+            journal.seek(32)
+            journal.write(struct.pack("<II", 29, int(time.time()) // 86400 - 1))
     one.start()
     wait_for(lambda: journals() == ["new"])
     wait_for(lambda: "removed 1 journals that were unused for 30 days (journal_idle)" in one.text())

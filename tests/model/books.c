@@ -159,6 +159,7 @@ static void count_done(struct model *model, uint64_t position)
     const uint64_t batch = batch_of(model, position);
 
     model->world->done_total++;
+    model->has_journal = true;
     model->holders[batch] = 0;
     if (model->done[0][batch]++)
         model_fail(model, "batch %llu is DONE twice", (unsigned long long)batch);
@@ -231,7 +232,7 @@ static void book_done(struct model *model, struct book *book)
 {
     uint64_t batch = batch_of(model, book->position);
 
-    book->done = true;
+    book->done = model->has_journal = true;
     model->world->done_total++;
     if (book->epoch != model->epoch || book->position < model->begin ||
         batch >= batch_count(model)) {

@@ -282,7 +282,8 @@ static void check_waited(struct model *model)
     const uint64_t wait_ns = model->world->options.rejoin_wait_ns;
 
     if (model->mode != TRAJD_WIRE_QUEUE || !model->pass || model->was_removed ||
-        books_is_over(model) || model->world->now_ns - model->world->started_ns >= wait_ns)
+        !model->has_journal || books_is_over(model) ||
+        model->world->now_ns - model->world->started_ns >= wait_ns)
         return;
     for (uint32_t i = 0; i < model->worker_count; i++)
         if (model->workers[i].is_lost && model->workers[i].pass == model->pass &&
@@ -339,7 +340,7 @@ static void note_return(struct model *model, struct worker *worker,
         model->was_removed |= model->workers[i].is_lost;
     if (model->continued_ns == UINT64_MAX)
         model->continued_ns = model->world->now_ns;
-    if (opened->pass && !model->pass)
+    if (opened->pass && (!model->pass || !model->has_journal))
         model->pass = opened->pass;
     if (opened->pass && opened->pass != model->pass)
         model_fail(model, "OPENED has pass %llx, the run has %llx",

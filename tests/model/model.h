@@ -122,6 +122,7 @@ struct model {
     bool has_run;
     uint64_t epoch, begin, pass;
     bool was_removed;                /* a worker has been removed since the run began */
+    bool has_journal;                /* a batch was DONE */
     uint64_t continued_ns;           /* when this daemon has begun or continued it */
     uint64_t holders[MODEL_BATCHES]; /* sessions that hold batches since before its return */
     uint8_t done[MODEL_WORKERS][MODEL_BATCHES], delivered[MODEL_WORKERS][MODEL_BATCHES];

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -18,6 +19,8 @@
 
 #include "daemon/feed/journal.h"
 #include "proto/array_len.h"
+
+#define IDLE_DAYS_AT offsetof(struct trajd_journal_head, idle_days)
 
 static char directory[] = "/tmp/trajd-journal-XXXXXX";
 static struct trajd_journal_state found;
@@ -34,12 +37,25 @@ static struct trajd_journal *reopen(bool expect_damaged)
     return journal;
 }
 
+static void save(struct trajd_journal *journal)
+{
+    struct trajd_error error;
+
+    if (trajd_journal_save(journal, &error))
+        fail_msg("%s", error.message);
+}
+
 static void begin(struct trajd_journal *journal, uint64_t epoch)
 {
     static struct trajd_journal_state state;
 
     state = (struct trajd_journal_state){.key = {11, 22, epoch, 0, 0, 1000, 10}};
     trajd_journal_begin(journal, &state);
+    trajd_journal_produce(journal, 0);
+    trajd_journal_done(journal, 0); /* there is a file from now on */
+    trajd_journal_begin(journal, &state);
+    trajd_journal_begin(journal, &state); /* in the second record */
+    save(journal);
 }
 
 static void path_of_journal(char *path, size_t room)
@@ -64,11 +80,12 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char path[512];
+    DIR *folder = opendir(directory);
 
     (void)state;
-    path_of_journal(path, sizeof path);
-    unlink(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
     return rmdir(directory);
 }
 
@@ -85,7 +102,7 @@ static void test_remembers(void **state)
     trajd_journal_done(journal, 4);
     trajd_journal_done(journal, 4); /* a repeated one and an unknown one change nothing */
     trajd_journal_done(journal, 77);
-    trajd_journal_flush(journal);
+    assert_int_equal(trajd_journal_flush(journal, NULL), TRAJD_OK);
     trajd_journal_close(&journal);
     assert_null(journal);
     journal = reopen(false);
@@ -105,11 +122,29 @@ static void test_remembers(void **state)
     trajd_journal_close(&journal);
 }
 
-/* The sweep removes journals by their age. A journal that is only flushed, by a job that waits, is
- * in use: its time of change moves once an hour. */
+/* Sets in the file on how many days it was found unused, the last of them yesterday. */
+static void set_days(const char *path, uint32_t days)
+{
+    const uint32_t words[2] = {days, (uint32_t)(time(NULL) / 86400) - 1};
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    assert_int_equal(pwrite(fd, words, sizeof words, IDLE_DAYS_AT), sizeof words);
+    close(fd);
+}
+
+static uint32_t read_days(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint32_t days;
+
+    assert_int_equal(pread(fd, &days, sizeof days, IDLE_DAYS_AT), sizeof days);
+    close(fd);
+    return days;
+}
+
+/* A journal that is only flushed, by a job that waits, is in use: it is noted once an hour. */
 static void test_flushes_keep_it_young(void **state)
 {
-    const struct timespec old[2] = {{1000, 0}, {1000, 0}};
     struct trajd_journal *journal = reopen(false);
     char path[512];
     struct stat status;
@@ -120,20 +155,19 @@ static void test_flushes_keep_it_young(void **state)
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_mode, S_IFREG | 0600); /* nobody else reads or changes it */
     for (int hour = 0; hour < 2; hour++) {
-        assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+        set_days(path, 77);
         for (int second = 0; second < 3600; second++) {
-            assert_int_equal(stat(path, &status), 0);
-            assert_int_equal(status.st_mtime, 1000);
-            trajd_journal_flush(journal);
+            assert_int_equal(read_days(path), 77);
+            assert_int_equal(trajd_journal_flush(journal, NULL), TRAJD_OK);
         }
-        assert_int_equal(stat(path, &status), 0);
-        assert_true(status.st_mtime > 1000);
+        assert_int_equal(read_days(path), 0);
     }
+    set_days(path, 77);
     trajd_journal_close(&journal);
-    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_int_equal(read_days(path), 0);
+    set_days(path, 77);
     journal = reopen(false); /* to open it is to use it */
-    assert_int_equal(stat(path, &status), 0);
-    assert_true(status.st_mtime > 1000);
+    assert_int_equal(read_days(path), 0);
     trajd_journal_close(&journal);
 }
 
@@ -144,6 +178,7 @@ static void test_one_at_a_time(void **state)
     bool damaged;
 
     (void)state;
+    begin(journal, 3);
     assert_int_equal(trajd_journal_open(directory, "train", "job", &second, &damaged, &error),
                      TRAJD_ERR_BUSY);
     assert_null(second);
@@ -164,6 +199,7 @@ static void test_names_are_harmless(void **state)
     assert_int_equal(
         trajd_journal_open(directory, "spec:1/2", "../../etc\nx", &journal, &damaged, &error),
         TRAJD_OK);
+    begin(journal, 3);
     trajd_journal_close(&journal);
     path_of_journal(path, sizeof path);
     assert_null(strchr(path + strlen(directory) + 1, '/'));
@@ -185,7 +221,7 @@ static void test_damage(void **state)
     for (uint64_t batch = 0; batch < 5; batch++)
         trajd_journal_produce(journal, batch);
     trajd_journal_done(journal, 2);
-    trajd_journal_close(&journal);
+    trajd_journal_close(&journal); /* saves it */
     path_of_journal(path, sizeof path);
     fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(pread(fd, good, 12288, 0), 12288);
@@ -260,6 +296,7 @@ static void work(int fd)
         uint64_t done =
             batch % 2 ? batch : batch - 2; /* out of order; the first ones never become DONE */
         trajd_journal_done(journal, done);
+        save(journal);
         if (write(fd, &done, sizeof done) != sizeof done)
             break;
     }
@@ -309,17 +346,17 @@ static struct trajd_journal *open_of(const char *job)
     return journal;
 }
 
-/* Sets the times of all files in the folder to `days` ago. */
-static void age(int days)
+/* Notes in all journals that they were found unused on that many days. */
+static void age(uint32_t days)
 {
-    const struct timespec times[2] = {{time(NULL) - days * 86400, 0},
-                                      {time(NULL) - days * 86400, 0}};
     DIR *folder = opendir(directory);
+    char path[512];
 
-    for (struct dirent *entry; (entry = readdir(folder));)
-        if (entry->d_name[0] != '.')
-            assert_int_equal(utimensat(dirfd(folder), entry->d_name, times, AT_SYMLINK_NOFOLLOW),
-                             0);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        if (entry->d_name[0] != '.' && strchr(entry->d_name, '@'))
+            set_days(path, days);
+    }
     closedir(folder);
 }
 
@@ -356,30 +393,31 @@ static void test_old_journals_are_removed(void **state)
     uint32_t removed;
 
     (void)state;
+    begin(open, 3);
     begin(gone, 3);
     trajd_journal_close(&gone);
-    assert_int_equal(sweep(10), 0);
-    age(9);
-    assert_int_equal(sweep(10), 0);
-    age(-9); /* the clock was ahead */
-    assert_int_equal(sweep(10), 0);
+    assert_int_equal(sweep(1), 0); /* it was used today */
+    age(8);
+    assert_int_equal(sweep(10), 0); /* on the ninth day */
+    assert_int_equal(sweep(9), 0);  /* of which this is still one */
     make_file("notes.txt", 10);
     make_file("short.journal", 100);
     make_file("other.journal", 3 * 4096);
     snprintf(path, sizeof path, "%s/link.journal", directory);
     assert_int_equal(symlink("notes.txt", path), 0);
-    age(11);
+    age(9);
     assert_int_equal(sweep(10), 1); /* only gone's journal: the others are open, or no journals */
     trajd_journal_close(&open);
-    assert_int_equal(sweep(10), 0); /* it was closed just now */
-    age(11);
+    assert_int_equal(sweep(1), 0); /* it was closed just now */
+    age(9);
     late = open_of("open"); /* and opened again */
     trajd_journal_close(&late);
-    assert_int_equal(sweep(10), 0);
-    age(11);
+    assert_int_equal(sweep(1), 0);
+    age(9);
     assert_int_equal(sweep(10), 1);
     gone = open_of("gone");
     assert_false(trajd_journal_load(gone, &found)); /* a new one, which is empty */
+    begin(gone, 3);
     trajd_journal_close(&gone);
     assert_int_equal(trajd_journal_sweep("/nonexistent", 0, &removed, &error), TRAJD_ERR_IO);
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
@@ -388,7 +426,7 @@ static void test_old_journals_are_removed(void **state)
     }
 }
 
-/* A journal that is opened while old ones are removed has a file in the folder. */
+/* A journal that is written while old ones are removed has a file in the folder. */
 static void test_opened_during_sweeps(void **state)
 {
     const pid_t sweeper = fork();
@@ -396,8 +434,10 @@ static void test_opened_during_sweeps(void **state)
 
     (void)state;
     if (sweeper == 0) {
-        for (;;)
-            sweep(-1); /* all of them are older than tomorrow */
+        for (;;) {
+            age(50);
+            sweep(1);
+        }
     }
     assert_true(sweeper > 0);
     for (int round = 0; round < 2000; round++) {
@@ -410,13 +450,161 @@ static void test_opened_during_sweeps(void **state)
         if (status == TRAJD_ERR_BUSY) /* it is being removed */
             continue;
         assert_int_equal(status, TRAJD_OK);
+        begin(journal, 3);
         path_of_journal(path, sizeof path);
         trajd_journal_close(&journal);
     }
     kill(sweeper, SIGKILL);
     waitpid(sweeper, NULL, 0);
-    last = open_of("job"); /* tear_down needs one */
+    last = open_of("job");
+    begin(last, 3);
     trajd_journal_close(&last);
+}
+
+static uint32_t count_files(void)
+{
+    DIR *folder = opendir(directory);
+    uint32_t count = 0;
+
+    for (struct dirent *entry; (entry = readdir(folder));)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* A job that only opens feeds leaves no file. Each owner has a limited number of files; the oldest
+ * ones that are not open are removed. */
+static void test_files_of_an_owner_are_limited(void **state)
+{
+    struct trajd_journal *other, *first = NULL, *kept[TRAJD_JOURNAL_MAX_PER_OWNER];
+    static struct trajd_journal_state begun = {.key = {11, 22, 1, 0, 0, 1000, 10}};
+    char name[32];
+
+    (void)state;
+    for (int i = 0; i < 5000; i++) {
+        snprintf(name, sizeof name, "job%d", i);
+        first = open_of(name);
+        trajd_journal_begin(first, &begun);
+        trajd_journal_produce(first, 0);
+        trajd_journal_close(&first);
+    }
+    assert_int_equal(count_files(), 0);
+    other = open_of("other");
+    trajd_journal_set_owner(other, 1001);
+    begin(other, 3);
+    trajd_journal_close(&other);
+    first = open_of("first");
+    begin(first, 3); /* stays open */
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "job%d", i);
+        kept[0] = open_of(name);
+        begin(kept[0], 3);
+        trajd_journal_close(&kept[0]);
+    }
+    assert_int_equal(count_files(), TRAJD_JOURNAL_MAX_PER_OWNER + 1);
+    other = open_of("other");
+    assert_true(trajd_journal_load(other, &found));
+    trajd_journal_close(&other);
+    for (int i = 300 - (int)TRAJD_JOURNAL_MAX_PER_OWNER + 1; i < 300; i++) {
+        snprintf(name, sizeof name, "job%d", i);
+        kept[300 - i] = open_of(name);
+        assert_true(trajd_journal_load(kept[300 - i], &found));
+    }
+    kept[0] = open_of("one more");
+    trajd_journal_begin(kept[0], &begun);
+    trajd_journal_produce(kept[0], 0);
+    trajd_journal_done(kept[0], 0);
+    {
+        struct trajd_error error;
+        assert_int_equal(trajd_journal_save(kept[0], &error), TRAJD_ERR_BUSY);
+        assert_non_null(strstr(error.message, "64"));
+        trajd_journal_close(&first); /* now there is room */
+        assert_int_equal(trajd_journal_flush(kept[0], &error), TRAJD_OK);
+    }
+    for (uint32_t i = 0; i < TRAJD_JOURNAL_MAX_PER_OWNER; i++)
+        trajd_journal_close(&kept[i]);
+    assert_int_equal(count_files(), TRAJD_JOURNAL_MAX_PER_OWNER + 1);
+}
+
+/* Another process cuts the file off or removes it at any time. The journal goes on, and a second
+ * later its file is complete. */
+static void test_cut_off_from_outside(void **state)
+{
+    struct trajd_journal *journal = reopen(false);
+    uint64_t batch = 0;
+    char path[512];
+    struct stat status;
+    pid_t cutter;
+
+    (void)state;
+    begin(journal, 3);
+    path_of_journal(path, sizeof path);
+    cutter = fork();
+    assert_true(cutter >= 0);
+    if (!cutter)
+        for (;;)
+            if (truncate(path, 4096 + rand() % 3 * 2000 - 4096))
+                _exit(1);
+    for (; batch < 90; batch++) {
+        trajd_journal_produce(journal, batch);
+        trajd_journal_done(journal, batch);
+        save(journal);
+        trajd_journal_begin(journal,
+                            &(struct trajd_journal_state){.key = {11, 22, batch, 0, 0, 1000, 10},
+                                                          .high = batch + 1});
+        trajd_journal_flush(journal, NULL);
+    }
+    kill(cutter, SIGKILL);
+    waitpid(cutter, NULL, 0);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(trajd_journal_flush(journal, NULL), TRAJD_OK);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_size, TRAJD_JOURNAL_SIZE_BYTES);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(trajd_journal_flush(journal, NULL), TRAJD_OK);
+    trajd_journal_close(&journal);
+    journal = reopen(false);
+    assert_true(trajd_journal_load(journal, &found));
+    assert_int_equal(found.high, 90);
+    assert_int_equal(found.undone_count, 0);
+    trajd_journal_close(&journal);
+}
+
+/* An epoch that cannot be written takes the earlier one of the file away: with it, workers of the
+ * new epoch would get too few batches. */
+static void test_full_disk(void **state)
+{
+    struct trajd_journal *journal = reopen(false);
+    struct trajd_journal_state begun = {.key = {11, 22, 3, 0, 0, 1000, 10}};
+    struct trajd_error error;
+    struct rlimit all, none;
+    char path[512];
+
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    begin(journal, 3);
+    path_of_journal(path, sizeof path);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    none = all;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    trajd_journal_begin(journal, &begun);
+    assert_int_equal(trajd_journal_save(journal, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, path));
+    assert_false(trajd_journal_is_unsaved(journal)); /* only flush tries again */
+    trajd_journal_produce(journal, 0);
+    trajd_journal_done(journal, 0);
+    assert_int_equal(trajd_journal_save(journal, &error), TRAJD_OK);
+    assert_int_equal(trajd_journal_flush(journal, &error), TRAJD_ERR_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(count_files(), 0);
+    assert_int_equal(trajd_journal_flush(journal, &error), TRAJD_OK);
+    trajd_journal_close(&journal);
+    journal = reopen(false);
+    assert_true(trajd_journal_load(journal, &found));
+    assert_int_equal(found.high, 1);
+    assert_int_equal(found.undone_count, 0);
+    trajd_journal_close(&journal);
 }
 
 int main(void)
@@ -431,6 +619,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed_anywhere, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_old_journals_are_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_opened_during_sweeps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_files_of_an_owner_are_limited, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cut_off_from_outside, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_full_disk, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

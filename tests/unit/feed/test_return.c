@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core_world.h"
@@ -39,13 +40,28 @@ static int tear_down(void **state)
     return rmdir(directory);
 }
 
+/* Lets the job finish a batch and end, so that it has a journal. */
+static void make_journal(const struct trajd_core_feed_options *options)
+{
+    struct world *world = make(options);
+    const uint64_t session = greet(world);
+
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
+    publish(world, take(world));
+    assert_int_equal(give_back(world, session), 1);
+    trajd_core_bye(world->core, session, world->now_ns);
+    destroy(world);
+}
+
 /* Makes a world with that many sessions of a job, which got batches 0 to 3 in turn. *pass is that
  * of the last session. */
 static struct world *make_served(const struct trajd_core_feed_options *options, uint32_t sessions,
                                  uint64_t *pass)
 {
-    struct world *world = make(options);
+    struct world *world;
 
+    make_journal(options);
+    world = make(options);
     for (uint32_t i = 0; i < sessions; i++)
         assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
     *pass = last_sent(world, TRAJD_WIRE_OPENED)->opened.pass;
@@ -117,6 +133,46 @@ static void test_reports(void **state)
     destroy(world);
 }
 
+/* Before the first batch is DONE, the job has no journal. A session that returns first continues
+ * the pass: none of its batches comes again. */
+static void test_return_without_a_journal(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct trajd_wire_open open;
+    struct world *world = make(&options);
+    uint64_t pass, session;
+
+    (void)state;
+    assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
+    pass = opened(world)->pass;
+    publish(world, take(world));
+    destroy(world);
+    assert_int_equal(rmdir(directory), 0); /* it is empty */
+    assert_int_equal(mkdir(directory, 0700), 0);
+
+    world = make(&options);
+    session = greet(world);
+    open = make_return(world, pass);
+    open.done = (struct trajd_wire_positions){1, {0}}; /* an ACK that died with the daemon */
+    open.held = (struct trajd_wire_positions){1, {8}};
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    assert_int_equal(opened(world)->pass, pass);
+    assert_int_equal(opened(world)->held.count, 1);
+    assert_int_equal(opened(world)->held.list[0], 8);
+    assert_int_equal(stats_of(world).batches_done, 1);
+    assert_int_equal(take(world).position, 16); /* another session may have batch 4 or 12 */
+    destroy(world);
+
+    world = make(&options); /* now there is a journal */
+    assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_ERR_BUSY);
+    open = make_return(world, pass + 1); /* a pass that could not be written */
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    assert_int_equal(opened(world)->pass, pass + 1);
+    trajd_core_tick(world->core, 10 * SECOND);
+    assert_int_equal(take(world).position, 0);
+    destroy(world);
+}
+
 static void test_reports_of_something_else(void **state)
 {
     struct trajd_core_feed_options options = options_with_journal();
@@ -129,7 +185,7 @@ static void test_reports_of_something_else(void **state)
     for (int wrong = 0; wrong < 3; wrong++) {
         struct trajd_wire_open open;
         world = make(&options);
-        open = make_return(world, wrong == 0 ? pass + 1 : pass);
+        open = make_return(world, wrong == 0 ? pass + 2 : pass);
         open.batch = wrong == 1 ? 5 : 4;
         open.epoch = wrong == 2;
         open.done = open.held = (struct trajd_wire_positions){2, {0, 4}};
@@ -282,6 +338,7 @@ static void test_another_batch_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_return_without_a_journal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reports, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reports_of_something_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_death_of_a_holder, set_up, tear_down),
