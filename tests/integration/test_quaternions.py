@@ -3,6 +3,7 @@ layouts know the usual names. What is no quaternion gives no message."""
 import json
 import subprocess
 import sys
+import time
 
 import h5py
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from paths import PACKAGE, RECORDINGS, ROOT, TRAJCTL, clean_environment
 from resample_runs import resample
+from waiting import wait_for
 
 ROWS = 60
 
@@ -187,6 +189,7 @@ def test_the_cache_keeps_what_was_found(tmp_path):
     """A second start reads no rows, and warns as the first."""
     file = write(tmp_path / "one.hdf5", obs__tool_rotation=turning)
     subprocess.run(["touch", "-d", "1 hour ago", file], check=True)
+    wait_for(lambda: time.time_ns() > file.stat().st_ctime_ns + 300_000_000)  # later than the last step of its ctime
     config = tmp_path / "trajd.yaml"
     first = check(tmp_path, file, "obs/tool_rotation: {at: -500ms..0ms @ 15}")
     config.write_text(f"cache: {tmp_path}/cache\n" + config.read_text())
