@@ -38,7 +38,11 @@
 #define SESSION_BUDGET_BYTES (UINT64_C(1) << 20) /* in addition, for each possible session */
 
 #define NEWCOMER_NS (2 * UINT64_C(1000000000)) /* the time to begin a session, where many wait */
-#define WAIT_NS 1000000                        /* when no descriptor is free */
+/* A peer that is cut connects again. While connections are cut, so many are accepted in each turn. */
+#define CUTS_NS UINT64_C(1000000000)
+#define TURN_NS UINT64_C(100000000)
+#define TURN_CONNECTIONS 10u
+#define WAIT_NS 1000000 /* when no descriptor is free */
 #define MAX_BLAMES 16u
 
 /* The fields with the note "atomic" are accessed with relaxed order: each is a number of its own,
@@ -59,7 +63,9 @@ static struct {
     uint32_t count[LISTENERS];  /* connections that were accepted and not seen to be closed */
     uint32_t max_count;         /* of each listener */
     uint64_t max_bytes, budget_bytes;
-    uint64_t refused, cut; /* atomic */
+    uint64_t turn_ends_ns;
+    uint32_t turn_count;
+    uint64_t refused, cut, last_cut_ns; /* atomic */
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 #define LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
@@ -92,6 +98,8 @@ bool trajd_connections_start(const struct trajd_connections_options *options)
         STORE(table.list[i].inode, 0);
     table.highest = 0;
     table.count[0] = table.count[1] = 0;
+    table.turn_ends_ns = 0;
+    STORE(table.last_cut_ns, 0);
     table.max_count = count_limit(options->max_sessions);
     table.max_bytes = SESSION_FRAMES * options->max_frame_bytes;
     table.budget_bytes = BUDGET_BYTES + SESSION_BUDGET_BYTES * options->max_sessions;
@@ -198,6 +206,12 @@ static void remove_entry(struct connection *connection)
     STORE(connection->inode, 0);
 }
 
+static void count_cut(void)
+{
+    ADD(table.cut, 1);
+    STORE(table.last_cut_ns, (uint64_t)trajd_now_ns());
+}
+
 /* Ends a connection. libzmq's thread closes the descriptor. */
 static void cut(struct connection *connection)
 {
@@ -205,7 +219,7 @@ static void cut(struct connection *connection)
         return;
     STORE(connection->is_cut, true);
     shutdown((int)(connection - table.list), SHUT_RDWR);
-    ADD(table.cut, 1);
+    count_cut();
 }
 
 static uint64_t sum_costs(void)
@@ -303,6 +317,18 @@ static void begin(struct connection *connection, uint32_t listener)
     STORE(connection->inode, inode_of((int)(connection - table.list)));
 }
 
+/* Returns true if a connection may be accepted while others are cut. */
+static bool is_turn(uint64_t now_ns)
+{
+    const uint64_t last_cut_ns = LOAD(table.last_cut_ns);
+    if (now_ns >= table.turn_ends_ns) {
+        table.turn_ends_ns = now_ns + TURN_NS;
+        table.turn_count = 0;
+    }
+    return ++table.turn_count <= TURN_CONNECTIONS || last_cut_ns == 0 ||
+           now_ns >= last_cut_ns + CUTS_NS;
+}
+
 /* Adds an accepted connection. Returns false if there are too many of its listener. */
 static bool add(int descriptor, uint32_t listener)
 {
@@ -312,7 +338,7 @@ static bool add(int descriptor, uint32_t listener)
     pthread_mutex_lock(&table.lock);
     if (LOAD(connection->inode) != 0) /* the last connection of this number, which is closed */
         remove_entry(connection);
-    const bool fits = table.count[listener] < table.max_count;
+    const bool fits = table.count[listener] < table.max_count && is_turn((uint64_t)trajd_now_ns());
     if (fits) {
         begin(connection, listener);
         table.count[listener]++;
@@ -362,7 +388,7 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *buffer, size_t
     struct connection *connection = find(fd);
     if (connection && is_over_limit(connection) && is_open(connection)) {
         if (!LOAD(connection->is_cut))
-            ADD(table.cut, 1);
+            count_cut();
         STORE(connection->is_cut, true);
         errno = ECONNRESET;
         return -1;

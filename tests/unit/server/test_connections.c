@@ -222,6 +222,33 @@ static void test_other_sockets_are_not_limited(void **state)
     close(listener);
 }
 
+/* A peer that is cut and connects again does not keep libzmq busy. */
+static void test_few_are_accepted_while_others_are_cut(void **state)
+{
+    enum { TRIES = 30 };
+    (void)state;
+    struct sockaddr_un address;
+    const int listener = make_listener(SOCK_STREAM, &address);
+    int peers[TRIES], fds[TRIES];
+    uint32_t accepted = 0;
+    start(64);
+    fds[0] = join(listener, &address, SOCK_STREAM, &peers[0]);
+    assert_int_equal(count_pieces(peers[0], fds[0], 8192), 2);
+    const uint64_t refused = counters().refused;
+    for (uint32_t i = 1; i < TRIES; i++) {
+        fds[i] = join(listener, &address, SOCK_STREAM, &peers[i]);
+        accepted += fds[i] >= 0;
+    }
+    assert_true(accepted >= 9);
+    assert_int_equal(counters().refused - refused, TRIES - 1 - accepted);
+    for (uint32_t i = 0; i < TRIES; i++) {
+        close(peers[i]);
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    close(listener);
+}
+
 static void test_blames_end_a_connection(void **state)
 {
     (void)state;
@@ -251,6 +278,7 @@ int main(void)
         cmocka_unit_test(test_there_are_as_many_as_allowed),
         cmocka_unit_test(test_the_budget_of_all),
         cmocka_unit_test(test_other_sockets_are_not_limited),
+        cmocka_unit_test(test_few_are_accepted_while_others_are_cut),
         cmocka_unit_test(test_blames_end_a_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
