@@ -112,13 +112,20 @@ static void keep_held(struct trajd_client *client)
         client->held.previous = NULL;
 }
 
+/* Returns false for a batch that came while its ring was not mapped: the daemon died too early, or
+ * the client could not open the GPU's memory. */
+static bool is_readable(const struct trajd_client *client, const struct trajd_delivery *delivery)
+{
+    return delivery->is_carried || delivery->failure || delivery->payload || client->feed.mapping;
+}
+
 /* The memory of these batches outlives the daemon, but client->feed changes with the next one. */
 static void keep_queue(struct trajd_client *client)
 {
     for (; client->queue.count > 0; client->queue.count--) {
         struct trajd_delivery *delivery = &client->queue.entries[client->queue.first];
         client->queue.first = (client->queue.first + 1) % TRAJD_CLIENT_QUEUE;
-        if (client->carried.waiting_count == TRAJD_CLIENT_QUEUE) {
+        if (client->carried.waiting_count == TRAJD_CLIENT_QUEUE || !is_readable(client, delivery)) {
             trajd_delivery_drop(client, delivery);
             continue;
         }

@@ -20,10 +20,12 @@ void trajd_session_send(struct trajd_client *client, const struct trajd_wire_mes
 static void list_leases(struct trajd_client *client, struct trajd_wire_hello *hello)
 {
     pthread_mutex_lock(&client->state_lock);
-    for (uint32_t i = 0; i < client->queue.count; i++)
-        trajd_leases_append(
-            &hello->held,
-            &client->queue.entries[(client->queue.first + i) % TRAJD_CLIENT_QUEUE].lease);
+    for (uint32_t i = 0; i < client->queue.count; i++) {
+        const struct trajd_delivery *delivery =
+            &client->queue.entries[(client->queue.first + i) % TRAJD_CLIENT_QUEUE];
+        if (!delivery->is_carried) /* its lease was of another session */
+            trajd_leases_append(&hello->held, &delivery->lease);
+    }
     for (uint32_t i = 0; i < client->held.count; i++) {
         if (client->held.batches[i]->is_carried)
             continue; /* it has no lease */
