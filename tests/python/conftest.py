@@ -11,6 +11,11 @@ if not list((PACKAGE / "trajd").glob("_core*")):
     collect_ignore_glob = ["test_*.py"]  # built without Python's headers
 
 
+def pytest_configure(config):
+    """Keeps warnings of the package out of the summary. pytest-xdist's main process cannot import their class."""
+    config.addinivalue_line("filterwarnings", "ignore::trajd.DataWarning")
+
+
 class Producer:
     """tests/support/fake_producer as a process: a server whose batches are functions of their position.
 
