@@ -83,7 +83,7 @@ class Batch:
         self.library, self.handle = library, handle
         info = BatchInfo()
         library.trajd_batch_get_info(handle, c.byref(info))
-        self.epoch, self.position, self.rows = info.epoch, info.position, info.row_count
+        self.epoch, self.position, self.rows, self.ready_ns = info.epoch, info.position, info.row_count, info.ready_ns
 
     def arrays(self):
         result = {}
