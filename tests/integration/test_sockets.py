@@ -201,6 +201,8 @@ def lingering():
 @contextlib.contextmanager
 def stopped(daemon):
     daemon.process.send_signal(signal.SIGSTOP)
+    tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
+    wait_for(lambda: all((task / "stat").read_text().rsplit(")", 1)[1].split()[0] == "T" for task in tasks.iterdir()), what="all threads to stop")
     try:
         yield
     finally:
