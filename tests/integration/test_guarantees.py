@@ -8,7 +8,7 @@ import pytest
 import libtrajd as trajd
 from epochs import arrays_of, global_batches, jobs_of, open_local, rest, sequence, take
 from feeds import fan_out, feed
-from workers import Worker, finish, wait_for_done
+from workers import Worker, finish, run_out, step, wait_for_done
 
 SHARED = pytest.mark.parametrize("config", [feed, fan_out], ids=["alone", "fan_out"])
 
@@ -18,22 +18,6 @@ def ranks_of(one, world, *arguments, feed="train"):
     for rank in ranks:
         rank.read("open")
     return ranks
-
-
-def step(workers, count=1):
-    """Each worker takes `count` further batches. All except the last are DONE then."""
-    for _ in range(count):
-        for worker in workers:
-            worker.go()
-        for worker in workers:
-            worker.read("batch")
-
-
-def run_out(workers):
-    for worker in workers:
-        worker.process.stdin.close()
-    for worker in workers:
-        finish(worker)
 
 
 def global_ids(ranks, begin=0):

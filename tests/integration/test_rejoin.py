@@ -7,7 +7,7 @@ import pytest
 import libtrajd as trajd
 from feeds import fan_out, feed
 from waiting import wait_for
-from workers import Worker, finish, wait_for_done
+from workers import Worker, finish, run_out, step, wait_for_done
 
 
 def config(path, rejoin_wait=None, batch=16):
@@ -20,21 +20,6 @@ def start_workers(one, count, *arguments):
     for worker in workers:
         worker.read("open")
     return workers
-
-
-def step(workers, count=1):
-    for _ in range(count):
-        for worker in workers:
-            worker.go()
-        for worker in workers:
-            worker.read("batch")
-
-
-def run_out(workers):
-    for worker in workers:
-        worker.process.stdin.close()
-    for worker in workers:
-        finish(worker)
 
 
 def assert_once(workers, lost=()):

@@ -54,6 +54,23 @@ def finish(worker):
     assert worker.said[-1]["event"] == "end"
 
 
+def step(workers, count=1):
+    """Each worker with `--pace` takes `count` further batches. All except the last are DONE then."""
+    for _ in range(count):
+        for worker in workers:
+            worker.go()
+        for worker in workers:
+            worker.read("batch")
+
+
+def run_out(workers):
+    """Lets workers with `--pace` read to the end of their epoch without a pause."""
+    for worker in workers:
+        worker.process.stdin.close()
+    for worker in workers:
+        finish(worker)
+
+
 def wait_for_done(daemon, count):
     """Waits until the daemon has counted `count` batches as DONE. Clients send DONE in bursts, after some milliseconds at the latest."""
     client = daemon.client()

@@ -18,11 +18,11 @@
 #include <cmocka.h>
 
 #include "daemon/feed/journal.h"
+#include "journal_folder.h"
 #include "proto/array_len.h"
 
 #define IDLE_DAYS_AT offsetof(struct trajd_journal_head, idle_days)
 
-static char directory[] = "/tmp/trajd-journal-XXXXXX";
 static struct trajd_journal_state found;
 
 static struct trajd_journal *reopen(bool expect_damaged)
@@ -31,7 +31,7 @@ static struct trajd_journal *reopen(bool expect_damaged)
     struct trajd_error error = {0};
     bool damaged = !expect_damaged;
 
-    if (trajd_journal_open(directory, "train", "job", &journal, &damaged, &error))
+    if (trajd_journal_open(journal_folder, "train", "job", &journal, &damaged, &error))
         fail_msg("%s", error.message);
     assert_int_equal(damaged, expect_damaged);
     return journal;
@@ -60,33 +60,15 @@ static void begin(struct trajd_journal *journal, uint64_t epoch)
 
 static void path_of_journal(char *path, size_t room)
 {
-    DIR *folder = opendir(directory);
+    DIR *folder = opendir(journal_folder);
 
     assert_non_null(folder);
     path[0] = '\0';
     for (struct dirent *entry; (entry = readdir(folder));)
         if (entry->d_name[0] != '.')
-            snprintf(path, room, "%s/%s", directory, entry->d_name);
+            snprintf(path, room, "%s/%s", journal_folder, entry->d_name);
     closedir(folder);
     assert_true(path[0]);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    strcpy(directory, "/tmp/trajd-journal-XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    DIR *folder = opendir(directory);
-
-    (void)state;
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
-    return rmdir(directory);
 }
 
 static void test_remembers(void **state)
@@ -179,7 +161,7 @@ static void test_one_at_a_time(void **state)
 
     (void)state;
     begin(journal, 3);
-    assert_int_equal(trajd_journal_open(directory, "train", "job", &second, &damaged, &error),
+    assert_int_equal(trajd_journal_open(journal_folder, "train", "job", &second, &damaged, &error),
                      TRAJD_ERR_BUSY);
     assert_null(second);
     trajd_journal_close(&journal);
@@ -197,12 +179,12 @@ static void test_names_are_harmless(void **state)
 
     (void)state;
     assert_int_equal(
-        trajd_journal_open(directory, "spec:1/2", "../../etc\nx", &journal, &damaged, &error),
+        trajd_journal_open(journal_folder, "spec:1/2", "../../etc\nx", &journal, &damaged, &error),
         TRAJD_OK);
     begin(journal, 3);
     trajd_journal_close(&journal);
     path_of_journal(path, sizeof path);
-    assert_null(strchr(path + strlen(directory) + 1, '/'));
+    assert_null(strchr(path + strlen(journal_folder) + 1, '/'));
     assert_null(strchr(path, '\n'));
 }
 
@@ -229,8 +211,8 @@ static void test_damage(void **state)
         uint8_t bad = good[at] ^ 0x40;
         bool damaged = false;
         assert_int_equal(pwrite(fd, &bad, 1, at), 1);
-        assert_int_equal(trajd_journal_open(directory, "train", "job", &journal, &damaged, NULL),
-                         TRAJD_OK);
+        assert_int_equal(
+            trajd_journal_open(journal_folder, "train", "job", &journal, &damaged, NULL), TRAJD_OK);
         noticed += damaged;
         if (damaged) {
             assert_false(trajd_journal_load(journal, &found));
@@ -341,7 +323,7 @@ static struct trajd_journal *open_of(const char *job)
     struct trajd_error error;
     bool damaged;
 
-    if (trajd_journal_open(directory, "train", job, &journal, &damaged, &error))
+    if (trajd_journal_open(journal_folder, "train", job, &journal, &damaged, &error))
         fail_msg("%s", error.message);
     return journal;
 }
@@ -349,11 +331,11 @@ static struct trajd_journal *open_of(const char *job)
 /* Notes in all journals that they were found unused on that many days. */
 static void age(uint32_t days)
 {
-    DIR *folder = opendir(directory);
+    DIR *folder = opendir(journal_folder);
     char path[512];
 
     for (struct dirent *entry; (entry = readdir(folder));) {
-        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        snprintf(path, sizeof path, "%s/%s", journal_folder, entry->d_name);
         if (entry->d_name[0] != '.' && strchr(entry->d_name, '@'))
             set_days(path, days);
     }
@@ -365,7 +347,7 @@ static uint32_t sweep(int days)
     struct trajd_error error;
     uint32_t removed = 99;
 
-    if (trajd_journal_sweep(directory, days * INT64_C(86400000000000), &removed, &error))
+    if (trajd_journal_sweep(journal_folder, days * INT64_C(86400000000000), &removed, &error))
         fail_msg("%s", error.message);
     return removed;
 }
@@ -376,7 +358,7 @@ static void make_file(const char *name, size_t size_bytes)
     char path[128];
     FILE *file;
 
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    snprintf(path, sizeof path, "%s/%s", journal_folder, name);
     file = fopen(path, "w");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, size_bytes, file), size_bytes);
@@ -403,7 +385,7 @@ static void test_old_journals_are_removed(void **state)
     make_file("notes.txt", 10);
     make_file("short.journal", 100);
     make_file("other.journal", 3 * 4096);
-    snprintf(path, sizeof path, "%s/link.journal", directory);
+    snprintf(path, sizeof path, "%s/link.journal", journal_folder);
     assert_int_equal(symlink("notes.txt", path), 0);
     age(9);
     assert_int_equal(sweep(10), 1); /* only gone's journal: the others are open, or no journals */
@@ -421,7 +403,7 @@ static void test_old_journals_are_removed(void **state)
     trajd_journal_close(&gone);
     assert_int_equal(trajd_journal_sweep("/nonexistent", 0, &removed, &error), TRAJD_ERR_IO);
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-        snprintf(path, sizeof path, "%s/%s", directory, others[i]);
+        snprintf(path, sizeof path, "%s/%s", journal_folder, others[i]);
         assert_int_equal(unlink(path), 0);
     }
 }
@@ -446,7 +428,7 @@ static void test_opened_during_sweeps(void **state)
         char path[512];
         bool damaged;
         enum trajd_status status =
-            trajd_journal_open(directory, "train", "job", &journal, &damaged, &error);
+            trajd_journal_open(journal_folder, "train", "job", &journal, &damaged, &error);
         if (status == TRAJD_ERR_BUSY) /* it is being removed */
             continue;
         assert_int_equal(status, TRAJD_OK);
@@ -463,7 +445,7 @@ static void test_opened_during_sweeps(void **state)
 
 static uint32_t count_files(void)
 {
-    DIR *folder = opendir(directory);
+    DIR *folder = opendir(journal_folder);
     uint32_t count = 0;
 
     for (struct dirent *entry; (entry = readdir(folder));)
@@ -610,18 +592,27 @@ static void test_full_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_remembers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_flushes_keep_it_young, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_one_at_a_time, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_names_are_harmless, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_pages_of_different_ages, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_killed_anywhere, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_old_journals_are_removed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_opened_during_sweeps, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_files_of_an_owner_are_limited, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_cut_off_from_outside, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_full_disk, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_remembers, journal_folder_make, journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_flushes_keep_it_young, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_one_at_a_time, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_names_are_harmless, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_damage, journal_folder_make, journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_pages_of_different_ages, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_killed_anywhere, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_old_journals_are_removed, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_opened_during_sweeps, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_files_of_an_owner_are_limited, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_cut_off_from_outside, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_full_disk, journal_folder_make, journal_folder_remove),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,16 +1,13 @@
 /* Sessions that return after the daemon's death, and new ones that have to wait for them. Each
  * world stands for one life of the daemon; they share a directory of journals. */
-#include <dirent.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core_world.h"
+#include "journal_folder.h"
 
 #define SECOND UINT64_C(1000000000)
-
-static char directory[32];
 
 static struct trajd_core_feed_options options_with_journal(void)
 {
@@ -18,26 +15,8 @@ static struct trajd_core_feed_options options_with_journal(void)
 
     options.slot_count = 4;
     options.rejoin_wait_ns = 10 * SECOND;
-    options.journal_directory = directory;
+    options.journal_directory = journal_folder;
     return options;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    strcpy(directory, "/tmp/trajd-return-XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    DIR *folder = opendir(directory);
-
-    (void)state;
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
-    return rmdir(directory);
 }
 
 /* Lets the job finish a batch and end, so that it has a journal. */
@@ -53,22 +32,23 @@ static void make_journal(const struct trajd_core_feed_options *options)
     destroy(world);
 }
 
-/* Makes a world with that many sessions of a job, which got batches 0 to 3 in turn. *pass is that
- * of the last session. */
-static struct world *make_served(const struct trajd_core_feed_options *options, uint32_t sessions,
-                                 uint64_t *pass)
+/* A daemon's life with that many sessions of a job, which got batches 0 to 3 in turn. Returns the
+ * pass of the last session. */
+static uint64_t die_serving(const struct trajd_core_feed_options *options, uint32_t sessions)
 {
     struct world *world;
+    uint64_t pass;
 
     make_journal(options);
     world = make(options);
     for (uint32_t i = 0; i < sessions; i++)
         assert_int_equal(open_with(world, greet(world), make_open(world, 0)), TRAJD_OK);
-    *pass = last_sent(world, TRAJD_WIRE_OPENED)->opened.pass;
-    assert_int_not_equal(*pass, 0);
+    pass = last_sent(world, TRAJD_WIRE_OPENED)->opened.pass;
+    assert_int_not_equal(pass, 0);
     for (int i = 0; i < 4; i++)
         publish(world, take(world));
-    return world;
+    destroy(world);
+    return pass;
 }
 
 static struct trajd_wire_open make_return(struct world *world, uint64_t pass)
@@ -103,8 +83,7 @@ static void test_reports(void **state)
     uint64_t pass, session, thief;
 
     (void)state;
-    world = make_served(&options, 1, &pass);
-    destroy(world);
+    pass = die_serving(&options, 1);
     world = make(&options);
     session = greet(world);
     open = make_return(world, pass);
@@ -147,8 +126,8 @@ static void test_return_without_a_journal(void **state)
     pass = opened(world)->pass;
     publish(world, take(world));
     destroy(world);
-    assert_int_equal(rmdir(directory), 0); /* it is empty */
-    assert_int_equal(mkdir(directory, 0700), 0);
+    assert_int_equal(rmdir(journal_folder), 0); /* it is empty */
+    assert_int_equal(mkdir(journal_folder, 0700), 0);
 
     world = make(&options);
     session = greet(world);
@@ -180,8 +159,7 @@ static void test_reports_of_something_else(void **state)
     uint64_t pass;
 
     (void)state;
-    world = make_served(&options, 1, &pass);
-    destroy(world);
+    pass = die_serving(&options, 1);
     for (int wrong = 0; wrong < 3; wrong++) {
         struct trajd_wire_open open;
         world = make(&options);
@@ -205,8 +183,7 @@ static void test_death_of_a_holder(void **state)
     uint64_t pass, session;
 
     (void)state;
-    world = make_served(&options, 1, &pass);
-    destroy(world);
+    pass = die_serving(&options, 1);
     world = make(&options);
     session = greet(world);
     open = make_return(world, pass);
@@ -233,8 +210,7 @@ static void test_two_deaths(void **state)
     uint64_t pass;
 
     (void)state;
-    world = make_served(&options, 2, &pass);
-    destroy(world);
+    pass = die_serving(&options, 2);
     for (int death = 0; death < 2; death++) {
         world = make(&options);
         open = make_return(world, pass);
@@ -263,8 +239,7 @@ static void test_a_fresh_open_waits(void **state)
     uint64_t pass, fresh;
 
     (void)state;
-    world = make_served(&options, 1, &pass);
-    destroy(world);
+    pass = die_serving(&options, 1);
     world = make(&options);
     fresh = greet(world);
     world->now_ns = SECOND;
@@ -292,8 +267,7 @@ static void test_what_does_not_wait(void **state)
     uint64_t pass;
 
     (void)state;
-    world = make_served(&options, 1, &pass);
-    destroy(world);
+    pass = die_serving(&options, 1);
     world = make(&options);
     open = make_open(world, 0);
     open.next = 8; /* an explicit position */
@@ -322,8 +296,7 @@ static void test_another_batch_size(void **state)
     uint64_t pass;
 
     (void)state;
-    world = make_served(&options, 1, &pass);
-    destroy(world);
+    pass = die_serving(&options, 1);
     options.global_batch = 6;
     world = make(&options);
     open = make_return(world, pass);
@@ -338,14 +311,21 @@ static void test_another_batch_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_return_without_a_journal, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_reports, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_reports_of_something_else, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_death_of_a_holder, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_two_deaths, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_fresh_open_waits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_does_not_wait, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_another_batch_size, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_return_without_a_journal, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_reports, journal_folder_make, journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_reports_of_something_else, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_death_of_a_holder, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_two_deaths, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_a_fresh_open_waits, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_what_does_not_wait, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_another_batch_size, journal_folder_make,
+                                        journal_folder_remove),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
