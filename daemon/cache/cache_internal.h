@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 #include "daemon/cache/cache.h"
 
 #define NO_ENTRY UINT32_MAX

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 #include "daemon/layout/layout.h"
 #include "daemon/layout/quaternions.h"
 #include "proto/timebase.h"

@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 #include "daemon/base/arena.h"
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */

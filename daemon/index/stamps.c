@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 
 static int64_t unit_ns(enum trajd_stamp_unit unit)
 {

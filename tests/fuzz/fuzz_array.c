@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/index/array.h"
-#include "daemon/index/inflate.h"
+#include "daemon/index/rows/array.h"
+#include "daemon/index/rows/inflate.h"
 
 #define HEAD_BYTES 40
 #define CHUNK_BYTES 5

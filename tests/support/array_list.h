@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 
 #ifndef TRAJD_SOURCE_DIR
 #define TRAJD_SOURCE_DIR "." /* benchmarks run in the source folder */

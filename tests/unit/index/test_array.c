@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/index/inflate.h"
+#include "daemon/index/rows/inflate.h"
 #include "proto/array_len.h"
 #include "tests/support/array_list.h"
 

@@ -2,7 +2,7 @@
 #ifndef TRAJD_INDEX_ARRAY_BOX_H
 #define TRAJD_INDEX_ARRAY_BOX_H
 
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 
 struct trajd_array_box {
     uint64_t begin[TRAJD_ARRAY_MAX_RANK]; /* in the chunk */

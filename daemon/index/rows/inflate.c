@@ -1,10 +1,10 @@
-#include "daemon/index/inflate.h"
+#include "daemon/index/rows/inflate.h"
 
 #include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 
 #define STAGE_COUNT 2
 #define FLETCHER_BYTES 4

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "daemon/base/heartbeat.h"
-#include "daemon/index/array.h"
-#include "daemon/index/array_box.h"
-#include "daemon/index/inflate.h"
+#include "daemon/index/rows/array.h"
+#include "daemon/index/rows/array_box.h"
+#include "daemon/index/rows/inflate.h"
 
 /* chunks closer than this are read together: a seek costs more than the bytes between them */
 #define GAP_BYTES (64u << 10)

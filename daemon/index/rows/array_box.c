@@ -1,4 +1,4 @@
-#include "daemon/index/array_box.h"
+#include "daemon/index/rows/array_box.h"
 
 #include <string.h>
 

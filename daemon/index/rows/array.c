@@ -1,10 +1,10 @@
-#include "daemon/index/array.h"
+#include "daemon/index/rows/array.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "daemon/index/inflate.h"
+#include "daemon/index/rows/inflate.h"
 
 uint64_t trajd_array_row_count(const struct trajd_array *array)
 {
