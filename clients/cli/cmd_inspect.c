@@ -217,7 +217,7 @@ static void print_index(const char *path, const struct trajd_index *index)
            index->layout->name, index->file_count, index->file_count == 1 ? "" : "s",
            index->kept_count, index->episode_count + index->refused_file_count, index->fingerprint);
     if (index->trimmed_row_count)
-        printf("  %" PRIu64 " rows after their clock's last stamp are left out (T+1)\n",
+        printf("  %" PRIu64 " rows after their clock's last one are left out (T+1)\n",
                index->trimmed_row_count);
     print_problems(index);
     printf(" clocks\n");

@@ -160,13 +160,53 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
                stream->feature_count);
 }
 
-static void check_rows(struct candidate *c, const struct trajd_stream_plan *plan,
-                       uint64_t stamp_rows)
+/* Returns whether a stream before this one has the same array, whose rows are checked already. */
+static bool is_checked(const struct candidate *c, uint32_t plan)
 {
+    const struct trajd_validation *v = c->validation;
+
+    for (uint32_t i = 0; i < plan; i++)
+        if (v->plans[i].array_index == v->plans[plan].array_index && v->found[i].feature_count)
+            return true;
+    return false;
+}
+
+/* Returns whether the last row of the stream's array is left out. A file that `trajctl resample`
+ * made lacks it already. */
+static bool drops_last_row(const struct candidate *c, const struct trajd_stream_plan *plan)
+{
+    return c->validation->layout->streams[plan->layout_stream].drops_last_row &&
+           !*c->record->resampled_rate;
+}
+
+/* Leaves out the last row of an array, which must be the only one that its clock lacks. */
+static void drop_last_row(struct candidate *c, uint32_t index, uint64_t clock_rows)
+{
+    const struct trajd_stream_plan *plan = &c->validation->plans[index];
+    struct trajd_array *extent = &c->extents[plan->array_index];
+    const bool is_cut = is_checked(c, index);
+
+    if (extent->shape[0] != clock_rows + !is_cut || !clock_rows)
+        return quarantine(c,
+                          "%s: has %" PRIu64 " rows, and clock %s has %" PRIu64
+                          ": `rows: first` in the layout needs exactly one row more than the clock",
+                          c->validation->paths[plan->array_index], extent->shape[0],
+                          c->validation->layout->clocks[plan->clock_index].name, clock_rows);
+    if (is_cut)
+        return;
+    trajd_array_cut(extent, clock_rows);
+    c->validation->trimmed_row_count++;
+}
+
+static void check_rows(struct candidate *c, uint32_t index, uint64_t stamp_rows)
+{
+    const struct trajd_stream_plan *plan = &c->validation->plans[index];
     const struct trajd_layout_clock *clock = &c->validation->layout->clocks[plan->clock_index];
     struct trajd_array *extent = &c->extents[plan->array_index];
     const char *path = c->validation->paths[plan->array_index];
 
+    if (drops_last_row(c, plan))
+        return drop_last_row(c, index, stamp_rows);
     if (extent->shape[0] == stamp_rows + 1 && stamp_rows) {
         trajd_array_cut(extent, stamp_rows);
         c->validation->trimmed_row_count++;
@@ -252,7 +292,7 @@ static void make_stamped(struct candidate *c, uint32_t index, int64_t shift)
     check_lost_rows(c, source, recorded);
     for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
         if (c->validation->plans[i].clock_index == index && c->validation->found[i].feature_count)
-            check_rows(c, &c->validation->plans[i], recorded->source_rows);
+            check_rows(c, i, recorded->source_rows);
     }
     check_grid(c, index);
     stamps = c->reason ? NULL : allocate(c, recorded->row_count, sizeof *stamps);
@@ -315,20 +355,22 @@ static bool find_rate(struct candidate *c, uint32_t index, struct trajd_episode_
 }
 
 /* Returns the row count of a regular clock: of the stream that the layout names, else of its
- * longest stream. */
+ * longest stream. Streams that lose their last row count only where there is no other one. */
 static uint64_t count_rows(struct candidate *c, uint32_t index)
 {
     const char *named = c->validation->layout->clocks[index].rows;
-    uint64_t rows = 0;
+    uint64_t rows = 0, cut_rows = 0;
 
     for (uint32_t i = 0; i < c->validation->plan_count; i++) {
         const struct trajd_stream_plan *plan = &c->validation->plans[i];
-        uint64_t own = c->extents[plan->array_index].shape[0];
-        if (plan->clock_index != index || !c->validation->found[i].feature_count)
-            continue;
-        if (named ? !strcmp(named, plan->stream.name) : own > rows)
-            rows = own;
+        const uint64_t own = c->extents[plan->array_index].shape[0];
+        const bool is_cut = drops_last_row(c, plan);
+        uint64_t *most = is_cut ? &cut_rows : &rows;
+        if (plan->clock_index == index && c->validation->found[i].feature_count &&
+            (!named || !strcmp(named, plan->stream.name)) && own - is_cut > *most)
+            *most = own - is_cut;
     }
+    rows = rows ? rows : cut_rows;
     if (!rows && named)
         misfit(c, "%s: missing (it counts the rows of clock %s)", named,
                c->validation->layout->clocks[index].name);
@@ -349,6 +391,12 @@ static void make_regular(struct candidate *c, uint32_t index, int64_t shift)
         return quarantine(c, "%s: the start with offset and latency is beyond 64 bits of ns",
                           source->name);
     clock->row_count = (int64_t)count_rows(c, index);
+    for (uint32_t i = 0; i < c->validation->plan_count && !c->reason; i++) {
+        const struct trajd_stream_plan *plan = &c->validation->plans[i];
+        if (plan->clock_index == index && c->validation->found[i].feature_count &&
+            drops_last_row(c, plan))
+            drop_last_row(c, i, (uint64_t)clock->row_count);
+    }
 }
 
 static void make_clocks(struct candidate *c)

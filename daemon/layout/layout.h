@@ -75,6 +75,8 @@ struct trajd_layout_stream {
     int64_t max_gap_ns;  /* < 0: none */
     /* false: an episode without the stream is quarantined; families are always optional */
     bool optional;
+    /* the array has exactly one row more than the clock, the last one, which is left out */
+    bool drops_last_row;
 };
 
 #define TRAJD_LAYOUT_METAS_MAX 16

@@ -1,4 +1,6 @@
-/* The hash of a layout. It depends on the values of the keys, not on comments or spaces. */
+/* The hash of a layout. It depends on the values of the keys, not on comments or spaces. Keys that
+ * layouts of version 0.1.0 did not have count only where they are set, so that those layouts keep
+ * their hash. */
 #include "daemon/base/digest.h"
 #include "daemon/layout/layout_internal.h"
 #include "proto/array_len.h"
@@ -33,6 +35,8 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
             trajd_digest_add_text(&digest, texts[k]);
         for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
             trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
+        if (stream->drops_last_row)
+            trajd_digest_add_text(&digest, "rows: first");
     }
     for (uint32_t i = 0; i < layout->meta_count; i++) {
         const struct trajd_layout_meta *meta = &layout->metas[i];

@@ -8,6 +8,7 @@ static const double degrees_period = 360.0;
 static const double radians_period = 6.283185307179586476925;
 static const char *const kind_words[] = {"linear", "previous", "nearest", "slerp",
                                          "angle",  "mean",     NULL};
+static const char *const rows_words[] = {"all", "first", NULL};
 static const char *const order_words[] = {"xyzw", "wxyz", NULL};
 
 static enum trajd_status read_kind(struct trajd_layout_parser *p,
@@ -103,9 +104,11 @@ static enum trajd_status read_stream_options(struct trajd_layout_parser *p,
     const struct trajd_yaml_node *columns = trajd_yaml_get(node, "columns"),
                                  *unit = trajd_yaml_get(node, "unit");
     const struct trajd_yaml_node *gap = trajd_yaml_get(node, "max_gap"),
-                                 *optional = trajd_yaml_get(node, "optional");
+                                 *optional = trajd_yaml_get(node, "optional"),
+                                 *rows = trajd_yaml_get(node, "rows");
     bool family = trajd_layout_star_count(stream->name) > 0;
     enum trajd_status status = TRAJD_OK;
+    int choice = 0;
 
     stream->max_gap_ns = -1;
     if (columns)
@@ -122,6 +125,9 @@ static enum trajd_status read_stream_options(struct trajd_layout_parser *p,
         status = trajd_yaml_error(p->yaml, optional, p->error,
                                   "a family of streams ('*') is always optional");
     stream->optional = stream->optional || family;
+    if (!status && rows)
+        status = trajd_yaml_choice(p->yaml, rows, rows_words, &choice, p->error);
+    stream->drops_last_row = choice == 1;
     if (stream->kind == TRAJD_KIND_ANGLE)
         stream->angle_period =
             stream->unit && !strcmp(stream->unit, "deg") ? degrees_period : radians_period;
@@ -133,7 +139,7 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
                                      struct trajd_layout_stream *stream)
 {
     static const char *const keys[] = {"path", "clock",   "kind",     "order", "columns",
-                                       "unit", "max_gap", "optional", NULL};
+                                       "unit", "max_gap", "optional", "rows",  NULL};
     const struct trajd_yaml_node *path = trajd_yaml_get(node, "path");
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
 
@@ -160,6 +166,22 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
     return status ? status : read_stream_options(p, node, stream);
 }
 
+/* Checks that streams of one array agree on its rows. */
+static enum trajd_status check_shared_rows(struct trajd_layout_parser *p,
+                                           const struct trajd_yaml_node *node)
+{
+    const struct trajd_yaml_node *child = node->children;
+
+    for (uint32_t i = 0; i < p->memory->layout.stream_count; i++, child = child->next)
+        for (uint32_t k = 0; k < i; k++)
+            if (p->streams[k].drops_last_row != p->streams[i].drops_last_row &&
+                !strcmp(p->streams[k].path, p->streams[i].path))
+                return trajd_yaml_error(p->yaml, child, p->error,
+                                        "stream %s has the same path and another value of rows",
+                                        p->streams[k].name);
+    return TRAJD_OK;
+}
+
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
                                             const struct trajd_yaml_node *node)
 {
@@ -176,5 +198,5 @@ enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
         status = read_stream(p, child, &p->streams[layout->stream_count++]);
-    return status;
+    return status ? status : check_shared_rows(p, node);
 }

@@ -175,6 +175,7 @@ static void mistakes_are_reported_with_their_line(void **state)
         {"{path: ../task, required: true}", "../task", "mapping"},
         {"required: true", "required: 3", "required"},
         {"path: images/*/rgb,", "path: images/*/rgb, optional: false,", "always optional"},
+        {"optional: true", "rows: last", "first"},
     };
 
     (void)state;

@@ -1,0 +1,91 @@
+"""Keys of layouts: what each reads is equal to h5py's reading, and each rule that a file breaks gives its message."""
+import json
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+
+from paths import TRAJCTL
+
+
+def inspect(layout, path):
+    """Returns the document of `trajctl inspect`, or the message of its failure."""
+    done = subprocess.run([TRAJCTL, "inspect", "--json", "--layout", layout, path], capture_output=True, text=True, timeout=60)
+    return json.loads(done.stdout)[0] if done.returncode == 0 else done.stderr
+
+
+def write(folder, layout, arrays, attributes=None, name="one.hdf5"):
+    """Writes a layout and a file with these arrays and attributes. Returns both paths."""
+    (folder / "lab.yaml").write_text(layout)
+    with h5py.File(folder / name, "w") as file:
+        for path, data in arrays.items():
+            file[path] = data
+        for place, value in (attributes or {}).items():
+            owner, key = place.split("@")
+            file[owner or "/"].attrs[key] = value
+    return folder / "lab.yaml", folder / name
+
+
+def reasons(document):
+    return [episode["quarantine"] for episode in document["episodes"] if episode["quarantine"]]
+
+
+def rows(count, width=3):
+    return np.arange(count * width, dtype=np.float32).reshape(count, width)
+
+
+# rows: first
+
+FIRST = """\
+layout: lab
+episodes: {{files: "*.hdf5", groups: /traj_*}}
+clocks: {clocks}
+streams:
+  actions: {{path: actions, kind: previous}}
+  qpos: {{path: obs/qpos, kind: linear, rows: first}}
+  half: {{path: obs/qpos, kind: linear, rows: first, columns: "0:1"}}
+  "more/*": {{path: more/*, kind: linear, rows: first}}
+"""
+REGULAR, STAMPED = "{steps: {rate: 20}}", "{steps: {path: t, unit: s}}"
+
+
+def t_plus_one(count, observed, clocks, **more):
+    arrays = {"traj_0/actions": rows(count), "traj_0/obs/qpos": rows(observed, 2), "traj_0/t": np.arange(count) * 0.05}
+    return arrays | {f"traj_0/more/{name}": data for name, data in more.items()}
+
+
+@pytest.mark.parametrize("clocks", [REGULAR, STAMPED], ids=["regular", "stamped"])
+def test_the_last_row_is_left_out(tmp_path, clocks):
+    layout, path = write(tmp_path, FIRST.format(clocks=clocks), t_plus_one(10, 11, clocks, env=rows(11)))
+    document = inspect(layout, path)
+    assert document["episodes"][0]["rows"] == {"steps": 10} and document["trimmed_rows"] == 2, document
+    assert {s["name"]: s["most_rows"] for s in document["streams"]} == {"actions": 10, "qpos": 10, "half": 10, "more/env": 10}
+
+
+@pytest.mark.parametrize("clocks", [REGULAR, STAMPED], ids=["regular", "stamped"])
+@pytest.mark.parametrize("observed", [9, 10, 12])
+def test_other_row_counts_quarantine(tmp_path, clocks, observed):
+    layout, path = write(tmp_path, FIRST.format(clocks=clocks), t_plus_one(10, observed, clocks))
+    assert "exactly one row more" in inspect(layout, path) and f"obs/qpos: has {observed} rows" in inspect(layout, path)
+
+
+def test_only_streams_without_their_last_row(tmp_path):
+    layout = FIRST.format(clocks=REGULAR).replace("  actions: {path: actions, kind: previous}\n", "")
+    layout, path = write(tmp_path, layout, t_plus_one(10, 11, REGULAR, env=rows(11)))
+    assert inspect(layout, path)["episodes"][0]["rows"] == {"steps": 10}
+
+
+def test_a_resampled_file_has_no_such_row(tmp_path):
+    layout, path = write(tmp_path, FIRST.format(clocks=REGULAR), t_plus_one(20, 21, REGULAR))
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        assert len(file["traj_0/obs/qpos"]) == len(file["traj_0/actions"])
+    assert reasons(inspect(layout, tmp_path / "out.hdf5")) == []
+
+
+def test_streams_of_one_array_agree_on_its_rows(tmp_path):
+    layout, path = write(tmp_path, FIRST.format(clocks=REGULAR).replace("linear, rows: first, columns", "linear, columns"), {"x": rows(3)})
+    assert "stream qpos has the same path and another value of rows" in inspect(layout, path)
