@@ -414,3 +414,9 @@ enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml,
     make_printable(error);
     return TRAJD_ERR_ARGUMENT;
 }
+
+void trajd_yaml_place(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, char *text,
+                      size_t size)
+{
+    snprintf(text, size, "%s:%u: %s", yaml->name, node->line, node->path);
+}

@@ -52,6 +52,10 @@ enum trajd_status trajd_yaml_error(const struct trajd_yaml *yaml,
                                    const struct trajd_yaml_node *node, struct trajd_error *error,
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* Writes "NAME:LINE: PATH", for errors that are found after the document is gone. */
+void trajd_yaml_place(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node, char *text,
+                      size_t size);
+
 /* Checks that the node is a mapping and that all keys are in the NULL-terminated list `allowed`.
  * The error suggests the nearest key. */
 enum trajd_status trajd_yaml_check_keys(const struct trajd_yaml *yaml,

@@ -40,7 +40,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 static uint64_t hash_spec(const struct trajd_window_spec *spec)
 {
     uint64_t hash = TRAJD_FNV_BEGIN;
-    const uint64_t filter = trajd_episode_filter_digest(spec);
+    const uint64_t texts = trajd_select_texts_digest(&spec->select),
+                   selection = trajd_select_digest(&spec->select);
     const uint64_t numbers[] = {(uint64_t)spec->rate.num,
                                 (uint64_t)spec->rate.den,
                                 (uint64_t)spec->anchor_rate.num,
@@ -55,10 +56,11 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
                                 TRAJD_SAMPLER_VERSION};
 
     hash = trajd_fnv(hash, numbers, sizeof numbers);
-    hash = hash_text(hash_text(hash, spec->filter), spec->anchor_clock);
-    hash = trajd_fnv(hash, &spec->split_begin, sizeof spec->split_begin);
-    hash = trajd_fnv(hash, &spec->split_end, sizeof spec->split_end);
-    hash = trajd_fnv(hash, &filter, spec->episode_filter_count ? sizeof filter : 0);
+    hash = hash_text(hash_text(hash, spec->select.filter), spec->anchor_clock);
+    hash = trajd_fnv(hash, &spec->select.split_begin, sizeof(double));
+    hash = trajd_fnv(hash, &spec->select.split_end, sizeof(double));
+    hash = trajd_fnv(hash, &texts, spec->select.text_count ? sizeof texts : 0);
+    hash = trajd_fnv(hash, &selection, selection ? sizeof selection : 0);
     for (uint32_t o = 0; o < spec->output_count; o++) {
         const struct trajd_spec_output *output = &spec->outputs[o];
         const uint64_t fields[] = {output->at.in_time,

@@ -121,6 +121,7 @@ struct trajd_window_plan {
      * those of the index, and episodes with another shape in a stream that this feed names. The others
      * are kept. */
     uint32_t found_count;
+    uint32_t listed_count;               /* of them, those that `episodes:` lists */
     struct trajd_plan_texts quarantined; /* the reasons, in the order of the index */
     struct trajd_plan_texts warnings;    /* trajd_window_plan_warn */
     struct trajd_clock *clocks;          /* [clocks of the index], as the kernels take them */

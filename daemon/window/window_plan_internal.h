@@ -50,17 +50,8 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
 enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
                                             struct trajd_error *error);
 
-/* ---- window_filter.c, window_segments.c, window_streams.c ---- */
+/* ---- window_segments.c, window_streams.c ---- */
 
-/* The `where:` of a feed. Check comes first: TRAJD_ERR_NOT_FOUND for a key that the layout lacks,
- * or a text that no episode has. */
-enum trajd_status trajd_episode_filter_check(const struct trajd_window_spec *spec,
-                                             const struct trajd_index *index,
-                                             struct trajd_error *error);
-bool trajd_episode_filter_selects(const struct trajd_window_spec *spec,
-                                  const struct trajd_index *index,
-                                  const struct trajd_episode *episode);
-uint64_t trajd_episode_filter_digest(const struct trajd_window_spec *spec);
 /* Finds the episodes' segments and makes the sampler. */
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
                                              struct trajd_error *error);

@@ -61,8 +61,21 @@ static const char *source_name(const struct trajd_window_plan *plan,
     return text;
 }
 
+/* Says what `episodes:` and a split by count select. */
+static void report_selection(const struct trajd_window_plan *plan, FILE *out)
+{
+    const struct trajd_select_rules *rules = &plan->spec->select;
+
+    if (rules->entry_count)
+        fprintf(out, "  episodes: %u of %u are listed\n", plan->listed_count, plan->found_count);
+    if (rules->hold_out)
+        fprintf(out, "  split: %u episodes are held out for validation; this feed takes %s\n",
+                rules->hold_out, rules->takes_held_out ? "them" : "the others");
+}
+
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
+    report_selection(plan, out);
     fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", "output", "stream", "clock", "kind",
             "grid", "role", "tensor");
     for (uint32_t t = 0; t < plan->target_count; t++) {

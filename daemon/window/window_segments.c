@@ -1,31 +1,11 @@
-/* Decides which anchors of which episodes are windows, from filter, where, split, missing streams,
- * and how much padding is allowed. */
+/* Decides which anchors of the selected episodes are windows, from missing streams and how much
+ * padding is allowed. */
 #include "daemon/window/window_plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/digest.h"
-
-static bool is_listed(const struct trajd_episode *episode, const char *filter)
-{
-    for (const char *const *key = episode->filter_keys; key && *key; key++)
-        if (strcmp(*key, filter) == 0)
-            return true;
-    return false;
-}
-
-/* Returns a number in [0, 1) that depends only on the episode's name, so that adding data never
- * moves an episode. */
-static double split_place(const struct trajd_index *index, const struct trajd_episode *episode)
-{
-    const char *const texts[] = {index->files[episode->file_index].relative_path, episode->id};
-    uint64_t hash = TRAJD_FNV_BEGIN;
-
-    for (int i = 0; i < 2; i++)
-        hash = trajd_fnv(hash, texts[i], strlen(texts[i]) + 1);
-    return (double)(trajd_mix(&hash, 1) >> 11) * 0x1p-53;
-}
 
 /* Finds the times of the first and last row of a target's stream. False: it has no rows. */
 static bool target_span(const struct trajd_window_plan *plan,
@@ -172,18 +152,18 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
 {
     const struct trajd_index *index = plan->dataset->index;
 
-    if (plan->spec->filter) {
+    if (plan->spec->select.filter) {
         bool known = false;
         for (uint32_t e = 0; e < index->episode_count && !known; e++)
-            known = is_listed(&index->episodes[e], plan->spec->filter);
+            known = trajd_select_mask_lists(&index->episodes[e], plan->spec->select.filter);
         if (!known)
             return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                    "filter: no mask %s lists an episode of dataset %s",
-                                   plan->spec->filter, plan->dataset->name);
+                                   plan->spec->select.filter, plan->dataset->name);
     }
     return trajd_error_set(
         error, TRAJD_ERR_DATA, 0,
-        "filter, where, split and pad leave no window of %u usable episodes%s%s",
+        "filter, where, episodes, split and pad leave no window of %u usable episodes%s%s",
         plan->found_count - plan->quarantined.count,
         plan->quarantined.count ? "; others are quarantined, the first: " : "",
         plan->quarantined.count && plan->quarantined.list[0] ? plan->quarantined.list[0] : "");
@@ -207,81 +187,135 @@ static void list_quarantined(struct trajd_window_plan *plan)
     }
 }
 
+/* What is collected while the plan's episodes are found. */
+struct segment_list {
+    struct trajd_segment *segments;
+    uint32_t count;
+    struct trajd_digest anchors; /* of the selected episodes */
+    uint32_t short_count, first_short;
+};
+
 /* Warns of episodes that are selected and still give no window: the training never sees them. */
-static void warn_of_short(struct trajd_window_plan *plan, uint32_t short_count,
-                          uint32_t first_short)
+static void warn_of_short(struct trajd_window_plan *plan, const struct segment_list *list)
 {
     const struct trajd_index *index = plan->dataset->index;
-    const struct trajd_episode *episode = &index->episodes[first_short];
+    const struct trajd_episode *episode = &index->episodes[list->first_short];
 
-    if (short_count)
+    if (list->short_count)
         trajd_window_plan_warn(plan,
                                "%u of the %u selected episodes are too short for any window with "
                                "this pad: (the first: %s: %s)",
-                               short_count, short_count + plan->episode_count,
+                               list->short_count, list->short_count + plan->episode_count,
                                index->files[episode->file_index].relative_path, episode->id);
+}
+
+/* Warns of episodes that `episodes:` lists and that the feed cannot use. */
+static void warn_of_listed(struct trajd_window_plan *plan, const uint8_t *flags,
+                           const struct trajd_select_refused *refused)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    const char *first = refused->first;
+    uint32_t count = refused->count;
+
+    plan->listed_count = refused->count;
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const char *reason = trajd_window_plan_quarantine(plan, &index->episodes[e]);
+        plan->listed_count += (flags[e] & TRAJD_SELECT_LISTED) != 0;
+        if (!(flags[e] & TRAJD_SELECT_LISTED) || !reason)
+            continue;
+        first = first ? first : reason;
+        count++;
+    }
+    if (plan->spec->select.entry_count && count)
+        trajd_window_plan_warn(plan,
+                               "episodes: %u of the %u listed episodes are quarantined and not "
+                               "used (the first: %s)",
+                               count, plan->listed_count, first);
+}
+
+/* Adds the anchors of a selected episode. */
+static enum trajd_status add_episode(struct trajd_window_plan *plan, uint32_t e,
+                                     struct segment_list *list, struct trajd_error *error)
+{
+    const struct trajd_episode *episode = &plan->dataset->index->episodes[e];
+    int64_t begin, end;
+    bool skip;
+    enum trajd_status status = check_missing(plan, episode, &skip, error);
+
+    if (status || skip)
+        return status;
+    anchor_range(plan, episode, &begin, &end);
+    trajd_digest_add_u64(&list->anchors, e);
+    trajd_digest_add_u64(&list->anchors, (uint64_t)begin);
+    trajd_digest_add_u64(&list->anchors, (uint64_t)end);
+    apply_padding(plan, episode, &begin, &end);
+    if (begin >= end) {
+        list->first_short = list->short_count++ ? list->first_short : e;
+        return TRAJD_OK;
+    }
+    list->segments[list->count++] = (struct trajd_segment){
+        .episode_index = e, .first_anchor = begin, .window_count = (uint64_t)(end - begin)};
+    plan->episodes[plan->episode_count++] = e;
+    return TRAJD_OK;
+}
+
+static enum trajd_status find_segments(struct trajd_window_plan *plan, uint8_t *flags,
+                                       struct segment_list *list, struct trajd_error *error)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    struct trajd_select_refused refused;
+    enum trajd_status status =
+        trajd_select_episodes(&plan->spec->select, index, flags, &refused, error);
+
+    list_quarantined(plan);
+    if (status)
+        return status;
+    warn_of_listed(plan, flags, &refused);
+    for (uint32_t e = 0; e < index->episode_count && !status; e++)
+        if ((flags[e] & TRAJD_SELECT_TAKEN) &&
+            !trajd_window_plan_quarantine(plan, &index->episodes[e]))
+            status = add_episode(plan, e, list, error);
+    plan->anchors_digest = trajd_digest_end(&list->anchors);
+    if (!status && !list->count)
+        status = no_windows(plan, error);
+    warn_of_short(plan, list);
+    return status;
+}
+
+static enum trajd_status make_sampler(struct trajd_window_plan *plan,
+                                      const struct segment_list *list, struct trajd_error *error)
+{
+    const struct trajd_window_spec *spec = plan->spec;
+    const struct trajd_sampler_options options = {.segments = list->segments,
+                                                  .segment_count = list->count,
+                                                  .fingerprint = plan->fingerprint,
+                                                  .seed = spec->seed,
+                                                  .order = spec->order,
+                                                  .block_windows = spec->block_windows,
+                                                  .block_neighbours = spec->block_neighbours,
+                                                  .tail = spec->tail,
+                                                  .global_batch = spec->global_batch};
+
+    return trajd_sampler_create(&options, &plan->sampler, error);
 }
 
 enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
                                              struct trajd_error *error)
 {
-    const struct trajd_window_spec *spec = plan->spec;
-    const struct trajd_index *index = plan->dataset->index;
-    struct trajd_digest anchors;
-    struct trajd_segment *segments = calloc(index->episode_count + 1, sizeof *segments);
-    struct trajd_sampler_options options = {.segments = segments,
-                                            .fingerprint = plan->fingerprint,
-                                            .seed = spec->seed,
-                                            .order = spec->order,
-                                            .block_windows = spec->block_windows,
-                                            .block_neighbours = spec->block_neighbours,
-                                            .tail = spec->tail,
-                                            .global_batch = spec->global_batch};
-    uint32_t short_count = 0, first_short = 0;
+    const uint32_t episode_count = plan->dataset->index->episode_count;
+    struct segment_list list = {.segments = calloc(episode_count + 1, sizeof *list.segments)};
+    uint8_t *flags = calloc(episode_count + 1, sizeof *flags);
     enum trajd_status status = TRAJD_OK;
 
-    trajd_digest_init(&anchors);
-    plan->episodes = calloc(index->episode_count + 1, sizeof *plan->episodes);
-    if (!segments || !plan->episodes)
+    trajd_digest_init(&list.anchors);
+    plan->episodes = calloc(episode_count + 1, sizeof *plan->episodes);
+    if (!list.segments || !flags || !plan->episodes)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
     if (!status)
-        status = trajd_episode_filter_check(spec, index, error);
-    list_quarantined(plan);
-    for (uint32_t e = 0; e < index->episode_count && !status; e++) {
-        const struct trajd_episode *episode = &index->episodes[e];
-        int64_t begin, end;
-        double place;
-        bool skip;
-
-        if (trajd_window_plan_quarantine(plan, episode) ||
-            (spec->filter && !is_listed(episode, spec->filter)) ||
-            !trajd_episode_filter_selects(spec, index, episode))
-            continue;
-        place = split_place(index, episode);
-        if (place < spec->split_begin || place >= spec->split_end)
-            continue;
-        status = check_missing(plan, episode, &skip, error);
-        if (status || skip)
-            continue;
-        anchor_range(plan, episode, &begin, &end);
-        trajd_digest_add_u64(&anchors, e);
-        trajd_digest_add_u64(&anchors, (uint64_t)begin);
-        trajd_digest_add_u64(&anchors, (uint64_t)end);
-        apply_padding(plan, episode, &begin, &end);
-        if (begin >= end) {
-            first_short = short_count++ ? first_short : e;
-            continue;
-        }
-        segments[options.segment_count++] = (struct trajd_segment){
-            .episode_index = e, .first_anchor = begin, .window_count = (uint64_t)(end - begin)};
-        plan->episodes[plan->episode_count++] = e;
-    }
-    plan->anchors_digest = trajd_digest_end(&anchors);
-    if (!status && !options.segment_count)
-        status = no_windows(plan, error);
-    warn_of_short(plan, short_count, first_short);
+        status = find_segments(plan, flags, &list, error);
     if (!status)
-        status = trajd_sampler_create(&options, &plan->sampler, error);
-    free(segments);
+        status = make_sampler(plan, &list, error);
+    free(list.segments);
+    free(flags);
     return status;
 }

@@ -35,7 +35,7 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
     if (!owned)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
     spec = parser.spec = &owned->spec;
-    spec->split_end = 1;
+    spec->select.split_end = 1;
     spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;
     spec->block_windows = 4096;
     spec->block_neighbours = 4;

@@ -9,6 +9,7 @@
 
 #include "daemon/base/yaml.h"
 #include "daemon/window/order/sampler.h"
+#include "daemon/window/select/select.h"
 #include "kernels/resample.h"
 
 struct trajd_statistics; /* statistics.h */
@@ -87,13 +88,6 @@ struct trajd_spec_member {
     struct trajd_window_spec *spec;
 };
 
-/* One key of `where:`. */
-struct trajd_spec_episode_filter {
-    const char *key;
-    uint32_t line, value_count;
-    const char *const *values;
-};
-
 struct trajd_window_spec {
     const char *feed_name;
     const char *dataset; /* NULL with `mix:` */
@@ -103,10 +97,7 @@ struct trajd_window_spec {
     uint64_t epoch_windows; /* of a mixture; 0: all windows of its datasets */
     uint32_t member_count;  /* >= 1 */
     struct trajd_spec_member *members;
-    const char *filter;            /* name of a mask, or NULL */
-    uint32_t episode_filter_count; /* `where:`; an episode must match all */
-    const struct trajd_spec_episode_filter *episode_filters;
-    double split_begin, split_end; /* of [0, 1): episodes with a hash in [begin, end) */
+    struct trajd_select_rules select; /* which episodes */
     uint32_t global_batch;
     struct trajd_rate rate;   /* num 0: steps are the anchor's */
     const char *anchor_clock; /* NULL: anchor_rate */

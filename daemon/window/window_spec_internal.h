@@ -1,5 +1,5 @@
 /* Inside the parser of a feed's specification: window_spec_copy.c at the bottom, then outputs
- * (window_spec_output.c, window_spec_norm.c) and filters (window_filter.c), keys
+ * (window_spec_output.c, window_spec_norm.c) and selection (window_spec_select.c), keys
  * (window_spec_keys.c), mixtures (window_spec_mix.c), and window_spec.c on top. */
 #ifndef TRAJD_WINDOW_WINDOW_SPEC_INTERNAL_H
 #define TRAJD_WINDOW_WINDOW_SPEC_INTERNAL_H
@@ -50,9 +50,19 @@ enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
 /* Reads a scalar's text and copies it. */
 enum trajd_status trajd_spec_read_string(struct trajd_spec_parser *p,
                                          const struct trajd_yaml_node *node, const char **out);
-/* Reads `where:`. */
-enum trajd_status trajd_spec_read_episode_filter(struct trajd_spec_parser *p,
-                                                 const struct trajd_yaml_node *node);
+/* ---- window_spec_select.c: each reads the key of its name ---- */
+
+enum trajd_status trajd_spec_read_filter(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node);
+enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node);
+enum trajd_status trajd_spec_read_episodes(struct trajd_spec_parser *p,
+                                           const struct trajd_yaml_node *node);
+enum trajd_status trajd_spec_read_split(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node);
+
+/* ---- window_spec_norm.c ---- */
+
 /* Reads an output's `norm:`. */
 enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
                                        const struct trajd_yaml_node *node,

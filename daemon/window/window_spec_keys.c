@@ -1,5 +1,5 @@
-/* Reads the keys of a feed, with one function each. `outputs:`, `where:` and `mix:` are in other
- * files. */
+/* Reads the keys of a feed, with one function each. `outputs:`, `mix:` and the keys that select
+ * episodes are in other files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,34 +70,6 @@ static enum trajd_status read_pad(struct trajd_spec_parser *p, const struct traj
         spec->edge = (enum trajd_edge)choice;
     }
     return TRAJD_OK;
-}
-
-/* Reads `split: 0..0.9`. */
-static enum trajd_status read_split(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
-{
-    struct trajd_window_spec *spec = p->spec;
-    char begin[32], *end;
-    const char *text, *dots;
-    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
-
-    if (status)
-        return status;
-    dots = strstr(text, "..");
-    if (dots && dots > text && (size_t)(dots - text) < sizeof begin) {
-        memcpy(begin, text, (size_t)(dots - text)); /* strtod would read "0." from "0..1" */
-        begin[dots - text] = 0;
-        spec->split_begin = strtod(begin, &end);
-        if (*end)
-            return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is not a number", text, begin);
-        spec->split_end = strtod(dots + 2, &end);
-        if (*end == 0 && end != dots + 2 && spec->split_begin >= 0 &&
-            spec->split_begin < spec->split_end && spec->split_end <= 1)
-            return TRAJD_OK;
-    }
-    return trajd_yaml_error(p->yaml, node, p->error,
-                            "%s: expected a range within 0..1, for example 0..0.9 for training and "
-                            "0.9..1 for validation",
-                            text);
 }
 
 static enum trajd_status read_block(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
@@ -205,12 +177,6 @@ static enum trajd_status read_statistics_from(struct trajd_spec_parser *p,
     return trajd_spec_read_string(p, node, &p->spec->statistics_from);
 }
 
-static enum trajd_status read_filter(struct trajd_spec_parser *p,
-                                     const struct trajd_yaml_node *node)
-{
-    return trajd_spec_read_string(p, node, &p->spec->filter);
-}
-
 static enum trajd_status read_rate(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
 {
     return trajd_yaml_rate(p->yaml, node, &p->spec->rate, p->error);
@@ -291,8 +257,9 @@ static const struct {
     enum trajd_status (*read)(struct trajd_spec_parser *p, const struct trajd_yaml_node *node);
 } feed_keys[] = {
     {"dataset", read_string_into_dataset},
-    {"filter", read_filter},
-    {"split", read_split},
+    {"filter", trajd_spec_read_filter},
+    {"episodes", trajd_spec_read_episodes},
+    {"split", trajd_spec_read_split},
     {"global_batch", read_number},
     {"rate", read_rate},
     {"anchor", read_anchor},
@@ -309,7 +276,7 @@ static const struct {
     {"rejoin_wait", read_rejoin_wait},
     {"statistics_from", read_statistics_from},
     {"fan_out", read_fan_out},
-    {"where", trajd_spec_read_episode_filter},
+    {"where", trajd_spec_read_where},
 };
 #define FEED_KEY_COUNT ARRAY_LEN(feed_keys)
 

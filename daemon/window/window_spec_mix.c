@@ -6,7 +6,7 @@
 
 #define MAX_WEIGHT 1000000
 
-static const char *const member_keys[] = {"weight", "streams", "filter", "where",
+static const char *const member_keys[] = {"weight", "streams", "filter", "where", "episodes",
                                           "split",  "anchor",  "pad",    NULL};
 
 /* Reads `streams: {OUTPUT: STREAM or [STREAM...]}`: the sources of an output in this dataset. */

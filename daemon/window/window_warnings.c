@@ -129,7 +129,7 @@ static void warn_of_masks(struct trajd_window_plan *plan)
     const struct trajd_index *index = plan->dataset->index;
     uint32_t e = 0, count = 0, first = 0;
 
-    for (uint32_t f = 0; f < index->file_count && plan->spec->filter; f++) {
+    for (uint32_t f = 0; f < index->file_count && plan->spec->select.filter; f++) {
         bool has_mask = false, has_episode = false;
         for (; e < index->episode_count && index->episodes[e].file_index == f; e++) {
             const struct trajd_episode *episode = &index->episodes[e];
@@ -143,7 +143,7 @@ static void warn_of_masks(struct trajd_window_plan *plan)
         trajd_window_plan_warn(plan,
                                "filter: %s: %u of %u files have no mask, and none of their "
                                "episodes is used (the first: %s)",
-                               plan->spec->filter, count, index->file_count,
+                               plan->spec->select.filter, count, index->file_count,
                                index->files[first].relative_path);
 }
 
@@ -171,8 +171,8 @@ static void warn_of_text(struct trajd_window_plan *plan, const char *key)
 void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
 {
     warn_of_masks(plan);
-    for (uint32_t w = 0; w < plan->spec->episode_filter_count; w++)
-        warn_of_text(plan, plan->spec->episode_filters[w].key);
+    for (uint32_t w = 0; w < plan->spec->select.text_count; w++)
+        warn_of_text(plan, plan->spec->select.texts[w].key);
     for (uint32_t t = 0; t < plan->target_count; t++) {
         if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
             continue;

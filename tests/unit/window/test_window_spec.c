@@ -86,13 +86,13 @@ static void test_a_spec_outlives_its_text(void **state)
               &spec, &error),
         TRAJD_OK);
     assert_string_equal(spec->dataset, "d");
-    assert_string_equal(spec->filter, "train");
-    assert_int_equal(spec->episode_filter_count, 2);
-    assert_string_equal(spec->episode_filters[0].key, "language");
-    assert_int_equal(spec->episode_filters[0].value_count, 2);
-    assert_string_equal(spec->episode_filters[0].values[0], "a b");
-    assert_string_equal(spec->episode_filters[1].values[0], "lift");
-    assert_true(spec->split_begin == 0.25 && spec->split_end == 1);
+    assert_string_equal(spec->select.filter, "train");
+    assert_int_equal(spec->select.text_count, 2);
+    assert_string_equal(spec->select.texts[0].key, "language");
+    assert_int_equal(spec->select.texts[0].value_count, 2);
+    assert_string_equal(spec->select.texts[0].values[0], "a b");
+    assert_string_equal(spec->select.texts[1].values[0], "lift");
+    assert_true(spec->select.split_begin == 0.25 && spec->select.split_end == 1);
     assert_int_equal(spec->rate.num, 30000);
     assert_int_equal(spec->anchor_rate.num, 15);
     assert_int_equal(spec->pad_before, 3);
@@ -137,7 +137,8 @@ static void test_a_split_begins_and_ends_at_whole_numbers_too(void **state)
             "dataset: d\nsplit: %s\nglobal_batch: 1\nanchor: {rate: 1}\noutputs: {x: {at: 0}}\n",
             splits[i].text);
         assert_int_equal(parse(text, &spec, &error), TRAJD_OK);
-        assert_true(spec->split_begin == splits[i].begin && spec->split_end == splits[i].end);
+        assert_true(spec->select.split_begin == splits[i].begin &&
+                    spec->select.split_end == splits[i].end);
         trajd_window_spec_destroy(&spec);
     }
 }
@@ -224,15 +225,15 @@ static void test_a_mixture(void **state)
     assert_string_equal(spec->members[0].dataset, "droid");
     droid = spec->members[0].spec;
     lab = spec->members[1].spec;
-    assert_string_equal(droid->filter, "train");
-    assert_string_equal(lab->filter, "valid");
+    assert_string_equal(droid->select.filter, "train");
+    assert_string_equal(lab->select.filter, "valid");
     assert_int_equal(droid->pad_before, 2);
     assert_int_equal(lab->pad_before, TRAJD_SPEC_PAD_ANY);
     assert_int_equal(droid->outputs[0].source_count, 2);
     assert_string_equal(droid->outputs[0].sources[1], "q");
     assert_string_equal(lab->outputs[0].sources[0], "y");
     assert_string_equal(lab->outputs[1].sources[0], "z");
-    assert_true(!lab->anchor_clock && lab->anchor_rate.num == 5 && lab->split_end == 0.5);
+    assert_true(!lab->anchor_clock && lab->anchor_rate.num == 5 && lab->select.split_end == 0.5);
     assert_string_equal(droid->anchor_clock, "c");
     assert_true(droid->tail == TRAJD_TAIL_SHORT && spec->tail == TRAJD_TAIL_WRAP &&
                 lab->order == TRAJD_ORDER_BLOCKED);
@@ -317,6 +318,15 @@ static void test_every_error_names_its_line(void **state)
         {"dataset: d\nwhere: {language: [[a]]}", "test:2: where.language"},
         {"dataset: d\nsplit: 0x..1", "0x is not a number"},
         {"dataset: d\nsplit: ..1", "test:2: split"},
+        {"dataset: d\nsplit: {hold_out: 3}", "test:2: split: expected {hold_out: EPISODES, "},
+        {"dataset: d\nsplit: {hold_out: 0, take: train}", "test:2: split.hold_out"},
+        {"dataset: d\nsplit: {hold_out: 1, take: valid}", "known: train, validation"},
+        {"dataset: d\nsplit: {holdout: 1, take: train}", "did you mean hold_out"},
+        {"dataset: d\nepisodes: {a: b}", "test:2: episodes: expected a list of episodes"},
+        {"dataset: d\nepisodes: []", "test:2: episodes: expected a list of episodes"},
+        {"dataset: d\nepisodes: [1, [2]]", "test:2: episodes[1]: a text is expected"},
+        {"dataset: d\nepisodes:\n- 1\n- 9..7", "test:4: episodes[1]: 9..7: the last number"},
+        {"dataset: d\nepisode: 3", "did you mean episodes"},
         {"dataset: [d]", "test:1: dataset"},
         {"[1, 2]", "a feed must be a mapping"},
     };

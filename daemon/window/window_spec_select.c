@@ -1,0 +1,202 @@
+/* Reads the keys that select episodes: `filter:`, `where:`, `episodes:` and `split:`. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/window/window_spec_internal.h"
+
+#define MAX_VALUES 4096
+
+static enum trajd_status read_values(struct trajd_spec_parser *p,
+                                     const struct trajd_yaml_node *node,
+                                     struct trajd_select_text *text)
+{
+    const struct trajd_yaml_node *value = node->kind == TRAJD_YAML_SCALAR ? node : node->children;
+    const uint32_t count = node->kind == TRAJD_YAML_SCALAR ? 1 : node->child_count;
+    const char **values;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind == TRAJD_YAML_MAPPING || !count || count > MAX_VALUES)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a text or a list of 1 to %d texts", MAX_VALUES);
+    values = trajd_spec_copy(p, NULL, count * sizeof *values);
+    if (!values)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    for (uint32_t i = 0; i < count && !status; i++, value = value->next)
+        status = trajd_spec_read_string(p, value, &values[i]);
+    text->values = values;
+    text->value_count = count;
+    return status;
+}
+
+enum trajd_status trajd_spec_read_where(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node)
+{
+    struct trajd_select_rules *rules = &p->spec->select;
+    struct trajd_select_text *texts;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind != TRAJD_YAML_MAPPING || !node->child_count ||
+        node->child_count > TRAJD_LAYOUT_METAS_MAX)
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "expected {KEY: TEXT or [TEXT...]}, where each KEY is one of the layout's `meta:`");
+    texts = trajd_spec_copy(p, NULL, node->child_count * sizeof *texts);
+    if (!texts)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    rules->texts = texts;
+    rules->text_count = 0;
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next) {
+        struct trajd_select_text *text = &texts[rules->text_count];
+        char *key = trajd_spec_copy(p, child->key, strlen(child->key) + 1);
+        if (!key)
+            return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+        *text = (struct trajd_select_text){.key = key, .line = child->line};
+        status = read_values(p, child, text);
+        rules->text_count++;
+    }
+    return status;
+}
+
+enum trajd_status trajd_spec_read_filter(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node)
+{
+    return trajd_spec_read_string(p, node, &p->spec->select.filter);
+}
+
+/* ---- episodes ---- */
+
+/* Reads a number without a sign. Returns the text behind it; NULL: there is none. */
+static const char *read_number(const char *text, uint32_t *number)
+{
+    uint64_t value = 0;
+
+    if (*text < '0' || *text > '9')
+        return NULL;
+    for (; *text >= '0' && *text <= '9'; text++)
+        value = value > UINT32_MAX ? value : 10 * value + (uint64_t)(*text - '0');
+    *number = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX - 1;
+    return text;
+}
+
+/* Reads "12" or "0..39". False: it is a name. A number in quotes is a name, too: "12". */
+static bool read_numbers(const struct trajd_yaml_node *node, struct trajd_select_entry *entry)
+{
+    const char *text = read_number(node->value, &entry->first);
+
+    if (!text)
+        return false;
+    entry->last = entry->first;
+    if (!*text)
+        return !node->quoted;
+    if (strncmp(text, "..", 2) != 0)
+        return false;
+    text = read_number(text + 2, &entry->last);
+    return text && !*text;
+}
+
+static enum trajd_status read_entry(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                    struct trajd_select_entry *entry)
+{
+    char place[512];
+    const char *name;
+    enum trajd_status status = trajd_yaml_string(p->yaml, node, &name, p->error);
+
+    *entry = (struct trajd_select_entry){0};
+    trajd_yaml_place(p->yaml, node, place, sizeof place);
+    if (!status)
+        status = trajd_spec_copy_string(p, place, &entry->place);
+    if (status)
+        return status;
+    if (!read_numbers(node, entry)) {
+        entry->first = entry->last = 0;
+        return trajd_spec_copy_string(p, name, &entry->name);
+    }
+    return entry->first <= entry->last
+               ? TRAJD_OK
+               : trajd_yaml_error(p->yaml, node, p->error,
+                                  "%s: the last number is smaller than the first", node->value);
+}
+
+enum trajd_status trajd_spec_read_episodes(struct trajd_spec_parser *p,
+                                           const struct trajd_yaml_node *node)
+{
+    const struct trajd_yaml_node *child = node->kind == TRAJD_YAML_SCALAR ? node : node->children;
+    const uint32_t count = node->kind == TRAJD_YAML_SCALAR ? 1 : node->child_count;
+    struct trajd_select_rules *rules = &p->spec->select;
+    struct trajd_select_entry *entries;
+    enum trajd_status status = TRAJD_OK;
+
+    if (node->kind == TRAJD_YAML_MAPPING || !count)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a list of episodes: numbers (12), ranges of numbers "
+                                "(0..39), names (demo_12) and files (episode_3.hdf5)");
+    entries = trajd_spec_copy(p, NULL, count * sizeof *entries);
+    if (!entries)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    for (uint32_t i = 0; i < count && !status; i++, child = child->next)
+        status = read_entry(p, child, &entries[i]);
+    rules->entries = entries;
+    rules->entry_count = status ? 0 : count;
+    return status;
+}
+
+/* ---- split ---- */
+
+/* Reads `0..0.9`. */
+static enum trajd_status read_range(struct trajd_spec_parser *p, const struct trajd_yaml_node *node)
+{
+    struct trajd_select_rules *rules = &p->spec->select;
+    char begin[32], *end;
+    const char *text, *dots;
+    enum trajd_status status = trajd_yaml_string(p->yaml, node, &text, p->error);
+
+    if (status)
+        return status;
+    dots = strstr(text, "..");
+    if (dots && dots > text && (size_t)(dots - text) < sizeof begin) {
+        memcpy(begin, text, (size_t)(dots - text)); /* strtod would read "0." from "0..1" */
+        begin[dots - text] = 0;
+        rules->split_begin = strtod(begin, &end);
+        if (*end)
+            return trajd_yaml_error(p->yaml, node, p->error, "%s: %s is not a number", text, begin);
+        rules->split_end = strtod(dots + 2, &end);
+        if (*end == 0 && end != dots + 2 && rules->split_begin >= 0 &&
+            rules->split_begin < rules->split_end && rules->split_end <= 1)
+            return TRAJD_OK;
+    }
+    return trajd_yaml_error(p->yaml, node, p->error,
+                            "%s: expected a range within 0..1, for example 0..0.9 for training and "
+                            "0.9..1 for validation, or {hold_out: 10, take: train}",
+                            text);
+}
+
+enum trajd_status trajd_spec_read_split(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node)
+{
+    static const char *const keys[] = {"hold_out", "take", NULL};
+    static const char *const parts[] = {"train", "validation", NULL};
+    struct trajd_select_rules *rules = &p->spec->select;
+    const struct trajd_yaml_node *hold_out = trajd_yaml_get(node, "hold_out"),
+                                 *take = trajd_yaml_get(node, "take");
+    enum trajd_status status;
+    int64_t count;
+    int choice;
+
+    rules->hold_out = 0; /* a member of a mixture replaces the feed's split */
+    rules->split_begin = 0;
+    rules->split_end = 1;
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return read_range(p, node);
+    if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
+        return status;
+    if (!hold_out || !take)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected {hold_out: EPISODES, take: train|validation}");
+    if ((status = trajd_yaml_int(p->yaml, hold_out, 1, UINT32_MAX, &count, p->error)) ||
+        (status = trajd_yaml_choice(p->yaml, take, parts, &choice, p->error)))
+        return status;
+    rules->hold_out = (uint32_t)count;
+    rules->takes_held_out = choice == 1;
+    return TRAJD_OK;
+}

@@ -1,0 +1,111 @@
+"""Which episodes a feed has: `episodes:` and `split:`, in a real daemon, up to the windows that a worker gets."""
+import re
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+
+from datasets import write_robomimic
+from paths import BUILD
+
+COUNT = 12
+FEED = """
+  {name}:
+    dataset: {dataset}
+    global_batch: 4
+    tail: short
+    anchor: {{clock: actions}}
+    outputs: {{actions: {{at: 0}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A robomimic file of twelve episodes, in which demo_5 is bad, and a folder of ALOHA files, of which one is cut off."""
+    folder = tmp_path_factory.mktemp("selection")
+    write_robomimic(folder / "demos.hdf5", {f"demo_{e}": np.full((10, 2), e, "f4") for e in range(COUNT)})
+    with h5py.File(folder / "demos.hdf5", "r+") as file:
+        del file["data/demo_5/actions"]
+        file["data/demo_5/actions"] = np.zeros((10, 3), "f4")
+    (folder / "lab").mkdir()
+    for e in range(5):
+        with h5py.File(folder / "lab" / f"episode_{e}.hdf5", "w") as file:
+            file["action"] = file["observations/qpos"] = np.full((20, 14), e, "f4")
+    whole = (folder / "lab" / "episode_2.hdf5").read_bytes()
+    (folder / "lab" / "episode_2.hdf5").write_bytes(whole[:len(whole) // 2])
+    return folder
+
+
+def feed(name, dataset="demos", **keys):
+    lab = dataset == "lab"
+    text = FEED.format(name=name, dataset=dataset)
+    if lab:
+        text = text.replace("clock: actions", "clock: steps").replace("outputs: {actions:", "outputs: {action:")
+    return text + "".join(f"    {key}: {value}\n" for key, value in keys.items())
+
+
+def config(folder, *feeds):
+    return (f"datasets:\n  demos: {{path: {folder}/demos.hdf5, layout: robomimic}}\n  lab: {{path: {folder}/lab, layout: aloha}}\n"
+            "feeds:" + "".join(feeds))
+
+
+def read(client, **opened):
+    """Returns the feed's warnings, and the episodes of its windows, by the value that fills their actions."""
+    info = client.open(**opened)
+    values = []
+    for _, arrays in client.epoch():
+        values += arrays.get("actions", arrays.get("action"))[:, 0, 0].astype(int).tolist()
+    return [info.warnings[i].decode() for i in range(info.warning_count)], values
+
+
+def check(one):
+    return subprocess.run([BUILD / "clients/cli/trajctl", "check", one.config], capture_output=True, text=True, env=one.environment())
+
+
+def test_numbers_names_and_files(daemon, folder):
+    one = daemon(config(
+        folder, feed("numbers", episodes="[0..2, 7]"), feed("names", episodes="[demo_11, demo_3]"),
+        feed("bad", episodes="[4..6]"), feed("files", "lab", episodes="[episode_1.hdf5, 2, 3]")))
+    client = one.client()
+    assert {name: sorted(set(read(client, feed=name)[1])) for name in ("numbers", "names", "bad", "files")} == {
+        "numbers": [0, 1, 2, 7], "names": [3, 11], "bad": [4, 6], "files": [1, 3]}
+    assert len(read(client, feed="numbers")[1]) == 40
+    numbers, bad, files = (read(client, feed=name)[0] for name in ("numbers", "bad", "files"))
+    assert numbers == []
+    assert any(text.startswith("episodes: 1 of the 3 listed episodes are quarantined and not used (the first: demos.hdf5: demo_5")
+               for text in bad), bad
+    assert any(text.startswith("episodes: 1 of the 3 listed episodes are quarantined and not used (the first: episode_2.hdf5")
+               for text in files), files
+    printed = check(one).stdout
+    assert "  episodes: 4 of 12 are listed\n" in printed and "  episodes: 3 of 5 are listed\n" in printed
+    client.close()
+
+
+def test_a_split_by_count(daemon, folder):
+    """The parts are disjoint and together everything, also in a specification that a job sends."""
+    parts = [feed(part, split=f"{{hold_out: 3, take: {part}}}") for part in ("train", "validation")]
+    one = daemon(config(folder, *parts))
+    client = one.client()
+    train, validation = (set(read(client, feed=part)[1]) for part in ("train", "validation"))
+    assert len(validation) == 3 and not train & validation
+    assert train | validation == set(range(COUNT)) - {5}
+    spec = ('{"dataset": "demos", "global_batch": 4, "tail": "short", "anchor": {"clock": "actions"}, "episodes": ["0..9"], '
+            '"split": {"hold_out": 2, "take": "validation"}, "outputs": {"actions": {"at": 0}}}')
+    sent = set(read(client, spec=spec)[1])
+    assert len(sent) == 2 and sent <= set(range(10)) - {5}
+    assert "split: 3 episodes are held out for validation; this feed takes them" in check(one).stdout
+    client.close()
+
+
+@pytest.mark.parametrize("keys, message", [
+    ({"episodes": "[0, 12]"}, r"trajd.yaml:\d+: feeds.one.episodes\[1\]: there is no episode 12: the dataset has 12 episodes"),
+    ({"episodes": "[demo_12]"}, r"trajd.yaml:\d+: feeds.one.episodes\[0\]: no episode and no file of the dataset is called demo_12"),
+    ({"split": "{hold_out: 11, take: train}"}, r"split.hold_out is 11, but the other keys select 11 episodes"),
+])
+def test_mistakes_name_file_line_and_key(daemon, folder, keys, message):
+    one = daemon(config(folder, feed("good")))
+    one.config.write_text(one.config.read_text() + feed("one", **keys))
+    done = check(one)
+    assert done.returncode
+    assert re.search(message, done.stderr), done.stderr
