@@ -1,5 +1,6 @@
 #include "daemon/base/quantity.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "proto/array_len.h"
@@ -191,6 +192,21 @@ static bool make_rate(uint64_t num, uint64_t den, struct trajd_rate *out)
     out->num = (int64_t)num;
     out->den = (int64_t)den;
     return true;
+}
+
+bool trajd_parse_period(const char *text, uint32_t per_second, struct trajd_rate *out)
+{
+    struct decimal period;
+    uint64_t scale;
+    double hz;
+
+    if (!read_decimal(&text, &period) || period.negative || *skip_spaces(text) || !period.digits ||
+        __builtin_mul_overflow(period.scale, per_second, &scale))
+        return false;
+    hz = (double)scale / (double)period.digits;
+    if (hz >= 0.5 && hz < INT32_MAX && fabs(hz - round(hz)) < hz * 5e-5)
+        return make_rate((uint64_t)round(hz), 1, out);
+    return make_rate(scale, period.digits, out);
 }
 
 bool trajd_parse_rate(const char *text, struct trajd_rate *out)

@@ -20,4 +20,8 @@ bool trajd_parse_duration(const char *text, int64_t *out_ns);
  * of struct trajd_rate. 23.976, 29.97, 59.94 and 119.88 are read as the broadcast rates n/1001. */
 bool trajd_parse_rate(const char *text, struct trajd_rate *out);
 
+/* Reads a period, of which `per_second` units are a second, as a rate. A whole number of Hz whose
+ * period differs by less than 0.005 % is meant: 0.033333 s are 30 Hz. */
+bool trajd_parse_period(const char *text, uint32_t per_second, struct trajd_rate *out);
+
 #endif

@@ -59,7 +59,7 @@ const char *trajd_scan_type(hid_t type, enum trajd_dtype *dtype);
 /* Fills array->chunks. Returns NULL, or the reason why that is impossible. */
 const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);
 
-/* Returns the text of a clock's rate from its attribute; "" where there is none. */
+/* Returns the text of a clock's rate from its attribute or dataset; "" where there is none. */
 const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
                             const struct trajd_layout_clock *clock);
 /* Returns the rate in the root's attribute trajd_resample, which `trajctl resample` writes: "" where

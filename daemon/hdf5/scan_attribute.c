@@ -1,4 +1,4 @@
-/* Reads rates from attributes, and the lists of episodes that filter keys name. */
+/* Reads rates from attributes and datasets, and the lists of episodes that filter keys name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,57 +6,33 @@
 #include "daemon/layout/glob.h"
 #include "daemon/hdf5/json_field.h"
 #include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/scan_value.h"
 
-enum { RATE_TEXT_SIZE = 64, ATTRIBUTE_BYTES_MAX = 16 << 20, KEY_COUNT_MAX = 4096 };
+enum { RATE_TEXT_SIZE = 64, KEY_COUNT_MAX = 4096 };
 static const uint64_t list_bytes_max = 64u << 20;
 static const char unreadable[] = "(unreadable)"; /* no rate: the episode is quarantined */
 
-/* Returns the attribute's text, or NULL where it is not one text. The caller frees. */
-static char *read_string(hid_t attribute, hid_t type, hid_t space)
+/* Reads the text of a rate; "" where it is another type. False where the value is damaged. */
+static bool read_rate_text(const struct trajd_scan_value *value, const char *json, char *out)
 {
-    size_t size = H5Tget_size(type);
-    char *text = NULL, *copy = NULL;
-
-    if (H5Sget_simple_extent_npoints(space) != 1)
-        return NULL;
-    if (H5Tis_variable_str(type) > 0) {
-        if (H5Aread(attribute, type, &text) >= 0 && text && strlen(text) <= ATTRIBUTE_BYTES_MAX)
-            copy = strdup(text);
-        H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
-        return copy;
-    }
-    copy = size > ATTRIBUTE_BYTES_MAX ? NULL : calloc(1, size + 1);
-    if (copy && H5Aread(attribute, type, copy) < 0) {
-        free(copy);
-        copy = NULL;
-    }
-    return copy;
-}
-
-/* Reads the text of a rate; "" where it is another type. False where the attribute is damaged. */
-static bool attribute_text(hid_t attribute, const char *json, char *out)
-{
-    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
-    H5T_class_t class = H5Tget_class(type);
+    const H5T_class_t class = H5Tget_class(value->type);
+    const bool is_one = trajd_scan_value_is_one(value);
     bool is_read = true;
     double number;
 
     if (class == H5T_STRING) {
-        char *text = read_string(attribute, type, space);
-        is_read = text || H5Sget_simple_extent_npoints(space) != 1;
+        char *text = trajd_scan_value_read_text(value);
+        is_read = text || !is_one;
         if (text && json)
             trajd_json_field_read(text, strlen(text), json, out, RATE_TEXT_SIZE);
         else if (text)
             snprintf(out, RATE_TEXT_SIZE, "%s", text);
         free(text);
-    } else if (!json && (class == H5T_INTEGER || class == H5T_FLOAT) &&
-               H5Sget_simple_extent_npoints(space) == 1) {
-        is_read = H5Aread(attribute, H5T_NATIVE_DOUBLE, &number) >= 0;
+    } else if (!json && (class == H5T_INTEGER || class == H5T_FLOAT) && is_one) {
+        is_read = trajd_scan_value_read(value, H5T_NATIVE_DOUBLE, &number);
         if (is_read) /* fixed point, because 1e3 is not a valid rate */
             snprintf(out, RATE_TEXT_SIZE, "%.9f", number);
     }
-    H5Sclose(space);
-    H5Tclose(type);
     return is_read;
 }
 
@@ -73,20 +49,22 @@ static const char *keep_text(struct trajd_scan *scan, char *text)
     return copy ? copy : "";
 }
 
-/* Reads a rate from an attribute, or from a field of its JSON. Returns whether the attribute is
- * there. */
+/* Reads a rate from an attribute or, where `name` is NULL, from the dataset `object`; or from a
+ * field of the JSON in either. Returns whether the value is there. */
 static bool read_rate(hid_t group, const char *object, const char *name, const char *json,
                       char text[RATE_TEXT_SIZE])
 {
-    const hid_t attribute = H5Aopen_by_name(group, object, name, H5P_DEFAULT, H5P_DEFAULT);
-    const bool is_there = attribute >= 0 || H5Aexists_by_name(group, object, name, H5P_DEFAULT) > 0;
+    struct trajd_scan_value value = trajd_scan_value_open(group, object, name);
+    const bool is_there =
+        value.id >= 0 || (name ? H5Aexists_by_name(group, object, name, H5P_DEFAULT) > 0
+                               : H5Oexists_by_name(group, object, H5P_DEFAULT) > 0);
 
     *text = '\0';
-    if (is_there && (attribute < 0 || !attribute_text(attribute, json, text)))
+    if (is_there && (value.id < 0 || !read_rate_text(&value, json, text)))
         strcpy(text, unreadable);
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    H5Eclear2(H5E_DEFAULT);
+    if (is_there && !name && !*text)
+        strcpy(text, "(not one number)");
+    trajd_scan_value_close(&value);
     return is_there;
 }
 
@@ -105,6 +83,10 @@ const char *trajd_scan_rate(struct trajd_scan *scan, hid_t group,
     const char *at = clock->rate_attribute ? strchr(clock->rate_attribute, '@') : NULL;
     char object[2048] = ".", text[RATE_TEXT_SIZE];
 
+    if (clock->rate_path) {
+        read_rate(group, clock->rate_path, NULL, clock->rate_json, text);
+        return keep_text(scan, text);
+    }
     if (!at || (size_t)(at - clock->rate_attribute) >= sizeof object)
         return "";
     if (at != clock->rate_attribute)

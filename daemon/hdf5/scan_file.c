@@ -150,13 +150,13 @@ static void scan_metas(struct trajd_scan *scan, const char *path,
         episode->metas[i] = trajd_scan_text(scan, path, episode->id, &layout->metas[i]);
 }
 
-/* Returns the rate of a clock. An attribute that is named from the root is read once for all
+/* Returns the rate of a clock. A place that is named from the root is read once for all
  * episodes. */
 static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
 {
-    const char *attribute = scan->layout->clocks[clock].rate_attribute;
+    const char *place = trajd_layout_rate_place(&scan->layout->clocks[clock]);
 
-    if (!attribute || *attribute != '/' || !scan->file_rates)
+    if (!place || *place != '/' || !scan->file_rates)
         return trajd_scan_rate(scan, group, &scan->layout->clocks[clock]);
     if (!scan->file_rates[clock])
         scan->file_rates[clock] = trajd_scan_rate(scan, group, &scan->layout->clocks[clock]);

@@ -6,14 +6,9 @@
 
 #include "daemon/hdf5/json_field.h"
 #include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/scan_value.h"
 
-enum { PLACE_SIZE = 8192, RAW_BYTES_MAX = 16 << 20 };
-
-/* The object that a text is read from. */
-struct source {
-    hid_t object; /* an attribute or a dataset; < 0: none */
-    bool is_dataset;
-};
+enum { PLACE_SIZE = 8192 };
 
 /* Resolves the layout's path, of `length` bytes, against the group of the episode. *place is ""
  * where it is too long. */
@@ -38,63 +33,33 @@ static void resolve(const char *episode, const char *text, size_t length, char *
         *place = '\0';
 }
 
-static struct source open_source(const struct trajd_scan *scan, const char *episode,
-                                 const struct trajd_layout_meta *meta)
+static struct trajd_scan_value open_source(const struct trajd_scan *scan, const char *episode,
+                                           const struct trajd_layout_meta *meta)
 {
     const char *at = meta->attribute ? strchr(meta->attribute, '@') : NULL;
-    struct source source = {-1, !at};
     char place[PLACE_SIZE];
 
     if (at)
         resolve(episode, meta->attribute, (size_t)(at - meta->attribute), place);
     else
         resolve(episode, meta->path, strlen(meta->path), place);
-    if (at && *place)
-        source.object = H5Aopen_by_name(scan->file, place, at + 1, H5P_DEFAULT, H5P_DEFAULT);
-    else if (*place)
-        source.object = H5Dopen2(scan->file, place, H5P_DEFAULT);
-    H5Eclear2(H5E_DEFAULT);
-    return source;
-}
-
-static bool read_value(const struct source *source, hid_t type, void *out)
-{
-    return source->is_dataset
-               ? H5Dread(source->object, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0
-               : H5Aread(source->object, type, out) >= 0;
-}
-
-static char *read_string(const struct source *source, hid_t type, hid_t space)
-{
-    const size_t size = H5Tget_size(type);
-    char *text = NULL, *copy = NULL;
-
-    if (H5Tis_variable_str(type) > 0) {
-        if (read_value(source, type, &text) && text && strlen(text) <= RAW_BYTES_MAX)
-            copy = strdup(text);
-        H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
-        return copy;
-    }
-    copy = size > RAW_BYTES_MAX ? NULL : calloc(1, size + 1);
-    if (copy && !read_value(source, type, copy)) {
-        free(copy);
-        copy = NULL;
-    }
-    return copy;
+    if (!*place)
+        return (struct trajd_scan_value){-1, -1, -1, false};
+    return trajd_scan_value_open(scan->file, place, at ? at + 1 : NULL);
 }
 
 /* Prints a number with as few digits as give it back exactly. The caller frees. */
-static char *print_number(const struct source *source, bool integer)
+static char *print_number(const struct trajd_scan_value *source, bool integer)
 {
     char *text = calloc(1, 32);
     long long integer_value;
     double number;
 
-    if (text && integer && read_value(source, H5T_NATIVE_LLONG, &integer_value)) {
+    if (text && integer && trajd_scan_value_read(source, H5T_NATIVE_LLONG, &integer_value)) {
         snprintf(text, 32, "%lld", integer_value);
         return text;
     }
-    if (text && !integer && read_value(source, H5T_NATIVE_DOUBLE, &number)) {
+    if (text && !integer && trajd_scan_value_read(source, H5T_NATIVE_DOUBLE, &number)) {
         for (int digits = 15; digits <= 17; digits++) {
             snprintf(text, 32, "%.*g", digits, number);
             if (strtod(text, NULL) == number)
@@ -107,22 +72,18 @@ static char *print_number(const struct source *source, bool integer)
 }
 
 /* Returns the source's text, which the caller frees; or NULL with the reason in *why. */
-static char *read_source(const struct source *source, const char **why)
+static char *read_source(const struct trajd_scan_value *source, const char **why)
 {
-    hid_t type = source->is_dataset ? H5Dget_type(source->object) : H5Aget_type(source->object);
-    hid_t space = source->is_dataset ? H5Dget_space(source->object) : H5Aget_space(source->object);
-    const H5T_class_t class = H5Tget_class(type);
+    const H5T_class_t class = H5Tget_class(source->type);
     char *text = NULL;
 
-    if (H5Sget_simple_extent_npoints(space) != 1)
+    if (!trajd_scan_value_is_one(source))
         *why = "it is not one value";
     else if (class != H5T_STRING && class != H5T_INTEGER && class != H5T_FLOAT)
         *why = "it is neither a text nor a number";
-    else if (!(text = class == H5T_STRING ? read_string(source, type, space)
+    else if (!(text = class == H5T_STRING ? trajd_scan_value_read_text(source)
                                           : print_number(source, class == H5T_INTEGER)))
         *why = "it cannot be read";
-    H5Sclose(space);
-    H5Tclose(type);
     return text;
 }
 
@@ -147,11 +108,11 @@ static bool pick_json(char *text, const char *path)
 const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
                             const char *episode_id, const struct trajd_layout_meta *meta)
 {
-    const struct source source = open_source(scan, episode_path, meta);
+    struct trajd_scan_value source = open_source(scan, episode_path, meta);
     const char *why = NULL, *copy = NULL;
     char *text;
 
-    if (source.object < 0)
+    if (source.id < 0)
         return NULL;
     text = read_source(&source, &why);
     if (!text && why)
@@ -168,10 +129,6 @@ const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
     if (why)
         trajd_scan_note(scan, episode_id, meta->name, why);
     free(text);
-    if (source.is_dataset)
-        H5Dclose(source.object);
-    else
-        H5Aclose(source.object);
-    H5Eclear2(H5E_DEFAULT);
+    trajd_scan_value_close(&source);
     return copy;
 }

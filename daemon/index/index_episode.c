@@ -218,11 +218,13 @@ static void check_rows(struct candidate *c, uint32_t index, uint64_t stamp_rows)
 
 static const char resampled_attribute[] = "/@trajd_resample";
 
-static void refuse_rate(struct candidate *c, uint32_t index, const char *text,
-                        const char *attribute)
+static void refuse_rate(struct candidate *c, uint32_t index, const char *text, const char *place)
 {
-    quarantine(c, "clock %s: \"%s\" of attribute %s is not a rate",
-               c->validation->layout->clocks[index].name, text, attribute);
+    const struct trajd_layout_clock *clock = &c->validation->layout->clocks[index];
+    const bool is_period = place != resampled_attribute && clock->rate_unit > TRAJD_RATE_HZ;
+
+    quarantine(c, "clock %s: \"%s\" of %s is not a %s", clock->name, text, place,
+               is_period ? "period" : "rate");
 }
 
 static bool clock_is_used(const struct candidate *c, uint32_t clock)
@@ -317,9 +319,10 @@ static void refuse_period(struct candidate *c, const struct trajd_layout_clock *
                           const char *text, struct trajd_rate rate)
 {
     quarantine(c,
-               "clock %s: %s of attribute %s is below 1 Hz: it is probably a period in seconds "
-               "(%.6g Hz); write the rate into the configuration (rate: HZ)",
-               clock->name, text, clock->rate_attribute, (double)rate.den / (double)rate.num);
+               "clock %s: %s of %s is below 1 Hz: it is probably a period in seconds (%.6g Hz): "
+               "write unit: s (or unit: hz) beside it in the layout",
+               clock->name, text, trajd_layout_rate_place(clock),
+               (double)rate.den / (double)rate.num);
 }
 
 /* Finds the rate of a regular clock. What counts: the rate of the options, the file's attribute
@@ -329,16 +332,18 @@ static bool find_rate(struct candidate *c, uint32_t index, struct trajd_episode_
     const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
     const bool is_resampled = *c->record->resampled_rate;
     const char *text = is_resampled ? c->record->resampled_rate : c->record->rates[index];
-    const char *attribute = is_resampled ? resampled_attribute : source->rate_attribute;
+    const char *place = is_resampled ? resampled_attribute : trajd_layout_rate_place(source);
 
     clock->rate_source = TRAJD_RATE_DECLARED;
     clock->rate = c->validation->rate;
     if (clock->rate.num)
         return true;
     if (*text) {
-        if (!trajd_parse_rate(text, &clock->rate))
-            refuse_rate(c, index, text, attribute);
-        else if (!is_resampled && clock->rate.num < clock->rate.den)
+        if (is_resampled ? !trajd_parse_rate(text, &clock->rate)
+                         : !trajd_layout_read_rate(source, text, &clock->rate))
+            refuse_rate(c, index, text, place);
+        else if (!is_resampled && source->rate_unit == TRAJD_RATE_HZ_LIKELY &&
+                 clock->rate.num < clock->rate.den)
             refuse_period(c, source, text, clock->rate);
         return !c->reason;
     }
@@ -349,8 +354,8 @@ static bool find_rate(struct candidate *c, uint32_t index, struct trajd_episode_
     clock->rate =
         c->validation->assumed_rate.num ? c->validation->assumed_rate : source->rate_default;
     if (!clock->rate.num)
-        misfit(c, "clock %s: attribute %s has no rate, and the layout no default", source->name,
-               attribute);
+        misfit(c, "clock %s: %s states no rate, and the layout has no default", source->name,
+               place);
     return !c->reason;
 }
 

@@ -30,15 +30,27 @@ enum trajd_rate_source {
     TRAJD_RATE_ASSUMED = 2,  /* the layout's default: nothing states the rate */
 };
 
+/* What the number is that a file states for a rate. */
+enum trajd_rate_unit {
+    TRAJD_RATE_HZ_LIKELY = 0, /* the layout does not say: Hz, and a number below 1 is refused */
+    TRAJD_RATE_HZ,
+    TRAJD_RATE_S, /* a period */
+    TRAJD_RATE_MS,
+    TRAJD_RATE_US,
+};
+
 struct trajd_layout_clock {
     const char *name;
-    /* Regular clocks. The rate stands here, in an attribute, or in a JSON text inside one. */
-    struct trajd_rate rate; /* num 0: in the attribute */
+    /* Regular clocks. The rate stands here, in an attribute or a dataset of one value, or in a JSON
+     * text inside one. */
+    struct trajd_rate rate; /* num 0: in the attribute or dataset */
     /* OBJECT@NAME, as "/data@env_args" or "@fs"; the object is relative to the episode unless it
      * begins with '/'. NULL: no attribute */
     const char *rate_attribute;
+    const char *rate_path; /* of the dataset, relative like the object; NULL: no dataset */
+    enum trajd_rate_unit rate_unit;
     const char *rate_json; /* path inside the JSON text, "env_kwargs.control_freq"; or NULL */
-    /* assumed where the attribute is absent; num 0: then the episode is quarantined */
+    /* assumed where the attribute or dataset is absent; num 0: then the episode is quarantined */
     struct trajd_rate rate_default;
     const char *rows; /* stream that gives the row count; NULL: the longest of the clock */
     /* Stamped clocks. The stamps are an array, or one of its columns. */
@@ -125,6 +137,14 @@ enum trajd_status trajd_layout_parse(const char *name, const char *text, size_t 
                                      struct trajd_layout **layout, struct trajd_error *error);
 void trajd_layout_destroy(struct trajd_layout **layout);
 
+/* Returns where the file states the rate of a regular clock: its attribute or its dataset. NULL:
+ * nowhere. */
+const char *trajd_layout_rate_place(const struct trajd_layout_clock *clock);
+/* Returns how many units of the stated period are a second; 0 where a rate in Hz is stated. */
+uint32_t trajd_layout_units_per_second(const struct trajd_layout_clock *clock);
+/* Reads the number that a file states as a rate. False where it is none. */
+bool trajd_layout_read_rate(const struct trajd_layout_clock *clock, const char *text,
+                            struct trajd_rate *rate);
 /* Returns "measured", "declared" or "assumed". */
 const char *trajd_rate_source_name(enum trajd_rate_source source);
 /* Checks that one rate can replace the rates of the layout: there is a regular clock, and all

@@ -9,6 +9,7 @@
 #define LOST_ROWS_PERCENT 10 /* unless the layout says otherwise */
 
 static const char *const unit_words[] = {"ns", "us", "ms", "s", NULL};
+static const char *const rate_unit_words[] = {"hz", "s", "ms", "us", NULL};
 static const char *const policy_words[] = {"error", "drop", "keep_last", NULL};
 
 static enum trajd_status read_unit(struct trajd_layout_parser *p,
@@ -74,7 +75,7 @@ static enum trajd_status read_attribute(struct trajd_layout_parser *p,
     return TRAJD_OK;
 }
 
-/* Returns whether a text ends in a word for a period, which stands alone or after one of "_.@". */
+/* Returns whether a text ends in a word for a period, which stands alone or after one of "_.@/". */
 static bool is_named_like_period(const char *text)
 {
     static const char *const words[] = {"dt",       "delta_t",  "period",
@@ -84,10 +85,35 @@ static bool is_named_like_period(const char *text)
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         const size_t size = strlen(words[i]);
         if (length >= size && !strcasecmp(text + length - size, words[i]) &&
-            (length == size || strchr("_.@", text[length - size - 1])))
+            (length == size || strchr("_.@/", text[length - size - 1])))
             return true;
     }
     return false;
+}
+
+/* Reads the place where a file states the rate. */
+static enum trajd_status read_rate_place(struct trajd_layout_parser *p,
+                                         const struct trajd_yaml_node *node,
+                                         struct trajd_layout_clock *clock)
+{
+    const struct trajd_yaml_node *attribute = trajd_yaml_get(node, "attribute"),
+                                 *path = trajd_yaml_get(node, "path"),
+                                 *json = trajd_yaml_get(node, "json");
+    enum trajd_status status;
+
+    if (!attribute == !path)
+        return trajd_yaml_error(p->yaml, node, p->error, "needs attribute or path, one of them");
+    status = attribute ? read_attribute(p, attribute, &clock->rate_attribute)
+                       : trajd_layout_read_text(p, path, &clock->rate_path);
+    if (!status && path &&
+        (!trajd_layout_path_is_clean(clock->rate_path) ||
+         trajd_layout_star_count(clock->rate_path)))
+        status = trajd_yaml_error(
+            p->yaml, path, p->error,
+            "\"%s\": a dataset of one number, like info/frequency or /info/dt", clock->rate_path);
+    if (!status && json)
+        status = trajd_layout_read_text(p, json, &clock->rate_json);
+    return status;
 }
 
 /* Reads "20" or {attribute: /data@env_args, json: env_kwargs.control_freq, default: 20}. */
@@ -95,32 +121,29 @@ static enum trajd_status read_rate(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *node,
                                    struct trajd_layout_clock *clock)
 {
-    static const char *const keys[] = {"attribute", "json", "default", NULL};
-    const struct trajd_yaml_node *attribute, *json, *fallback;
+    static const char *const keys[] = {"attribute", "path", "json", "unit", "default", NULL};
+    const struct trajd_yaml_node *unit, *fallback;
     enum trajd_status status;
+    const char *name;
+    int choice = -1;
 
     if (node->kind == TRAJD_YAML_SCALAR)
         return trajd_yaml_rate(p->yaml, node, &clock->rate, p->error);
     status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
-    if (status)
-        return status;
-    attribute = trajd_yaml_get(node, "attribute");
-    json = trajd_yaml_get(node, "json");
-    fallback = trajd_yaml_get(node, "default");
-    if (!attribute)
-        return trajd_yaml_error(p->yaml, node, p->error, "attribute: missing");
-    status = read_attribute(p, attribute, &clock->rate_attribute);
-    if (!status && json)
-        status = trajd_layout_read_text(p, json, &clock->rate_json);
-    if (!status &&
-        is_named_like_period(clock->rate_json ? clock->rate_json : clock->rate_attribute))
-        return trajd_yaml_error(p->yaml, json ? json : attribute, p->error,
-                                "\"%s\" is the name of a period, and a rate in Hz is needed here: "
-                                "write it as a number (rate: HZ)",
-                                json ? clock->rate_json : clock->rate_attribute);
-    if (!status && fallback)
-        status = trajd_yaml_rate(p->yaml, fallback, &clock->rate_default, p->error);
-    return status;
+    if (!status)
+        status = read_rate_place(p, node, clock);
+    unit = status ? NULL : trajd_yaml_get(node, "unit");
+    if (unit)
+        status = trajd_yaml_choice(p->yaml, unit, rate_unit_words, &choice, p->error);
+    clock->rate_unit = (enum trajd_rate_unit)(choice + 1);
+    name = clock->rate_json ? clock->rate_json : trajd_layout_rate_place(clock);
+    if (!status && !unit && is_named_like_period(name))
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "\"%s\" is the name of a period: add unit: s (or ms, us), or unit: "
+                                "hz if it holds a rate",
+                                name);
+    fallback = status ? NULL : trajd_yaml_get(node, "default");
+    return fallback ? trajd_yaml_rate(p->yaml, fallback, &clock->rate_default, p->error) : status;
 }
 
 static enum trajd_status read_start(struct trajd_layout_parser *p,

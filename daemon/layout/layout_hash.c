@@ -25,6 +25,10 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
             trajd_digest_add_text(&digest, texts[k]);
         for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
             trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
+        if (clock->rate_path)
+            trajd_digest_add_text(&digest, clock->rate_path);
+        if (clock->rate_unit)
+            trajd_digest_add_u64(&digest, clock->rate_unit);
     }
     for (uint32_t i = 0; i < layout->stream_count; i++) {
         const struct trajd_layout_stream *stream = &layout->streams[i];

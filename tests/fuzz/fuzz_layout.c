@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     for (uint32_t i = 0; i < layout->clock_count; i++) {
         const struct trajd_layout_clock *clock = &layout->clocks[i];
-        if (!clock->stamps_path && !clock->rate.num && !clock->rate_attribute)
+        if (!clock->stamps_path && !clock->rate.num && !trajd_layout_rate_place(clock))
             abort();
     }
     for (uint32_t i = 0; i < layout->stream_count; i++) {

@@ -89,3 +89,57 @@ def test_a_resampled_file_has_no_such_row(tmp_path):
 def test_streams_of_one_array_agree_on_its_rows(tmp_path):
     layout, path = write(tmp_path, FIRST.format(clocks=REGULAR).replace("linear, rows: first, columns", "linear, columns"), {"x": rows(3)})
     assert "stream qpos has the same path and another value of rows" in inspect(layout, path)
+
+
+# rates that files state
+
+RATE = """\
+layout: lab
+episodes: {{files: "*.hdf5", groups: /}}
+clocks: {{steps: {{rate: {rate}}}}}
+streams: {{actions: {{kind: previous}}}}
+"""
+
+
+def rate_of(folder, rate, arrays=None, attributes=None):
+    """Returns the rate that is read, and where it comes from; or the message."""
+    layout, path = write(folder, RATE.format(rate=rate), {"actions": rows(10)} | (arrays or {}), attributes)
+    document = inspect(layout, path)
+    if isinstance(document, str):
+        return document
+    return document["clocks"][0]["lowest_rate_hz"], document["clocks"][0]["rate_source"]
+
+
+@pytest.mark.parametrize("rate, hz", [
+    ('{attribute: "/@dt", unit: s}', 20), ('{attribute: "/@dt_ms", unit: ms}', 50), ('{attribute: "/@dt32", unit: s}', 30),
+    ('{attribute: "/@info", json: a.period, unit: us}', 40), ('{attribute: "/@slow", unit: hz}', 0.5),
+    ("{path: additional_info/frequency}", 15), ("{path: /additional_info/dt, unit: s}", 25), ("{path: texts/info, json: fps}", 12),
+    ('{attribute: "/@absent", unit: s, default: 9}', 9), ("{path: absent/frequency, default: 9}", 9)])
+def test_rates_that_files_state(tmp_path, rate, hz):
+    arrays = {"additional_info/frequency": np.int32(15), "additional_info/dt": np.array([0.04]), "texts/info": '{"fps": 12}'}
+    attributes = {"@dt": 0.05, "@dt_ms": 20, "@dt32": np.float32(1 / 30), "@info": '{"a": {"period": 25000}}', "@slow": 0.5}
+    assert rate_of(tmp_path, rate, arrays, attributes) == (hz, "assumed" if "absent" in rate else "declared")
+
+
+@pytest.mark.parametrize("rate, message", [
+    ("{path: x}", '"(not one number)" of x is not a rate'), ("{path: x, unit: ms, default: 20}", '"(not one number)" of x is not a period'),
+    ("{path: group, default: 20}", "of group is not a rate"), ("{path: none}", "none states no rate"),
+    ('{attribute: "/@zero", unit: s}', "is not a period"), ("{path: half}", "below 1 Hz"), ("{path: lost, default: 20}", "of lost is not a rate")])
+def test_numbers_that_are_no_rate(tmp_path, rate, message):
+    arrays = {"x": rows(4), "group/y": rows(2), "half": np.float64(0.5), "lost": h5py.SoftLink("/nowhere")}
+    said = rate_of(tmp_path, rate, arrays, {"@zero": 0.0})
+    assert (said == (20, "assumed") if "lost" in rate else message in said), said
+
+
+def test_resample_writes_the_new_period(tmp_path):
+    layout, path = write(tmp_path, RATE.format(rate='{attribute: "/@dt", unit: ms}'), {"actions": rows(41)}, {"@dt": 25.0})
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with h5py.File(tmp_path / "out.hdf5") as file:
+        assert file.attrs["dt"] == 100 and len(file["actions"]) == 11
+    layout, path = write(tmp_path, RATE.format(rate="{path: fps}"), {"actions": rows(41), "fps": 40})
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "two.hdf5", "--layout", layout, "--rate", "10"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "fps is copied and keeps the rate of the source" in done.stderr + done.stdout, done
+    assert inspect(layout, tmp_path / "two.hdf5")["clocks"][0]["lowest_rate_hz"] == 10

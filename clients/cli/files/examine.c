@@ -114,7 +114,7 @@ static void examine_rates(struct examiner *examiner)
                                                  rates.assumed_count, NULL},
                        "%s: %s%s%s does not state the rate; state it with assume_rate: for "
                        "preprocess, --assume-rate=HZ for resample, datasets.NAME.rate for a daemon",
-                       trajd_index_rates_text(&rates, text), source->rate_attribute,
+                       trajd_index_rates_text(&rates, text), trajd_layout_rate_place(source),
                        source->rate_json ? " " : "", source->rate_json ? source->rate_json : "");
     }
 }

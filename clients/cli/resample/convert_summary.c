@@ -106,6 +106,23 @@ static bool rate_number(struct trajd_rate rate, char *text, size_t size)
     return false;
 }
 
+/* Returns the number that states the rate of a clock: Hz, or a period in the layout's unit. */
+static struct trajd_rate number_of(const struct trajd_layout_clock *clock, struct trajd_rate rate)
+{
+    const int64_t units = trajd_layout_units_per_second(clock);
+    int64_t a, b;
+
+    if (!units)
+        return rate;
+    rate = (struct trajd_rate){rate.den * units, rate.num};
+    for (a = rate.num, b = rate.den; b;) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return (struct trajd_rate){rate.num / a, rate.den / a};
+}
+
 static bool clock_is_used(const struct convert_plan *plan, uint32_t clock)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++)
@@ -145,23 +162,29 @@ static void put_rates(struct convert_child *child)
     const struct trajd_layout *layout = plan->options->indexes[0]->layout;
     const struct trajd_rate rate = plan->options->rate;
     const size_t at = child->frame.length;
-    char number[64];
-    const bool exact = rate_number(rate, number, sizeof number);
     uint32_t count = 0;
 
     trajd_bytes_add_u32(&child->frame, 0);
     for (uint32_t k = 0; k < layout->clock_count; k++) {
         const struct trajd_layout_clock *clock = &layout->clocks[k];
+        char number[64];
+        bool exact;
         if (clock->stamps_path || !clock_is_used(plan, k))
             continue;
-        if (clock->rate_attribute) {
-            count += put_rate(child, clock, number);
-            if (!exact)
-                convert_note(plan->options,
-                             "clock %s: no decimal number is exactly %" PRId64 "/%" PRId64
-                             " Hz; %s is written to %s",
-                             clock->name, rate.num, rate.den, number, clock->rate_attribute);
-        }
+        if (clock->rate_path)
+            convert_note(plan->options,
+                         "clock %s: the dataset %s is copied and keeps the rate of the source; "
+                         "trajd reads the new rate from the attribute trajd_resample",
+                         clock->name, clock->rate_path);
+        if (!clock->rate_attribute)
+            continue;
+        exact = rate_number(number_of(clock, rate), number, sizeof number);
+        count += put_rate(child, clock, number);
+        if (!exact)
+            convert_note(plan->options,
+                         "clock %s: no decimal number is exactly the rate of %" PRId64 "/%" PRId64
+                         " Hz; %s is written to %s",
+                         clock->name, rate.num, rate.den, number, clock->rate_attribute);
     }
     if (!child->frame.failed)
         memcpy(child->frame.data + at, &count, sizeof count);

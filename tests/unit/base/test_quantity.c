@@ -180,12 +180,46 @@ static void test_rates(void **state)
     assert_int_equal(rate.den, 43);
 }
 
+static void test_periods(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t per_second;
+        int64_t num, den;
+    } good[] = {
+        {"0.05", 1, 20, 1},
+        {"50", 1000, 20, 1},
+        {"33.333", 1000, 30, 1},
+        {"0.033333335", 1, 30, 1},
+        {"0.016667", 1, 60, 1},
+        {"0.015", 1, 200, 3},
+        {"2", 1, 1, 2},
+        {"16666.7", 1000000, 60, 1},
+        {"0.0333667", 1, 10000000, 333667},
+        {"0.0000001", 1, 10000000, 1},
+    };
+    static const char *const bad[] = {"0", "-0.05", "", "0.05 s", "1e-2", "nan", "20/1", "2000001"};
+    struct trajd_rate rate;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        if (!trajd_parse_period(good[i].text, good[i].per_second, &rate))
+            fail_msg("refused: %s", good[i].text);
+        assert_int_equal(rate.num, good[i].num);
+        assert_int_equal(rate.den, good[i].den);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (trajd_parse_period(bad[i], 1, &rate))
+            fail_msg("taken: %s", bad[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_periods),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,7 @@ static void the_rate_that_counts(void **state)
         trajd_index_destroy(&index);
     }
     assert_int_not_equal(try_open("resampled_badly.hdf5", "robomimic", &index, &error), TRAJD_OK);
-    assert_non_null(strstr(error.message, "demo_0: clock actions: \"soon\" of attribute "
+    assert_non_null(strstr(error.message, "demo_0: clock actions: \"soon\" of "
                                           "/@trajd_resample is not a rate"));
 }
 

@@ -196,7 +196,7 @@ static enum trajd_status find_rates(const struct trajd_convert_options *options,
         "%s: clock %s: %s: %s%s%s does not state the rate, and layout %s assumes "
         "one: --assume-rate accepts it, --assume-rate=HZ replaces it",
         find_assumption(options, stream->clock_index), clock->name,
-        trajd_index_rates_text(&made->rates, text), clock->rate_attribute,
+        trajd_index_rates_text(&made->rates, text), trajd_layout_rate_place(clock),
         clock->rate_json ? " " : "", clock->rate_json ? clock->rate_json : "", layout->name);
 }
 

@@ -1,0 +1,70 @@
+/* Reads one value: an attribute, or a dataset that holds one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/hdf5/scan_value.h"
+
+enum { TEXT_BYTES_MAX = 16 << 20 };
+
+struct trajd_scan_value trajd_scan_value_open(hid_t group, const char *object,
+                                              const char *attribute)
+{
+    struct trajd_scan_value value = {.is_dataset = !attribute, .type = -1, .space = -1};
+
+    value.id = attribute ? H5Aopen_by_name(group, object, attribute, H5P_DEFAULT, H5P_DEFAULT)
+                         : H5Dopen2(group, object, H5P_DEFAULT);
+    if (value.id < 0) {
+        H5Eclear2(H5E_DEFAULT);
+        return value;
+    }
+    value.type = attribute ? H5Aget_type(value.id) : H5Dget_type(value.id);
+    value.space = attribute ? H5Aget_space(value.id) : H5Dget_space(value.id);
+    return value;
+}
+
+bool trajd_scan_value_is_one(const struct trajd_scan_value *value)
+{
+    return H5Sget_simple_extent_npoints(value->space) == 1;
+}
+
+bool trajd_scan_value_read(const struct trajd_scan_value *value, hid_t type, void *out)
+{
+    return value->is_dataset ? H5Dread(value->id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0
+                             : H5Aread(value->id, type, out) >= 0;
+}
+
+char *trajd_scan_value_read_text(const struct trajd_scan_value *value)
+{
+    const size_t size = H5Tget_size(value->type);
+    char *text = NULL, *copy = NULL;
+
+    if (!trajd_scan_value_is_one(value))
+        return NULL;
+    if (H5Tis_variable_str(value->type) > 0) {
+        if (trajd_scan_value_read(value, value->type, &text) && text &&
+            strlen(text) <= TEXT_BYTES_MAX)
+            copy = strdup(text);
+        H5Dvlen_reclaim(value->type, value->space, H5P_DEFAULT, &text);
+        return copy;
+    }
+    copy = size > TEXT_BYTES_MAX ? NULL : calloc(1, size + 1);
+    if (copy && !trajd_scan_value_read(value, value->type, copy)) {
+        free(copy);
+        copy = NULL;
+    }
+    return copy;
+}
+
+void trajd_scan_value_close(struct trajd_scan_value *value)
+{
+    if (value->space >= 0)
+        H5Sclose(value->space);
+    if (value->type >= 0)
+        H5Tclose(value->type);
+    if (value->id >= 0 && value->is_dataset)
+        H5Dclose(value->id);
+    else if (value->id >= 0)
+        H5Aclose(value->id);
+    H5Eclear2(H5E_DEFAULT);
+}

@@ -1,0 +1,28 @@
+/* One value of a file: an attribute, or a dataset that holds one value. */
+#ifndef TRAJD_HDF5_SCAN_VALUE_H
+#define TRAJD_HDF5_SCAN_VALUE_H
+
+#include <hdf5.h>
+#include <stdbool.h>
+
+struct trajd_scan_value {
+    hid_t id; /* < 0: it cannot be opened */
+    hid_t type, space;
+    bool is_dataset;
+};
+
+/* Opens the attribute of the object, or the dataset at `object` where `attribute` is NULL. The
+ * caller closes it in any case. */
+struct trajd_scan_value trajd_scan_value_open(hid_t group, const char *object,
+                                              const char *attribute);
+/* Also clears libhdf5's errors. */
+void trajd_scan_value_close(struct trajd_scan_value *value);
+
+bool trajd_scan_value_is_one(const struct trajd_scan_value *value);
+/* Reads the value, which must be one, as `type`. */
+bool trajd_scan_value_read(const struct trajd_scan_value *value, hid_t type, void *out);
+/* Returns a value of a text type; NULL where it is not one text or cannot be read. The caller
+ * frees. */
+char *trajd_scan_value_read_text(const struct trajd_scan_value *value);
+
+#endif
