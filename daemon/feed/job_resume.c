@@ -197,7 +197,7 @@ static void note_result(struct job *job, enum trajd_status status, const struct 
                              sizeof job->journal_failure);
         snprintf(text, sizeof text,
                  "job \"%s\" of feed %s goes on without a journal: %s; if the daemon dies now, "
-                 "batches that were DONE come again",
+                 "batches that workers have finished or hold come again",
                  job->name, base, job->journal_failure);
     } else {
         job->journal_failure[0] = '\0';

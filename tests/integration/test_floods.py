@@ -2,18 +2,15 @@
 anonymous memory."""
 import contextlib
 import re
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
+from attacker import MIB, anonymous_bytes, begin_attack
 from feeds import SMALL_BATCHES
-from paths import SUPPORT, clean_environment
 from waiting import wait_for
 
-MIB = 1 << 20
 SECONDS = 3.0  # of each measurement
 
 
@@ -51,21 +48,13 @@ class Honest:
 
 @contextlib.contextmanager
 def attack(*arguments):
-    process = subprocess.Popen([sys.executable, SUPPORT / "flood.py", *map(str, arguments)], stdout=subprocess.PIPE, text=True,
-                               env=clean_environment())
+    process = begin_attack(*arguments)
     try:
-        assert process.stdout.readline() == "begun\n"
         yield process
         assert process.poll() is None, "the attacker has ended"
     finally:
         process.kill()
         process.wait()
-
-
-def anonymous(one):
-    """Returns the daemon's anonymous memory in bytes."""
-    with open(f"/proc/{one.process.pid}/status") as file:
-        return int(re.search(r"RssAnon:\s*(\d+) kB", file.read())[1]) * 1024
 
 
 def cpu_seconds(one):
@@ -84,25 +73,25 @@ def withstand(one, *arguments, growth, back=5 * MIB):
     try:
         wait_for(lambda: honest.count > 0 or honest.error, what="the first batch")
         honest.rate()  # caches are filled
-        before, memory = honest.rate(), anonymous(one)
+        before, memory = honest.rate(), anonymous_bytes(one)
         with attack(*arguments):
             used = cpu_seconds(one)
             during, most = [], 0
             for _ in range(2):
                 during.append(honest.rate())
-                most = max(most, anonymous(one))
+                most = max(most, anonymous_bytes(one))
             used = (cpu_seconds(one) - used) / (2 * SECONDS)
         ended = time.monotonic()
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: anonymous(one) <= memory + back, 15)
+            wait_for(lambda: anonymous_bytes(one) <= memory + back, 15)
         seconds = time.monotonic() - ended
         after = honest.rate()
         print(f"\n{' '.join(map(str, arguments[:1] + arguments[2:]))}: batches/s {before:.0f} before, "
               f"{' '.join(f'{rate:.0f}' for rate in during)} during, {after:.0f} after; MiB {memory / MIB:.1f} before, "
-              f"{most / MIB:.1f} at most, {anonymous(one) / MIB:.1f} {seconds:.1f} s after; {used:.2f} cores")
+              f"{most / MIB:.1f} at most, {anonymous_bytes(one) / MIB:.1f} {seconds:.1f} s after; {used:.2f} cores")
         assert sum(during) / 2 >= min(before, after) / 4
         assert most <= memory + growth
-        assert anonymous(one) <= memory + back
+        assert anonymous_bytes(one) <= memory + back
     finally:
         honest.close()
 

@@ -28,7 +28,7 @@ def main():
     options = parser.parse_args()
 
     try:
-        client = trajd.Client(trajd.load(options.build), options.endpoint, timeout_ms=60000, reconnect=True)
+        client = trajd.connect_in_time(trajd.load(options.build), options.endpoint)
         info = client.open("train", job=options.job, mode=trajd.SHARD if options.world else trajd.QUEUE, rank=options.rank,
                            world=options.world, position=options.position)
         say(event="open", windows=info.window_count, next=info.next)

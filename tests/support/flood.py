@@ -106,18 +106,24 @@ def endless(options):
         send_to_all(peers, data)
 
 
+def open_sessions(options):
+    """Returns `count` sessions. Tries again where the daemon refuses one, because others have not ended yet."""
+    sessions = []
+    while len(sessions) < options.count:
+        with contextlib.suppress(OSError, KeyError):  # KeyError: ERROR instead of WELCOME
+            sessions.append(open_session(options.endpoint))
+    return sessions
+
+
 def status(options):
     """`count` sessions that request the status document and never read it."""
-    sessions = [open_session(options.endpoint) for _ in range(options.count)]
+    sessions = open_sessions(options)
     print("begun", flush=True)
     while True:
         send_to_all([peer for peer, _ in sessions], b"".join(message(STATUS, request=i + 1) for i in range(16)))
         for _, attached in sessions:  # the sessions end, so there is room for others
             attached.close()
-        sessions = []
-        while len(sessions) < options.count:
-            with contextlib.suppress(OSError, KeyError):  # KeyError: an ERROR, because the last sessions have not ended yet
-                sessions.append(open_session(options.endpoint))
+        sessions = open_sessions(options)
 
 
 def hello(options):

@@ -3,6 +3,7 @@ Arrays are views of shared memory."""
 import ctypes as c
 import json
 import pathlib
+import time
 
 import numpy as np
 
@@ -167,3 +168,15 @@ class Client:
 
     def close(self):
         self.library.trajd_client_close(c.byref(self.handle))
+
+
+def connect_in_time(library, endpoint, seconds=60, **options):
+    """Returns a client. Tries again while all sessions are in use, as a flood may have it."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return Client(library, endpoint, timeout_ms=seconds * 1000, reconnect=True, **options)
+        except TrajdError as error:
+            if error.status != BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
