@@ -6,8 +6,8 @@ result is not used is removed (call), a return in the middle of a function is re
 
 Left out is what no test of behaviour is meant to notice: code outside functions, assertions, log lines, the texts of errors
 and notes, calls that only speed things up or report progress, the growth of buffers, the last nanosecond of a deadline, what
-happens when memory runs out, locks, whose absence only ThreadSanitizer sees (`make test` runs it), and memory and handles that
-the helper program returns, which ends soon."""
+happens when memory runs out, whether a descriptor or an id of libhdf5 may be 0, which it never is, locks, whose absence only
+ThreadSanitizer sees (`make test` runs it), and memory and ids that the helper program returns, which ends soon."""
 import re
 from dataclasses import dataclass
 
@@ -26,11 +26,13 @@ MESSAGES = re.compile(r"(^LOG|^assert|^_Static_assert|_error_set|_error_prefix|_
 HINTS = re.compile(r"^(LOG|assert|trajd_log_write|log_line|trajd_error_prefix|trajd_heartbeat_turn|trajd_heartbeat_wait|"
                    r"trajd_heartbeat_resume|__builtin_prefetch|trajd_clock_fetch_rows_until|madvise|posix_fadvise|"
                    r"pthread_setname_np|pthread_mutex_lock|H5Eclear2|H5[A-Z]close|prctl)$")
+CLOSES = re.compile(r"^H5[A-Z]close$")
 DEADLINE = re.compile(r"deadline")  # a moment more or less of a wait that is measured by the clock
 NO_MEMORY = re.compile(r"no_memory|_MEMORY\b|\bENOMEM\b|no memory|out_of_memory")
 ALLOCATIONS = re.compile(r"^([cm]alloc|realloc|aligned_alloc|\w*arena_alloc|allocate)$")
 TYPES = re.compile(r"^(const|static|char|struct|enum|unsigned|int|long|bool|double|float|u?int\d+_t|size_t|hid_t|hsize_t)$")
 GROWTH = re.compile(r"capacity|grown")
+HANDLES = re.compile(r"(^|_)fd$|^(socket|input|output|id|type|space|made|from|to|folder|file)$")  # and what is a hid_t in the file
 BLOCK = 60  # tokens that a block has at most which only reports that memory ran out
 NEAR = 9  # tokens on each side that name the place of a change in lists
 
@@ -84,8 +86,9 @@ class File:
         self.tokens = tokens_of(source)
         self.pairs = pairs_of(self.tokens)
         self.changes = []
+        self.ids = self.names_of_ids()
         for begin, end, function in self.functions():
-            self.silent = self.arguments(MESSAGES, begin, end) | self.without_memory(begin, end)
+            self.silent = self.arguments(MESSAGES, begin, end) | self.without_memory(begin, end) | self.closing(begin, end)
             self.allocated = self.arguments(ALLOCATIONS, begin, end)
             for i in range(begin + 1, end):
                 if i not in self.silent:
@@ -103,6 +106,23 @@ class File:
                     yield i, self.pairs[i], self.text(self.pairs[i - 1] - 1)
                 i = self.pairs[i]
             i += 1
+
+    def names_of_ids(self):
+        """Returns the names of variables and members that are ids of libhdf5."""
+        found, is_list = set(), False
+        for i, token in enumerate(self.tokens):
+            if token.text == "hid_t":
+                is_list = True
+            elif token.text in (";", ")", "{"):
+                is_list = False
+            elif is_list and token.kind == "name" and self.text(i - 1) in ("hid_t", ","):
+                found.add(token.text)
+        return found
+
+    def compares_handle(self, i):
+        """Returns whether the operator asks whether a descriptor or an id is there."""
+        name = self.text(i - 1)
+        return self.text(i) in (">=", "<") and self.text(i + 1) == "0" and (name in self.ids or bool(HANDLES.search(name)))
 
     def arguments(self, names, begin, end):
         """Returns the tokens that are arguments of calls with such a name."""
@@ -131,6 +151,15 @@ class File:
                     found.update(range(i, stop + 1))
         return found
 
+    def closing(self, begin, end):
+        """Returns the tokens of `if (...) H5Dclose(...);` in the helper program."""
+        found = set()
+        for i in range(begin, end) if self.name.startswith("daemon/hdf5/") else ():
+            last = self.pairs[i + 1] if self.text(i) == "if" and self.text(i + 1) == "(" else end
+            if last < end and CLOSES.search(self.text(last + 1)):
+                found.update(range(i, self.statement_end(last + 1, end) + 1))
+        return found
+
     def statement_end(self, i, end):
         """Returns the index of the next `;`, or of the `{` of a block if that comes first."""
         while i < end and self.text(i) not in (";", "{"):
@@ -155,7 +184,7 @@ class File:
     def change_token(self, i, begin, end, function):
         token = self.tokens[i]
         if token.kind == "operator" and token.text in RELATIONS:
-            if token.text[0] in "<>" and any(DEADLINE.search(self.text(k)) for k in range(i - 3, i + 4)):
+            if token.text[0] in "<>" and any(DEADLINE.search(self.text(k)) for k in range(i - 3, i + 4)) or self.compares_handle(i):
                 return
             self.add("relation", function, i, i, RELATIONS[token.text])
         elif token.text in ("&&", "||"):
@@ -183,7 +212,7 @@ class File:
 
     def change_constant(self, i, function):
         match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", self.text(i))
-        if not match or self.text(i - 1) == "case" or self.is_declared_size(i):
+        if not match or self.text(i - 1) == "case" or self.is_declared_size(i) or self.compares_handle(i - 1):
             return
         number = int(match[1], 16 if match[1][:2].lower() == "0x" else 8 if match[1][:1] == "0" else 10)
         # more memory than needed changes nothing
