@@ -1,3 +1,4 @@
+#include "daemon/config/config_internal.h"
 #include "daemon/config/config_keys.h"
 
 #include <errno.h>
@@ -181,6 +182,7 @@ static enum trajd_status read_feeds(struct trajd_config *config, const struct tr
         return trajd_yaml_error(config->yaml, node, error,
                                 "must be a mapping of at most %u feeds (limits.feeds)",
                                 config->max_feeds);
+    status = trajd_config_resolve_like(config, node, error);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
         status = read_feed(config, child, error);
@@ -363,5 +365,6 @@ void trajd_config_destroy(struct trajd_config **out)
         free(config->resolved[i]);
     trajd_tuning_destroy(&config->tuning_table);
     trajd_yaml_destroy(&config->yaml);
+    trajd_arena_free(&config->merged);
     free(config);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "daemon/base/arena.h"
 #include "daemon/base/yaml.h"
 #include "daemon/window/window_spec.h"
 
@@ -60,6 +61,7 @@ struct trajd_config {
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
     struct trajd_tuning *tuning_table; /* content of the file `tuning`; NULL: none */
     struct trajd_yaml *yaml;           /* owns all strings except those in `resolved` */
+    struct trajd_arena merged;         /* nodes of feeds that are `like` another one */
     char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 5]; /* paths, resolved and owned */
     uint32_t resolved_count;
     /* the value of each key of config_keys.h as it was written; NULL: it was not */
@@ -80,7 +82,13 @@ enum trajd_status trajd_config_load(const char *path, const struct trajd_config_
                                     struct trajd_error *error);
 void trajd_config_destroy(struct trajd_config **config);
 
-/* Writes every key with the value in force, as YAML. Feeds are written as in the file. */
+/* Reads the feed that a job sends. Where it has `like:`, *expanded is the text with the keys of that
+ * feed of the configuration, which the caller frees; else NULL. */
+enum trajd_status trajd_config_expand_feed(const struct trajd_config *config, const char *text,
+                                           char **expanded, struct trajd_error *error);
+
+/* Writes every key with the value in force, as YAML. Feeds are written as in the file, those with
+ * `like:` in full. */
 void trajd_config_print(const struct trajd_config *config, FILE *out);
 /* Writes the same as one JSON document. */
 void trajd_config_print_json(const struct trajd_config *config, FILE *out);

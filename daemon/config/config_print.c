@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/json.h"
+#include "daemon/config/config_internal.h"
 #include "daemon/config/config_keys.h"
 
 static bool is_unset(const struct trajd_config *config, const struct trajd_config_key *key)
@@ -158,8 +158,8 @@ static void print_json_scalar(const struct trajd_yaml_node *node, const char *na
         trajd_json_string(json, name, value);
 }
 
-static void print_json_node(const struct trajd_yaml_node *node, const char *name,
-                            struct trajd_json *json)
+void trajd_config_print_node(const struct trajd_yaml_node *node, const char *name,
+                             struct trajd_json *json)
 {
     const bool is_mapping = node->kind == TRAJD_YAML_MAPPING;
 
@@ -169,7 +169,7 @@ static void print_json_node(const struct trajd_yaml_node *node, const char *name
     }
     (is_mapping ? trajd_json_open_object : trajd_json_open_array)(json, name);
     for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
-        print_json_node(child, is_mapping ? child->key : NULL, json);
+        trajd_config_print_node(child, is_mapping ? child->key : NULL, json);
     (is_mapping ? trajd_json_close_object : trajd_json_close_array)(json);
 }
 
@@ -219,7 +219,7 @@ void trajd_config_print_json(const struct trajd_config *config, FILE *out)
     }
     trajd_json_close_object(&json);
     if (feeds) {
-        print_json_node(feeds, "feeds", &json);
+        trajd_config_print_node(feeds, "feeds", &json);
     } else {
         trajd_json_open_object(&json, "feeds");
         trajd_json_close_object(&json);

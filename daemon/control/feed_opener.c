@@ -20,24 +20,41 @@ static void free_request(struct trajd_opener_request *request)
 
 /* Returns a feed for the request. A feed on a GPU is only found by its feed's name and the GPU: a
  * worker that wants host memory or uses another GPU cannot read it. */
-static enum trajd_status open_feed(struct trajd_control *control,
-                                   const struct trajd_opener_request *request,
+static enum trajd_status find_feed(struct trajd_control *control,
+                                   const struct trajd_opener_request *request, const char *spec,
                                    struct trajd_producer **producer, struct trajd_error *error)
 {
     const char *name = request->name ? request->name : "";
 
-    *producer = NULL;
     if (request->is_instance)
         return trajd_control_open_instance(control, name, producer, error);
     if (request->gpu)
-        return trajd_control_open_on_gpu(control, name, request->spec, request->gpu, producer,
-                                         error);
-    if (request->spec)
-        return trajd_control_open_spec(control, request->spec, producer, error);
+        return trajd_control_open_on_gpu(control, name, spec, request->gpu, producer, error);
+    if (spec)
+        return trajd_control_open_spec(control, spec, producer, error);
     /* the request may have arrived before the feeds of the configuration were made */
     if (request->name && !trajd_feed_name_is_on_gpu(name))
         return trajd_control_open_configured(control, name, producer, error);
     return trajd_control_unknown_feed(control, name, error);
+}
+
+/* Opens a feed. A specification with `like:` is completed first: its feed is known by what it says
+ * in full, also after the configuration has changed. */
+static enum trajd_status open_feed(struct trajd_control *control,
+                                   const struct trajd_opener_request *request,
+                                   struct trajd_producer **producer, struct trajd_error *error)
+{
+    char *expanded = NULL;
+    enum trajd_status status =
+        request->spec
+            ? trajd_config_expand_feed(control->now->config, request->spec, &expanded, error)
+            : TRAJD_OK;
+
+    *producer = NULL;
+    if (!status)
+        status = find_feed(control, request, expanded ? expanded : request->spec, producer, error);
+    free(expanded);
+    return status;
 }
 
 static void serve_request(struct trajd_control *control, const struct trajd_opener_request *request)

@@ -98,6 +98,26 @@ def test_a_split_by_count(daemon, folder):
     client.close()
 
 
+def test_a_feed_like_another(daemon, folder):
+    """In the configuration, in what a job sends, and in what is printed."""
+    train = feed("train", split="{hold_out: 3, take: train}", seed=5)
+    one = daemon(config(folder, "\n  valid: {like: train, split: {take: validation}, outputs: {actions: null, next: {from: actions, "
+                        "at: 1, role: action}}}\n", train))
+    client = one.client()
+    client.open(feed="valid")
+    held = set()
+    for _, arrays in client.epoch():
+        assert "actions" not in arrays
+        held |= set(arrays["next"][:, 0, 0].astype(int).tolist())
+    sent = read(client, spec='{"like": "train", "split": {"take": "validation"}}')[1]
+    assert len(held) == 3 and set(sent) == held and not held & set(read(client, feed="train")[1])
+    with pytest.raises(Exception, match="spec:1: like: the configuration has no feed tain"):
+        client.open(spec='{"like": "tain"}')
+    printed = one.run("--print-config").stdout
+    assert "like:" not in printed and printed.count("hold_out\": 3") == 2
+    client.close()
+
+
 @pytest.mark.parametrize("keys, message", [
     ({"episodes": "[0, 12]"}, r"trajd.yaml:\d+: feeds.one.episodes\[1\]: there is no episode 12: the dataset has 12 episodes"),
     ({"episodes": "[demo_12]"}, r"trajd.yaml:\d+: feeds.one.episodes\[0\]: no episode and no file of the dataset is called demo_12"),
