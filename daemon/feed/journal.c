@@ -116,6 +116,7 @@ static bool read_record(const struct record *record, uint64_t run,
     uint64_t value;
 
     if (record->run != run || record->key_check != key_check(record) || !record->key.batch ||
+        record->key.batch > UINT32_MAX || record->key.length > INT64_MAX ||
         record->key.begin > record->key.length)
         return false;
     state->key = record->key;
