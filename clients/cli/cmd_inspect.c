@@ -128,6 +128,26 @@ static void count_rows(const struct trajd_index *index, uint32_t dataset, uint64
         *least = 0;
 }
 
+/* Prints which datasets a path with a '*' matched: the first, and how many others there are. */
+static void print_match(const struct trajd_index *index, uint32_t array)
+{
+    const char *first = NULL;
+    uint32_t others = 0;
+
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        const char *const *matches =
+            index->episodes[i].quarantine ? NULL : index->episodes[i].matches;
+        if (matches && matches[array] && !first)
+            first = matches[array];
+        else if (matches && matches[array])
+            others += strcmp(first, matches[array]) != 0;
+    }
+    if (first)
+        printf(", the dataset %s", first);
+    if (others)
+        printf(" (another one in %u episodes)", others);
+}
+
 static void print_clock(const struct trajd_index *index, uint32_t which)
 {
     struct clock_summary summary = summarize_clock(index, which);
@@ -149,6 +169,9 @@ static void print_clock(const struct trajd_index *index, uint32_t which)
     printf(", %" PRIu64 " rows", summary.rows);
     if (summary.dropped)
         printf(", %" PRIu64 " dropped (their stamps repeat or go back)", summary.dropped);
+    for (uint32_t i = 0; i < index->array_count && !clock->regular; i++)
+        if (!strcmp(index->arrays[i].path, index->layout->clocks[which].stamps_path))
+            print_match(index, i);
     printf("\n");
 }
 
@@ -167,6 +190,7 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
            index->clocks[stream->clock_index].name, rows, storage);
     if (episodes < index->kept_count)
         printf(", in %u of %u episodes", episodes, index->kept_count);
+    print_match(index, stream->array_index);
     printf("\n");
 }
 
@@ -295,6 +319,11 @@ static void json_episode(struct trajd_json *json, const struct trajd_index *inde
     trajd_json_open_object(json, "rows");
     for (uint32_t i = 0; !episode->quarantine && i < index->clock_count; i++)
         trajd_json_i64(json, index->clocks[i].name, episode->clocks[i].row_count);
+    trajd_json_close_object(json);
+    trajd_json_open_object(json, "matches");
+    for (uint32_t i = 0; !episode->quarantine && episode->matches && i < index->array_count; i++)
+        if (episode->matches[i])
+            trajd_json_string(json, index->arrays[i].path, episode->matches[i]);
     trajd_json_close_object(json);
     trajd_json_open_object(json, "meta");
     for (uint32_t i = 0; i < index->layout->meta_count; i++)

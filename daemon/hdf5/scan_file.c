@@ -13,6 +13,7 @@ enum { PATH_SIZE = 4096 };
 /* The arrays that the layout may use in an episode, and the folders in which they are. */
 struct wanted {
     struct trajd_scan_names explicit_paths, family_paths;
+    struct trajd_scan_names matches; /* of explicit paths with a '*', in their order */
     struct trajd_scan_folder *folders;
 };
 
@@ -30,9 +31,10 @@ static void want(struct trajd_scan *scan, struct trajd_scan_names *paths, const 
         trajd_scan_names_add(scan, paths, path, strlen(path));
 }
 
-/* Adds the paths below the group that match a family's path, except those of explicit streams. */
-static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern,
-                        struct wanted *wanted, struct trajd_record_episode *episode)
+/* Lists the paths below the group that match a pattern. */
+static void find_matches(struct trajd_scan *scan, hid_t group, const char *pattern,
+                         struct wanted *wanted, struct trajd_record_episode *episode,
+                         struct trajd_scan_names *found)
 {
     const char *star = strchr(pattern, '*'), *suffix = strchr(star, '/');
     const size_t length = folder_length(pattern, (size_t)(star - pattern));
@@ -43,10 +45,59 @@ static void want_family(struct trajd_scan *scan, hid_t group, const char *patter
     for (uint32_t i = 0; folder && i < folder->links.count; i++) {
         if ((size_t)snprintf(path, sizeof path, "%s%s%s%s", folder->path, length ? "/" : "",
                              folder->links.names[i], suffix ? suffix : "") < sizeof path &&
-            trajd_layout_match(pattern, path, NULL, 0) &&
-            !trajd_scan_names_have(&wanted->explicit_paths, path))
-            want(scan, &wanted->family_paths, path);
+            trajd_layout_match(pattern, path, NULL, 0))
+            want(scan, found, path);
     }
+}
+
+/* Adds the paths of a family, except those of other streams. */
+static void want_family(struct trajd_scan *scan, hid_t group, const char *pattern,
+                        struct wanted *wanted, struct trajd_record_episode *episode)
+{
+    struct trajd_scan_names found = {0};
+
+    find_matches(scan, group, pattern, wanted, episode, &found);
+    for (uint32_t i = 0; i < found.count; i++)
+        if (!trajd_scan_names_have(&wanted->explicit_paths, found.names[i]) &&
+            !trajd_scan_names_have(&wanted->matches, found.names[i]))
+            want(scan, &wanted->family_paths, found.names[i]);
+}
+
+/* Returns whether a link with this path is there. */
+static bool is_there(struct trajd_scan *scan, hid_t group, const char *path, struct wanted *wanted,
+                     struct trajd_record_episode *episode)
+{
+    const size_t length = folder_length(path, strlen(path));
+    const struct trajd_scan_folder *folder =
+        trajd_scan_folder(scan, group, path, length, &wanted->folders, episode);
+
+    return folder &&
+           (folder->refusal || trajd_scan_names_have(&folder->links, path + length + (length > 0)));
+}
+
+/* Finds the one dataset that a path with a '*' matches in this episode, and adds it to the matches;
+ * "" where there is none. Two are the episode's problem. */
+static void want_match(struct trajd_scan *scan, hid_t group, const char *pattern,
+                       struct wanted *wanted, struct trajd_record_episode *episode)
+{
+    struct trajd_scan_names found = {0};
+    const char *match = "";
+    uint32_t count = 0;
+
+    find_matches(scan, group, pattern, wanted, episode, &found);
+    for (uint32_t i = 0; i < found.count && !episode->problem; i++) {
+        if (!is_there(scan, group, found.names[i], wanted, episode))
+            continue;
+        if (++count == 1) {
+            match = found.names[i];
+        } else if (!episode->problem) {
+            episode->problem = trajd_arena_format(
+                scan->arena, "%s: two datasets match it, %s and %s: write a path that matches one",
+                pattern, match, found.names[i]);
+            episode->is_misfit = true;
+        }
+    }
+    trajd_scan_names_add(scan, &wanted->matches, match, strlen(match));
 }
 
 /* Returns whether a clock or a stream that is not optional needs the path. An episode without it is
@@ -75,28 +126,30 @@ static int compare_datasets(const void *a, const void *b)
 
 /* Describes the array at a path, and puts it into the record or into the notes. Arrays that are
  * damaged, or that the layout requires, stay in the record with the reason, which quarantines the
- * episode. */
-static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path, bool is_of_family,
-                         struct wanted *wanted, struct trajd_record_episode *episode)
+ * episode. `match`: the dataset that a path with a '*' matched; else NULL. */
+static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path, const char *match,
+                         bool is_of_family, struct wanted *wanted,
+                         struct trajd_record_episode *episode)
 {
     struct trajd_record_array *dataset = &episode->arrays[episode->array_count];
-    const size_t length = folder_length(path, strlen(path));
+    const char *place = match ? match : path;
+    const size_t length = folder_length(place, strlen(place));
     const struct trajd_scan_folder *folder =
-        trajd_scan_folder(scan, group, path, length, &wanted->folders, episode);
+        trajd_scan_folder(scan, group, place, length, &wanted->folders, episode);
     enum trajd_scan_found found = TRAJD_SCAN_ARRAY;
 
-    if (!folder)
+    if (!folder || !is_there(scan, group, place, wanted, episode))
         return;
-    if (!folder->refusal && !trajd_scan_names_have(&folder->links, path + length + (length > 0)))
-        return;
-    *dataset = (struct trajd_record_array){.path = path, .refusal = folder->refusal};
+    *dataset = (struct trajd_record_array){.refusal = folder->refusal};
     if (!folder->refusal)
-        found = trajd_scan_array(scan, group, path, dataset);
+        found = trajd_scan_array(scan, group, place, dataset);
+    dataset->path = path;
+    dataset->match = match;
     if (found == TRAJD_SCAN_OTHER && is_of_family)
         return;
     if (dataset->refusal && found != TRAJD_SCAN_DAMAGED &&
         (is_of_family || !is_required(scan->layout, path)))
-        trajd_scan_note(scan, episode->id, dataset->path, dataset->refusal);
+        trajd_scan_note(scan, episode->id, place, dataset->refusal);
     else
         episode->array_count++;
 }
@@ -107,18 +160,22 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
     const struct trajd_layout *layout = scan->layout;
     const struct trajd_scan_folder *root;
     struct wanted wanted = {0};
-    uint32_t total;
+    uint32_t total, next = 0;
 
     for (uint32_t i = 0; i < layout->clock_count; i++) {
         want(scan, &wanted.explicit_paths, layout->clocks[i].stamps_path);
         want(scan, &wanted.explicit_paths, layout->clocks[i].start_path);
     }
     for (uint32_t i = 0; i < layout->stream_count; i++) {
-        if (!strchr(layout->streams[i].path, '*'))
+        if (!trajd_layout_is_family(&layout->streams[i]))
             want(scan, &wanted.explicit_paths, layout->streams[i].path);
     }
+    for (uint32_t i = 0; i < wanted.explicit_paths.count; i++) {
+        if (strchr(wanted.explicit_paths.names[i], '*'))
+            want_match(scan, group, wanted.explicit_paths.names[i], &wanted, episode);
+    }
     for (uint32_t i = 0; i < layout->stream_count; i++) {
-        if (strchr(layout->streams[i].path, '*'))
+        if (trajd_layout_is_family(&layout->streams[i]))
             want_family(scan, group, layout->streams[i].path, &wanted, episode);
     }
     total = wanted.explicit_paths.count + wanted.family_paths.count;
@@ -127,13 +184,18 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
         episode->problem = "too many datasets";
         return;
     }
-    for (uint32_t i = 0; i < wanted.explicit_paths.count; i++)
-        scan_dataset(scan, group, wanted.explicit_paths.names[i], false, &wanted, episode);
+    for (uint32_t i = 0; i < wanted.explicit_paths.count; i++) {
+        const char *path = wanted.explicit_paths.names[i];
+        const char *match =
+            strchr(path, '*') && next < wanted.matches.count ? wanted.matches.names[next++] : NULL;
+        if (!match || *match)
+            scan_dataset(scan, group, path, match, false, &wanted, episode);
+    }
     for (uint32_t i = 0; i < wanted.family_paths.count; i++)
-        scan_dataset(scan, group, wanted.family_paths.names[i], true, &wanted, episode);
+        scan_dataset(scan, group, wanted.family_paths.names[i], NULL, true, &wanted, episode);
     qsort(episode->arrays, episode->array_count, sizeof *episode->arrays, compare_datasets);
     root = trajd_scan_folder(scan, group, "", 0, &wanted.folders, episode);
-    if (root)
+    if (root && !episode->problem)
         episode->problem = trajd_scan_form(scan, group, &root->links, episode);
 }
 

@@ -94,9 +94,14 @@ static uint32_t find_dataset(const struct trajd_record_episode *episode, const c
 static bool is_dataset(const struct trajd_record_episode *episode, const char *path)
 {
     const uint32_t i = find_dataset(episode, path);
+    bool is_match = false;
 
-    return i < episode->array_count && !strcmp(episode->arrays[i].path, path) &&
-           !episode->arrays[i].refusal;
+    if (i < episode->array_count && !strcmp(episode->arrays[i].path, path))
+        return !episode->arrays[i].refusal;
+    for (uint32_t k = 0; k < episode->array_count && !is_match; k++)
+        is_match = episode->arrays[k].match && !strcmp(episode->arrays[k].match, path) &&
+                   !episode->arrays[k].refusal;
+    return is_match;
 }
 
 static bool holds_no_more(hid_t group, const struct trajd_record_episode *episode,

@@ -103,6 +103,9 @@ struct trajd_episode {
      * found and the shape kept; NULL: it fits. Feeds that name a stream of it must not use the
      * episode. NULL: every array fits. */
     const char *const *other_shapes;
+    /* [array_count]: the dataset that the array's path with a '*' matched, or NULL. NULL: no path has
+     * a '*' */
+    const char *const *matches;
     const struct trajd_episode_clock *clocks; /* [clock_count] */
     /* absolute recorded time of the origin; 0 where all clocks are regular */
     int64_t origin_ns;

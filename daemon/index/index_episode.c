@@ -93,6 +93,29 @@ static void copy_arrays(struct candidate *c)
     }
 }
 
+/* Copies what the layout's paths with a '*' matched. */
+static const char *const *copy_matches(struct candidate *c)
+{
+    const struct trajd_record_episode *record = c->record;
+    const char **matches = NULL;
+
+    for (uint32_t i = 0, next = 0; c->extents && i < record->array_count; i++) {
+        const char *match = record->arrays[i].match;
+        if (!match)
+            continue;
+        if (!matches)
+            matches = allocate(c, c->validation->array_count, sizeof *matches);
+        while (next < c->validation->array_count &&
+               strcmp(c->validation->paths[next], record->arrays[i].path) < 0)
+            next++;
+        if (!matches || next == c->validation->array_count)
+            break;
+        matches[next] = trajd_arena_copy(c->validation->arena, match, strlen(match));
+        c->no_memory = c->no_memory || !matches[next];
+    }
+    return matches;
+}
+
 static bool blends(enum trajd_kind kind)
 {
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
@@ -133,7 +156,7 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
     const struct trajd_layout_stream *source = &c->validation->layout->streams[plan->layout_stream];
     const struct trajd_array *extent = &c->extents[plan->array_index];
     const char *path = c->validation->paths[plan->array_index];
-    bool family = strchr(source->path, '*') != NULL;
+    const bool family = trajd_layout_is_family(source);
 
     *stream = plan->stream;
     stream->feature_count = 0;
@@ -535,6 +558,7 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
     copy_keys(&c, episode);
     episode->content_digest = record->content_digest;
     episode->is_plain = record->is_plain;
+    episode->matches = copy_matches(&c);
     episode->quarantine = c.reason;
     episode->is_misfit = c.is_misfit;
     episode->extents = c.extents;

@@ -66,14 +66,17 @@ static enum trajd_status plan_array(struct trajd_validation *v, uint32_t array,
                                     struct trajd_error *error)
 {
     const struct trajd_layout *layout = v->layout;
+    const bool is_pattern = trajd_layout_is_pattern(layout, v->paths[array]);
     enum trajd_status status = TRAJD_OK;
     bool taken = false;
 
     for (uint32_t i = 0; i < layout->stream_count && !status; i++) {
         char capture[1024] = "";
-        bool family = strchr(layout->streams[i].path, '*') != NULL;
-        if ((taken && family) ||
-            !trajd_layout_match(layout->streams[i].path, v->paths[array], capture, sizeof capture))
+        const bool is_family = trajd_layout_is_family(&layout->streams[i]);
+        if (is_family ? taken || is_pattern ||
+                            !trajd_layout_match(layout->streams[i].path, v->paths[array], capture,
+                                                sizeof capture)
+                      : strcmp(layout->streams[i].path, v->paths[array]) != 0)
             continue;
         taken = true;
         status = add_plan(v, i, array, capture, error);

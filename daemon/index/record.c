@@ -109,6 +109,7 @@ static void add_array(struct trajd_bytes *bytes, const struct trajd_record_array
     const struct trajd_array *extent = &array->extent;
 
     trajd_bytes_add_text(bytes, array->path);
+    trajd_bytes_add_text(bytes, array->match);
     trajd_bytes_add_text(bytes, array->refusal);
     add_u8(bytes, (uint8_t)extent->storage);
     add_u8(bytes, (uint8_t)extent->dtype);

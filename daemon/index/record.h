@@ -12,7 +12,7 @@
  *                  u8 is_plain,
  *                u32 array_count, array*,
  *                u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
- *     array   := text path, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,
+ *     array   := text path, text match, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,
  *                u8 has_attributes, u64 shape[rank], u8 fill[8], u64 check_rows, u64 check_digest,
  *                u8 quaternion_count, (u32 column, u8 is_one_hot, f32 error, f32 low[4],
  *                  f32 high[4])*, and by storage:
@@ -34,14 +34,15 @@
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 7
+#define TRAJD_RECORD_VERSION 8
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */
 #define TRAJD_RECORD_NO_DATASET "it is no dataset"
 
 struct trajd_record_array {
-    const char *path;    /* relative to the episode */
+    const char *path;    /* relative to the episode; a path with a '*' as the layout has it */
+    const char *match;   /* the dataset that such a path matched; else NULL */
     const char *refusal; /* NULL, or the reason why its rows cannot be used */
     struct trajd_array extent;
     /* first rows that the child read through libhdf5, which the parent compares with its own

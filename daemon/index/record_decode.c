@@ -306,6 +306,7 @@ static void take_array(struct cursor *c, struct trajd_record_array *array)
     uint8_t storage, dtype;
 
     array->path = take_text(c);
+    array->match = take_optional_text(c);
     array->refusal = take_optional_text(c);
     storage = take_u8(c);
     dtype = take_u8(c);

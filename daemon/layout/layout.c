@@ -177,6 +177,20 @@ void trajd_layout_destroy(struct trajd_layout **layout)
     *layout = NULL;
 }
 
+bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path)
+{
+    bool is_pattern = false;
+
+    if (!strchr(path, '*'))
+        return false;
+    for (uint32_t i = 0; i < layout->clock_count && !is_pattern; i++)
+        is_pattern = layout->clocks[i].stamps_path && !strcmp(layout->clocks[i].stamps_path, path);
+    for (uint32_t i = 0; i < layout->stream_count && !is_pattern; i++)
+        is_pattern =
+            !trajd_layout_is_family(&layout->streams[i]) && !strcmp(layout->streams[i].path, path);
+    return is_pattern;
+}
+
 bool trajd_layout_match(const char *pattern, const char *text, char *capture, size_t capture_size)
 {
     const char *star = strchr(pattern, '*');

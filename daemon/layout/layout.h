@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/resample.h"
 #include "proto/timebase.h"
@@ -54,7 +55,8 @@ struct trajd_layout_clock {
     struct trajd_rate rate_default;
     const char *rows; /* stream that gives the row count; NULL: the longest of the clock */
     /* Stamped clocks. The stamps are an array, or one of its columns. */
-    const char *stamps_path; /* NULL for a regular clock */
+    /* NULL for a regular clock. A '*' matches one array of each episode. */
+    const char *stamps_path;
     uint32_t stamps_column;
     enum trajd_stamp_unit unit;
     enum trajd_stamp_policy repeated; /* for equal stamps */
@@ -74,7 +76,9 @@ enum trajd_rotation_order { TRAJD_ORDER_NONE, TRAJD_ORDER_XYZW, TRAJD_ORDER_WXYZ
 
 /* A stream, or a family of streams. A family's name and path hold one '*' each, which stands for
  * the same text in both (robomimic: any name that ends in _quat). An array belongs to the first
- * stream in file order whose path matches it. Streams without '*' may share an array. */
+ * stream in file order whose path matches it. Streams whose names have no '*' may share an array.
+ * A '*' in the path of such a stream matches one array of each episode (a camera's serial number);
+ * no family has this array. */
 struct trajd_layout_stream {
     const char *name;
     const char *path; /* relative to the episode's group */
@@ -126,6 +130,15 @@ struct trajd_layout {
     const char *text; /* the YAML as read; the helper program gets it */
     size_t text_length;
 };
+
+/* Returns whether the stream is a family. */
+static inline bool trajd_layout_is_family(const struct trajd_layout_stream *stream)
+{
+    return strchr(stream->name, '*') != NULL;
+}
+/* Returns whether the path has a '*' and is that of a clock's stamps or of a stream that is no
+ * family: it stands for one array of each episode. */
+bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path);
 
 /* Loads a layout. `name` is the path of a .yaml file, or a bare name that is looked up in
  * `directory`. TRAJD_ERR_NOT_FOUND lists the names in the directory; TRAJD_ERR_ARGUMENT names the

@@ -188,7 +188,7 @@ static enum trajd_status read_stamped(struct trajd_layout_parser *p,
     int64_t number = 0;
 
     if (!status)
-        status = trajd_layout_read_path(p, trajd_yaml_get(node, "path"), 0, &clock->stamps_path);
+        status = trajd_layout_read_path(p, trajd_yaml_get(node, "path"), 1, &clock->stamps_path);
     if (!status)
         status = read_unit(p, node, &clock->unit);
     if (!status && column)

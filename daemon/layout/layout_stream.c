@@ -156,9 +156,9 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
         status = trajd_yaml_error(p->yaml, node, p->error, "path: missing (the name is no path)");
     else if (!status)
         stream->path = stream->name;
-    if (!status && trajd_layout_star_count(stream->name) != trajd_layout_star_count(stream->path))
+    if (!status && trajd_layout_is_family(stream) && !trajd_layout_star_count(stream->path))
         status = trajd_yaml_error(p->yaml, node, p->error,
-                                  "name and path must both have a '*', or neither");
+                                  "the name has a '*', so the path needs one, too");
     if (!status)
         status = read_stream_clock(p, node, stream);
     if (!status)

@@ -143,3 +143,72 @@ def test_resample_writes_the_new_period(tmp_path):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "fps is copied and keeps the rate of the source" in done.stderr + done.stdout, done
     assert inspect(layout, tmp_path / "two.hdf5")["clocks"][0]["lowest_rate_hz"] == 10
+
+
+# a * in the path of a clock or of a single stream
+
+STAR = """\
+layout: lab
+episodes: {files: "*.hdf5", groups: /data/demo_*}
+clocks:
+  left: {path: stamps/*_left_capture, unit: ms}
+streams:
+  left: {path: images/*_left/depth, kind: previous}
+  serials: {path: images/*_left/depth, kind: previous, columns: "0:1"}
+  "images/*": {path: images/*, kind: linear}
+  "stamps/*": {path: stamps/*, kind: linear}
+"""
+
+
+def starred(**more):
+    arrays = {}
+    for number, serial in enumerate((8, 23, 8)):
+        at = f"data/demo_{number}"
+        arrays |= {f"{at}/stamps/{serial}_left_capture": np.arange(6) * 50, f"{at}/stamps/{serial}_right_capture": np.arange(6) * 50,
+                   f"{at}/images/{serial}_left/depth": rows(6) + number, f"{at}/images/speed": rows(6), f"{at}/images/9_left/other": rows(6)}
+    return arrays | more
+
+
+def test_a_star_matches_one_dataset(tmp_path):
+    layout, path = write(tmp_path, STAR, starred())
+    document = inspect(layout, path)
+    assert [e["matches"] for e in document["episodes"]] == [
+        {"images/*_left/depth": f"images/{serial}_left/depth", "stamps/*_left_capture": f"stamps/{serial}_left_capture"}
+        for serial in (8, 23, 8)], document["episodes"]
+    names = {s["name"]: (s["dataset"], s["episodes"]) for s in document["streams"]}
+    assert names == {"left": ("images/*_left/depth", 3), "serials": ("images/*_left/depth", 3), "images/speed": ("images/speed", 3),
+                     "stamps/8_right_capture": ("stamps/8_right_capture", 2),
+                     "stamps/23_right_capture": ("stamps/23_right_capture", 1)}
+    text = subprocess.run([TRAJCTL, "inspect", "--layout", layout, path], capture_output=True, text=True, timeout=60).stdout
+    assert "the dataset stamps/8_left_capture (another one in 1 episodes)" in text and "the dataset images/8_left/depth" in text, text
+
+
+def test_two_matches_are_an_error(tmp_path):
+    layout, path = write(tmp_path, STAR, starred(**{"data/demo_1/stamps/7_left_capture": np.arange(6) * 50,
+                                                    "data/demo_2/images/1_left/depth": rows(6)}))
+    assert reasons(inspect(layout, path)) == [
+        "one.hdf5: demo_1: stamps/*_left_capture: two datasets match it, stamps/23_left_capture and stamps/7_left_capture: write a path "
+        "that matches one",
+        "one.hdf5: demo_2: images/*_left/depth: two datasets match it, images/1_left/depth and images/8_left/depth: write a path that "
+        "matches one"]
+
+
+def test_no_match_is_a_missing_dataset(tmp_path):
+    arrays = {name: data for name, data in starred().items() if "demo_1/stamps/23_left" not in name}
+    arrays = {name: data for name, data in arrays.items() if name != "data/demo_2/images/8_left/depth"}
+    layout, path = write(tmp_path, STAR, arrays)
+    assert reasons(inspect(layout, path)) == ["one.hdf5: demo_1: stamps/*_left_capture: missing (the stamps of clock left)",
+                                              "one.hdf5: demo_2: images/*_left/depth: missing (the layout requires it)"]
+
+
+def test_a_name_with_a_star_in_a_file(tmp_path):
+    layout, path = write(tmp_path, STAR, starred(**{"data/demo_0/images/odd*name": rows(6)}))
+    document = inspect(layout, path)
+    assert reasons(document) == [] and "images/odd*name" in [s["name"] for s in document["streams"]]
+
+
+def test_resample_needs_names(tmp_path):
+    layout, path = write(tmp_path, STAR, starred())
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "images/*_left/depth" in done.stderr and "write it without one" in done.stderr, done.stderr

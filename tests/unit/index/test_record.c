@@ -272,7 +272,7 @@ static void test_the_most_dimensions_and_filters(void **state)
     trajd_arena_free(&d.arena);
     while (memcmp(bytes.data + at, "empty", 5) != 0)
         at++;
-    at += 5 + 4; /* path and empty refusal, then storage, dtype, rank, filter_count */
+    at += 5 + 4 + 4; /* path, empty match and refusal, then storage, dtype, rank, filter_count */
     assert_int_equal(bytes.data[at + 2], TRAJD_ARRAY_MAX_RANK);
     for (size_t field = 2; field < 4; field++) {
         bytes.data[at + field]++;

@@ -270,6 +270,18 @@ static enum trajd_status keep_streams(struct convert_plan *plan, const struct tr
     return TRAJD_OK;
 }
 
+/* Checks that each array has one name, which the output gets. */
+static enum trajd_status check_names(const struct trajd_index *index, struct trajd_error *error)
+{
+    for (uint32_t i = 0; i < index->array_count; i++)
+        if (trajd_layout_is_pattern(index->layout, index->arrays[i].path))
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "layout %s names a dataset by a path with a '*' (%s): write it "
+                                   "without one to resample, as `trajctl inspect` shows it",
+                                   index->layout->name, index->arrays[i].path);
+    return TRAJD_OK;
+}
+
 enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd_error *error)
 {
     const struct trajd_convert_options *options = plan->options;
@@ -277,7 +289,10 @@ enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd
     struct convert_choice *choices =
         calloc(index->stream_count ? index->stream_count : 1, sizeof *choices);
     enum trajd_status status =
-        choices ? choose(options, index, choices, error) : convert_no_memory_for_plan(error);
+        choices ? check_names(index, error) : convert_no_memory_for_plan(error);
+
+    if (!status)
+        status = choose(options, index, choices, error);
 
     for (uint32_t i = 0; i < index->stream_count && !status; i++)
         start_choice(index, &index->streams[i], &choices[i]);
