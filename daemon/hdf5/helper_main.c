@@ -10,29 +10,26 @@
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/sandbox.h"
 #include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/scan_tree.h"
 #include "daemon/hdf5/writer/writer.h"
 
 enum { LAYOUT_LENGTH_MAX = 1 << 20 };
 static const size_t record_bytes_max = 512u << 20;
 
-static bool receive_layout(struct trajd_layout **layout)
+static bool receive_layout(uint64_t length, struct trajd_layout **layout)
 {
-    struct trajd_helper_header header;
     struct trajd_error error;
     enum trajd_status status;
     char *text;
-    int fd;
 
-    if (!trajd_helper_receive(&header, &fd) || header.kind != TRAJD_HELPER_LAYOUT ||
-        header.length > LAYOUT_LENGTH_MAX)
+    if (length > LAYOUT_LENGTH_MAX)
         return false;
-    text = malloc(header.length + 1);
-    if (!text ||
-        recv(TRAJD_HELPER_SOCKET, text, header.length, MSG_WAITALL) != (ssize_t)header.length) {
+    text = malloc(length + 1);
+    if (!text || recv(TRAJD_HELPER_SOCKET, text, length, MSG_WAITALL) != (ssize_t)length) {
         free(text);
         return false;
     }
-    status = trajd_layout_parse("layout", text, header.length, layout, &error);
+    status = trajd_layout_parse("layout", text, length, layout, &error);
     if (status)
         fprintf(stderr, "trajd-indexer: %s\n", error.message);
     free(text);
@@ -68,11 +65,38 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
     return sent;
 }
 
-int main(int argc, char **argv)
+static bool serve_tree(int fd)
+{
+    struct trajd_bytes lines = {0};
+    bool sent;
+
+    trajd_scan_tree(fd, &lines);
+    sent = !lines.failed && trajd_helper_send(TRAJD_HELPER_TREE, lines.data, lines.length);
+    trajd_bytes_free(&lines);
+    return sent;
+}
+
+/* Serves files under one layout until the parent closes the socket. */
+static bool serve_files(uint64_t layout_length)
 {
     struct trajd_helper_header header;
     struct trajd_layout *layout = NULL;
-    bool ok;
+    bool ok = receive_layout(layout_length, &layout);
+    int fd;
+
+    while (ok && trajd_helper_receive(&header, &fd)) {
+        ok = header.kind == TRAJD_HELPER_FILE && header.length == 2 * sizeof(uint32_t) && fd >= 0 &&
+             serve_file(layout, fd);
+        if (fd >= 0)
+            close(fd);
+    }
+    trajd_layout_destroy(&layout);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    struct trajd_helper_header header;
     int fd;
 
     if (argc > 1 && !strcmp(argv[1], "write"))
@@ -83,13 +107,9 @@ int main(int argc, char **argv)
                 "trajd-indexer: cannot start (is it run by hand? trajd and trajctl run it)\n");
         return 1;
     }
-    ok = trajd_helper_send(TRAJD_HELPER_READY, NULL, 0) && receive_layout(&layout);
-    while (ok && trajd_helper_receive(&header, &fd)) {
-        ok = header.kind == TRAJD_HELPER_FILE && header.length == 2 * sizeof(uint32_t) && fd >= 0 &&
-             serve_file(layout, fd);
-        if (fd >= 0)
-            close(fd);
-    }
-    trajd_layout_destroy(&layout);
-    return ok ? 0 : 1;
+    if (!trajd_helper_send(TRAJD_HELPER_READY, NULL, 0) || !trajd_helper_receive(&header, &fd))
+        return 1;
+    if (header.kind == TRAJD_HELPER_TREE && header.length == 0 && fd >= 0)
+        return serve_tree(fd) ? 0 : 1;
+    return header.kind == TRAJD_HELPER_LAYOUT && serve_files(header.length) ? 0 : 1;
 }

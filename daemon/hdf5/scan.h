@@ -87,6 +87,8 @@ void trajd_scan_filters(struct trajd_scan *scan);
 /* Returns the innermost message of libhdf5's error stack as one printable line, and clears the
  * stack. Sets record->io_errno where storage failed. */
 const char *trajd_scan_error(struct trajd_scan *scan);
+/* Returns why the file cannot be opened, and clears the error stack. */
+const char *trajd_scan_unreadable(struct trajd_scan *scan, int fd);
 
 /* Returns why the link leads nowhere, or to another file. NULL for a hard link, whose object is
  * damaged if it cannot be opened. */

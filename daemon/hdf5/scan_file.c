@@ -407,8 +407,7 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
         scan.file_size = (uint64_t)status.st_size;
     scan.file = H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDONLY, access);
     if (scan.file < 0) { /* reads the error first: the library's next call clears it */
-        record->refusal =
-            trajd_arena_format(arena, "not readable as HDF5: %s", trajd_scan_error(&scan));
+        record->refusal = trajd_scan_unreadable(&scan, fd);
         H5Pclose(access);
         return;
     }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/hdf5/scan.h"
 
@@ -48,6 +49,18 @@ const char *trajd_scan_error(struct trajd_scan *scan)
            : strstr(text, "version") ? trajd_arena_format(scan->arena, "%s (%s)", text, newer)
                                      : trajd_arena_copy(scan->arena, text, strlen(text));
     return copy && *copy ? copy : "libhdf5 failed";
+}
+
+const char *trajd_scan_unreadable(struct trajd_scan *scan, int fd)
+{
+    static const char pointer[] = "version https://git-lfs";
+    const char *failure = trajd_scan_error(scan), *reason;
+    char begin[sizeof pointer - 1];
+
+    if (pread(fd, begin, sizeof begin, 0) == sizeof begin && !memcmp(begin, pointer, sizeof begin))
+        return "it is a git-lfs pointer and has no data: `git lfs pull` fetches the file";
+    reason = trajd_arena_format(scan->arena, "not readable as HDF5: %s", failure);
+    return reason ? reason : "not readable as HDF5";
 }
 
 void trajd_scan_note(struct trajd_scan *scan, const char *episode, const char *what,

@@ -4,9 +4,10 @@
  * a header and `length` bytes. Numbers are in the machine's byte order: both ends are of one build.
  *
  *     parent: LAYOUT, the YAML text; then FILE, one at a time: u32 slice, u32 slice count (which of
- *             the file's episodes), and the file's descriptor by SCM_RIGHTS
+ *             the file's episodes), and the file's descriptor by SCM_RIGHTS.
+ *             Or TREE in place of both: no bytes, and the file's descriptor
  *     child:  READY when the sandbox stands; then one RECORD (record.h) for each FILE. It exits at
- *             the end of the socket */
+ *             the end of the socket. Or one TREE (tree/tree.h), and it exits */
 #ifndef TRAJD_INDEX_HELPER_H
 #define TRAJD_INDEX_HELPER_H
 
@@ -20,7 +21,8 @@ enum trajd_helper_kind {
     TRAJD_HELPER_LAYOUT = 1,
     TRAJD_HELPER_FILE = 2,
     TRAJD_HELPER_READY = 3,
-    TRAJD_HELPER_RECORD = 4
+    TRAJD_HELPER_RECORD = 4,
+    TRAJD_HELPER_TREE = 5
 };
 
 struct trajd_helper_header {
