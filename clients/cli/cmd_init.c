@@ -1,230 +1,207 @@
-/* trajctl init: prints a first configuration for a file, with the rates of its clocks. */
-#include <inttypes.h>
+/* trajctl init: writes a first configuration for a file or folder, and drafts of layouts where no
+ * layout fits. */
+#include <errno.h>
 #include <limits.h>
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clients/cli/cli.h"
+#include "clients/cli/draft/draft.h"
+#include "clients/cli/draft/draft_config.h"
+#include "clients/cli/draft/draft_shapes.h"
 #include "clients/cli/files/cli_files.h"
-#include "daemon/base/json.h"
-#include "daemon/cache/dataset.h"
+#include "daemon/layout/glob.h"
 #include "proto/array_len.h"
 
-#define CHUNK_STEPS "0..15"
+struct init {
+    const char *layout, *path, *output; /* output NULL: stdout, and no drafts */
+    const struct config_preset *preset;
+    struct cli_files files;
+    uint32_t count;
+    struct draft_shape shapes[DRAFT_SHAPES_MAX];
+    struct config_dataset datasets[DRAFT_SHAPES_MAX];
+    struct trajd_index *indices[DRAFT_SHAPES_MAX];
+    char real[PATH_MAX]; /* of `path` */
+    char paths[DRAFT_SHAPES_MAX][PATH_MAX];
+    char layouts[DRAFT_SHAPES_MAX][CLI_PATH_SIZE + 2]; /* of drafts: their files */
+};
 
-enum { PICTURE_RANK = 2, LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
-
-/* Returns the mean rate of a clock over the first kept episode with at least two rows, or 0. */
-static double mean_rate_hz(const struct trajd_index *index, uint32_t which)
+/* Writes the name of the file for a draft: beside the configuration, "lab.yaml" has
+ * "lab.layout.yaml". */
+static void name_draft(const struct init *init, uint32_t which, char path[CLI_PATH_SIZE])
 {
-    for (uint32_t e = 0; e < index->episode_count; e++) {
-        const struct trajd_episode_clock *clock =
-            index->episodes[e].quarantine ? NULL : &index->episodes[e].clocks[which];
-        int64_t span_ns;
-        if (!clock || clock->row_count < 2)
-            continue;
-        span_ns = trajd_clock_row_ns(clock, clock->row_count - 1) - trajd_clock_row_ns(clock, 0);
-        if (span_ns > 0)
-            return (double)(clock->row_count - 1) * 1e9 / (double)span_ns;
-    }
-    return 0;
-}
+    const char *dot = strrchr(init->output, '.'), *slash = strrchr(init->output, '/');
+    const int length = dot && dot > (slash ? slash : init->output) ? (int)(dot - init->output)
+                                                                   : (int)strlen(init->output);
 
-/* Writes "20 Hz", "20 Hz (assumed)", "100 Hz (measured)", or "" where the clock has no rate. */
-static void write_rate(const struct trajd_index *index, uint32_t clock,
-                       char text[TRAJD_RATES_TEXT_SIZE])
-{
-    const double hz = mean_rate_hz(index, clock);
-    struct trajd_index_rates rates = {0};
-
-    trajd_index_rates_add(index, clock, &rates);
-    if (!*trajd_index_rates_text(&rates, text) && hz > 0)
-        snprintf(text, TRAJD_RATES_TEXT_SIZE, "%.4g Hz (measured)", hz);
-}
-
-static bool is_action(const struct trajd_index_stream *stream)
-{
-    return strncmp(stream->name, "action", 6) == 0;
-}
-
-/* Returns whether a policy would read the stream. Other streams are printed as comments. */
-static bool is_observation(const struct trajd_index_stream *stream)
-{
-    static const char *const others[] = {"next_obs/", "rewards", "dones", "states", "action"};
-
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        if (strncmp(stream->name, others[i], strlen(others[i])) == 0)
-            return false;
-    return true;
-}
-
-/* Chooses the clock for the anchors: that of the actions, else the slowest one. */
-static uint32_t anchor_clock(const struct trajd_index *index)
-{
-    uint32_t best = 0;
-
-    for (uint32_t s = 0; s < index->stream_count; s++)
-        if (is_action(&index->streams[s]))
-            return index->streams[s].clock_index;
-    for (uint32_t c = 1; c < index->clock_count; c++)
-        if (mean_rate_hz(index, c) > 0 && mean_rate_hz(index, c) < mean_rate_hz(index, best))
-            best = c;
-    return best;
-}
-
-static bool has_filter_key(const struct trajd_index *index, const char *key)
-{
-    for (uint32_t e = 0; e < index->episode_count; e++)
-        for (uint32_t k = 0; !index->episodes[e].quarantine && index->episodes[e].filter_keys[k];
-             k++)
-            if (strcmp(index->episodes[e].filter_keys[k], key) == 0)
-                return true;
-    return false;
-}
-
-static uint64_t count_rows(const struct trajd_index *index, uint32_t clock)
-{
-    uint64_t rows = 0;
-
-    for (uint32_t e = 0; e < index->episode_count; e++)
-        rows += index->episodes[e].quarantine
-                    ? 0
-                    : (uint64_t)index->episodes[e].clocks[clock].row_count;
-    return rows;
-}
-
-/* Returns a power of two that gives an epoch at least 8 batches. */
-static uint32_t guess_batch(uint64_t rows)
-{
-    uint32_t batch = LARGEST_BATCH;
-
-    while (batch > 1 && rows / batch < 8)
-        batch /= 2;
-    return batch;
-}
-
-static bool is_plain(const char *name)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
-
-    return strspn(name, letters) == strlen(name) && strspn(name, "0123456789.") == 0;
-}
-
-static void print_output(const struct trajd_index *index, const struct trajd_index_stream *stream,
-                         uint32_t anchor)
-{
-    const char *at = is_action(stream) ? CHUNK_STEPS : stream->rank >= PICTURE_RANK ? "0" : "-1..0";
-    const int width = 34 - (int)strlen(stream->name) - (int)strlen(at);
-
-    printf("      %s", is_observation(stream) || is_action(stream) ? "" : "# ");
-    if (is_plain(stream->name))
-        fputs(stream->name, stdout);
+    if (init->count == 1)
+        snprintf(path, CLI_PATH_SIZE, "%.*s.layout.yaml", length, init->output);
     else
-        trajd_json_text(stdout, stream->name);
-    printf(": {at: %s}%*s# %s", at, width > 1 ? width : 1, "", trajd_dtype_name(stream->dtype));
-    for (uint32_t i = 0; i < stream->rank; i++)
-        printf("%s%" PRIu64, i ? "x" : " ", stream->shape[i]);
-    if (stream->clock_index != anchor) {
-        char rate[TRAJD_RATES_TEXT_SIZE];
-        write_rate(index, stream->clock_index, rate);
-        printf(", clock %s: %s", index->clocks[stream->clock_index].name, rate);
+        snprintf(path, CLI_PATH_SIZE, "%.*s.%s.layout.yaml", length, init->output,
+                 init->shapes[which].name);
+}
+
+/* Writes a text into a new file. */
+static enum trajd_status write_file(const char *path, const char *text, struct trajd_error *error)
+{
+    FILE *out = fopen(path, "wx");
+    bool failed = !out;
+
+    if (out) {
+        failed = fputs(text, out) < 0;
+        failed = fclose(out) || failed;
     }
-    if (stream->unit)
-        printf(", %s", stream->unit);
-    printf("\n");
+    return failed ? trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", path, strerror(errno))
+                  : TRAJD_OK;
 }
 
-static void print_feed(const struct trajd_index *index)
+/* Makes a draft of a layout for one dataset, writes it into a file, and indexes with it. */
+static enum trajd_status make_draft(struct init *init, uint32_t which, const char *tried,
+                                    struct trajd_error *error)
 {
-    const uint32_t anchor = anchor_clock(index);
-    const double rate = mean_rate_hz(index, anchor);
-    char text[TRAJD_RATES_TEXT_SIZE];
+    const char *path = init->shapes[which].path;
+    char file[CLI_PATH_SIZE], place[CLI_PATH_SIZE];
+    enum trajd_status status;
+    struct draft draft;
 
-    write_rate(index, anchor, text);
-    printf("\nfeeds:\n  train:\n    dataset: data\n");
-    if (has_filter_key(index, "train"))
-        printf("    filter: train\n");
-    else if (index->kept_count >= FEWEST_TO_SPLIT)
-        printf("    split: 0..0.9              # 0.9..1 remains for validation; new data moves no "
-               "episode\n");
-    printf("    global_batch: %u\n", guess_batch(count_rows(index, anchor)));
-    if (index->clock_count > 1 && rate > 0)
-        printf("    rate: %.0f                   # of all steps; the anchors' clock has %s\n",
-               fmax(1, round(rate)), text);
-    printf("    anchor: {clock: %s}%*s# one window per row", index->clocks[anchor].name, 4, "");
-    if (*text)
-        printf(", %s", text);
-    printf("\n    pad: {before: 1, after: any, with: edge}\n    outputs:\n");
-    for (uint32_t s = 0; s < index->stream_count; s++)
-        print_output(index, &index->streams[s], anchor);
-}
-
-/* Says which rates nothing states, and where to state them. */
-static void print_assumption(const struct trajd_index *index)
-{
-    for (uint32_t c = 0; c < index->clock_count; c++) {
-        struct trajd_index_rates rates = {0};
-        char text[TRAJD_RATES_TEXT_SIZE];
-        trajd_index_rates_add(index, c, &rates);
-        if (rates.assumed_count)
-            printf(
-                "  # Clock %s: %s. Not all files state their rate. If you know it, add it above:\n"
-                "  # data: {..., rate: %.6g}\n",
-                index->clocks[c].name, trajd_index_rates_text(&rates, text), rates.highest_hz);
+    if (!init->output)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "%s: no layout of trajd reads it (%.200s). `trajctl init %s -o "
+                               "FILE.yaml` writes a draft of a layout beside the configuration",
+                               path, tried, init->path);
+    name_draft(init, which, place);
+    status = draft_find_file(path, file, error);
+    if (!status)
+        status = draft_make(&init->files, file, init->shapes[which].name, &draft, error);
+    if (status)
+        return status;
+    if (!draft.layout)
+        status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: no draft of a layout: %s", file,
+                                 draft.why);
+    if (!status)
+        status = draft_open(&init->files, &draft, path, &init->indices[which], error);
+    if (!status)
+        status = write_file(place, draft.layout, error);
+    draft_free(&draft);
+    if (!status) {
+        const char *slash = strrchr(place, '/');
+        snprintf(init->layouts[which], sizeof init->layouts[which], "./%s",
+                 slash ? slash + 1 : place);
+        fprintf(stderr, "trajctl: wrote %s, a draft: check its lines with GUESS\n", place);
     }
+    return status;
 }
 
-static int print_config(const char *path, const struct trajd_index *index)
+static enum trajd_status open_dataset(struct init *init, uint32_t which, struct trajd_error *error)
 {
-    const uint32_t found = index->episode_count + index->refused_file_count;
-    char real[PATH_MAX];
+    const char *path = init->shapes[which].path;
+    struct trajd_error tried;
+    enum trajd_status status =
+        cli_files_open(&init->files, init->layout, path, &init->indices[which], &tried);
 
-    if (!realpath(path, real))
-        return cli_fail("%s: the path cannot be resolved", path);
-    printf(
-        "# Made by `trajctl init` from %u episodes; `trajctl check THIS_FILE` shows its outputs.\n",
-        index->kept_count);
-    if (found > index->kept_count)
-        printf("# Of %u episodes %u are quarantined: `trajctl inspect` has the reasons.\n", found,
-               found - index->kept_count);
-    printf("version: 1\n\ndatasets:\n  data: {path: ");
-    trajd_json_text(stdout, real);
-    printf(", layout: %s}\n", index->layout->name);
-    print_assumption(index);
-    print_feed(index);
-    if (fflush(stdout) || ferror(stdout))
-        return cli_fail("the configuration could not be written");
+    *error = tried;
+    if (status == TRAJD_ERR_NOT_FOUND && !init->layout && !access(init->path, R_OK))
+        status = make_draft(init, which, tried.message, error);
+    else if (!status)
+        snprintf(init->layouts[which], sizeof init->layouts[which], "%s",
+                 init->layout ? init->layout : init->indices[which]->layout->name);
+    if (status)
+        return status;
+    if (trajd_is_glob(path) || !realpath(path, init->paths[which]))
+        snprintf(init->paths[which], sizeof init->paths[which], "%s", path);
+    init->datasets[which] = (struct config_dataset){init->shapes[which].name, init->paths[which],
+                                                    init->layouts[which], init->indices[which]};
+    return TRAJD_OK;
+}
+
+static enum trajd_status open_datasets(struct init *init, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+    bool are_mixed;
+
+    if (realpath(init->path, init->real))
+        init->path = init->real;
+    init->count = init->layout ? 1 : 0;
+    if (init->layout) {
+        init->shapes[0] = (struct draft_shape){.name = "data"};
+        snprintf(init->shapes[0].path, sizeof init->shapes[0].path, "%s", init->path);
+    } else {
+        init->count = draft_find_shapes(&init->files, init->path, init->shapes, &are_mixed, error);
+        if (!init->count)
+            return error->status;
+        if (are_mixed)
+            fprintf(stderr,
+                    "trajctl: %s has files of several kinds, which neither folders nor the "
+                    "beginnings of their names separate: they become one dataset\n",
+                    init->path);
+    }
+    for (uint32_t i = 0; i < init->count && !status; i++)
+        status = open_dataset(init, i, error);
+    return status;
+}
+
+static int write_config(const struct init *init)
+{
+    FILE *out = init->output ? fopen(init->output, "wx") : stdout;
+    bool failed;
+
+    if (!out)
+        return cli_fail("%s: %s", init->output, strerror(errno));
+    config_write(out, init->datasets, init->count, init->preset);
+    failed = fflush(out) || ferror(out);
+    if (init->output)
+        failed = fclose(out) || failed;
+    return failed ? cli_fail("the configuration could not be written") : CLI_OK;
+}
+
+/* Returns CLI_OK, or the exit status after it printed an error. */
+static int parse(int argc, char **argv, struct init *init)
+{
+    const char *preset = NULL;
+    struct trajd_error error;
+    const struct {
+        const char *name;
+        const char **value;
+    } options[] = {{"--layout", &init->layout}, {"--preset", &preset}, {"-o", &init->output}};
+
+    for (int i = 1; i < argc; i++) {
+        size_t o = 0;
+        while (o < ARRAY_LEN(options) && strcmp(argv[i], options[o].name))
+            o++;
+        if (o < ARRAY_LEN(options) && i + 1 < argc)
+            *options[o].value = argv[++i];
+        else if (argv[i][0] == '-' || init->path)
+            return cli_fail(init->path && argv[i][0] != '-' ? "name one file or folder, not also %s"
+                                                            : "unknown option: %s",
+                            argv[i]),
+                   cli_usage("init");
+        else
+            init->path = argv[i];
+    }
+    if (!init->path)
+        return cli_fail("name a file or folder"), cli_usage("init");
+    init->preset = config_preset_find(preset, &error);
+    if (!init->preset)
+        return cli_fail("%s", error.message);
+    if (init->output && !access(init->output, F_OK))
+        return cli_fail("%s exists already", init->output);
     return CLI_OK;
 }
 
 int cli_init(int argc, char **argv)
 {
-    const char *layout = NULL, *path = NULL;
-    struct trajd_index *index = NULL;
+    struct init *init = calloc(1, sizeof *init);
     struct trajd_error error;
-    struct cli_files files = {0};
-    int result;
+    int result = init ? parse(argc, argv, init) : cli_fail("no memory");
 
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--layout") && i + 1 < argc)
-            layout = argv[++i];
-        else if (argv[i][0] == '-' || path)
-            return cli_fail(path && argv[i][0] != '-' ? "name one file or folder, not also %s"
-                                                      : "unknown option: %s",
-                            argv[i]),
-                   cli_usage("init");
-        else
-            path = argv[i];
-    }
-    if (!path)
-        return cli_fail("name a file or folder"), cli_usage("init");
-    if (cli_files_find(&files, &error))
-        return cli_fail("%s", error.message);
-    if (cli_files_open(&files, layout, path, &index, &error))
-        return cli_fail("%s", error.message);
-    result = print_config(path, index);
-    trajd_index_destroy(&index);
+    if (!result && (cli_files_find(&init->files, &error) || open_datasets(init, &error)))
+        result = cli_fail("%s", error.message);
+    if (!result)
+        result = write_config(init);
+    for (uint32_t i = 0; init && i < init->count; i++)
+        trajd_index_destroy(&init->indices[i]);
+    free(init);
     return result;
 }

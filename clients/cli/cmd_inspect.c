@@ -2,8 +2,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clients/cli/cli.h"
+#include "clients/cli/draft/draft.h"
 #include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/index/index.h"
@@ -385,6 +387,9 @@ static int inspect_path(struct inspection *inspection, const char *path)
     enum trajd_status status =
         cli_files_open(&inspection->files, inspection->layout, path, &index, &error);
 
+    if (status == TRAJD_ERR_NOT_FOUND && !inspection->layout && !access(path, R_OK))
+        return draft_explain(&inspection->files, path, error.message,
+                             inspection->json ? &inspection->document : NULL);
     if (status) {
         if (inspection->json) {
             trajd_json_open_object(&inspection->document, NULL);

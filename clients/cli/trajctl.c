@@ -5,7 +5,7 @@
 static const struct cli_command commands[] = {
     {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
      "show what is in HDF5 files: episodes, streams, clocks, storage, and problems"},
-    {"init", cli_init, "[--layout NAME] FILE-OR-FOLDER > trajd.yaml",
+    {"init", cli_init, "[--layout NAME] [--preset TRAINER] [-o FILE.yaml] FILE-OR-FOLDER",
      "print a first configuration, with a guessed layout and the rates of its clocks"},
     {"check", cli_check, "CONFIG",
      "show every output of a configuration with its source, clock, kind, grid and tensor"},

@@ -6,8 +6,6 @@
 #include "daemon/base/paths.h"
 #include "proto/array_len.h"
 
-enum { FILE_TIMEOUT_MS = 60000 };
-
 enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -23,18 +21,23 @@ enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *er
     return TRAJD_OK;
 }
 
+struct trajd_index_options cli_files_options(const struct cli_files *files, const char *path)
+{
+    return (struct trajd_index_options){.path = path,
+                                        .layout_directory = files->layouts,
+                                        .helper_path = files->helper,
+                                        .child_count = files->child_count,
+                                        .file_timeout_ms = CLI_FILE_TIMEOUT_MS,
+                                        .assumed_rate = files->assumed_rate};
+}
+
 static enum trajd_status open_with(const struct cli_files *files, const char *layout,
                                    const char *path, struct trajd_index **index,
                                    struct trajd_error *error)
 {
-    struct trajd_index_options options = {.path = path,
-                                          .layout = layout,
-                                          .layout_directory = files->layouts,
-                                          .helper_path = files->helper,
-                                          .child_count = files->child_count,
-                                          .file_timeout_ms = FILE_TIMEOUT_MS,
-                                          .assumed_rate = files->assumed_rate};
+    struct trajd_index_options options = cli_files_options(files, path);
 
+    options.layout = layout;
     return trajd_index_open(&options, index, error);
 }
 

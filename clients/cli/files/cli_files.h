@@ -5,7 +5,7 @@
 
 #include "daemon/index/index.h"
 
-enum { CLI_PATH_SIZE = 4096 };
+enum { CLI_PATH_SIZE = 4096, CLI_FILE_TIMEOUT_MS = 60000 };
 
 struct cli_files {
     char layouts[CLI_PATH_SIZE];
@@ -17,6 +17,9 @@ struct cli_files {
 /* Finds the programs and layouts of this installation. TRAJD_ERR_NOT_FOUND: one is missing; the
  * message names it. */
 enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error);
+
+/* Returns options for an index of the path, without a layout. They borrow from *files. */
+struct trajd_index_options cli_files_options(const struct cli_files *files, const char *path);
 
 /* Indexes a file or folder with a layout's name or path. NULL: with the first shipped layout that
  * keeps an episode and is plausible. TRAJD_ERR_DATA: a layout fits, but the content breaks its

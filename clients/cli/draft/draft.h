@@ -1,0 +1,46 @@
+/* Explains an HDF5 file that no layout reads: its tree, and a draft of a layout for it. */
+#ifndef TRAJD_CLI_DRAFT_DRAFT_H
+#define TRAJD_CLI_DRAFT_DRAFT_H
+
+#include <stdio.h>
+
+#include "clients/cli/draft/draft_episodes.h"
+#include "clients/cli/files/cli_files.h"
+#include "daemon/base/json.h"
+
+struct draft {
+    struct trajd_tree tree;
+    char *layout;  /* the draft as YAML; NULL: none could be made */
+    char why[512]; /* without a draft: why */
+};
+
+/* Reads the tree of one file and makes a draft of a layout. `name` becomes the layout's name. Blocks.
+ * The caller frees the draft. An error where the file cannot be read at all. */
+enum trajd_status draft_make(const struct cli_files *files, const char *path, const char *name,
+                             struct draft *draft, struct trajd_error *error);
+void draft_free(struct draft *draft);
+
+/* Indexes a file or folder with the draft. The caller destroys *index. Errors as of
+ * trajd_index_open. */
+enum trajd_status draft_open(const struct cli_files *files, const struct draft *draft,
+                             const char *path, struct trajd_index **index,
+                             struct trajd_error *error);
+
+/* Finds a file to explain: the path itself, or the first HDF5 file below a folder or that a
+ * glob matches. TRAJD_ERR_NOT_FOUND
+ * where there is none. */
+enum trajd_status draft_find_file(const char *path, char file[CLI_PATH_SIZE],
+                                  struct trajd_error *error);
+
+/* Prints what is in a file or folder that no layout reads: the tree of a file, the draft of a layout,
+ * and what the draft reads. `tried` says why the shipped layouts do not fit. With `json` it writes
+ * one object instead. Returns an exit status of trajctl. */
+int draft_explain(const struct cli_files *files, const char *path, const char *tried,
+                  struct trajd_json *json);
+
+/* Prints the tree. Groups of one kind whose names differ by a number are printed once. */
+void draft_print_tree(FILE *out, const struct trajd_tree *tree);
+/* Writes all objects of the tree as an array. */
+void draft_json_tree(struct trajd_json *json, const char *key, const struct trajd_tree *tree);
+
+#endif

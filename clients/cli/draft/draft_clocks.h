@@ -1,0 +1,47 @@
+/* Examines rows of a file: which columns are stamps, and in which unit; which rows are encoded
+ * pictures. What it finds are guesses by the values and the names. */
+#ifndef TRAJD_CLI_DRAFT_DRAFT_CLOCKS_H
+#define TRAJD_CLI_DRAFT_DRAFT_CLOCKS_H
+
+#include "clients/cli/draft/draft_streams.h"
+#include "daemon/index/index.h"
+
+enum { DRAFT_CLOCKS_MAX = 32 };
+
+/* Stamps: a dataset, or its first column. */
+struct draft_clock {
+    uint32_t stream; /* in the list of streams */
+    enum trajd_stamp_unit unit;
+    double rate_hz;        /* mean */
+    double jitter_percent; /* the largest deviation of an interval from the mean one */
+    bool has_repeats;      /* some stamps are equal to the one before */
+};
+
+struct draft_clocks {
+    uint32_t count;
+    struct draft_clock list[DRAFT_CLOCKS_MAX];
+};
+
+/* What is known of the steps of a column. */
+struct draft_steps {
+    bool is_integer;
+    uint64_t rows;
+    double first, last;
+    double smallest_step, largest_step;
+    uint64_t equal, backward; /* steps */
+};
+
+/* Adds up the steps of a column: `values` are rows of `stride` elements. */
+struct draft_steps draft_add_steps(const double *values, uint64_t rows, uint64_t stride);
+
+/* Decides whether the steps of a column, in one episode, are those of stamps. Fills unit, rate_hz,
+ * jitter_percent and has_repeats of *clock. `name`: the dataset's path. */
+bool draft_is_clock(const struct draft_steps *steps, const char *name, struct draft_clock *clock);
+
+/* Looks for stamps in the arrays of the index, whose streams have the numbers of `streams` as names
+ * ("s0", "s1", ...). Reads up to 4096 rows of up to 3 kept episodes. */
+enum trajd_status draft_find_clocks(const struct trajd_index *index,
+                                    const struct draft_streams *streams,
+                                    struct draft_clocks *clocks, struct trajd_error *error);
+
+#endif

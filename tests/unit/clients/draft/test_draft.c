@@ -1,0 +1,209 @@
+/* What a draft takes from the tree of a file: episodes, streams, clocks. Trees are texts as the
+ * helper program sends them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "clients/cli/draft/draft.h"
+#include "clients/cli/draft/draft_plan.h"
+
+struct world {
+    struct trajd_tree tree;
+    struct draft_episodes episodes;
+    struct draft_streams streams;
+    struct draft_plan plan;
+};
+
+/* Makes the tree of the lines, in which ';' stands for a tab. */
+static struct world *make(const char *text)
+{
+    struct world *world = calloc(1, sizeof *world);
+    struct trajd_error error;
+    char *lines = strdup(text);
+
+    for (char *c = lines; *c; c++)
+        *c = *c == ';' ? '\t' : *c;
+    if (trajd_tree_decode(lines, strlen(lines), &world->tree, &error))
+        fail_msg("%s", error.message);
+    free(lines);
+    world->streams.arena.limit_bytes = 1 << 20;
+    assert_true(draft_find_episodes(&world->tree, &world->episodes));
+    assert_true(draft_collect_streams(&world->tree, &world->episodes, &world->streams));
+    return world;
+}
+
+static void destroy(struct world *world)
+{
+    free(world->episodes.groups);
+    trajd_arena_free(&world->streams.arena);
+    trajd_tree_free(&world->tree);
+    free(world);
+}
+
+static void assert_episodes(const char *text, const char *pattern, uint32_t count)
+{
+    struct world *world = make(text);
+
+    assert_string_equal(world->episodes.pattern, pattern);
+    assert_int_equal(world->episodes.count, count);
+    destroy(world);
+}
+
+#define DATASET(path, rows) "D;" path ";plain;f32;" rows ",7;contiguous\n"
+
+static void test_numbered_groups(void **state)
+{
+    (void)state;
+    assert_episodes("G;\nG;data\nG;data/demo_0\n" DATASET("data/demo_0/q", "10") //
+                    "G;data/demo_10\n" DATASET("data/demo_10/q", "12")           //
+                    "G;data/demo_2\n" DATASET("data/demo_2/q", "14"),
+                    "/data/demo_*", 3);
+    /* one episode is enough, if nothing lies beside it */
+    assert_episodes("G;\nG;traj_0\n" DATASET("traj_0/q", "10"), "/traj_*", 1);
+    /* groups in groups */
+    assert_episodes("G;\nG;task_1\nG;task_1/demo_1\n" DATASET("task_1/demo_1/q", "10") //
+                    "G;task_1/demo_2\n" DATASET("task_1/demo_2/q", "11")               //
+                    "G;task_2\nG;task_2/demo_1\n" DATASET("task_2/demo_1/q", "12"),
+                    "/task_*/demo_*", 3);
+}
+
+static void test_groups_without_numbers(void **state)
+{
+    (void)state;
+    assert_episodes("G;\nG;runs\nG;runs/ab\n" DATASET("runs/ab/q", "10") //
+                    "G;runs/cd\n" DATASET("runs/cd/q", "12"),
+                    "/runs/*", 2);
+    /* other arrays: they are parts of one recording */
+    assert_episodes("G;\nG;arm\n" DATASET("arm/q", "10") //
+                    "G;hand\n" DATASET("hand/force", "10"),
+                    "/", 1);
+}
+
+static void test_cameras_are_no_episodes(void **state)
+{
+    (void)state;
+    assert_episodes("G;\n" DATASET("action", "10")          //
+                    "G;cam_0\n" DATASET("cam_0/rgb", "10")  //
+                    "G;cam_1\n" DATASET("cam_1/rgb", "10"), //
+                    "/", 1);
+    assert_episodes("G;\nG;obs\n" DATASET("obs/q", "11") //
+                    "G;obs/cam_0\n" DATASET("obs/cam_0/rgb", "11") DATASET("obs/cam_0/depth", "11"),
+                    "/", 1);
+}
+
+static void test_streams(void **state)
+{
+    struct world *world = make("G;\nG;d_1\n" DATASET("d_1/q", "10")  //
+                               "D;d_1/K;plain;f64;3,3;contiguous\n"  //
+                               "D;d_1/jpeg;plain;u8;10,99;chunks\n"  //
+                               "D;d_1/mode;foreign;compound;10;x\n"  //
+                               "D;d_1/note;text;text;-;contiguous\n" //
+                               "G;d_2\n" DATASET("d_2/q", "12")      //
+                               "D;d_2/K;plain;f64;3,3;contiguous\n"  //
+                               "D;d_2/jpeg;plain;u8;12,77;chunks\n"  //
+                               "D;d_2/extra;plain;f32;12;contiguous\n");
+    const struct draft_stream *list = world->streams.list;
+
+    (void)state;
+    assert_int_equal(world->streams.count, 6);
+    assert_string_equal(list[0].path, "q");
+    assert_null(list[0].left_out);
+    assert_int_equal(list[0].episode_count, 2);
+    assert_int_equal(list[0].least_rows, 10);
+    assert_int_equal(list[0].most_rows, 12);
+    assert_null(list[2].left_out); /* another width in each episode */
+    assert_false(list[2].differs);
+    assert_string_equal(list[3].left_out, "its type is not supported");
+    assert_string_equal(list[4].left_out, "it is one value");
+    assert_string_equal(list[5].path, "extra");
+    assert_int_equal(list[5].episode_count, 1);
+
+    draft_plan_clocks(&world->episodes, &world->streams, &(struct draft_clocks){0}, &world->plan);
+    assert_int_equal(world->plan.regular_count, 1);
+    assert_int_equal(world->plan.clock_of[0], 0);
+    assert_int_equal(world->plan.clock_of[1], DRAFT_NO_CLOCK); /* the matrix of a camera */
+    assert_non_null(list[1].left_out);
+    destroy(world);
+}
+
+static void test_rows_and_clocks(void **state)
+{
+    struct world *world = make("G;\nG;d_1\n" DATASET("d_1/action", "10") DATASET("d_1/obs", "11") //
+                               DATASET("d_1/force", "100")                                        //
+                               "G;d_2\n" DATASET("d_2/action", "20") DATASET("d_2/obs", "21")     //
+                               DATASET("d_2/force", "200"));
+
+    (void)state;
+    draft_plan_clocks(&world->episodes, &world->streams, &(struct draft_clocks){0}, &world->plan);
+    assert_int_equal(world->plan.regular_count, 2);
+    assert_int_equal(world->plan.clock_of[0], 0);
+    assert_int_equal(world->plan.clock_of[1], 0);
+    assert_false(world->plan.is_row_longer[0]);
+    assert_true(world->plan.is_row_longer[1]);
+    assert_int_equal(world->plan.clock_of[2], 1);
+    assert_true(world->plan.regular[1].ratio == 10);
+    destroy(world);
+}
+
+static void test_stamps(void **state)
+{
+    static const char text[] = "G;\nG;d_1\n" DATASET("d_1/arm/q", "10")         //
+        "D;d_1/time/arm;plain;f64;10;contiguous\n"                              //
+        "D;d_1/time/hand;plain;f64;10;contiguous\n" DATASET("d_1/hand/q", "10") //
+        DATASET("d_1/other", "7");
+    const struct draft_clocks clocks = {.count = 2, .list = {{.stream = 1}, {.stream = 2}}};
+    struct world *world = make(text);
+
+    (void)state;
+    draft_plan_clocks(&world->episodes, &world->streams, &clocks, &world->plan);
+    assert_int_equal(world->plan.clock_of[0], 0);
+    assert_int_equal(world->plan.clock_of[3], 1);
+    assert_string_equal(world->streams.list[1].left_out, "its values are stamps");
+    assert_string_equal(world->streams.list[4].left_out, "no stamps have its number of rows");
+    assert_true(draft_is_clock_used(&world->streams, &world->plan, 1));
+    destroy(world);
+}
+
+static void test_print(void **state)
+{
+    struct world *world = make("G;\nA;fps;30\nG;demo_0\n" DATASET("demo_0/q", "10") //
+                               "G;demo_1\n" DATASET("demo_1/q", "12")               //
+                               "G;demo_2\n" DATASET("demo_2/q", "14")               //
+                               "L;lost;a link that leads nowhere\nM\n");
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    draft_print_tree(out, &world->tree);
+    fclose(out);
+    assert_string_equal(text, "  /  @fps=30\n"
+                              "    demo_0/\n"
+                              "      q                        f32 (10,7) contiguous\n"
+                              "    ... 2 more like it, up to demo_2\n"
+                              "    lost  ! a link that leads nowhere\n"
+                              "  ... the file has more than 200000 objects\n");
+    free(text);
+    destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_numbered_groups),
+        cmocka_unit_test(test_groups_without_numbers),
+        cmocka_unit_test(test_cameras_are_no_episodes),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_rows_and_clocks),
+        cmocka_unit_test(test_stamps),
+        cmocka_unit_test(test_print),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
