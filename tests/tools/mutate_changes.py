@@ -5,9 +5,10 @@ more or less (constant), the result of an expression is one more (offset), a con
 result is not used is removed (call), a return in the middle of a function is removed (return).
 
 Left out is what no test of behaviour is meant to notice: code outside functions, assertions, log lines, the texts of errors
-and notes, calls that only speed things up or report progress, the growth of buffers, the last nanosecond of a deadline, what
-happens when memory runs out, whether a descriptor or an id of libhdf5 may be 0, which it never is, locks, whose absence only
-ThreadSanitizer sees (`make test` runs it), and memory and ids that the helper program returns, which ends soon."""
+and notes, calls that only speed things up or report progress, the growth of buffers, which of two equal values is taken, the
+last nanosecond of a deadline, what happens when memory runs out, whether a descriptor or an id of libhdf5 may be 0, which it
+never is, locks, whose absence only ThreadSanitizer sees (`make test` runs it), and memory and ids that the helper program
+returns, which ends soon."""
 import re
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ MESSAGES = re.compile(r"(^LOG|^assert|^_Static_assert|_error_set|_error_prefix|_
 HINTS = re.compile(r"^(LOG|assert|trajd_log_write|log_line|trajd_error_prefix|trajd_heartbeat_turn|trajd_heartbeat_wait|"
                    r"trajd_heartbeat_resume|__builtin_prefetch|trajd_clock_fetch_rows_until|madvise|posix_fadvise|"
                    r"pthread_setname_np|pthread_mutex_lock|H5Eclear2|H5[A-Z]close|prctl)$")
+BEGINS = ("=", "+=", "(", "[", ",", "?", ":", "return")  # before an expression
 CLOSES = re.compile(r"^H5[A-Z]close$")
 DEADLINE = re.compile(r"deadline")  # a moment more or less of a wait that is measured by the clock
 NO_MEMORY = re.compile(r"no_memory|_MEMORY\b|\bENOMEM\b|no memory|out_of_memory")
@@ -124,6 +126,27 @@ class File:
         name = self.text(i - 1)
         return self.text(i) in (">=", "<") and self.text(i + 1) == "0" and (name in self.ids or bool(HANDLES.search(name)))
 
+    def chooses_larger(self, i):
+        """Returns whether the relation chooses the larger or smaller of two values, of which equal ones are the same:
+        `a < b ? a : b`, `if (a < b) a = b;`."""
+        stop = i + 1
+        while self.text(stop) not in ("?", ")", ";", ",", "&&", "||", ""):
+            stop = self.pairs[stop] + 1 if self.text(stop) in ("(", "[") else stop + 1
+        words = [token.text for token in self.tokens[max(0, i - 3 * NEAR):stop + 3 * NEAR]]
+        at, end = i - max(0, i - 3 * NEAR), stop - max(0, i - 3 * NEAR)
+        right, after = words[at + 1:end], words[end + 1:]
+        if not right or self.text(i) in ("==", "!="):
+            return False
+        for length in range(1, at):
+            left, before = words[at - length:at], words[at - length - 1]
+            for one, other in ((left, right), (right, left)):
+                choice = [*one, ":", *other]
+                if self.text(stop) == "?" and before in BEGINS and after[:len(choice)] == choice and after[len(choice)] in (";", ")", ",", "]"):
+                    return True
+            if self.text(stop) == ")" and before == "(" and after[:length + len(right) + 2] == [*left, "=", *right, ";"]:
+                return True
+        return False
+
     def arguments(self, names, begin, end):
         """Returns the tokens that are arguments of calls with such a name."""
         found = set()
@@ -184,7 +207,8 @@ class File:
     def change_token(self, i, begin, end, function):
         token = self.tokens[i]
         if token.kind == "operator" and token.text in RELATIONS:
-            if token.text[0] in "<>" and any(DEADLINE.search(self.text(k)) for k in range(i - 3, i + 4)) or self.compares_handle(i):
+            if token.text[0] in "<>" and any(DEADLINE.search(self.text(k)) for k in range(i - 3, i + 4)) or self.compares_handle(i) or \
+                    self.chooses_larger(i):
                 return
             self.add("relation", function, i, i, RELATIONS[token.text])
         elif token.text in ("&&", "||"):

@@ -416,6 +416,15 @@ static void rates_and_episodes_are_checked(void **state)
         assert_int_equal(plan.episode_count, cases[i].episodes);
         convert_plan_clear(&plan);
     }
+    hand.episodes[1].id = "demo_2_12"; /* its number is the last one */
+    for (int k = 0; k < 4; k++) {
+        static const char *const items[] = {"12", "10..12", "2", "13..20"};
+        options.episodes = &items[k];
+        assert_int_equal(convert_plan_make(&options, &plan, &error),
+                         k < 2 ? TRAJD_OK : TRAJD_ERR_NOT_FOUND);
+        convert_plan_clear(&plan);
+    }
+    hand.episodes[1].id = "demo_7";
     options.episode_count = 0;
     options.filter = "train";
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
