@@ -4,7 +4,7 @@
     BUNDLE/gpu_run.sh test_device_feed.py            # on the GPU machine; tests/tools/gpu_bundle.sh has made the bundle
     BUNDLE/gpu_run.sh test_device_feed.py test_values test_fallback     # only these
 
-Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_feed.py and
+Needs a Python from 3.9 whose torch has CUDA, and nothing else. tests/integration/test_gpu_*.py and
 tests/python/test_python_gpu.py test the same without a GPU. Here the streams, the driver and the kernels are real."""
 import json
 import signal
