@@ -100,7 +100,7 @@ static void frames_out_of_order_end_the_writer(void **state)
         {{BEGIN}, 0, "23|"},
         {{FRAME(TRAJD_WRITER_OUTPUT, false, "\1")}, 1, ""},
         {{BEGIN, BEGIN}, 1, "23|"},
-        {{FRAME(TRAJD_WRITER_OUTPUT, true, "\0")}, 1, "the output cannot be opened again: "},
+        {{FRAME(TRAJD_WRITER_OUTPUT, true, "\0")}, 1, "the output cannot be opened again"},
         {{FRAME(99, false, "")}, 1, ""},
         {{NO_DATASETS}, 1, ""},
         {{FRAME(TRAJD_WRITER_INPUT, true, "")}, 1, ""},
