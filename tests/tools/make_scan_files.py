@@ -44,6 +44,20 @@ streams:
   left: {path: pair, clock: fixed, kind: linear, columns: "0:2", optional: true}
   right: {path: pair, clock: fixed, kind: angle, columns: "2:3", unit: deg, optional: true}
 """,
+    "rows": """layout: rows
+episodes: {files: "*.hdf5", groups: /ep_*}
+clocks:
+  steps: {rate: {attribute: "@hz"}, rows: a, start: {path: t0, unit: ms}}
+  same: {rate: 20, start: {path: t0, unit: ms}}
+  arm: {path: t, unit: ms}
+  late: {rate: {attribute: "@hz"}, start: {path: t0, unit: ms}}
+streams:
+  a: {path: a, clock: steps, kind: linear}
+  b: {path: b, clock: steps, kind: linear, optional: true}
+  c: {path: c, clock: same, kind: linear, optional: true}
+  d: {path: d, clock: arm, kind: linear, optional: true}
+  e: {path: e, clock: late, kind: linear, optional: true}
+""",
     "types": """layout: types
 episodes: {files: "*.hdf5", groups: /ep_*}
 clocks: {steps: {rate: 20}}
@@ -255,5 +269,21 @@ def types():
         f["ep_7/a"] = np.dtype("f4")
 
 
+def rows():
+    """Writes episodes in which arrays of one clock have different numbers of rows, and clocks different rates."""
+    with h5py.File(FOLDER / "rows" / "rows.hdf5", "w") as f:
+        for i, hz in enumerate((10, 20, None, 20, 50)):
+            g = f.create_group(f"ep_{i}")
+            g["a"], g["b"], g["c"] = filled(6 + i), filled((4, 7, 9, 10, 12)[i]), filled(8)
+            g["t"] = 1000 + np.arange(5 + i) ** 2
+            g["d"] = filled(5 + i)
+            g["t0"] = 1003.5 - i
+            if i != 1:
+                g["e"] = filled(9)
+            if hz:
+                g.attrs["hz"] = hz
+
+
 groups()
+rows()
 types()
