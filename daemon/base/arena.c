@@ -33,8 +33,10 @@ static struct trajd_arena_block *add_block(struct trajd_arena *arena, size_t siz
     if (size_bytes > arena->limit_bytes - arena->total_bytes)
         return NULL;
     block = calloc(1, sizeof *block + size_bytes);
-    if (!block)
+    if (!block) {
+        arena->is_starved = true;
         return NULL;
+    }
     block->size_bytes = size_bytes;
     block->next = arena->blocks;
     arena->blocks = block;

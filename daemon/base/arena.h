@@ -3,6 +3,7 @@
 #ifndef TRAJD_BASE_ARENA_H
 #define TRAJD_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct trajd_arena_block;
@@ -12,6 +13,7 @@ struct trajd_arena {
     struct trajd_arena_block *blocks; /* the newest first */
     size_t total_bytes;
     size_t limit_bytes;
+    bool is_starved; /* an allocation within the limit got no memory from the system */
 };
 
 /* Returns zeroed memory, aligned to 16 bytes and owned by the arena. NULL beyond the limit or where

@@ -68,8 +68,16 @@ static enum trajd_status refuse(struct builder *builder, size_t line, const char
     return TRAJD_ERR_ARGUMENT;
 }
 
+static enum trajd_status no_memory(const char *name, struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it", name);
+}
+
+/* The arena returned no memory: the system has none, or the document is too large. */
 static enum trajd_status refuse_size(struct builder *builder, size_t line)
 {
+    if (builder->yaml->arena.is_starved)
+        return no_memory(builder->yaml->name, builder->error);
     return refuse(builder, line, "the document needs more memory than a document may (%d MiB)",
                   MAX_TREE_BYTES >> 20);
 }
@@ -222,7 +230,7 @@ static enum trajd_status refuse_duplicates(struct builder *builder,
         return TRAJD_OK;
     sorted = malloc(mapping->child_count * sizeof *sorted);
     if (!sorted)
-        return refuse_size(builder, mapping->line);
+        return no_memory(builder->yaml->name, builder->error);
     for (const struct trajd_yaml_node *child = mapping->children; child; child = child->next)
         sorted[count++] = child;
     qsort(sorted, count, sizeof *sorted, compare_keys);
@@ -291,8 +299,7 @@ static enum trajd_status refuse_syntax(struct builder *builder, const yaml_parse
     const char *problem = parser->problem ? parser->problem : "not YAML";
 
     if (parser->error == YAML_MEMORY_ERROR)
-        return trajd_error_set(builder->error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it",
-                               builder->yaml->name);
+        return no_memory(builder->yaml->name, builder->error);
     if (parser->error == YAML_READER_ERROR) /* below the scanner there are no marks */
         line = line_of(text, parser->problem_offset < length ? parser->problem_offset : length);
     if (!parser->context)
@@ -321,8 +328,7 @@ static enum trajd_status build(struct builder *builder, const char *text, size_t
     if (status)
         return status;
     if (!yaml_parser_initialize(&parser))
-        return trajd_error_set(builder->error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it",
-                               builder->yaml->name);
+        return no_memory(builder->yaml->name, builder->error);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
     while (!status && !builder->finished) {
@@ -348,13 +354,10 @@ enum trajd_status trajd_yaml_parse(const char *name, const char *text, size_t le
                                MAX_TEXT_BYTES);
     builder.yaml = calloc(1, sizeof *builder.yaml);
     if (!builder.yaml)
-        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it", name);
+        return no_memory(name, error);
     builder.yaml->arena.limit_bytes = MAX_TREE_BYTES;
     builder.yaml->name = trajd_arena_copy(&builder.yaml->arena, name, strlen(name));
-    if (builder.yaml->name)
-        status = build(&builder, text, length);
-    else
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "%s: no memory to read it", name);
+    status = builder.yaml->name ? build(&builder, text, length) : no_memory(name, error);
     if (status)
         trajd_yaml_destroy(&builder.yaml);
     else

@@ -219,6 +219,21 @@ static enum trajd_status queue_request(struct trajd_control *control,
     return status;
 }
 
+/* Queues the request, or answers with the reason why not and frees it. `is_whole`: there was memory
+ * for its texts. */
+static void queue_or_refuse(struct trajd_control *control, struct trajd_opener_request *request,
+                            bool is_whole)
+{
+    struct trajd_error error;
+
+    if (!is_whole)
+        trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: no memory for the request");
+    else if (!queue_request(control, request, &error))
+        return;
+    trajd_server_answer(control->server, request->request, NULL, &error);
+    free_request(request);
+}
+
 /* ---- callbacks of the server, on its thread ---- */
 
 /* Answers with a feed that is already open, so that the request does not wait for another feed's
@@ -242,17 +257,14 @@ void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *
     struct trajd_opener_request request = {.request = request_id,
                                            .name = name ? strdup(name) : NULL,
                                            .spec = spec ? strndup(spec, spec_length) : NULL};
-    struct trajd_error error;
     char spec_name[64];
 
     if (request.spec)
         trajd_feed_name_of_text(request.spec, spec_name, sizeof spec_name);
-    if (!request.spec || !answer_at_once(control, request_id, spec_name)) {
-        if (!queue_request(control, &request, &error))
-            return;
-        trajd_server_answer(control->server, request_id, NULL, &error);
-    }
-    free_request(&request);
+    if (request.spec && answer_at_once(control, request_id, spec_name))
+        free_request(&request);
+    else
+        queue_or_refuse(control, &request, (!name || request.name) && (!spec || request.spec));
 }
 
 void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
@@ -263,16 +275,9 @@ void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char
                                            .name = name ? strdup(name) : NULL,
                                            .spec = spec ? strdup(spec) : NULL,
                                            .gpu = strdup(gpu)};
-    struct trajd_error error;
 
-    if ((!name || request.name) && (!spec || request.spec) && request.gpu) {
-        if (!queue_request(control, &request, &error))
-            return;
-    } else {
-        trajd_error_set(&error, TRAJD_ERR_MEMORY, 0, "OPEN: out of memory");
-    }
-    trajd_server_answer(control->server, request_id, NULL, &error);
-    free_request(&request);
+    queue_or_refuse(control, &request,
+                    (!name || request.name) && (!spec || request.spec) && request.gpu);
 }
 
 void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name)
@@ -280,12 +285,8 @@ void trajd_control_on_open_instance(void *context, uint64_t request_id, const ch
     struct trajd_control *control = context;
     struct trajd_opener_request request = {
         .request = request_id, .name = strdup(name), .is_instance = true};
-    struct trajd_error error;
 
-    if (!queue_request(control, &request, &error))
-        return;
-    trajd_server_answer(control->server, request_id, NULL, &error);
-    free_request(&request);
+    queue_or_refuse(control, &request, request.name != NULL);
 }
 
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed)

@@ -41,8 +41,9 @@ int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pi
     posix_spawnattr_setflags(&attributes, task ? POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP
                                                : POSIX_SPAWN_SETSIGMASK);
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_HELPER_SOCKET);
-    code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
+    code = posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_HELPER_SOCKET);
+    if (!code)
+        code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return code;

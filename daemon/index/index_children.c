@@ -203,8 +203,12 @@ static enum trajd_status finish_record(struct pool *pool, struct trajd_index_chi
     struct trajd_record record;
     enum trajd_status status;
 
-    if (trajd_record_decode(child->data, child->data_length, child->entry->stat.size_bytes,
-                            pool->layout->clock_count, &arena, &record, &local)) {
+    status = trajd_record_decode(child->data, child->data_length, child->entry->stat.size_bytes,
+                                 pool->layout->clock_count, &arena, &record, &local);
+    if (status == TRAJD_ERR_MEMORY) {
+        status =
+            trajd_error_set(pool->error, status, 0, "%s: %s", child->entry->path, local.message);
+    } else if (status) {
         status = lose_child(pool, child, local.message);
     } else {
         status = accept_record(pool, child, &arena, &record);

@@ -447,6 +447,9 @@ enum trajd_status trajd_record_decode(const uint8_t *data, size_t length, uint64
         fail(&c, "more bytes than the record has");
     if (c.failed) {
         *record = (struct trajd_record){0};
+        if (arena->is_starved)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                   "no memory for the record of the file");
         return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
                                "the record of the file is damaged: %s", c.rule);
     }

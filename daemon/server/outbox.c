@@ -42,15 +42,19 @@ static void add_payload(struct trajd_server *server, const struct trajd_wire_bat
     record->row_count = batch->row_count;
 }
 
-void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
+void trajd_server_send(struct trajd_server *server, struct trajd_peer *peer,
                        const struct trajd_wire_message *message)
 {
     struct trajd_outbox *outbox = &server->outbox;
     struct trajd_outgoing_record record = {.route = peer->route};
     struct trajd_wire_message welcome;
     size_t size;
-    if (!grow(outbox, sizeof record + TRAJD_WIRE_MAX_FRAME))
+    if (peer->has_lost_message)
         return;
+    if (!grow(outbox, sizeof record + TRAJD_WIRE_MAX_FRAME)) {
+        peer->has_lost_message = true;
+        return;
+    }
     if (message->op == TRAJD_WIRE_WELCOME && peer->route.listener == TRAJD_LISTENER_REMOTE) {
         welcome = *message;
         welcome.welcome.silence_ms = server->options.remote.silence_ms;

@@ -19,6 +19,7 @@ struct trajd_peer {
     uint64_t owner; /* as in trajd_incoming; only the same owner may resume */
     /* the worker has connected to fd.sock; over tcp: has sent a message after HELLO */
     bool attached;
+    bool has_lost_message;          /* there was no memory for one: it gets no others, and ends */
     uint64_t attach_by_ns;          /* the session ends if it has not attached by then */
     uint64_t last_message_ns;       /* its last message */
     uint64_t status_request;        /* of its STATUS that has no answer yet; 0: none */

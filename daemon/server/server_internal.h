@@ -186,9 +186,10 @@ void trajd_server_answer_status(struct trajd_server *server, uint64_t now_ns);
 /* ---- outbox.c ---- */
 
 /* Encodes a message for a session's peer into the outbox. A remote BATCH without error gets its
- * rows, and its record takes a send reference of the slot. A message that finds no memory is lost:
- * the session receives it again after it has resumed. The caller holds the mutex. */
-void trajd_server_send(struct trajd_server *server, const struct trajd_peer *peer,
+ * rows, and its record takes a send reference of the slot. If there is no memory for the message,
+ * the session gets no others, so that none is missing between two, and the next tick ends it. The
+ * caller holds the mutex. */
+void trajd_server_send(struct trajd_server *server, struct trajd_peer *peer,
                        const struct trajd_wire_message *message);
 /* Wakes the server's thread. Any thread; the caller holds the mutex. */
 void trajd_server_wake(struct trajd_server *server);

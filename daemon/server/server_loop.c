@@ -40,6 +40,20 @@ static void end_silent_sessions(struct trajd_server *server, uint64_t now_ns)
     }
 }
 
+/* Ends sessions that miss a message. Their leases go to others; their workers connect again. */
+static void end_incomplete_sessions(struct trajd_server *server, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < server->peers.capacity; i++) {
+        struct trajd_peer *peer = &server->peers.list[i];
+        if (peer->session == 0 || !peer->has_lost_message)
+            continue;
+        if (server->options.remote.log_line)
+            server->options.remote.log_line(server->options.context,
+                                            "ended a session: no memory for a message to it");
+        trajd_server_end_session(server, peer, now_ns);
+    }
+}
+
 static void log_shut_out(const struct trajd_server *server, const struct trajd_peer *peer)
 {
     char line[2 * TRAJD_PEER_REMOTE];
@@ -126,6 +140,7 @@ static void tick(struct trajd_server *server, uint64_t now_ns)
     server->tick_at_ns = now_ns + TICK_NS;
     pthread_mutex_lock(&server->mutex);
     end_silent_sessions(server, now_ns);
+    end_incomplete_sessions(server, now_ns);
     if (now_ns >= server->keys_checked_ns + KEYS_NS)
         end_shut_out_sessions(server, now_ns);
     measure_rates(server, now_ns);

@@ -152,13 +152,14 @@ static enum trajd_status start_session(struct trajd_server *server,
     }
     note_remote(peer, incoming, now_ns);
     peer->session = session;
+    peer->has_lost_message = false; /* a worker that resumes gets again what it lacks */
     trajd_peers_set_route(&server->peers, peer, &incoming->route);
     trajd_transport_set_session(&incoming->route, true);
     trajd_core_welcome(server->core, session, hello, now_ns);
     return TRAJD_OK;
 }
 
-static void handle_query(struct trajd_server *server, const struct trajd_peer *peer,
+static void handle_query(struct trajd_server *server, struct trajd_peer *peer,
                          const struct trajd_wire_ask *query)
 {
     struct trajd_error error;

@@ -126,7 +126,7 @@ static void test_messages_keep_their_order_and_route(void **state)
 {
     struct world *world = *state;
     struct trajd_wire_message message = welcome_message(), out;
-    const struct trajd_peer *const peers[] = {&world->local, &world->remote, &world->local};
+    struct trajd_peer *const peers[] = {&world->local, &world->remote, &world->local};
     for (uint64_t i = 0; i < 3; i++) {
         message.welcome.session = 7 + i;
         trajd_server_send(&world->server, peers[i], &message);

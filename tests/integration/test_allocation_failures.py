@@ -1,0 +1,195 @@
+"""Allocations of trajd's own code fail, one at a time: the run goes on with right data, or is refused with a message.
+
+The library of tests/fake/faults.c counts and fails them. Those of libzmq and libhdf5 never fail: libzmq aborts by design where
+it gets no memory, and the service manager starts the daemon anew (test_failures.py kills daemons, and workers resume).
+
+Each run has a number, that of the allocation that fails. Of some 500 sequences of callers that allocate,
+each sixth is tried; with TRAJD_TEST_EVERY_ALLOCATION=1 all 2,900 allocations are."""
+import contextlib
+import os
+import re
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+import libtrajd as trajd
+from datasets import make_demo_file
+from daemons import LIBRARY
+from faults import FaultyDaemon
+from paths import PROGRAM, TRAJCTL, clean_environment
+from waiting import wait_for
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """
+listen: {{tcp: "127.0.0.1:0", keys: "{keys}"}}
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+limits: {{credit: 2}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 8
+    slots: 3
+    seed: 3
+    anchor: {{clock: actions}}
+    outputs: {{obs/robot0_eef_pos: {{at: -1..0}}, actions: {{at: 0..3, norm: mean_std}}}}
+"""
+ADDED = """\
+  added:
+    {mix: {demo: 1}, global_batch: 2, epoch: 100, anchor: {clock: actions}, outputs: {actions: {at: 0}}}
+"""
+SPEC = ("{dataset: demo, global_batch: 4, seed: 5, anchor: {clock: actions}, "
+        "outputs: {actions: {at: 0..1, norm: min_max}, obs/robot0_gripper_qpos: {at: 0}}}")
+PHASES = ("connect", "open", "batches", "status", "queries", "spec", "checkpoint", "remote", "reload", "close")  # methods of Run
+STEP = 6
+# what a message about a lack of memory contains
+MEMORY = re.compile("memory|Resource temporarily unavailable")
+
+
+class Run:
+    """One daemon and its workers. `data` has all batches so far; `ends` has how many allocations there were after each phase."""
+
+    def __init__(self, daemon, key):
+        self.daemon, self.key, self.data, self.ends, self.client = daemon, key, [], {}, None
+
+    def take(self, count):
+        for _ in range(count):
+            batch = self.client.next(timeout_ms=20000)
+            self.data.append((batch.epoch, batch.position, batch.copy()))
+            batch.release()
+
+    def connect(self):
+        self.client = self.daemon.client()
+
+    def open(self):
+        self.client.open("train", job="run")
+
+    def batches(self):
+        self.take(6)
+
+    def status(self):
+        assert self.client.status()["feeds"]
+
+    def queries(self):
+        self.client.ask("explain", window=3)
+        assert len(self.client.ask("episodes", first=0, count=2)["items"]) == 2
+
+    def spec(self):
+        self.client.open(spec=SPEC)
+        self.take(3)
+
+    def checkpoint(self):
+        token = self.client.checkpoint()
+        self.client.open(spec=SPEC, resume=token)
+        self.take(3)
+
+    def remote(self):
+        self.client.close()
+        endpoint = re.findall(r"remote workers at (tcp://\S+)", self.daemon.text())[-1]
+        self.client = trajd.Client(LIBRARY, endpoint, key_file=self.key)
+        self.client.open("train", job="remote")
+        self.take(4)
+
+    def reload(self):
+        self.daemon.config.write_text(self.daemon.config.read_text() + ADDED)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        done = wait_for(lambda: re.search(r"(reloaded|reload refused).*", self.daemon.text()), what="the reload")
+        if done[1] != "reloaded":
+            raise RuntimeError(done[0])
+        self.client.open("added")
+        self.take(2)
+
+    def close(self):
+        self.client.close()
+
+    def go(self):
+        """Returns the phase that failed and its message, or (None, "")."""
+        page = self.daemon.faults.page
+        with contextlib.suppress(AssertionError):
+            self.daemon.start()
+        if self.daemon.process.poll() is not None:
+            return "start", self.daemon.text()
+        self.ends["start"] = page.allocations
+        for name in PHASES:
+            try:
+                getattr(self, name)()
+            except (trajd.TrajdError, RuntimeError) as error:
+                return name, str(error)
+            self.ends[name] = page.allocations
+        return None, ""
+
+    def check_afterwards(self):
+        """With all memory there, the daemon serves and ends cleanly."""
+        self.daemon.faults.page.fail_count = 0
+        if self.client:
+            self.client.close()
+        self.client = self.daemon.client()
+        self.client.open("train", job="after")
+        begin = len(self.data)
+        self.take(2)
+        after, self.data[begin:] = self.data[begin:], []
+        self.client.close()
+        self.daemon.stop()
+        return after
+
+
+def is_same(left, right):
+    return left[:2] == right[:2] and left[2].keys() == right[2].keys() and all(np.array_equal(left[2][k], right[2][k]) for k in left[2])
+
+
+class Numbered:
+    """Makes runs, and compares them with one in which nothing fails."""
+
+    def __init__(self, folder, path):
+        self.folder, self.path, self.keys = folder, path, folder / "keys"
+        for arguments in ([], ["--client", "alice"]):
+            subprocess.run([TRAJCTL, "keygen", self.keys, *arguments], check=True, env=clean_environment(), stdout=subprocess.DEVNULL)
+        self.reference = self.make("reference", 0)
+        assert self.reference.go() == (None, "")
+        self.after = self.reference.check_afterwards()
+
+    def make(self, name, number, count=1):
+        daemon = FaultyDaemon(self.folder / name, CONFIG.format(path=self.path, keys=self.keys))
+        if number:
+            daemon.faults.fail_memory(number, count)
+        return Run(daemon, self.keys / "alice.key_secret")
+
+    def numbers(self):
+        """Returns the first allocation of each sixth sequence of callers."""
+        last = max(self.reference.ends.values())
+        if os.environ.get("TRAJD_TEST_EVERY_ALLOCATION"):
+            return range(1, last + 1)
+        calls = self.reference.daemon.faults.page.calls
+        first = {}
+        for number in range(1, last + 1):
+            first.setdefault(calls[number].stack, number)
+        return list(first.values())[::STEP]
+
+    def check(self, number, count=1):
+        """Returns the message of the run's end, "" if it succeeded."""
+        run = self.make(f"{number}-{count}", number, count)
+        phase, message = run.go()
+        log = run.daemon.text()
+        place = f"allocation {number} at {run.daemon.faults.place(PROGRAM, number)}, {phase}: {message}\n{log}"
+        if phase == "start":
+            assert run.daemon.process.returncode == 1 and MEMORY.search(message.splitlines()[-1]), place
+            return message
+        assert run.daemon.process.poll() is None, place
+        assert not phase or MEMORY.search(message) or "ended a session: no memory" in log, place
+        assert all(map(is_same, run.data, self.reference.data)), place
+        assert phase or len(run.data) == len(self.reference.data), place
+        assert all(map(is_same, run.check_afterwards(), self.after)), place
+        return message
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("allocations")
+    return Numbered(folder, make_demo_file(folder / "demo.hdf5", episodes=4))
+
+
+def test_one_allocation_fails(numbered):
+    messages = [numbered.check(number) for number in numbered.numbers()]
+    assert "" in messages and any(messages)

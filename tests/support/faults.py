@@ -1,0 +1,58 @@
+"""The faults that tests/fake/faults.c makes: memory that runs out, a wall clock that jumps, a bad disk. Not for programs with
+a sanitizer, which has an allocator of its own: tests that use this have the mark slow."""
+import ctypes as c
+import mmap
+import subprocess
+
+from daemons import Daemon
+from paths import BUILD
+
+OPEN, WRITE, SYNC, RENAME, ALLOCATE = 1, 2, 4, 8, 16  # calls on a disk, for Page.disk_calls
+
+
+class Call(c.Structure):
+    """An allocation: its place in the program, and a number that is another one for other callers."""
+    _fields_ = [("place", c.c_uint64), ("stack", c.c_uint64)]
+
+
+class Page(c.Structure):
+    """Mirrors struct page of faults.c."""
+    _fields_ = [(name, c.c_uint64) for name in ("allocations", "fail_begin", "fail_count", "failed")] + [
+        ("wall_shift_s", c.c_int64)] + [(name, c.c_uint64) for name in ("disk_error", "disk_calls", "disk_failed")] + [
+            ("calls", Call * 8192)]  # by the number of the allocation
+
+
+class Faults:
+    """A page that programs with environment() share. Its fields take effect at once."""
+
+    def __init__(self, path, program="trajd", folder=""):
+        path.write_bytes(bytes(c.sizeof(Page)))
+        with open(path, "r+b") as file:
+            self.page = Page.from_buffer(mmap.mmap(file.fileno(), c.sizeof(Page)))
+        self.names = {"LD_PRELOAD": str(BUILD / "tests/fake/libfaults.so"), "TRAJD_TEST_FAULTS": str(path),
+                      "TRAJD_TEST_PROGRAM": program, "TRAJD_TEST_FOLDER": str(folder)}
+
+    def environment(self, base):
+        """Returns the environment of a program that has these faults."""
+        return {**base, **self.names}
+
+    def fail_memory(self, at, count=1):
+        """Lets `count` allocations fail, the first one at number `at`. The count begins anew."""
+        self.page.allocations, self.page.failed = 0, 0
+        self.page.fail_begin, self.page.fail_count = at, count
+
+    def place(self, program, number):
+        """Returns the place in the source of an allocation."""
+        address = hex(self.page.calls[number].place - 1)
+        return subprocess.run(["addr2line", "-sfpe", program, address], capture_output=True, text=True).stdout.strip()
+
+
+class FaultyDaemon(Daemon):
+    """A daemon with faults in its memory, its clock or its state folder."""
+
+    def __init__(self, folder, config, counted="trajd", **options):
+        super().__init__(folder, config, **options)
+        self.faults = Faults(self.folder / "faults", counted, self.folder / "state")
+
+    def environment(self):
+        return self.faults.environment(super().environment())
