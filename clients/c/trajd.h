@@ -146,7 +146,7 @@ struct trajd_feed_info {
     uint64_t epoch;
     uint64_t next;          /* position at which delivery began */
     uint64_t epoch_length;  /* windows that an epoch delivers */
-    uint64_t window_count;  /* windows of the dataset */
+    uint64_t window_count;  /* windows of an epoch, before `tail` */
     uint64_t dropped_count; /* windows left out at the end of an epoch */
     uint64_t fingerprint, seed;
     uint32_t tensor_count;

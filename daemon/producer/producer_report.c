@@ -40,7 +40,7 @@ static void describe_members(const struct trajd_producer *producer, struct trajd
         trajd_json_string(json, "name", member->dataset->name);
         trajd_json_u64(json, "weight", mixture ? trajd_mixture_weight(mixture, p) : 1);
         trajd_json_u64(json, "of", mixture ? trajd_mixture_weight_sum(mixture) : 1);
-        trajd_json_u64(json, "windows", trajd_sampler_window_count(member->plan->sampler));
+        trajd_json_u64(json, "windows", trajd_sampler_number_count(member->plan->sampler));
         trajd_json_u64(json, "episodes", member->plan->episode_count);
         trajd_json_bool(json, "resident", member->resident);
         trajd_json_u64(json, "made", trajd_counter_read(&member->windows));

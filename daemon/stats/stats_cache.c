@@ -31,7 +31,7 @@ struct header {
  * first window of the next run is found by a search. */
 static void add_windows(struct trajd_digest *digest, const struct trajd_window_plan *plan)
 {
-    const uint64_t count = trajd_sampler_window_count(plan->sampler);
+    const uint64_t count = trajd_sampler_number_count(plan->sampler);
     struct trajd_window first, window;
 
     for (uint64_t id = 0; id < count;) {

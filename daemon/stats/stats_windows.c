@@ -29,6 +29,8 @@ static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_ov
     *spec = *feed->spec;
     spec->order = TRAJD_ORDER_SEQUENTIAL;
     spec->tail = TRAJD_TAIL_SHORT;
+    spec->one_per_episode = false;
+    spec->epoch_windows = 0;
     spec->variant = "auto";
     if (over == TRAJD_NORM_OVER_ROWS)
         spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;

@@ -200,7 +200,7 @@ uint64_t trajd_mixture_plan_number_count(const struct trajd_mixture_plan *plan)
     uint64_t total = 0;
 
     for (uint32_t p = 0; p < plan->member_count; p++)
-        total += trajd_sampler_window_count(plan->members[p]->sampler);
+        total += trajd_sampler_number_count(plan->members[p]->sampler);
     return total;
 }
 

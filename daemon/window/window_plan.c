@@ -42,6 +42,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     uint64_t hash = TRAJD_FNV_BEGIN;
     const uint64_t texts = trajd_select_texts_digest(&spec->select),
                    selection = trajd_select_digest(&spec->select);
+    const uint64_t passes[] = {spec->epoch_windows, spec->one_per_episode};
     const uint64_t numbers[] = {(uint64_t)spec->rate.num,
                                 (uint64_t)spec->rate.den,
                                 (uint64_t)spec->anchor_rate.num,
@@ -61,6 +62,8 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
     hash = trajd_fnv(hash, &spec->select.split_end, sizeof(double));
     hash = trajd_fnv(hash, &texts, spec->select.text_count ? sizeof texts : 0);
     hash = trajd_fnv(hash, &selection, selection ? sizeof selection : 0);
+    if (spec->epoch_windows || spec->one_per_episode)
+        hash = trajd_fnv(hash, passes, sizeof passes);
     for (uint32_t o = 0; o < spec->output_count; o++) {
         const struct trajd_spec_output *output = &spec->outputs[o];
         const uint64_t fields[] = {output->at.in_time,

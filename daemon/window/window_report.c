@@ -61,7 +61,7 @@ static const char *source_name(const struct trajd_window_plan *plan,
     return text;
 }
 
-/* Says what `episodes:` and a split by count select. */
+/* Says what `episodes:`, a split by count, `windows:` and `epoch:` select. */
 static void report_selection(const struct trajd_window_plan *plan, FILE *out)
 {
     const struct trajd_select_rules *rules = &plan->spec->select;
@@ -71,6 +71,13 @@ static void report_selection(const struct trajd_window_plan *plan, FILE *out)
     if (rules->hold_out)
         fprintf(out, "  split: %u episodes are held out for validation; this feed takes %s\n",
                 rules->hold_out, rules->takes_held_out ? "them" : "the others");
+    if (plan->spec->one_per_episode)
+        fprintf(out, "  windows: each pass draws one of each episode's windows, %llu of %llu\n",
+                (unsigned long long)trajd_sampler_pass_count(plan->sampler),
+                (unsigned long long)trajd_sampler_number_count(plan->sampler));
+    if (plan->spec->epoch_windows)
+        fprintf(out, "  epoch: passes of %llu windows go on over the ends of epochs\n",
+                (unsigned long long)trajd_sampler_pass_count(plan->sampler));
 }
 
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
@@ -126,7 +133,7 @@ static void report_mixture(const struct trajd_mixture_plan *plan, FILE *out)
         fprintf(out, " %u %s: %llu of %llu windows (%.4g%%), %llu windows of %u episodes (%s)\n", p,
                 member->dataset->name, (unsigned long long)weight, (unsigned long long)sum,
                 100 * (double)weight / (double)sum,
-                (unsigned long long)trajd_sampler_window_count(member->sampler),
+                (unsigned long long)trajd_sampler_number_count(member->sampler),
                 member->episode_count, counts);
         report_outputs(member, out);
     }

@@ -294,6 +294,8 @@ static enum trajd_status make_sampler(struct trajd_window_plan *plan,
                                                   .block_windows = spec->block_windows,
                                                   .block_neighbours = spec->block_neighbours,
                                                   .tail = spec->tail,
+                                                  .one_per_episode = spec->one_per_episode,
+                                                  .epoch_windows = spec->epoch_windows,
                                                   .global_batch = spec->global_batch};
 
     return trajd_sampler_create(&options, &plan->sampler, error);

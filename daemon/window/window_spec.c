@@ -19,6 +19,10 @@ static enum trajd_status read_feed(struct trajd_spec_parser *p, const struct tra
         return trajd_yaml_error(
             p->yaml, node, p->error,
             "a feed needs `global_batch:`, the number of windows in a batch over all ranks");
+    if (spec->one_per_episode && spec->order == TRAJD_ORDER_BLOCKED)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "windows"), p->error,
+                                "order: blocked shuffles neighbouring windows together, so it has "
+                                "no use for one_per_episode: use order: global");
     return trajd_spec_read_members(p, node);
 }
 

@@ -94,7 +94,8 @@ struct trajd_window_spec {
     /* the feed whose windows give the statistics for `norm:`; NULL: this one */
     const char *statistics_from;
     bool is_mixture, mix_by_size;
-    uint64_t epoch_windows; /* of a mixture; 0: all windows of its datasets */
+    uint64_t epoch_windows; /* 0: one pass; of a mixture: all windows of its datasets */
+    bool one_per_episode;   /* a pass has one window of each episode, drawn anew */
     uint32_t member_count;  /* >= 1 */
     struct trajd_spec_member *members;
     struct trajd_select_rules select; /* which episodes */

@@ -102,15 +102,18 @@ static enum trajd_status read_word(struct trajd_spec_parser *p, const struct tra
     static const char *const orders[] = {"global", "blocked", "sequential", NULL};
     static const char *const tails[] = {"drop", "wrap", "short", NULL};
     static const char *const bad_rows[] = {"error", "keep", NULL};
+    static const char *const windows[] = {"all", "one_per_episode", NULL};
     struct trajd_window_spec *spec = p->spec;
-    const bool is_order = strcmp(node->key, "order") == 0, is_tail = strcmp(node->key, "tail") == 0;
+    const bool is_order = strcmp(node->key, "order") == 0, is_tail = strcmp(node->key, "tail") == 0,
+               is_windows = strcmp(node->key, "windows") == 0;
     enum trajd_status status;
     int choice;
 
     status = trajd_yaml_choice(p->yaml, node,
-                               is_order  ? orders
-                               : is_tail ? tails
-                                         : bad_rows,
+                               is_order     ? orders
+                               : is_tail    ? tails
+                               : is_windows ? windows
+                                            : bad_rows,
                                &choice, p->error);
     if (status)
         return status;
@@ -118,6 +121,8 @@ static enum trajd_status read_word(struct trajd_spec_parser *p, const struct tra
         spec->order = (enum trajd_order)choice;
     else if (is_tail)
         spec->tail = (enum trajd_tail)choice;
+    else if (is_windows)
+        spec->one_per_episode = choice == 1;
     else
         spec->keep_bad_rows = choice == 1;
     return TRAJD_OK;
@@ -265,6 +270,7 @@ static const struct {
     {"anchor", read_anchor},
     {"pad", read_pad},
     {"order", read_word},
+    {"windows", read_word},
     {"block", read_block},
     {"tail", read_word},
     {"seed", read_number},

@@ -68,8 +68,9 @@ static enum trajd_status read_member(struct trajd_spec_parser *p,
     member->spec = p->spec;
     p->spec->dataset = member->dataset;
     p->spec->seed = trajd_mixture_seed(feed->seed, (uint32_t)(member - feed->members));
-    /* the mixture applies the tail: no window of a dataset is left out */
+    /* the mixture applies the tail and counts the epoch: no window of a dataset is left out */
     p->spec->tail = TRAJD_TAIL_SHORT;
+    p->spec->epoch_windows = 0;
     if (node->kind == TRAJD_YAML_MAPPING) {
         status = read_member_keys(p, node, member);
     } else if (!feed->mix_by_size) {
@@ -174,10 +175,10 @@ enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
         return trajd_yaml_error(p->yaml, feed, p->error,
                                 mix ? "a feed has either `dataset:` or `mix:`, not both"
                                     : "a feed needs `dataset:`, or `mix:` with several datasets");
-    if (!mix && epoch)
-        return trajd_yaml_error(
-            p->yaml, epoch, p->error,
-            "`epoch:` is for a mixture: an epoch of one dataset has each of its windows once");
+    if (epoch)
+        status = read_epoch(p, epoch);
+    if (status)
+        return status;
     if (!mix)
         return only_member(p);
     if (mix->kind != TRAJD_YAML_MAPPING)
@@ -185,9 +186,5 @@ enum trajd_status trajd_spec_read_members(struct trajd_spec_parser *p,
                                 "expected datasets with weights, for example {droid: 7, lab: 3}, "
                                 "or {by: size, datasets: [droid, lab]}");
     p->spec->is_mixture = true;
-    if (epoch)
-        status = read_epoch(p, epoch);
-    if (status)
-        return status;
     return trajd_yaml_get(mix, "by") ? read_by_size(p, mix) : read_list(p, mix);
 }

@@ -1,8 +1,8 @@
 """Computes the sampler's order and the rational clocks with Python's big integers, and makes the golden vectors
 from them.
 
-usage: sampler_reference.py write FOLDER     writes vectors.json, vectors.txt (the same for C), mixture.txt and
-timebase.txt
+usage: sampler_reference.py write FOLDER     writes vectors.json, vectors.txt (the same for C), passes.txt,
+mixture.txt and timebase.txt
        sampler_reference.py check FOLDER     compares the files there with the results of this program
 
 Version 1 never changes: if `check` fails after a change of the sampler, that change needs a new version."""
@@ -98,6 +98,38 @@ class Sampler:
                 "anchor": segment["first_anchor"] + window - self.first[index], "wrapped": int(position >= self.n)}
 
 
+class Passes(Sampler):
+    """A sampler whose epochs have a declared length, or whose passes draw one window of each episode."""
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.numbers, self.episodes = self.n, []
+        for i, segment in enumerate(self.segments):
+            place = (segment["dataset_index"], segment["episode_index"])
+            if not self.episodes or self.episodes[-1][0] != place:
+                self.episodes.append((place, self.first[i]))
+        self.count = len(self.episodes) if self.one_per_episode else self.numbers
+        self.n = self.epoch_windows or self.count
+
+    def draw(self, turn, place):
+        e = permute(self.key(turn, 1), self.count, place) if self.order == GLOBAL else place
+        if not self.one_per_episode:
+            return e
+        begin = self.episodes[e][1]
+        end = self.episodes[e + 1][1] if e + 1 < self.count else self.numbers
+        return begin + (self.key(turn, 7, e) * (end - begin) >> 64)
+
+    def at(self, epoch, position):
+        within = position % self.n
+        turn, place = divmod((epoch * self.epoch_windows + within) & M64, self.count) if self.epoch_windows else (epoch, within)
+        window = self.draw(turn, place)
+        index = bisect_right(self.first, window) - 1
+        segment = self.segments[index]
+        return {"epoch": epoch, "position": position, "window_id": window, "dataset_index": segment["dataset_index"],
+                "episode_index": segment["episode_index"],
+                "anchor": segment["first_anchor"] + window - self.first[index], "wrapped": int(position >= self.n)}
+
+
 class Mixture:
     """The order of mixture.h. Each dataset's own order is its sampler's."""
 
@@ -155,6 +187,25 @@ def sampler_cases():
                        "at": [sampler.at(epoch, p) for epoch in (0, 1, M64) for p in positions]}
 
 
+def pass_cases():
+    """The episodes of the segments: each alone, or two segments after each other in one episode."""
+    for counts in [[1], [3, 2], [97, 1, 1, 40, 5, 6], [10**9 + 7, 5 * 10**9, 3, 4 * 10**9], [2**62 - 12345, 2**62 - 12345]]:
+        segments = segments_of(counts)
+        for i, segment in enumerate(segments):
+            segment["episode_index"], segment["dataset_index"] = (i + 1) // 2, 0
+        for order in (GLOBAL, SEQUENTIAL):
+            for one, length, tail, batch in ((1, 0, DROP, 1), (1, 0, WRAP, 8), (1, 10, SHORT, 4), (0, 10, DROP, 3), (0, 10**12, WRAP, 32)):
+                options = {"seed": 9 + order, "fingerprint": 0xFEDCBA9876543210, "order": order, "block_windows": 1,
+                           "block_neighbours": 1, "tail": tail, "global_batch": batch, "segments": segments,
+                           "epoch_windows": length, "one_per_episode": one}
+                sampler = Passes(options)
+                end = sampler.epoch_length()
+                positions = sorted({p for p in (0, 1, 2, 3, 4, 9, 10, 11, end // 2, end - 1) if 0 <= p < end})
+                yield {"options": options, "window_count": sampler.n, "epoch_length": end, "dropped": sampler.dropped(),
+                       "batches": [[p, sampler.batches(p)] for p in positions + [end]],
+                       "at": [sampler.at(epoch, p) for epoch in (0, 1, 5, M64) for p in positions]}
+
+
 def mixture_cases():
     shapes = [([[5]], [1]), ([[97], [3, 8]], [7, 3]), ([[10], [1], [1000, 1, 20]], [1, 40, 5]), ([[12], [18], [30]], None),
               ([[10**10], [3 * 10**9 + 1, 7], [250]], [70, 20, 10]), ([[6 * 10**9], [4 * 10**9]], None)]
@@ -205,6 +256,8 @@ def sampler_text(case):
              o["global_batch"], len(o["segments"])]
     for s in o["segments"]:
         words += [s["dataset_index"], s["episode_index"], s["first_anchor"], s["window_count"]]
+    if "epoch_windows" in o:
+        words += [o["epoch_windows"], o["one_per_episode"]]
     yield words
     yield ["length", case["window_count"], case["epoch_length"], case["dropped"]]
     for begin, count in case["batches"]:
@@ -244,6 +297,7 @@ def files():
     lines += [["permute", *c.values()] for c in content["permute"]]
     for case in content["sampler"]:
         lines += sampler_text(case)
+    passes = [line for case in pass_cases() for line in sampler_text(case)]
     mixtures = [line for mixture, windows in mixture_cases() for line in mixture_text(mixture, windows)]
     timebase = list(timebase_lines())
     check_inverse(timebase)
@@ -252,7 +306,7 @@ def files():
         return "".join(" ".join(str(word) for word in row) + "\n" for row in rows)
 
     return {"vectors.json": json.dumps(content, indent=None, separators=(",", ":")).replace("},{\"", "},\n{\"") + "\n",
-            "vectors.txt": text(lines), "mixture.txt": text(mixtures), "timebase.txt": text(timebase)}
+            "vectors.txt": text(lines), "passes.txt": text(passes), "mixture.txt": text(mixtures), "timebase.txt": text(timebase)}
 
 
 def main():

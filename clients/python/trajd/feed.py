@@ -38,7 +38,7 @@ class FeedInfo:
     epoch: int
     next: int           # position at which delivery began
     epoch_length: int   # windows that an epoch delivers
-    window_count: int   # windows of the dataset
+    window_count: int   # windows of an epoch, before `tail`
     dropped_count: int  # windows left out at the end of an epoch
     fingerprint: int
     seed: int

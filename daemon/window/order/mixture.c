@@ -18,7 +18,7 @@ struct member {
     uint64_t weight;       /* c_d */
     uint64_t first_slot;   /* s_d */
     uint64_t first_window; /* number of its first window in the mixture */
-    uint64_t window_count; /* N_d */
+    uint64_t window_count; /* N_d: windows of a pass */
 };
 
 struct trajd_mixture {
@@ -84,12 +84,12 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Sets the slots, first numbers and sizes of the members. Returns the number of all windows, or 0
- * where there are too many. */
+/* Sets the slots, first numbers and sizes of the members. Returns the windows of a pass over each
+ * member, or 0 where there are too many. */
 static uint64_t place_members(struct trajd_mixture *mixture,
                               const struct trajd_mixture_options *options)
 {
-    uint64_t divisor = 0, windows = 0;
+    uint64_t divisor = 0, windows = 0, numbers = 0;
 
     for (uint32_t d = 0; d < options->dataset_count; d++)
         divisor = common_divisor(divisor, trajd_sampler_window_count(options->samplers[d]));
@@ -99,10 +99,11 @@ static uint64_t place_members(struct trajd_mixture *mixture,
         member->window_count = trajd_sampler_window_count(member->sampler);
         member->weight = options->weights ? options->weights[d] : member->window_count / divisor;
         member->first_slot = mixture->weight_sum;
-        member->first_window = windows;
-        if (member->window_count > TRAJD_MIXTURE_MAX_LENGTH - windows)
+        member->first_window = numbers;
+        if (trajd_sampler_number_count(member->sampler) > TRAJD_MIXTURE_MAX_LENGTH - numbers)
             return 0;
         mixture->weight_sum += member->weight;
+        numbers += trajd_sampler_number_count(member->sampler);
         windows += member->window_count;
     }
     return windows;

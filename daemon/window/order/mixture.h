@@ -29,10 +29,10 @@
 #define TRAJD_MIXTURE_MAX_LENGTH (UINT64_C(1) << 62)
 
 struct trajd_mixture_options {
-    /* [dataset_count]; borrowed; must outlive the mixture */
+    /* [dataset_count]; borrowed; must outlive the mixture; without epoch_windows of their own */
     const struct trajd_sampler *const *samplers;
     /* [dataset_count]: c_d >= 1. NULL: by size, that is N_d over the greatest common divisor of all
-     * N; an epoch of all windows then has each exactly once */
+     * N; an epoch of all windows then has each exactly once. N_d counts the windows of a pass */
     const uint64_t *weights;
     uint32_t dataset_count; /* 1..TRAJD_MIXTURE_MAX_DATASETS */
     uint64_t fingerprint;   /* of datasets, specifications and weights; part of the key */

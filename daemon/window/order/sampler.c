@@ -7,17 +7,28 @@
 
 #include "proto/array_len.h"
 
-#define GROUP_WINDOWS 16 /* windows that are looked up together */
+#define GROUP_WINDOWS 16                       /* windows that are looked up together */
+#define MOST_EPOCH_WINDOWS (UINT64_C(1) << 62) /* as in a mixture: sums with a batch fit 64 bits */
 
 /* The purposes of keys. They are part of the key, so that no two permutations of an epoch share
  * one. */
-enum purpose { PURPOSE_GLOBAL = 1, PURPOSE_SHIFT = 2, PURPOSE_BLOCKS = 3, PURPOSE_GROUP = 4 };
+enum purpose {
+    PURPOSE_GLOBAL = 1,
+    PURPOSE_SHIFT = 2,
+    PURPOSE_BLOCKS = 3,
+    PURPOSE_GROUP = 4,
+    PURPOSE_DRAW = 7, /* a mixture has 5 and 6 */
+};
 
 struct trajd_sampler {
     struct trajd_segment *segments;
     uint64_t *first_window; /* [segment_count]: number of each segment's first window */
     uint32_t segment_count;
-    uint64_t window_count;
+    uint64_t number_count;
+    /* [episode_count + 1]: number of each episode's first window; NULL: a pass has all windows */
+    uint64_t *first_of_episode;
+    uint64_t episode_count;
+    uint64_t epoch_windows;
     uint64_t fingerprint;
     uint64_t seed;
     enum trajd_order order;
@@ -58,12 +69,45 @@ static enum trajd_status check_options(const struct trajd_sampler_options *optio
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "order: blocked needs block.windows and block.neighbours of at least 1");
-    if (options->tail == TRAJD_TAIL_DROP && total < options->global_batch)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "%llu windows are fewer than a global batch of %u, so tail: drop "
-                               "leaves no batch: use tail: wrap or tail: short",
-                               (unsigned long long)total, options->global_batch);
+    if (options->order == TRAJD_ORDER_BLOCKED && options->one_per_episode)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "order: blocked shuffles neighbouring windows together, so it has no "
+            "use for one window per episode: use order: global");
+    if (options->epoch_windows > MOST_EPOCH_WINDOWS)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "an epoch of more than 2^62 windows");
     return TRAJD_OK;
+}
+
+static enum trajd_status check_tail(const struct trajd_sampler *sampler, struct trajd_error *error)
+{
+    const uint64_t count = trajd_sampler_window_count(sampler);
+
+    if (sampler->tail != TRAJD_TAIL_DROP || count >= sampler->global_batch)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "%llu windows are fewer than a global batch of %llu, so tail: drop "
+                           "leaves no batch: use tail: wrap or tail: short",
+                           (unsigned long long)count, (unsigned long long)sampler->global_batch);
+}
+
+static bool is_other_episode(const struct trajd_segment *a, const struct trajd_segment *b)
+{
+    return a->episode_index != b->episode_index || a->dataset_index != b->dataset_index;
+}
+
+/* Numbers the windows over the segments, and finds where episodes begin. */
+static void number_windows(struct trajd_sampler *made)
+{
+    for (uint32_t i = 0; i < made->segment_count; i++) {
+        made->first_window[i] = made->number_count;
+        if (made->first_of_episode &&
+            (!i || is_other_episode(&made->segments[i - 1], &made->segments[i])))
+            made->first_of_episode[made->episode_count++] = made->number_count;
+        made->number_count += made->segments[i].window_count;
+    }
+    if (made->first_of_episode)
+        made->first_of_episode[made->episode_count] = made->number_count;
 }
 
 enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *options,
@@ -79,18 +123,20 @@ enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *optio
     if (made) {
         made->segments = calloc(options->segment_count, sizeof *made->segments);
         made->first_window = calloc(options->segment_count, sizeof *made->first_window);
+        if (options->one_per_episode)
+            made->first_of_episode =
+                calloc((size_t)options->segment_count + 1, sizeof *made->first_of_episode);
     }
-    if (!made || !made->segments || !made->first_window) {
+    if (!made || !made->segments || !made->first_window ||
+        (options->one_per_episode && !made->first_of_episode)) {
         trajd_sampler_destroy(&made);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for %u segments",
                                options->segment_count);
     }
     memcpy(made->segments, options->segments, options->segment_count * sizeof *made->segments);
-    for (uint32_t i = 0; i < options->segment_count; i++) {
-        made->first_window[i] = made->window_count;
-        made->window_count += options->segments[i].window_count;
-    }
     made->segment_count = options->segment_count;
+    number_windows(made);
+    made->epoch_windows = options->epoch_windows;
     made->fingerprint = options->fingerprint;
     made->seed = options->seed;
     made->order = options->order;
@@ -98,8 +144,11 @@ enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *optio
     made->block_neighbours = options->block_neighbours;
     made->tail = options->tail;
     made->global_batch = options->global_batch;
+    status = check_tail(made, error);
+    if (status)
+        trajd_sampler_destroy(&made);
     *sampler = made;
-    return TRAJD_OK;
+    return status;
 }
 
 void trajd_sampler_destroy(struct trajd_sampler **sampler)
@@ -111,12 +160,23 @@ void trajd_sampler_destroy(struct trajd_sampler **sampler)
         return;
     free(made->segments);
     free(made->first_window);
+    free(made->first_of_episode);
     free(made);
+}
+
+uint64_t trajd_sampler_number_count(const struct trajd_sampler *sampler)
+{
+    return sampler->number_count;
+}
+
+uint64_t trajd_sampler_pass_count(const struct trajd_sampler *sampler)
+{
+    return sampler->first_of_episode ? sampler->episode_count : sampler->number_count;
 }
 
 uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler)
 {
-    return sampler->window_count;
+    return sampler->epoch_windows ? sampler->epoch_windows : trajd_sampler_pass_count(sampler);
 }
 
 uint64_t trajd_tail_epoch_length(enum trajd_tail tail, uint64_t window_count, uint64_t global_batch)
@@ -136,23 +196,27 @@ uint64_t trajd_tail_epoch_length(enum trajd_tail tail, uint64_t window_count, ui
 
 uint64_t trajd_sampler_epoch_length(const struct trajd_sampler *sampler)
 {
-    return trajd_tail_epoch_length(sampler->tail, sampler->window_count, sampler->global_batch);
+    return trajd_tail_epoch_length(sampler->tail, trajd_sampler_window_count(sampler),
+                                   sampler->global_batch);
 }
 
 uint64_t trajd_sampler_batch_count(const struct trajd_sampler *sampler, uint64_t begin_position)
 {
+    const uint64_t count = trajd_sampler_window_count(sampler);
     uint64_t remaining;
 
-    if (begin_position >= sampler->window_count)
+    if (begin_position >= count)
         return 0;
-    remaining = sampler->window_count - begin_position;
+    remaining = count - begin_position;
     return remaining / sampler->global_batch +
            (sampler->tail != TRAJD_TAIL_DROP && remaining % sampler->global_batch != 0);
 }
 
 uint64_t trajd_sampler_dropped_count(const struct trajd_sampler *sampler)
 {
-    return sampler->tail == TRAJD_TAIL_DROP ? sampler->window_count % sampler->global_batch : 0;
+    return sampler->tail == TRAJD_TAIL_DROP
+               ? trajd_sampler_window_count(sampler) % sampler->global_batch
+               : 0;
 }
 
 static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enum purpose purpose,
@@ -171,7 +235,7 @@ static uint64_t key_for(const struct trajd_sampler *sampler, uint64_t epoch, enu
 static uint64_t blocked_window(const struct trajd_sampler *sampler, uint64_t epoch,
                                uint64_t position)
 {
-    uint64_t n = sampler->window_count, block_windows = sampler->block_windows;
+    uint64_t n = sampler->number_count, block_windows = sampler->block_windows;
     uint64_t full_blocks = n / block_windows;
     uint64_t group_windows = block_windows * sampler->block_neighbours; /* both below 2^32 */
     uint64_t group = position / group_windows;
@@ -201,7 +265,7 @@ void trajd_sampler_order_make(const struct trajd_sampler *sampler, uint64_t epoc
     order->epoch = epoch;
     if (sampler->order == TRAJD_ORDER_GLOBAL)
         trajd_permutation_make(&order->global, key_for(sampler, epoch, PURPOSE_GLOBAL, 0),
-                               sampler->window_count);
+                               trajd_sampler_pass_count(sampler));
 }
 
 /* Finds the segments of several windows, with one binary search each. The searches have no branches
@@ -219,7 +283,7 @@ static void find_segments(const struct trajd_sampler *sampler, const uint64_t *w
 }
 
 static struct trajd_window window_of(const struct trajd_sampler *sampler, uint64_t window_id,
-                                     uint32_t s, int wrapped)
+                                     uint32_t s)
 {
     const struct trajd_segment *segment = &sampler->segments[s];
 
@@ -228,7 +292,6 @@ static struct trajd_window window_of(const struct trajd_sampler *sampler, uint64
         .dataset_index = segment->dataset_index,
         .episode_index = segment->episode_index,
         .anchor = segment->first_anchor + (int64_t)(window_id - sampler->first_window[s]),
-        .wrapped = wrapped,
     };
 }
 
@@ -238,14 +301,23 @@ void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_i
     uint32_t segment;
 
     find_segments(sampler, &window_id, 1, &segment);
-    *window = window_of(sampler, window_id, segment, 0);
+    *window = window_of(sampler, window_id, segment);
 }
 
-/* Looks up at most GROUP_WINDOWS windows at positions < N. Those from index unwrapped_count on are
- * marked as wrapped. */
+/* Returns the number of the window that is drawn from an episode in a pass. */
+static uint64_t draw(const struct trajd_sampler *sampler, uint64_t pass, uint64_t episode)
+{
+    const uint64_t first = sampler->first_of_episode[episode];
+    const uint64_t count = sampler->first_of_episode[episode + 1] - first;
+
+    return first +
+           (uint64_t)((unsigned __int128)key_for(sampler, pass, PURPOSE_DRAW, episode) * count >>
+                      64);
+}
+
+/* Looks up at most GROUP_WINDOWS windows at positions of a pass. */
 static void map_group(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order,
-                      const uint64_t *positions, uint32_t count, uint64_t unwrapped_count,
-                      struct trajd_window *windows)
+                      const uint64_t *positions, uint32_t count, struct trajd_window *windows)
 {
     uint64_t ids[GROUP_WINDOWS];
     uint32_t segments[GROUP_WINDOWS];
@@ -256,9 +328,11 @@ static void map_group(const struct trajd_sampler *sampler, const struct trajd_sa
     else if (sampler->order == TRAJD_ORDER_BLOCKED)
         for (uint32_t i = 0; i < count; i++)
             ids[i] = blocked_window(sampler, order->epoch, ids[i]);
+    for (uint32_t i = 0; i < count && sampler->first_of_episode; i++)
+        ids[i] = draw(sampler, order->epoch, ids[i]);
     find_segments(sampler, ids, count, segments);
     for (uint32_t i = 0; i < count; i++)
-        windows[i] = window_of(sampler, ids[i], segments[i], i >= unwrapped_count);
+        windows[i] = window_of(sampler, ids[i], segments[i]);
 }
 
 void trajd_sampler_order_map(const struct trajd_sampler *sampler,
@@ -267,24 +341,61 @@ void trajd_sampler_order_map(const struct trajd_sampler *sampler,
 {
     for (uint32_t first = 0; first < count; first += GROUP_WINDOWS) {
         const uint32_t group_count = count - first < GROUP_WINDOWS ? count - first : GROUP_WINDOWS;
-        map_group(sampler, order, positions + first, group_count, group_count, windows + first);
+        map_group(sampler, order, positions + first, group_count, windows + first);
     }
+}
+
+/* Looks up `count` windows that follow each other in a pass. */
+static void map_run(const struct trajd_sampler *sampler, const struct trajd_sampler_order *order,
+                    uint64_t begin, uint32_t count, struct trajd_window *windows)
+{
+    uint64_t positions[GROUP_WINDOWS];
+
+    for (uint32_t first = 0; first < count; first += GROUP_WINDOWS) {
+        const uint32_t group_count = count - first < GROUP_WINDOWS ? count - first : GROUP_WINDOWS;
+        for (uint32_t i = 0; i < group_count; i++)
+            positions[i] = begin + first + i;
+        map_group(sampler, order, positions, group_count, windows + first);
+    }
+}
+
+/* Finds the pass of a position < N of an epoch, and the place in the pass. Passes go on over the
+ * borders of epochs. */
+static void find_pass(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
+                      uint64_t *pass, uint64_t *place)
+{
+    const uint64_t count = trajd_sampler_pass_count(sampler);
+    const uint64_t absolute = epoch * sampler->epoch_windows + position; /* modulo 2^64 */
+
+    *pass = sampler->epoch_windows ? absolute / count : epoch;
+    *place = sampler->epoch_windows ? absolute % count : position;
+}
+
+static uint32_t least(uint64_t a, uint64_t b, uint32_t c)
+{
+    const uint64_t smaller = a < b ? a : b;
+    return smaller < c ? (uint32_t)smaller : c;
 }
 
 void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
                        uint32_t count, struct trajd_window *windows)
 {
-    const uint64_t n = sampler->window_count;
+    const uint64_t n = trajd_sampler_window_count(sampler);
     struct trajd_sampler_order order;
-    uint64_t positions[GROUP_WINDOWS];
+    bool has_order = false;
 
-    trajd_sampler_order_make(sampler, epoch, &order);
-    for (uint32_t first = 0; first < count; first += GROUP_WINDOWS) {
-        const uint64_t at = position + first;
-        const uint32_t group_count = count - first < GROUP_WINDOWS ? count - first : GROUP_WINDOWS;
-        /* only tail: wrap asks for positions from N on: the order begins again */
-        for (uint32_t i = 0; i < group_count; i++)
-            positions[i] = at + i < n ? at + i : (at + i) % n;
-        map_group(sampler, &order, positions, group_count, at < n ? n - at : 0, windows + first);
+    for (uint32_t first = 0, run; first < count; first += run) {
+        /* only tail: wrap asks for positions from N on: the epoch begins again */
+        const uint64_t at = position + first, within = at < n ? at : at % n;
+        uint64_t pass, place;
+
+        find_pass(sampler, epoch, within, &pass, &place);
+        run = least(n - within, trajd_sampler_pass_count(sampler) - place, count - first);
+        if (!has_order || order.epoch != pass)
+            trajd_sampler_order_make(sampler, pass, &order);
+        has_order = true;
+        map_run(sampler, &order, place, run, windows + first);
+        for (uint32_t i = 0; i < run; i++)
+            windows[first + i].wrapped = at >= n;
     }
 }

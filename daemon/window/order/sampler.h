@@ -1,14 +1,16 @@
 /* The order of windows of one dataset: a pure function of (key, epoch, position). There is no list
  * of indices, and every position is equally fast.
  *
- * Windows are numbered 0..N-1 over segments in episode order. A segment is a run of allowed anchors
- * of one episode. The order of an epoch is a keyed permutation of these numbers, computed per
- * position. Memory is O(segments), a look-up O(log segments). A sampler is immutable after
- * creation; all functions are thread-safe. This is version 1: later versions never change what
- * version 1 yields. */
+ * Windows are numbered from 0 over segments in episode order. A segment is a run of allowed anchors
+ * of one episode. The order of a pass is a keyed permutation of these numbers, computed per
+ * position; or of the episodes, and of each of them one window that is drawn anew in every pass. An
+ * epoch is a pass, or a declared number of windows, which go on from pass to pass. Memory is
+ * O(segments), a look-up O(log segments). A sampler is immutable after creation; all functions are
+ * thread-safe. This is version 1: later versions never change what version 1 yields. */
 #ifndef TRAJD_WINDOW_ORDER_SAMPLER_H
 #define TRAJD_WINDOW_ORDER_SAMPLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/error.h"
@@ -50,10 +52,14 @@ struct trajd_sampler_options {
     uint32_t block_neighbours; /* blocked: K */
     enum trajd_tail tail;
     uint32_t global_batch; /* G >= 1 */
+    /* a pass has one window of each episode, drawn uniformly from all of its windows; not with
+     * order blocked */
+    bool one_per_episode;
+    uint64_t epoch_windows; /* L; 0: a pass */
 };
 
 struct trajd_window {
-    uint64_t window_id; /* 0..N-1 */
+    uint64_t window_id; /* its number */
     uint32_t dataset_index;
     uint32_t episode_index;
     int64_t anchor;  /* number of the anchor in the episode */
@@ -68,7 +74,12 @@ enum trajd_status trajd_sampler_create(const struct trajd_sampler_options *optio
                                        struct trajd_sampler **sampler, struct trajd_error *error);
 void trajd_sampler_destroy(struct trajd_sampler **sampler);
 
-uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler); /* N */
+/* Returns how many windows are numbered. */
+uint64_t trajd_sampler_number_count(const struct trajd_sampler *sampler);
+/* Returns the windows of a pass: one for each number, or one for each episode. */
+uint64_t trajd_sampler_pass_count(const struct trajd_sampler *sampler);
+/* Returns the windows N of an epoch. */
+uint64_t trajd_sampler_window_count(const struct trajd_sampler *sampler);
 /* Returns the positions in an epoch of N windows: N for short, N rounded down to a multiple of G
  * for drop, up for wrap. */
 uint64_t trajd_tail_epoch_length(enum trajd_tail tail, uint64_t window_count,
@@ -88,7 +99,7 @@ void trajd_sampler_at(const struct trajd_sampler *sampler, uint64_t epoch, uint6
  * faster. */
 void trajd_sampler_run(const struct trajd_sampler *sampler, uint64_t epoch, uint64_t position,
                        uint32_t count, struct trajd_window *windows);
-/* Writes the window with that number, for explain. window_id must be less than N. */
+/* Writes the window with that number, for explain. window_id must be less than the number count. */
 void trajd_sampler_window(const struct trajd_sampler *sampler, uint64_t window_id,
                           struct trajd_window *window);
 

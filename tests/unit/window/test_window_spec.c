@@ -260,7 +260,11 @@ static void test_every_error_names_its_line(void **state)
     } bad[] = {
 #define REST "\noutputs: {x: {at: 0}}\nglobal_batch: 1\nanchor: {rate: 1}"
         {"dataset: d\nmix: {a: 1}" REST, "either `dataset:` or `mix:`"},
-        {"dataset: d\nepoch: 5" REST, "test:2: epoch: `epoch:` is for a mixture"},
+        {"dataset: d\nepoch: 0" REST, "test:2: epoch: "},
+        {"dataset: d\nepoch: 9e18" REST, "test:2: epoch: "},
+        {"dataset: d\nwindows: one" REST, "known: all, one_per_episode"},
+        {"dataset: d\norder: blocked\nwindows: one_per_episode" REST,
+         "test:3: windows: order: blocked shuffles"},
         {"mix: {a: 1}\nepoch: 0" REST, "test:2: epoch"},
         {"mix: [a, b]" REST, "test:1: mix: expected datasets with weights"},
         {"mix: {}" REST, "expected 1 to 64 datasets"},
