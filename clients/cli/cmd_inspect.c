@@ -9,6 +9,7 @@
 #include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
 #include "daemon/index/index.h"
+#include "daemon/index/rows/encoded.h"
 
 enum { LISTED_MAX = 20 };
 
@@ -92,12 +93,22 @@ static const struct trajd_array *example_array(const struct trajd_index *index, 
     return NULL;
 }
 
-static void describe_storage(const struct trajd_array *array, char *text, size_t size)
+/* Writes "contiguous", or "jpeg 480x640 rgb, padded, chunked gzip". */
+static void describe_storage(const struct trajd_array *array,
+                             const struct trajd_index_stream *stream, char *text, size_t size)
 {
     static const char *const names[] = {"absent", "never written", "contiguous", "chunked",
                                         "compact"};
-    size_t used = (size_t)snprintf(text, size, "%s", array ? names[array->storage] : "absent");
+    size_t used = 0;
 
+    if (array && trajd_array_is_encoded(array)) {
+        char picture[TRAJD_PICTURE_TEXT_SIZE];
+        used = (size_t)snprintf(text, size, "%s, %s, ",
+                                trajd_picture_text(&array->picture, &stream->image, picture),
+                                trajd_row_form_name(array->form));
+    }
+    used +=
+        (size_t)snprintf(text + used, size - used, "%s", array ? names[array->storage] : "absent");
     for (uint32_t i = 0; array && i < array->filter_count && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, " %s", filter_name(array->filters[i]));
 }
@@ -184,7 +195,7 @@ static void print_stream(const struct trajd_index *index, const struct trajd_ind
     uint32_t episodes;
 
     describe_shape(stream, shape, sizeof shape);
-    describe_storage(example_array(index, stream->array_index), storage, sizeof storage);
+    describe_storage(example_array(index, stream->array_index), stream, storage, sizeof storage);
     count_rows(index, stream->array_index, &least, &most, &episodes);
     snprintf(rows, sizeof rows, least == most ? "%" PRIu64 : "%" PRIu64 "..%" PRIu64, least, most);
     printf("  %-32s %-5s %-16s %-10s %-12s T=%-10s %s", stream->name,
@@ -288,7 +299,7 @@ static void json_stream(struct trajd_json *json, const struct trajd_index *index
     uint32_t episodes;
     char storage[128];
 
-    describe_storage(array, storage, sizeof storage);
+    describe_storage(array, stream, storage, sizeof storage);
     count_rows(index, stream->array_index, &least, &most, &episodes);
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", stream->name);

@@ -30,6 +30,7 @@ struct trajd_scan {
     struct trajd_descriptor_file descriptor;
     uint64_t file_size;
     bool has_user_block;
+    bool has_wide_places; /* offsets and lengths in the file have 8 bytes */
     /* [clock_count]: rates that stand in attributes outside the episodes; NULL: not read yet */
     const char **file_rates;
     bool has_failed;            /* libhdf5 reported an error since this was set to false */
@@ -51,11 +52,14 @@ enum trajd_scan_found {
     TRAJD_SCAN_DAMAGED, /* a dataset or group that cannot be read, which is refused with a reason */
 };
 /* Describes the dataset at `path`, a listed link below `group`, or the reason why it cannot be
- * used. */
+ * used. `is_picture`: its rows are frames. */
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
-                                       struct trajd_record_array *dataset);
-/* Sets *dtype. Returns NULL, or the reason why the type has none. */
-const char *trajd_scan_type(hid_t type, enum trajd_dtype *dtype);
+                                       bool is_picture, struct trajd_record_array *dataset);
+/* Sets type, form and is_enum of the array, and *element_bytes. Returns NULL, or the reason why the
+ * type cannot be used. `is_picture`: its rows are frames, so they may be strings and of variable
+ * length. */
+const char *trajd_scan_type(hid_t type, bool is_picture, struct trajd_array *array,
+                            uint32_t *element_bytes);
 /* Fills array->chunks. Returns NULL, or the reason why that is impossible. */
 const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array);
 

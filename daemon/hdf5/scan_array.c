@@ -23,7 +23,8 @@ static const char *refuse(struct trajd_scan *scan, struct trajd_record_array *da
     return dataset->refusal;
 }
 
-static const char *read_shape(hid_t space, bool scalar_allowed, struct trajd_array *array)
+static const char *read_shape(hid_t space, bool scalar_allowed, uint32_t element_bytes,
+                              struct trajd_array *array)
 {
     hsize_t shape[H5S_MAX_RANK];
     int rank = H5Sget_simple_extent_dims(space, shape, NULL);
@@ -33,6 +34,7 @@ static const char *read_shape(hid_t space, bool scalar_allowed, struct trajd_arr
     if (rank == 0 && scalar_allowed) {
         array->rank = 1;
         array->shape[0] = 1;
+        array->size_bytes = element_bytes;
         return NULL;
     }
     if (rank < 1)
@@ -40,7 +42,7 @@ static const char *read_shape(hid_t space, bool scalar_allowed, struct trajd_arr
     if (rank > TRAJD_ARRAY_MAX_RANK)
         return "its rank is above 6";
     array->rank = (uint32_t)rank;
-    array->size_bytes = trajd_dtype_size(array->dtype);
+    array->size_bytes = element_bytes;
     for (int i = 0; i < rank; i++) {
         array->shape[i] = shape[i];
         if (__builtin_mul_overflow(array->size_bytes, shape[i], &array->size_bytes))
@@ -139,14 +141,19 @@ static const char *read_other_storage(struct trajd_scan *scan, hid_t dataset, hi
         return "external storage is refused (it names other files)";
     if (layout == H5D_VIRTUAL)
         return "a virtual dataset is refused (it names other files)";
-    if (H5Pfill_value_defined(creation, &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED &&
-        H5Pget_fill_value(creation, type, array->fill) < 0)
-        return trajd_scan_error(scan);
+    if (H5Pfill_value_defined(creation, &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED) {
+        if (trajd_array_is_encoded(array))
+            return "a fill value of strings is not supported";
+        if (H5Pget_fill_value(creation, type, array->fill) < 0)
+            return trajd_scan_error(scan);
+    }
     /* no rows, no columns, or contiguous and never written */
     if (!array->size_bytes || layout == H5D_CONTIGUOUS) {
         array->storage = TRAJD_STORAGE_EMPTY;
         return NULL;
     }
+    if (layout == H5D_COMPACT && array->form == TRAJD_ROWS_HEAP)
+        return "compact storage of values of variable length is not supported";
     if (layout == H5D_CHUNKED)
         return read_chunked(scan, dataset, creation, array);
     return layout == H5D_COMPACT ? read_compact(scan, dataset, type, array) : "an unknown storage";
@@ -190,6 +197,8 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
 
     if (!row_bytes || row_bytes > check_row_bytes_max || has_filter(array, TRAJD_FILTER_LZF))
         return NULL; /* libhdf5 has no lzf */
+    if (array->form == TRAJD_ROWS_HEAP)
+        return NULL; /* libhdf5 gives the values, not the references */
     if (array->storage == TRAJD_STORAGE_CONTIGUOUS &&
         (array->offset > scan->file_size || array->size_bytes > scan->file_size - array->offset))
         return NULL; /* the parent refuses rows beyond the file's end */
@@ -224,21 +233,48 @@ static bool has_attributes(hid_t dataset)
     return H5Oget_info2(dataset, &info, H5O_INFO_NUM_ATTRS) < 0 || info.num_attrs > 0;
 }
 
+/* Returns why references to the heap cannot be followed in this file, or NULL. */
+static const char *check_heap(const struct trajd_scan *scan)
+{
+    if (!scan->has_wide_places)
+        return "variable length in a file whose offsets have other than 8 bytes is not supported";
+    return scan->has_user_block ? "variable length in a file with a user block is not supported"
+                                : NULL;
+}
+
+/* Gives the array the form of its rows. Strings and references become rows of bytes. */
+static const char *set_form(bool is_picture, uint32_t element_bytes, struct trajd_array *array)
+{
+    if (is_picture && array->dtype == TRAJD_U8 && array->rank == 2)
+        array->form = TRAJD_ROWS_PADDED;
+    if (array->form == TRAJD_ROWS_PLAIN || array->form == TRAJD_ROWS_PADDED)
+        return NULL;
+    if (array->rank != 1)
+        return "strings and bytes of variable length must have one axis, the rows";
+    array->rank = 2;
+    array->shape[1] = array->chunk_shape[1] = element_bytes;
+    return NULL;
+}
+
 static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_allowed,
-                            struct trajd_record_array *out)
+                            bool is_picture, struct trajd_record_array *out)
 {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    const char *why = trajd_scan_type(type, &out->extent.dtype);
+    struct trajd_array *array = &out->extent;
+    uint32_t element_bytes = 0;
+    const char *why = trajd_scan_type(type, is_picture, array, &element_bytes);
 
-    out->extent.has_attributes = has_attributes(dataset);
+    array->has_attributes = has_attributes(dataset);
+    if (!why && array->form == TRAJD_ROWS_HEAP)
+        why = check_heap(scan);
     if (!why)
-        why = read_shape(space, scalar_allowed, &out->extent);
-    if (!why && out->extent.rank == 1 && H5Sget_simple_extent_ndims(space) == 0)
-        out->extent.size_bytes = trajd_dtype_size(out->extent.dtype);
+        why = read_shape(space, scalar_allowed, element_bytes, array);
     if (!why)
-        why = read_storage(scan, dataset, type, &out->extent);
+        why = read_storage(scan, dataset, type, array);
     if (!why)
         why = read_check(scan, dataset, type, space, out);
+    if (!why)
+        why = set_form(is_picture, element_bytes, array);
     H5Sclose(space);
     H5Tclose(type);
     return why;
@@ -273,7 +309,7 @@ static enum trajd_scan_found refuse_object(struct trajd_scan *scan, hid_t group,
 }
 
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
-                                       struct trajd_record_array *dataset)
+                                       bool is_picture, struct trajd_record_array *dataset)
 {
     hid_t object = H5Dopen2(group, path, H5P_DEFAULT);
     const char *why;
@@ -282,7 +318,7 @@ enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, con
     if (object < 0)
         return refuse_object(scan, group, path, dataset);
     scan->has_failed = false;
-    why = describe(scan, object, is_start(scan->layout, path), dataset);
+    why = describe(scan, object, is_start(scan->layout, path), is_picture, dataset);
     if (why)
         refuse(scan, dataset, why);
     H5Dclose(object);

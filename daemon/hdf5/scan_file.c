@@ -142,7 +142,8 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
         return;
     *dataset = (struct trajd_record_array){.refusal = folder->refusal};
     if (!folder->refusal)
-        found = trajd_scan_array(scan, group, place, dataset);
+        found = trajd_scan_array(scan, group, place,
+                                 trajd_layout_image_of(scan->layout, path) != NULL, dataset);
     dataset->path = path;
     dataset->match = match;
     if (found == TRAJD_SCAN_OTHER && is_of_family)
@@ -401,6 +402,7 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
     const hid_t access = trajd_descriptor_access(&scan.descriptor);
     hid_t creation;
     hsize_t user_block = 0;
+    size_t address_bytes = 0, length_bytes = 0;
     struct stat status;
 
     if (!fstat(fd, &status))
@@ -414,7 +416,9 @@ void trajd_scan_file(const struct trajd_layout *layout, int fd, struct trajd_sca
     H5Pclose(access);
     creation = H5Fget_create_plist(scan.file);
     H5Pget_userblock(creation, &user_block);
+    H5Pget_sizes(creation, &address_bytes, &length_bytes);
     H5Pclose(creation);
+    scan.has_wide_places = address_bytes == 8 && length_bytes == 8;
     scan.has_user_block = user_block > 0;
     scan_groups(&scan);
     H5Fclose(scan.file);

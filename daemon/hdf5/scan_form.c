@@ -18,6 +18,12 @@ static bool is_usable(const struct trajd_record_array *array)
     return !array->refusal && array->extent.rank && array->extent.size_bytes;
 }
 
+/* Returns the axes of an array. A frame that is a run of bytes has none. */
+static uint32_t rank_of(const struct trajd_array *array)
+{
+    return trajd_array_is_encoded(array) ? 1 : array->rank;
+}
+
 /* Returns whether axis 0 counts episodes and axis 1 rows: all arrays have both axes in common, and
  * at least one has columns on a third. */
 static bool is_stacked(const struct trajd_record_episode *episode)
@@ -28,7 +34,7 @@ static bool is_stacked(const struct trajd_record_episode *episode)
 
     for (uint32_t i = 0; i < episode->array_count; i++) {
         const struct trajd_array *array = &episode->arrays[i].extent;
-        if (!is_usable(&episode->arrays[i]) || array->rank < 2)
+        if (!is_usable(&episode->arrays[i]) || rank_of(array) < 2)
             continue;
         if (!first)
             first = array;
@@ -53,7 +59,7 @@ static bool is_transposed(const struct trajd_record_episode *episode)
 
     for (uint32_t i = 0; i < episode->array_count; i++) {
         const struct trajd_array *array = &episode->arrays[i].extent;
-        if (!is_usable(&episode->arrays[i]) || array->rank != 2)
+        if (!is_usable(&episode->arrays[i]) || rank_of(array) != 2)
             continue;
         if (!first)
             first = array;
@@ -67,7 +73,7 @@ static bool is_transposed(const struct trajd_record_episode *episode)
         return false;
     for (uint32_t i = 0; i < episode->array_count; i++) {
         const struct trajd_array *array = &episode->arrays[i].extent;
-        if (!is_usable(&episode->arrays[i]) || array->rank == 2)
+        if (!is_usable(&episode->arrays[i]) || rank_of(array) == 2)
             continue;
         if (array->shape[0] <= longest)
             return false;

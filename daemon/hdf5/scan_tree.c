@@ -144,18 +144,20 @@ static const char *describe_type(hid_t type, char text[WORDS_SIZE])
     static const H5T_class_t classes[] = {H5T_COMPOUND, H5T_OPAQUE,   H5T_REFERENCE, H5T_ARRAY,
                                           H5T_ENUM,     H5T_BITFIELD, H5T_VLEN,      H5T_NO_CLASS};
     const H5T_class_t class = H5Tget_class(type);
-    enum trajd_dtype dtype;
+    struct trajd_array array = {0};
+    uint32_t element_bytes;
     int which = 0;
 
-    if (!trajd_scan_type(type, &dtype))
-        return strcpy(text, trajd_dtype_name(dtype)), "plain";
+    if (!trajd_scan_type(type, false, &array, &element_bytes))
+        return strcpy(text, trajd_dtype_name(array.dtype)), "plain";
     if (class == H5T_STRING && H5Tis_variable_str(type) > 0)
         return strcpy(text, "text"), "text";
     if (class == H5T_STRING)
         return snprintf(text, WORDS_SIZE, "S%zu", H5Tget_size(type)), "string";
     if (class == H5T_VLEN) {
         const hid_t base = H5Tget_super(type);
-        const bool is_bytes = !trajd_scan_type(base, &dtype) && dtype == TRAJD_U8;
+        const bool is_bytes =
+            !trajd_scan_type(base, false, &array, &element_bytes) && array.dtype == TRAJD_U8;
         H5Tclose(base);
         if (is_bytes)
             return strcpy(text, "u8 of variable length"), "bytes";

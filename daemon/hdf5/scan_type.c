@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "daemon/hdf5/scan.h"
+#include "daemon/index/rows/heap.h"
 
 /* Returns whether the type is little-endian IEEE binary16, for which libhdf5 has no name. */
 static bool is_half(hid_t type)
@@ -50,10 +51,6 @@ static const char *class_name(H5T_class_t class)
     switch (class) {
     case H5T_COMPOUND:
         return "a compound type is not supported";
-    case H5T_VLEN:
-        return "a variable-length type is not supported";
-    case H5T_STRING:
-        return "a string type is not supported";
     case H5T_OPAQUE:
         return "an opaque type is not supported";
     case H5T_REFERENCE:
@@ -63,32 +60,87 @@ static const char *class_name(H5T_class_t class)
     case H5T_BITFIELD:
         return "a bit field type is not supported";
     case H5T_ENUM:
-        return "an enum other than bool is not supported";
+        return "an enum of unusual width is not supported";
     default:
         return "an unknown type is not supported";
     }
 }
 
-const char *trajd_scan_type(hid_t type, enum trajd_dtype *dtype)
+/* Sets the type of an enum: bool, or its integers. Names of one byte are u8, also where the file has
+ * i8 and no negative names. */
+static const char *set_enum(hid_t type, struct trajd_array *array)
+{
+    const hid_t integers = H5Tget_super(type);
+    bool has_negative = false;
+
+    array->dtype = is_bool(type) ? TRAJD_BOOL : integer_type(integers);
+    array->is_enum = array->dtype != TRAJD_BOOL;
+    for (int i = 0; array->dtype == TRAJD_I8 && i < H5Tget_nmembers(type); i++) {
+        int8_t value = 0;
+        has_negative =
+            H5Tget_member_value(type, (unsigned)i, &value) < 0 || value < 0 || has_negative;
+    }
+    if (array->dtype == TRAJD_I8 && !has_negative)
+        array->dtype = TRAJD_U8;
+    if (array->dtype && H5Tget_size(integers) > 1 && H5Tget_order(integers) != H5T_ORDER_LE)
+        array->dtype = TRAJD_DTYPE_NONE;
+    H5Tclose(integers);
+    return array->dtype ? NULL : class_name(H5T_ENUM);
+}
+
+/* Sets the form of rows of bytes: fixed strings and lists of u8 of variable length. Strings of
+ * variable length end at the first zero, so they hold no frames. */
+static const char *set_bytes(hid_t type, bool is_picture, struct trajd_array *array,
+                             uint32_t *element_bytes)
+{
+    const bool is_list = H5Tget_class(type) == H5T_VLEN;
+    const hid_t super = is_list ? H5Tget_super(type) : -1;
+    const bool is_bytes =
+        !is_list || (H5Tget_class(super) == H5T_INTEGER && H5Tget_size(super) == 1);
+
+    if (super >= 0)
+        H5Tclose(super);
+    if (!is_bytes)
+        return "a variable-length type of other than bytes is not supported";
+    if (H5Tis_variable_str(type) > 0)
+        return "a variable-length string type is not supported";
+    if (!is_picture)
+        return is_list ? "a variable-length type is not supported, except for frames: a stream "
+                         "with the key image, like image: {color: rgb}"
+                       : "a string type is not supported, except for frames: a stream with the key "
+                         "image, like image: {color: rgb}";
+    if (!is_list && H5Tget_strpad(type) == H5T_STR_SPACEPAD)
+        return "strings padded by spaces are not supported";
+    if (!is_list && H5Tget_size(type) > TRAJD_ROW_BYTES_MAX)
+        return "strings of more than 64 MiB are not supported";
+    array->dtype = TRAJD_U8;
+    array->form = is_list ? TRAJD_ROWS_HEAP : TRAJD_ROWS_STRING;
+    *element_bytes = is_list ? TRAJD_HEAP_REFERENCE_BYTES : (uint32_t)H5Tget_size(type);
+    return NULL;
+}
+
+const char *trajd_scan_type(hid_t type, bool is_picture, struct trajd_array *array,
+                            uint32_t *element_bytes)
 {
     H5T_class_t class = H5Tget_class(type);
     bool number = class == H5T_INTEGER || class == H5T_FLOAT;
 
-    *dtype = TRAJD_DTYPE_NONE;
-    if (class == H5T_STRING && H5Tis_variable_str(type) > 0)
-        return "a variable-length string type is not supported";
+    array->dtype = TRAJD_DTYPE_NONE;
+    if (class == H5T_STRING || class == H5T_VLEN)
+        return set_bytes(type, is_picture, array, element_bytes);
     if (number && H5Tget_size(type) > 1 && H5Tget_order(type) != H5T_ORDER_LE)
         return "a big-endian type is not supported";
+    if (class == H5T_ENUM && set_enum(type, array))
+        return class_name(class);
     if (class == H5T_INTEGER)
-        *dtype = integer_type(type);
+        array->dtype = integer_type(type);
     else if (class == H5T_FLOAT)
-        *dtype = H5Tequal(type, H5T_IEEE_F64LE) > 0   ? TRAJD_F64
-                 : H5Tequal(type, H5T_IEEE_F32LE) > 0 ? TRAJD_F32
-                 : is_half(type)                      ? TRAJD_F16
-                                                      : TRAJD_DTYPE_NONE;
-    else if (class == H5T_ENUM && is_bool(type))
-        *dtype = TRAJD_BOOL;
-    if (*dtype)
+        array->dtype = H5Tequal(type, H5T_IEEE_F64LE) > 0   ? TRAJD_F64
+                       : H5Tequal(type, H5T_IEEE_F32LE) > 0 ? TRAJD_F32
+                       : is_half(type)                      ? TRAJD_F16
+                                                            : TRAJD_DTYPE_NONE;
+    *element_bytes = trajd_dtype_size(array->dtype);
+    if (array->dtype)
         return NULL;
     return number ? "a number of unusual width is not supported" : class_name(class);
 }

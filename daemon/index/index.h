@@ -68,6 +68,12 @@ struct trajd_index_stream {
     const char *unit; /* or NULL */
     int64_t max_gap_ns;
     bool optional;
+    struct trajd_layout_image image; /* of frames */
+    /* The rows are encoded (rows/encoded.h): type and shape are those of decoded frames. */
+    enum trajd_row_form form;
+    enum trajd_picture_encoding encoding; /* of the first frame of an encoded stream */
+    /* Values between two rows make no sense: booleans, names (enums), frames. */
+    bool never_blends;
 };
 
 struct trajd_index_clock {

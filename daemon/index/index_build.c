@@ -370,6 +370,12 @@ static uint64_t digest_episode(const struct trajd_index *index, const struct tra
         if (extent->storage == TRAJD_STORAGE_ABSENT)
             continue;
         trajd_digest_add_text(&digest, index->arrays[i].path);
+        if (trajd_array_is_encoded(extent)) { /* not the width of the padding */
+            trajd_digest_add_u64(&digest, extent->shape[0]);
+            trajd_digest_add_u64(&digest, extent->picture.height);
+            trajd_digest_add_u64(&digest, extent->picture.width);
+            continue;
+        }
         trajd_digest_add_u64(&digest, extent->dtype);
         trajd_digest_add_u64(&digest, extent->rank);
         for (uint32_t k = 0; k < extent->rank; k++)

@@ -183,7 +183,8 @@ static enum trajd_status accept_record(struct pool *pool, struct trajd_index_chi
 
     if (record->io_errno)
         return retry_entry(pool, entry, record->io_errno);
-    status = trajd_index_evaluate(pool->layout, pool->reader, child->fd, arena, record, &local);
+    status = trajd_index_evaluate(pool->layout, pool->reader, child->fd, entry->stat.size_bytes,
+                                  arena, record, &local);
     if (status == TRAJD_ERR_IO)
         return retry_entry(pool, entry, local.foreign_code ? local.foreign_code : EIO);
     if (status == TRAJD_ERR_CLOSED)

@@ -121,10 +121,56 @@ static bool blends(enum trajd_kind kind)
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
 }
 
-/* Returns whether values between two rows make sense: not for images and booleans. */
+/* Returns whether values between two rows make sense: not for images, booleans and names. */
 static bool may_blend(const struct trajd_array *extent)
 {
-    return extent->dtype != TRAJD_BOOL && !(extent->dtype == TRAJD_U8 && extent->rank >= 3);
+    return extent->dtype != TRAJD_BOOL && !extent->is_enum && !trajd_array_is_encoded(extent) &&
+           !(extent->dtype == TRAJD_U8 && extent->rank >= 3);
+}
+
+/* Sets type and shape of decoded frames. */
+static void find_frame_shape(const struct trajd_array *extent, struct trajd_index_stream *stream)
+{
+    const struct trajd_picture *picture = &extent->picture;
+
+    stream->form = extent->form;
+    stream->encoding = picture->encoding;
+    stream->dtype = picture->bits == 8 ? TRAJD_U8 : picture->bits == 16 ? TRAJD_U16 : TRAJD_F32;
+    stream->rank = 3;
+    stream->shape[0] = picture->height;
+    stream->shape[1] = picture->width;
+    stream->shape[2] = picture->channels;
+    stream->feature_count = (uint64_t)picture->height * picture->width * picture->channels;
+}
+
+/* Checks that rows which are not encoded are frames, as the layout says. */
+static void check_frames(struct candidate *c, const struct trajd_layout_stream *source,
+                         const struct trajd_array *extent)
+{
+    const struct trajd_layout_image *image = &source->image;
+    const uint64_t channels = extent->rank == 4 ? extent->shape[3] : 1;
+    const bool is_color = image->color == TRAJD_COLOR_RGB || image->color == TRAJD_COLOR_BGR,
+               is_depth = image->color == TRAJD_COLOR_DEPTH;
+    const bool fits_type = is_depth ? extent->dtype == TRAJD_U16 || extent->dtype == TRAJD_F32
+                                    : extent->dtype == TRAJD_U8;
+
+    if (extent->rank < 3 || extent->rank > 4 || !fits_type || channels != (is_color ? 3 : 1))
+        return misfit(c,
+                      "%s: image: its rows are neither encoded frames nor raw ones: raw ones have "
+                      "%s, and this is %s of rank %u",
+                      source->path,
+                      is_color   ? "the shape (T, height, width, 3) and type uint8"
+                      : is_depth ? "the shape (T, height, width) or (T, height, width, 1) and type "
+                                   "uint16 or float32"
+                                 : "the shape (T, height, width) or (T, height, width, 1) and type "
+                                   "uint8",
+                      trajd_dtype_name(extent->dtype), extent->rank);
+    if (image->encoding > TRAJD_PICTURE_RAW)
+        return misfit(c, "%s: image: its rows are raw, the layout says encoding: %s", source->path,
+                      trajd_picture_encoding_name(image->encoding));
+    if (image->height && (extent->shape[1] != image->height || extent->shape[2] != image->width))
+        misfit(c, "%s: image: its frames are %" PRIu64 "x%" PRIu64 ", the layout says %ux%u",
+               source->path, extent->shape[1], extent->shape[2], image->height, image->width);
 }
 
 /* Sets the stream's columns and row shape. */
@@ -170,10 +216,21 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
     }
     stream->dtype = extent->dtype;
     stream->kind = source->kind;
+    stream->image = source->image;
+    stream->never_blends = !may_blend(extent);
+    if (trajd_array_is_encoded(extent) && !source->image.is_present)
+        return misfit(c, "%s: its rows are encoded frames: give stream %s the key image too", path,
+                      source->name);
+    if (trajd_array_is_encoded(extent))
+        return find_frame_shape(extent, stream);
+    if (source->image.is_present)
+        check_frames(c, source, extent);
     if (blends(source->kind) && !may_blend(extent)) {
         if (!family)
             return misfit(c, "%s: %s cannot be blended: its kind must be previous or nearest", path,
-                          extent->dtype == TRAJD_BOOL ? "bool" : "an image of uint8");
+                          extent->dtype == TRAJD_BOOL ? "bool"
+                          : extent->is_enum           ? "an enum (names)"
+                                                      : "an image of uint8");
         stream->kind = TRAJD_KIND_PREVIOUS;
     }
     find_shape(c, source, extent, stream);

@@ -53,13 +53,13 @@ enum trajd_status trajd_index_run_children(const struct trajd_index_options *opt
                                            struct trajd_index_entry *entries, uint32_t count,
                                            struct trajd_error *error);
 
-/* Reads the stamps, compares the first rows and forms the digest of every episode of the record. A
- * fault of an episode becomes its `problem`. Returns only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
+/* Reads the stamps, compares the first rows, finds the size of encoded frames and forms the digest of
+ * every episode of the record, whose file has file_size bytes. A fault of an episode becomes its `problem`. Returns only TRAJD_ERR_IO, TRAJD_ERR_MEMORY and
  * TRAJD_ERR_CLOSED (base/heartbeat.h) as errors. */
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
-                                       struct trajd_arena *arena, struct trajd_record *record,
-                                       struct trajd_error *error);
+                                       uint64_t file_size, struct trajd_arena *arena,
+                                       struct trajd_record *record, struct trajd_error *error);
 
 /* Moves further names of the same file (hard or symbolic links) behind all other entries, keeps the
  * order of both and sets same_as of the moved ones. Two names are of one file where device, inode,

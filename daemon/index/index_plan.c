@@ -120,10 +120,24 @@ static int compare_numbers(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
+/* Compares the frames of encoded rows. How they are stored does not count. */
+static int compare_pictures(const struct trajd_picture *a, const struct trajd_picture *b)
+{
+    int by = compare_numbers(a->height, b->height);
+
+    by = by ? by : compare_numbers(a->width, b->width);
+    by = by ? by : compare_numbers(a->channels, b->channels);
+    return by ? by : compare_numbers(a->bits, b->bits);
+}
+
 /* Compares the type and the shape of the rows. */
 static int compare_shapes(const struct trajd_array *a, const struct trajd_array *b)
 {
-    int by = compare_numbers(a->dtype, b->dtype);
+    int by = compare_numbers(trajd_array_is_encoded(a), trajd_array_is_encoded(b));
+
+    if (!by && trajd_array_is_encoded(a))
+        return compare_pictures(&a->picture, &b->picture);
+    by = by ? by : compare_numbers(a->dtype, b->dtype);
 
     by = by ? by : compare_numbers(a->rank, b->rank);
     for (uint32_t d = 1; d < a->rank && !by; d++)
@@ -169,8 +183,14 @@ static struct vote elect(struct vote *votes, uint32_t count, uint32_t *winners)
 /* Writes "float64 [3,4]". */
 static void write_shape(const struct trajd_array *array, char *text, size_t size)
 {
+    const struct trajd_picture *picture = &array->picture;
     size_t used = (size_t)snprintf(text, size, "%s [", trajd_dtype_name(array->dtype));
 
+    if (trajd_array_is_encoded(array)) {
+        snprintf(text, size, "encoded frames of %ux%ux%u with %u bits", picture->height,
+                 picture->width, picture->channels, picture->bits);
+        return;
+    }
     for (uint32_t d = 1; d < array->rank && used < size; d++)
         used += (size_t)snprintf(text + used, size - used, "%s%" PRIu64, d > 1 ? "," : "",
                                  array->shape[d]);

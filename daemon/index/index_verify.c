@@ -7,9 +7,10 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/base/digest.h"
 #include "daemon/index/index_internal.h"
+#include "daemon/index/rows/encoded.h"
 #include "daemon/index/stamps.h"
 
-enum { SAMPLE_ROWS = 64 };
+enum { SAMPLE_ROWS = 64, SAMPLE_FRAMES = 4, EMPTY_FRAMES_MAX = 64 };
 static const uint64_t sample_bytes = 256u << 10;   /* of one array, but at least two rows */
 static const uint64_t small_bytes = 64u << 10;     /* smaller arrays are read at once */
 static const uint64_t check_bytes_max = 64u << 20; /* the most that a child may have compared */
@@ -18,7 +19,9 @@ static const uint64_t clock_bytes_max = 1u << 30;
 struct evaluation {
     const struct trajd_layout *layout;
     struct trajd_array_reader *reader;
+    struct trajd_encoded_reader *encoded; /* made on first use */
     int fd;
+    uint64_t file_size;
     struct trajd_arena *arena;
     struct trajd_record_episode *episode;
     struct trajd_error *error;
@@ -155,6 +158,71 @@ static enum trajd_status sample_rows(struct evaluation *e, struct trajd_array *e
     return status ? status : keep_quaternions(e, extent);
 }
 
+/* Reads one encoded row. *row is borrowed until the next call. */
+static enum trajd_status read_frame(struct evaluation *e, const struct trajd_array *extent,
+                                    uint64_t at, struct trajd_row_bytes *row)
+{
+    const struct trajd_row_bytes *rows;
+    uint64_t done;
+    enum trajd_status status =
+        e->encoded ? TRAJD_OK : trajd_encoded_reader_create(&e->encoded, e->error);
+
+    if (!status)
+        status = trajd_encoded_read(e->encoded, e->fd, e->file_size, extent, at, 1, &rows, &done,
+                                    e->error);
+    *row = status ? (struct trajd_row_bytes){0} : rows[0];
+    return status;
+}
+
+/* Finds the first frame that is not empty, and what it is. */
+static enum trajd_status find_picture(struct evaluation *e, const struct trajd_layout_image *image,
+                                      struct trajd_array *extent)
+{
+    const uint64_t rows = extent->shape[0];
+    struct trajd_row_bytes row = {0};
+    enum trajd_status status = TRAJD_OK;
+    uint64_t at = 0;
+
+    for (; at < rows && at < EMPTY_FRAMES_MAX && !status && !row.size; at++)
+        status = read_frame(e, extent, at, &row);
+    if (!status && !row.size)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0, "the first %" PRIu64 " rows are empty",
+                               at);
+    if (status)
+        return status;
+    status = trajd_picture_examine(row.data, row.size, trajd_encoded_row_room(extent, row.size),
+                                   image, &extent->picture, e->error);
+    if (status)
+        trajd_error_prefix(e->error, "row %" PRIu64, at - 1);
+    return status;
+}
+
+/* Finds the size of the frames, and adds the first, the last and two others to the digest: their
+ * bytes, wherever they lie. */
+static enum trajd_status sample_frames(struct evaluation *e, const char *path,
+                                       struct trajd_array *extent, struct trajd_digest *digest)
+{
+    const struct trajd_layout_image *image = trajd_layout_image_of(e->layout, path);
+    const uint64_t rows = extent->shape[0];
+    enum trajd_status status = TRAJD_OK;
+
+    if (!rows)
+        return TRAJD_OK;
+    if (!image)
+        return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
+                               "has encoded rows, but no stream has the key image");
+    status = find_picture(e, image, extent);
+    for (uint64_t i = 0; i < SAMPLE_FRAMES && i < rows && !status; i++) {
+        const uint64_t at = rows <= SAMPLE_FRAMES ? i : (rows - 1) * i / (SAMPLE_FRAMES - 1);
+        struct trajd_row_bytes row;
+        status = read_frame(e, extent, at, &row);
+        trajd_digest_add_u64(digest, row.size);
+        if (!status && row.size)
+            trajd_digest_add(digest, row.data, row.size);
+    }
+    return status;
+}
+
 static const struct trajd_record_array *find_array(const struct trajd_record_episode *episode,
                                                    const char *path)
 {
@@ -283,7 +351,9 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
         trajd_digest_add_text(&digest, array->path);
         status = check_first_rows(e, array);
         if (!status)
-            status = sample_rows(e, &array->extent, &digest);
+            status = trajd_array_is_encoded(&array->extent)
+                         ? sample_frames(e, array->path, &array->extent, &digest)
+                         : sample_rows(e, &array->extent, &digest);
         status = set_problem(e, array->path, status);
     }
     for (uint32_t i = 0; i < layout->clock_count && !episode->problem && !status; i++)
@@ -295,13 +365,14 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
 
 enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                                        struct trajd_array_reader *reader, int fd,
-                                       struct trajd_arena *arena, struct trajd_record *record,
-                                       struct trajd_error *error)
+                                       uint64_t file_size, struct trajd_arena *arena,
+                                       struct trajd_record *record, struct trajd_error *error)
 {
     struct trajd_error local;
     struct evaluation e = {.layout = layout,
                            .reader = reader,
                            .fd = fd,
+                           .file_size = file_size,
                            .arena = arena,
                            .error = error ? error : &local};
     enum trajd_status status = TRAJD_OK;
@@ -314,6 +385,7 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
         if (!status)
             status = evaluate_episode(&e);
     }
+    trajd_encoded_reader_destroy(&e.encoded);
     free(e.buffer);
     return status;
 }

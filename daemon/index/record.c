@@ -104,6 +104,16 @@ static void add_quaternions(struct trajd_bytes *bytes, const struct trajd_array 
     }
 }
 
+static void add_picture(struct trajd_bytes *bytes, const struct trajd_picture *picture)
+{
+    add_u8(bytes, (uint8_t)picture->encoding);
+    trajd_bytes_add_u32(bytes, picture->height);
+    trajd_bytes_add_u32(bytes, picture->width);
+    add_u8(bytes, picture->channels);
+    add_u8(bytes, picture->bits);
+    add_u8(bytes, picture->is_progressive);
+}
+
 static void add_array(struct trajd_bytes *bytes, const struct trajd_record_array *array)
 {
     const struct trajd_array *extent = &array->extent;
@@ -116,11 +126,19 @@ static void add_array(struct trajd_bytes *bytes, const struct trajd_record_array
     add_u8(bytes, (uint8_t)extent->rank);
     add_u8(bytes, (uint8_t)extent->filter_count);
     add_u8(bytes, extent->has_attributes);
+    add_u8(bytes, (uint8_t)extent->form);
+    add_u8(bytes, extent->is_enum);
     for (uint32_t i = 0; i < extent->rank; i++)
         trajd_bytes_add_u64(bytes, extent->shape[i]);
     trajd_bytes_add(bytes, extent->fill, sizeof extent->fill);
     trajd_bytes_add_u64(bytes, array->check_rows);
     trajd_bytes_add_u64(bytes, array->check_digest);
+    if (trajd_array_is_encoded(extent))
+        add_picture(bytes, &extent->picture);
+    if (extent->form == TRAJD_ROWS_PACKED) {
+        trajd_bytes_add_u64(bytes, extent->payload_offset);
+        trajd_bytes_add_u64(bytes, extent->payload_bytes);
+    }
     add_quaternions(bytes, extent);
     if (extent->storage == TRAJD_STORAGE_CONTIGUOUS)
         trajd_bytes_add_u64(bytes, extent->offset);

@@ -13,13 +13,16 @@
  *                u32 array_count, array*,
  *                u8 evaluated, (u64 digest, u32 clock_count, clock*) if evaluated
  *     array   := text path, text match, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,
- *                u8 has_attributes, u64 shape[rank], u8 fill[8], u64 check_rows, u64 check_digest,
+ *                u8 has_attributes, u8 form, u8 is_enum, u64 shape[rank], u8 fill[8],
+ *                u64 check_rows, u64 check_digest, picture if the form is not plain,
+ *                (u64 payload_offset, u64 payload_bytes) if packed,
  *                u8 quaternion_count, (u32 column, u8 is_one_hot, f32 error, f32 low[4],
  *                  f32 high[4])*, and by storage:
  *                  contiguous: u64 offset
  *                  inline: bytes, as many as shape and dtype give
  *                  chunked: u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,
  *                           (u64 offset, u32 size, u32 mask)*
+ *     picture := u8 encoding, u32 height, u32 width, u8 channels, u8 bits, u8 is_progressive
  *     clock   := u8 present, u64 source_rows, u64 dropped, u64 row_count, i64 stamps[row_count],
  *                u8 filtered, u32 kept_rows[row_count] if filtered, u8 has_start, i64 start_ns */
 #ifndef TRAJD_INDEX_RECORD_H
@@ -34,7 +37,7 @@
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 8
+#define TRAJD_RECORD_VERSION 9
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */

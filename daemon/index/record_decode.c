@@ -299,11 +299,49 @@ static void take_quaternions(struct cursor *c, struct trajd_array *array)
     array->quaternions = all;
 }
 
+static bool picture_is_possible(const struct trajd_picture *picture)
+{
+    const uint8_t bits = picture->bits;
+
+    return picture->encoding <= TRAJD_PICTURE_PNG && picture->height &&
+           picture->height <= TRAJD_PICTURE_SIDE_MAX && picture->width &&
+           picture->width <= TRAJD_PICTURE_SIDE_MAX && (bits == 8 || bits == 16 || bits == 32) &&
+           (picture->channels == 1 || picture->channels == 3);
+}
+
+/* Takes a picture, or zeros for none. */
+static void take_picture(struct cursor *c, struct trajd_picture *picture)
+{
+    struct trajd_picture found = {.encoding = (enum trajd_picture_encoding)take_u8(c)};
+
+    found.height = take_u32(c);
+    found.width = take_u32(c);
+    found.channels = take_u8(c);
+    found.bits = take_u8(c);
+    found.is_progressive = take_flag(c);
+    if (found.encoding
+            ? !picture_is_possible(&found)
+            : found.height || found.width || found.channels || found.bits || found.is_progressive)
+        fail(c, "a picture is out of range");
+    *picture = found;
+}
+
+/* Takes what belongs to the form of encoded rows. */
+static void take_form(struct cursor *c, struct trajd_array *extent)
+{
+    if (trajd_array_is_encoded(extent))
+        take_picture(c, &extent->picture);
+    if (extent->form == TRAJD_ROWS_PACKED) {
+        extent->payload_offset = take_u64(c);
+        extent->payload_bytes = take_u64(c);
+    }
+}
+
 static void take_array(struct cursor *c, struct trajd_record_array *array)
 {
     struct trajd_array *extent = &array->extent;
     struct trajd_error error;
-    uint8_t storage, dtype;
+    uint8_t storage, dtype, form;
 
     array->path = take_text(c);
     array->match = take_optional_text(c);
@@ -313,12 +351,15 @@ static void take_array(struct cursor *c, struct trajd_record_array *array)
     extent->rank = take_u8(c);
     extent->filter_count = take_u8(c);
     extent->has_attributes = take_flag(c);
-    if (c->failed || !*array->path || storage > TRAJD_STORAGE_INLINE ||
+    form = take_u8(c);
+    extent->is_enum = take_flag(c);
+    if (c->failed || form > TRAJD_ROWS_PACKED || !*array->path || storage > TRAJD_STORAGE_INLINE ||
         dtype >= TRAJD_DTYPE_COUNT || extent->rank > TRAJD_ARRAY_MAX_RANK ||
         extent->filter_count > TRAJD_ARRAY_MAX_FILTERS)
-        return fail(c, "an array's storage, type, rank or filters are out of range");
+        return fail(c, "an array's storage, type, form, rank or filters are out of range");
     extent->storage = (enum trajd_storage)storage;
     extent->dtype = (enum trajd_dtype)dtype;
+    extent->form = (enum trajd_row_form)form;
     if (storage != TRAJD_STORAGE_ABSENT && (!dtype || !extent->rank))
         return fail(c, "an array has no type or no rows");
     for (uint32_t i = 0; i < extent->rank; i++)
@@ -326,6 +367,7 @@ static void take_array(struct cursor *c, struct trajd_record_array *array)
     take_into(c, extent->fill, sizeof extent->fill);
     array->check_rows = take_u64(c);
     array->check_digest = take_u64(c);
+    take_form(c, extent);
     if (!size_of(extent->shape, extent->rank, trajd_dtype_size(extent->dtype),
                  &extent->size_bytes) ||
         extent->shape[0] > row_count_max || array->check_rows > extent->shape[0])
@@ -406,7 +448,7 @@ static void take_episode(struct cursor *c, struct trajd_record_episode *episode)
     episode->filter_keys = take_texts(c, KEY_COUNT_MAX, &episode->key_count);
     take_metas(c, episode);
     episode->is_plain = take_flag(c);
-    episode->array_count = take_count(c, ARRAY_COUNT_MAX, 37);
+    episode->array_count = take_count(c, ARRAY_COUNT_MAX, 39);
     episode->arrays = allocate(c, episode->array_count, sizeof *episode->arrays);
     for (uint32_t i = 0; !c->failed && i < episode->array_count; i++) {
         take_array(c, &episode->arrays[i]);

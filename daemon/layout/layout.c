@@ -191,6 +191,25 @@ bool trajd_layout_is_pattern(const struct trajd_layout *layout, const char *path
     return is_pattern;
 }
 
+const struct trajd_layout_image *trajd_layout_image_of(const struct trajd_layout *layout,
+                                                       const char *path)
+{
+    const bool is_pattern = trajd_layout_is_pattern(layout, path);
+    bool taken = false;
+
+    for (uint32_t i = 0; i < layout->stream_count; i++) {
+        const struct trajd_layout_stream *stream = &layout->streams[i];
+        if (trajd_layout_is_family(stream)
+                ? taken || is_pattern || !trajd_layout_match(stream->path, path, NULL, 0)
+                : strcmp(stream->path, path) != 0)
+            continue;
+        if (stream->image.is_present)
+            return &stream->image;
+        taken = true;
+    }
+    return NULL;
+}
+
 bool trajd_layout_match(const char *pattern, const char *text, char *capture, size_t capture_size)
 {
     const char *star = strchr(pattern, '*');

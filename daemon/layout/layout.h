@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "daemon/layout/picture.h"
 #include "kernels/resample.h"
 #include "proto/timebase.h"
 #include "proto/error.h"
@@ -93,6 +94,7 @@ struct trajd_layout_stream {
     bool optional;
     /* the array has exactly one row more than the clock, the last one, which is left out */
     bool drops_last_row;
+    struct trajd_layout_image image; /* where the rows are frames of a camera */
 };
 
 #define TRAJD_LAYOUT_METAS_MAX 16
@@ -164,6 +166,11 @@ const char *trajd_rate_source_name(enum trajd_rate_source source);
  * regular clocks have their rate from the same place. TRAJD_ERR_ARGUMENT names the clocks. */
 enum trajd_status trajd_layout_check_one_rate(const struct trajd_layout *layout,
                                               struct trajd_error *error);
+
+/* Returns what the layout says about the frames of an array, by its path in a record. NULL: its
+ * streams have no key `image`. */
+const struct trajd_layout_image *trajd_layout_image_of(const struct trajd_layout *layout,
+                                                       const char *path);
 
 /* Returns whether the text matches a pattern with at most one '*', which stands for one character
  * or more but not for '/'. Copies the text of the '*' to `capture` unless that is NULL; returns

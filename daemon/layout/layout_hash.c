@@ -5,6 +5,19 @@
 #include "daemon/layout/layout_internal.h"
 #include "proto/array_len.h"
 
+/* Adds nothing for a stream without the key, so that older layouts keep their hash. */
+static void add_image(struct trajd_digest *digest, const struct trajd_layout_image *image)
+{
+    const int64_t numbers[] = {image->encoding, image->color,  image->flip,
+                               image->unit,     image->height, image->width};
+
+    if (!image->is_present)
+        return;
+    trajd_digest_add_text(digest, "image");
+    for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
+        trajd_digest_add_u64(digest, (uint64_t)numbers[k]);
+}
+
 void trajd_layout_set_hash(struct trajd_layout *layout)
 {
     struct trajd_digest digest;
@@ -41,6 +54,7 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
             trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
         if (stream->drops_last_row)
             trajd_digest_add_text(&digest, "rows: first");
+        add_image(&digest, &stream->image);
     }
     for (uint32_t i = 0; i < layout->meta_count; i++) {
         const struct trajd_layout_meta *meta = &layout->metas[i];

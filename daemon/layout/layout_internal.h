@@ -53,6 +53,11 @@ enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
 enum trajd_status trajd_layout_read_metas(struct trajd_layout_parser *p,
                                           const struct trajd_yaml_node *node);
 
+/* Reads the mapping `image` of a stream whose kind and columns are known. */
+enum trajd_status trajd_layout_read_image(struct trajd_layout_parser *p,
+                                          const struct trajd_yaml_node *node,
+                                          struct trajd_layout_stream *stream);
+
 /* Sets layout->hash from all other members. */
 void trajd_layout_set_hash(struct trajd_layout *layout);
 

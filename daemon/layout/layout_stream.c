@@ -138,9 +138,10 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
                                      const struct trajd_yaml_node *node,
                                      struct trajd_layout_stream *stream)
 {
-    static const char *const keys[] = {"path", "clock",   "kind",     "order", "columns",
-                                       "unit", "max_gap", "optional", "rows",  NULL};
-    const struct trajd_yaml_node *path = trajd_yaml_get(node, "path");
+    static const char *const keys[] = {"path",    "clock",    "kind", "order", "columns", "unit",
+                                       "max_gap", "optional", "rows", "image", NULL};
+    const struct trajd_yaml_node *path = trajd_yaml_get(node, "path"),
+                                 *image = trajd_yaml_get(node, "image");
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
 
     if (!status && (!*node->key || strlen(node->key) > TRAJD_LAYOUT_PATH_MAX ||
@@ -163,7 +164,9 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
         status = read_stream_clock(p, node, stream);
     if (!status)
         status = read_kind(p, node, stream);
-    return status ? status : read_stream_options(p, node, stream);
+    if (!status)
+        status = read_stream_options(p, node, stream);
+    return status || !image ? status : trajd_layout_read_image(p, image, stream);
 }
 
 /* Checks that streams of one array agree on its rows. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/index/rows/encoded.h"
 #include "daemon/window/window_plan_internal.h"
 
 static enum trajd_status find_stream(const struct trajd_window_plan *plan,
@@ -90,11 +91,17 @@ static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
     if (output->mean_width_ns && *kind != TRAJD_KIND_MEAN)
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "width: only kind: mean has a width");
-    if (blends && (stream->dtype == TRAJD_BOOL || (stream->dtype == TRAJD_U8 && stream->rank >= 2)))
+    if (blends && stream->never_blends)
         return trajd_plan_output_error(
             output, error, TRAJD_ERR_ARGUMENT,
-            "%s holds images or flags, which are never blended: use previous or nearest",
+            "%s holds images, flags or names, which are never blended: use previous or nearest",
             stream->name);
+    if (stream->form != TRAJD_ROWS_PLAIN)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_UNSUPPORTED,
+                                       "%s holds %s frames (%s), and trajd does not decode "
+                                       "pictures: remove the output, or write the frames as pixels",
+                                       stream->name, trajd_picture_encoding_name(stream->encoding),
+                                       trajd_row_form_name(stream->form));
     return TRAJD_OK;
 }
 

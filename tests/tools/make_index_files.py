@@ -113,7 +113,6 @@ def refused_types():
     one("type_vlen", lambda g: g.create_dataset("actions", (T,), dtype=h5py.vlen_dtype(np.uint8)))
     one("type_vlen_string", lambda g: g.create_dataset("actions", (T,), dtype=h5py.string_dtype()))
     one("type_string", lambda g: g.create_dataset("actions", data=np.array([b"x"] * T)))
-    one("type_enum", lambda g: g.create_dataset("actions", (T,), dtype=h5py.enum_dtype({"A": 0, "B": 7})))
     one("type_complex", lambda g: g.create_dataset("actions", (T,), dtype="c8"))
     one("scalar", lambda g: g.create_dataset("actions", data=3.0))
     one("null", lambda g: g.create_dataset("actions", data=h5py.Empty("f8")))

@@ -11,15 +11,16 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from paths import BUILD, ROOT
 
-FILES = [("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
+FILES = [("heap", "frames", 1), ("padded", "frames", 1), ("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
          ("raw_even", "robosuite_raw", 1), ("raw_repeats", "robosuite_raw", 1)]
 CONFIG = """\
 version: 1
 cache: {folder}/cache
-datasets: {{one: {{path: {folder}/{name}.hdf5, layout: {layout}}}}}
+datasets: {{one: {{path: {folder}/{name}, layout: {layout}}}}}
 feeds:
   one: {{dataset: one, global_batch: 1, anchor: {{clock: {clock}}}, outputs: {{{stream}: {{at: 0..0}}}}}}
 """
+CLOCKS = {"robosuite_raw": ("sim", "states"), "frames": ("robot", "state")}
 PAST = 1_600_000_000  # the cache keeps no record of a file that is younger than two seconds
 
 
@@ -38,15 +39,17 @@ def main():
     corpus = ROOT / "tests/golden/fuzz/index"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        subprocess.run([sys.executable, ROOT / "tests/tools/make_index_files.py", folder], check=True)
-        for name, _, _ in FILES:
-            os.utime(folder / f"{name}.hdf5", (PAST, PAST))
+        for tool in "make_index_files.py", "make_frame_files.py":
+            subprocess.run([sys.executable, ROOT / "tests/tools" / tool, folder], check=True)
+        for file in folder.glob("*.h*5"):
+            os.utime(file, (PAST, PAST))
         time.sleep(0.2)  # nor of one whose ctime is younger than 100 ms
         for name, layout, clocks in FILES:
-            file = folder / f"{name}.hdf5"
+            file = folder / (f"{name}.h5" if layout == "frames" else f"{name}.hdf5")
             (folder / "cache").mkdir()
-            clock, stream = ("sim", "states") if layout == "robosuite_raw" else ("actions", "actions")
-            (folder / "one.yaml").write_text(CONFIG.format(folder=folder, name=name, layout=layout, clock=clock, stream=stream))
+            clock, stream = CLOCKS.get(layout, ("actions", "actions"))
+            (folder / "one.yaml").write_text(CONFIG.format(folder=folder, name=file.name, clock=clock, stream=stream,
+                                                           layout=folder / "frames.yaml" if layout == "frames" else layout))
             subprocess.run([BUILD / "daemon/trajd", "--check", "--config", folder / "one.yaml"], check=False, stdout=subprocess.DEVNULL)
             [cache] = (folder / "cache").glob("*.index")
             blocks = file.stat().st_size // 256 + 1

@@ -1,5 +1,6 @@
 #include "clients/cli/files/examine.h"
 
+#include "clients/cli/files/examine_frames.h"
 #include "clients/cli/files/examine_rotations.h"
 
 #include <errno.h>
@@ -19,18 +20,27 @@
 #define WIDEST_ROW 4096
 
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
-    [EXAMINE_REFUSED] = "refused",         [EXAMINE_QUARANTINED] = "quarantined",
-    [EXAMINE_LEFT_OUT] = "left-out",       [EXAMINE_ASSUMED_RATE] = "assumed-rate",
-    [EXAMINE_STAMPS] = "stamps",           [EXAMINE_GAPS] = "gaps",
-    [EXAMINE_UNREADABLE] = "unreadable",   [EXAMINE_NOT_FINITE] = "not-finite",
-    [EXAMINE_NOT_UNIT] = "not-unit",       [EXAMINE_SIGN_FLIPS] = "sign-flips",
-    [EXAMINE_CONSTANT] = "constant",       [EXAMINE_IDLE] = "idle",
-    [EXAMINE_QUATERNIONS] = "quaternions", [EXAMINE_ANGLES] = "angles",
+    [EXAMINE_REFUSED] = "refused",
+    [EXAMINE_QUARANTINED] = "quarantined",
+    [EXAMINE_LEFT_OUT] = "left-out",
+    [EXAMINE_ASSUMED_RATE] = "assumed-rate",
+    [EXAMINE_STAMPS] = "stamps",
+    [EXAMINE_GAPS] = "gaps",
+    [EXAMINE_FRAMES] = "frames",
+    [EXAMINE_UNREADABLE] = "unreadable",
+    [EXAMINE_NOT_FINITE] = "not-finite",
+    [EXAMINE_NOT_UNIT] = "not-unit",
+    [EXAMINE_SIGN_FLIPS] = "sign-flips",
+    [EXAMINE_CONSTANT] = "constant",
+    [EXAMINE_IDLE] = "idle",
+    [EXAMINE_QUATERNIONS] = "quaternions",
+    [EXAMINE_ANGLES] = "angles",
 };
 
 struct examiner {
     const struct trajd_index *index;
     struct trajd_array_reader *reader;
+    struct trajd_encoded_reader *encoded;
     void (*report)(void *context, const struct examine_finding *finding);
     void *context;
 };
@@ -326,6 +336,38 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
     return TRAJD_OK;
 }
 
+/* Examines the encoded frames of one episode. */
+static enum trajd_status examine_encoded(struct examiner *examiner,
+                                         const struct trajd_index_stream *stream,
+                                         const struct trajd_episode *episode, int fd,
+                                         struct trajd_error *error)
+{
+    const struct trajd_index_file *file = &examiner->index->files[episode->file_index];
+    struct examine_finding finding = {
+        EXAMINE_FRAMES, file->relative_path, episode->id, stream->name, -1, 0, NULL};
+    struct examine_bad_frames found;
+    enum trajd_status status =
+        examine_frames(examiner->encoded, fd, file->stat.size_bytes,
+                       &episode->extents[stream->array_index], &stream->image, &found, error);
+
+    if (status) {
+        trajd_error_prefix(error, "%s:%s: %s", finding.file, finding.episode, finding.stream);
+        return status;
+    }
+    finding.row = found.first_empty;
+    finding.count = found.empty_count;
+    if (finding.count)
+        report_finding(examiner, &finding, "%" PRIu64 " empty frames, the first is row %" PRId64,
+                       finding.count, finding.row);
+    finding.row = found.first_bad;
+    finding.count = found.bad_count;
+    if (finding.count)
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " frames cannot be decoded, the first is row %" PRId64 ": %s",
+                       finding.count, finding.row, found.rule);
+    return TRAJD_OK;
+}
+
 static void report_rotations(struct examiner *examiner, const struct scan *scan,
                              struct examine_finding finding)
 {
@@ -441,7 +483,9 @@ static enum trajd_status examine_stream(struct examiner *examiner,
             file = episode->file_index;
             fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
         }
-        status = examine_array(examiner, &scan, episode, fd, error);
+        status = trajd_array_is_encoded(&episode->extents[stream->array_index])
+                     ? examine_encoded(examiner, stream, episode, fd, error)
+                     : examine_array(examiner, &scan, episode, fd, error);
     }
     if (fd >= 0)
         close(fd);
@@ -462,8 +506,12 @@ enum trajd_status examine_index(const struct trajd_index *index,
     struct examiner examiner = {.index = index, .report = report, .context = context};
     enum trajd_status status = trajd_array_reader_create(&examiner.reader, error);
 
-    if (status)
+    if (!status)
+        status = trajd_encoded_reader_create(&examiner.encoded, error);
+    if (status) {
+        trajd_array_reader_destroy(&examiner.reader);
         return status;
+    }
     examine_refusals(&examiner);
     examine_rates(&examiner);
     for (uint32_t e = 0; e < index->episode_count && !status; e++)
@@ -471,6 +519,7 @@ enum trajd_status examine_index(const struct trajd_index *index,
             status = examine_clocks(&examiner, &index->episodes[e], error);
     for (uint32_t s = 0; s < index->stream_count && !status; s++)
         status = examine_stream(&examiner, &index->streams[s], error);
+    trajd_encoded_reader_destroy(&examiner.encoded);
     trajd_array_reader_destroy(&examiner.reader);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "daemon/index/rows/heap.h"
 #include "daemon/index/rows/inflate.h"
 
 uint64_t trajd_array_row_count(const struct trajd_array *array)
@@ -23,6 +24,13 @@ uint64_t trajd_array_row_elements(const struct trajd_array *array)
 uint64_t trajd_array_row_bytes(const struct trajd_array *array)
 {
     return trajd_array_row_elements(array) * trajd_dtype_size(array->dtype);
+}
+
+uint32_t trajd_array_element_bytes(const struct trajd_array *array)
+{
+    return array->form == TRAJD_ROWS_STRING || array->form == TRAJD_ROWS_HEAP
+               ? (uint32_t)array->shape[1]
+               : trajd_dtype_size(array->dtype);
 }
 
 uint64_t trajd_array_chunk_bytes(const struct trajd_array *array)
@@ -126,6 +134,37 @@ static enum trajd_status check_chunks(const struct trajd_array *array, uint64_t 
     return TRAJD_OK;
 }
 
+/* Checks the shape that the form of encoded rows needs, and the place of a payload. */
+static enum trajd_status check_form(const struct trajd_array *array, uint64_t file_size_bytes,
+                                    struct trajd_error *error)
+{
+    const bool is_packed = array->form == TRAJD_ROWS_PACKED;
+    uint64_t offsets_bytes;
+
+    if (!trajd_array_is_encoded(array))
+        return TRAJD_OK;
+    if (array->form > TRAJD_ROWS_PACKED || array->rank != (is_packed ? 1 : 2) ||
+        array->dtype != (is_packed ? TRAJD_I64 : TRAJD_U8))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "its type and shape do not fit encoded rows");
+    if (!is_packed && array->shape[1] > TRAJD_ROW_BYTES_MAX)
+        return trajd_error_set(
+            error, TRAJD_ERR_UNSUPPORTED, 0, "rows of %llu bytes, the limit is %llu",
+            (unsigned long long)array->shape[1], (unsigned long long)TRAJD_ROW_BYTES_MAX);
+    if (array->form == TRAJD_ROWS_HEAP &&
+        (array->shape[1] != TRAJD_HEAP_REFERENCE_BYTES || array->storage == TRAJD_STORAGE_INLINE))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "its rows are no references of 16 bytes");
+    if (!is_packed)
+        return TRAJD_OK;
+    offsets_bytes = array->size_bytes + trajd_dtype_size(TRAJD_I64);
+    if (array->storage != TRAJD_STORAGE_CONTIGUOUS ||
+        !within(array->offset, offsets_bytes, file_size_bytes) ||
+        !within(array->payload_offset, array->payload_bytes, file_size_bytes))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "its offsets or bytes lie beyond the file's end");
+    return TRAJD_OK;
+}
+
 enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t file_size_bytes,
                                     uint64_t inline_size, struct trajd_error *error)
 {
@@ -137,6 +176,8 @@ enum trajd_status trajd_array_check(const struct trajd_array *array, uint64_t fi
     if (array->storage == TRAJD_STORAGE_ABSENT)
         return TRAJD_OK;
     status = check_shape(array, error);
+    if (!status)
+        status = check_form(array, file_size_bytes, error);
     if (status)
         return status;
     switch (array->storage) {

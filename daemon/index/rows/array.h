@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/index/rows/picture_header.h"
 #include "daemon/layout/quaternions.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
@@ -23,6 +24,19 @@ enum trajd_storage {
     TRAJD_STORAGE_CHUNKED = 3,
     TRAJD_STORAGE_INLINE = 4, /* HDF5's compact storage: the bytes are in the index */
 };
+
+/* How the stored rows become rows. All forms but the first are *encoded*: a row is a run of bytes of
+ * its own length, such as a JPEG (encoded.h). */
+enum trajd_row_form {
+    TRAJD_ROWS_PLAIN = 0,  /* elements, as they are stored */
+    TRAJD_ROWS_PADDED = 1, /* u8 (T, P): the bytes of a row, and zeros behind them */
+    TRAJD_ROWS_STRING = 2, /* the same, in fixed strings of P bytes */
+    TRAJD_ROWS_HEAP = 3,   /* u8 (T, 16): references to the global heap (heap.h) */
+    /* i64 (T): where each row begins in the payload, which another dataset holds. One more offset
+     * follows: the end of the last row */
+    TRAJD_ROWS_PACKED = 4
+};
+#define TRAJD_ROW_BYTES_MAX (UINT64_C(64) << 20) /* of an encoded row */
 
 /* The numbers of HDF5's filters. lzf comes with h5py. */
 enum trajd_filter {
@@ -43,11 +57,15 @@ struct trajd_chunk {
  * change afterwards; its pointers are borrowed from the index. */
 struct trajd_array {
     enum trajd_storage storage;
-    enum trajd_dtype dtype;
+    enum trajd_dtype dtype; /* of the stored rows */
+    enum trajd_row_form form;
+    bool is_enum;  /* the numbers are names: nothing lies between them */
     uint32_t rank; /* 1..TRAJD_ARRAY_MAX_RANK; scalars are refused */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t offset;     /* in the file, of contiguous storage */
-    uint64_t size_bytes; /* of all elements; at most INT64_MAX */
+    uint64_t offset;                        /* in the file, of contiguous storage */
+    uint64_t size_bytes;                    /* of all elements; at most INT64_MAX */
+    uint64_t payload_offset, payload_bytes; /* TRAJD_ROWS_PACKED */
+    struct trajd_picture picture;           /* of encoded rows: the first frame */
     const uint8_t *inline_bytes;
     uint32_t filter_count;
     uint16_t filters[TRAJD_ARRAY_MAX_FILTERS]; /* in the order that the writer applied them */
@@ -63,10 +81,16 @@ struct trajd_array {
 
 /* Returns the number of rows; 0 where the array is absent. */
 uint64_t trajd_array_row_count(const struct trajd_array *array);
-/* Returns the number of elements in a row: the product of shape[1..], 1 for rank 1. */
+static inline bool trajd_array_is_encoded(const struct trajd_array *array)
+{
+    return array->form != TRAJD_ROWS_PLAIN;
+}
+/* Returns the number of elements in a stored row: the product of shape[1..], 1 for rank 1. */
 uint64_t trajd_array_row_elements(const struct trajd_array *array);
-/* Returns the bytes of a row. */
+/* Returns the bytes of a stored row. */
 uint64_t trajd_array_row_bytes(const struct trajd_array *array);
+/* Returns the bytes of one element as the filters see it. */
+uint32_t trajd_array_element_bytes(const struct trajd_array *array);
 /* Returns the bytes of one chunk in memory, not filtered; 0 where the array is not chunked. */
 uint64_t trajd_array_chunk_bytes(const struct trajd_array *array);
 
@@ -87,7 +111,7 @@ enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader,
                                             struct trajd_error *error);
 void trajd_array_reader_destroy(struct trajd_array_reader **reader);
 
-/* Reads rows [row_begin, row_begin + row_count) densely into `rows`, which has room for row_count *
+/* Reads stored rows [row_begin, row_begin + row_count) densely into `rows`, which has room for row_count *
  * row_bytes. Reads with pread and inflates each chunk once, however many of its rows are requested.
  * Blocks. TRAJD_ERR_IO (with errno) where a read fails or the file ends early; TRAJD_ERR_DATA where
  * a chunk does not inflate to its size or fails its checksum, with chunk and offset;

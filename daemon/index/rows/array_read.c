@@ -1,14 +1,12 @@
 /* Reads rows with pread. Neighbouring chunks are read in one call and inflated on the calling
  * thread. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "daemon/base/heartbeat.h"
 #include "daemon/index/rows/array.h"
 #include "daemon/index/rows/array_box.h"
 #include "daemon/index/rows/inflate.h"
+#include "daemon/index/rows/read_exactly.h"
 
 /* chunks closer than this are read together: a seek costs more than the bytes between them */
 #define GAP_BYTES (64u << 10)
@@ -18,7 +16,6 @@
 /* unfiltered chunks of this size are read directly into the rows */
 #define DIRECT_BYTES (64u << 10)
 #define SORT_COUNT 4096u /* chunks that are sorted at a time */
-#define PREAD_BYTES (UINT64_C(1) << 30)
 
 struct buffer {
     uint8_t *bytes;
@@ -88,33 +85,6 @@ static enum trajd_status make_room(struct buffer *buffer, uint64_t bytes, struct
     return TRAJD_OK;
 }
 
-static enum trajd_status read_exactly(int fd, uint64_t offset, uint64_t bytes, uint8_t *to,
-                                      struct trajd_error *error)
-{
-    while (bytes) {
-        ssize_t got;
-        trajd_heartbeat_wait();
-        got = pread(fd, to, bytes < PREAD_BYTES ? bytes : PREAD_BYTES, (off_t)offset);
-        trajd_heartbeat_resume();
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            int code = errno;
-            return trajd_error_set(
-                error, TRAJD_ERR_IO, code, "reading %llu bytes at offset %llu: %s",
-                (unsigned long long)bytes, (unsigned long long)offset, strerror(code));
-        }
-        if (got == 0)
-            return trajd_error_set(error, TRAJD_ERR_IO, 0,
-                                   "the file ends at offset %llu, %llu bytes early",
-                                   (unsigned long long)offset, (unsigned long long)bytes);
-        offset += (uint64_t)got;
-        bytes -= (uint64_t)got;
-        to += got;
-    }
-    return TRAJD_OK;
-}
-
 static void fill_bytes(const struct trajd_array *array, uint8_t *to, uint64_t bytes)
 {
     uint32_t size = trajd_dtype_size(array->dtype);
@@ -151,7 +121,7 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
     const struct trajd_array *array = reading->array;
     const struct trajd_chunk *chunk = &array->chunks[chunk_index];
     struct trajd_filter_pipeline pipeline = {array->filters, array->filter_count,
-                                             chunk->filter_mask, trajd_dtype_size(array->dtype)};
+                                             chunk->filter_mask, trajd_array_element_bytes(array)};
     struct trajd_array_box box = box_of_chunk(reading, chunk_index);
     const uint8_t *bytes;
     enum trajd_status status =
@@ -206,7 +176,7 @@ static enum trajd_status read_direct(const struct reading *reading, uint64_t chu
     struct trajd_array_box box = box_of_chunk(reading, chunk_index);
     uint64_t offset =
         reading->array->chunks[chunk_index].offset + box.begin[0] * reading->row_bytes;
-    enum trajd_status status = read_exactly(
+    enum trajd_status status = trajd_read_exactly(
         reading->fd, offset, box.count[0] * reading->row_bytes,
         reading->rows + (box.origin[0] - reading->row_begin) * reading->row_bytes, error);
 
@@ -238,7 +208,7 @@ static enum trajd_status read_run(struct reading *reading, const uint64_t *order
     *used = n;
     status = make_room(run, end - begin > RUN_BYTES ? end - begin : RUN_BYTES, error);
     if (!status)
-        status = read_exactly(reading->fd, begin, end - begin, run->bytes, error);
+        status = trajd_read_exactly(reading->fd, begin, end - begin, run->bytes, error);
     if (status) {
         chunk_failed(reading, order[0], error);
         return status;
@@ -336,8 +306,8 @@ enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd,
         memcpy(rows, array->inline_bytes + row_begin * row_bytes, row_count * row_bytes);
         return TRAJD_OK;
     case TRAJD_STORAGE_CONTIGUOUS:
-        status = read_exactly(fd, array->offset + row_begin * row_bytes, row_count * row_bytes,
-                              rows, error);
+        status = trajd_read_exactly(fd, array->offset + row_begin * row_bytes,
+                                    row_count * row_bytes, rows, error);
         if (status)
             trajd_error_prefix(error, "rows %llu..%llu", (unsigned long long)row_begin,
                                (unsigned long long)(row_begin + row_count - 1));

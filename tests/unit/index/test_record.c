@@ -252,6 +252,61 @@ static void test_numbers_of_arrays(void **state)
     expect(s, "contiguous data have no filters");
 }
 
+/* The array of frames in a sample. */
+static struct trajd_array *frames(struct sample *s, enum trajd_row_form form)
+{
+    struct trajd_array *extent = &s->arrays[CONTIGUOUS].extent;
+
+    *extent = (struct trajd_array){.storage = TRAJD_STORAGE_CONTIGUOUS,
+                                   .dtype = form == TRAJD_ROWS_PACKED ? TRAJD_I64 : TRAJD_U8,
+                                   .form = form,
+                                   .rank = form == TRAJD_ROWS_PACKED ? 1 : 2,
+                                   .shape = {3, 16},
+                                   .size_bytes = form == TRAJD_ROWS_PACKED ? 24 : 48,
+                                   .payload_offset = form == TRAJD_ROWS_PACKED ? 700 : 0,
+                                   .payload_bytes = form == TRAJD_ROWS_PACKED ? 1300 : 0,
+                                   .picture = {TRAJD_PICTURE_PNG, 480, 640, 3, 8, true}};
+    if (form == TRAJD_ROWS_PACKED)
+        extent->shape[1] = 0;
+    return extent;
+}
+
+static void test_encoded_rows(void **state)
+{
+    static const enum trajd_row_form forms[] = {TRAJD_ROWS_PADDED, TRAJD_ROWS_STRING,
+                                                TRAJD_ROWS_HEAP, TRAJD_ROWS_PACKED};
+    struct sample *s;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        struct trajd_bytes bytes = {0};
+        const struct trajd_array *found;
+        struct decoded d;
+        s = make_sample();
+        assert_true(frames(s, forms[i]) && trajd_record_encode(&s->record, &bytes));
+        d = decode(bytes.data, bytes.length);
+        assert_int_equal(d.status, TRAJD_OK);
+        found = &d.record.episodes[0].arrays[CONTIGUOUS].extent;
+        assert_null(d.record.episodes[0].arrays[CONTIGUOUS].refusal);
+        assert_memory_equal(found, &s->arrays[CONTIGUOUS].extent, sizeof *found);
+        trajd_arena_free(&d.arena);
+        trajd_bytes_free(&bytes);
+        free(s);
+    }
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.width = 8193;
+    expect(s, "a picture is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.channels = 2;
+    expect(s, "a picture is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.bits = 9;
+    expect(s, "a picture is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture.encoding = 4;
+    expect(s, "a picture is out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->form = 5;
+    expect(s, "out of range");
+    s = make_sample(), frames(s, TRAJD_ROWS_PADDED)->picture = (struct trajd_picture){0};
+    expect(s, NULL);
+}
+
 /* An array of most dimensions and filters is accepted, one more is refused. */
 static void test_the_most_dimensions_and_filters(void **state)
 {
@@ -387,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_records_that_end_early_or_late),
         cmocka_unit_test(test_inline_arrays_have_the_size_of_their_shape),
         cmocka_unit_test(test_numbers_of_arrays),
+        cmocka_unit_test(test_encoded_rows),
         cmocka_unit_test(test_the_most_dimensions_and_filters),
         cmocka_unit_test(test_chunks_fit_the_shape),
         cmocka_unit_test(test_arrays_beyond_the_file),

@@ -105,6 +105,63 @@ static void the_hash_depends_on_the_content(void **state)
     trajd_layout_destroy(&one);
 }
 
+/* Returns the layout of `good` with an `image` for the cameras. */
+static struct trajd_layout *with_image(const char *image)
+{
+    struct trajd_layout *layout;
+    struct trajd_error error;
+    const char *place = strstr(good, "kind: nearest");
+    char text[sizeof good + 128];
+
+    snprintf(text, sizeof text, "%.*skind: nearest%s%s", (int)(place - good), good, image,
+             place + strlen("kind: nearest"));
+    if (trajd_layout_parse("lab", text, strlen(text), &layout, &error))
+        fail_msg("%s", error.message);
+    return layout;
+}
+
+static void what_a_frame_means_is_read(void **state)
+{
+    struct trajd_layout *none = with_image(""), *some, *other;
+    const struct trajd_layout_image *image;
+
+    (void)state;
+    some = with_image(", image: {encoding: png, color: bgr, flip: \"180\", size: [480, 640]}");
+    image = trajd_layout_image_of(some, "images/left/rgb");
+    assert_non_null(image);
+    assert_int_equal(image->encoding, TRAJD_PICTURE_PNG);
+    assert_int_equal(image->color, TRAJD_COLOR_BGR);
+    assert_int_equal(image->flip, TRAJD_FLIP_180);
+    assert_int_equal(image->height, 480);
+    assert_int_equal(image->width, 640);
+    assert_null(trajd_layout_image_of(some, "images/left/depth"));
+    assert_null(trajd_layout_image_of(some, "q"));
+    assert_null(trajd_layout_image_of(none, "images/left/rgb"));
+    other = with_image(", image: {unit: mm}");
+    image = trajd_layout_image_of(other, "images/left/rgb");
+    assert_int_equal(image->encoding, TRAJD_PICTURE_AUTO);
+    assert_int_equal(image->color, TRAJD_COLOR_DEPTH);
+    assert_int_equal(image->unit, TRAJD_DEPTH_MM);
+    assert_true(none->hash != some->hash && none->hash != other->hash && some->hash != other->hash);
+    trajd_layout_destroy(&none);
+    trajd_layout_destroy(&some);
+    trajd_layout_destroy(&other);
+}
+
+/* Feeds keep their fingerprints: the number is that of the release before the key `image`. */
+static void layouts_without_frames_keep_their_hash(void **state)
+{
+    static const char text[] = "layout: one\nepisodes: {files: \"*.h5\", groups: /}\n"
+                               "clocks: {c: {rate: 20}}\n"
+                               "streams: {\"cams/*\": {path: images/*, kind: previous}}\n";
+    struct trajd_layout *layout;
+
+    (void)state;
+    assert_int_equal(trajd_layout_parse("one", text, strlen(text), &layout, NULL), TRAJD_OK);
+    assert_true(layout->hash == UINT64_C(0xFA004A5A3A8C72C6));
+    trajd_layout_destroy(&layout);
+}
+
 static void shipped_layouts_load(void **state)
 {
     static const char *const names[] = {"robomimic", "robosuite_raw", "aloha", "template"};
@@ -181,6 +238,18 @@ static void mistakes_are_reported_with_their_line(void **state)
         {"required: true", "required: 3", "required"},
         {"path: images/*/rgb,", "path: images/*/rgb, optional: false,", "always optional"},
         {"optional: true", "rows: last", "first"},
+        {"kind: nearest", "kind: nearest, image: {}", "color: missing"},
+        {"kind: nearest", "kind: nearest, image: {encoding: jpeg}", "no file says it"},
+        {"kind: nearest", "kind: nearest, image: {color: rgb, unit: mm}", "write one of them"},
+        {"kind: nearest", "kind: nearest, image: {encoding: jpeg, unit: mm}", "cannot hold depth"},
+        {"kind: nearest", "kind: nearest, image: {colour: rgb}", "did you mean color"},
+        {"kind: nearest", "kind: nearest, image: {color: rgba}", "image.color"},
+        {"kind: nearest", "kind: nearest, image: {color: rgb, size: 480}", "[HEIGHT, WIDTH]"},
+        {"kind: nearest", "kind: nearest, image: {color: rgb, size: [480]}", "[HEIGHT, WIDTH]"},
+        {"kind: nearest", "kind: nearest, image: {color: rgb, size: [0, 9]}", "size"},
+        {"kind: nearest", "kind: nearest, image: {color: rgb, size: [8192, 8192]}", "pixels"},
+        {"kind: mean", "kind: mean, image: {color: rgb}", "never blended"},
+        {"columns: \"6:7\"", "columns: \"6:7\", image: {color: rgb}", "no columns"},
     };
 
     (void)state;
@@ -277,6 +346,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_read),
         cmocka_unit_test(the_hash_depends_on_the_content),
+        cmocka_unit_test(what_a_frame_means_is_read),
+        cmocka_unit_test(layouts_without_frames_keep_their_hash),
         cmocka_unit_test(shipped_layouts_load),
         cmocka_unit_test(mistakes_are_reported_with_their_line),
         cmocka_unit_test(unknown_names_list_the_known_ones),

@@ -132,16 +132,20 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
 {
     struct trajd_convert_stream *made = &choice->made;
 
+    if (stream->form != TRAJD_ROWS_PLAIN)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s holds encoded frames, which cannot be converted", made->name);
     if (convert_is_slerp(made->kind) && made->feature_count % 4)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: slerp needs a multiple of 4 features, it has %" PRIu64,
                                made->name, made->feature_count);
-    if (interpolates(made->kind) &&
-        (made->from == TRAJD_BOOL || (made->from == TRAJD_U8 && stream->rank >= 2)))
+    if (interpolates(made->kind) && stream->never_blends)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "%s: %s cannot be interpolated with kind %s: use previous or nearest", made->name,
-            made->from == TRAJD_BOOL ? "bool" : "a uint8 image",
+            made->from == TRAJD_BOOL ? "bool"
+            : stream->rank >= 2      ? "a uint8 image"
+                                     : "an enum (names)",
             trajd_window_kind_name(made->kind));
     if (made->kind == TRAJD_KIND_ANGLE)
         choice->angle_period = stream->kind == TRAJD_KIND_ANGLE               ? stream->angle_period

@@ -1,0 +1,72 @@
+#include "clients/cli/files/examine_frames.h"
+
+#include <stdio.h>
+
+static void add_bad(struct examine_bad_frames *found, uint64_t row, const struct trajd_error *cause)
+{
+    if (!found->bad_count++) {
+        found->first_bad = (int64_t)row;
+        snprintf(found->rule, sizeof found->rule, "%s", cause->message);
+    }
+}
+
+static void examine_frame(const struct trajd_array *array, const struct trajd_layout_image *image,
+                          uint64_t row, const struct trajd_row_bytes *bytes,
+                          struct examine_bad_frames *found)
+{
+    struct trajd_picture picture;
+    struct trajd_error cause;
+
+    if (!bytes->size && !found->empty_count++)
+        found->first_empty = (int64_t)row;
+    if (bytes->size &&
+        trajd_picture_examine(bytes->data, bytes->size, trajd_encoded_row_room(array, bytes->size),
+                              image, &picture, &cause))
+        add_bad(found, row, &cause);
+}
+
+/* Reads rows up to `end`. A row that cannot be read fails its whole block, which is then read row by
+ * row. */
+static enum trajd_status read_block(struct trajd_encoded_reader *reader, int fd, uint64_t file_size,
+                                    const struct trajd_array *array, uint64_t row, uint64_t end,
+                                    const struct trajd_row_bytes **rows, uint64_t *done,
+                                    struct trajd_error *cause)
+{
+    const enum trajd_status status =
+        trajd_encoded_read(reader, fd, file_size, array, row, end - row, rows, done, cause);
+
+    if (!status || end - row == 1 || cause->foreign_code)
+        return status;
+    return trajd_encoded_read(reader, fd, file_size, array, row, 1, rows, done, cause);
+}
+
+enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, uint64_t file_size,
+                                 const struct trajd_array *array,
+                                 const struct trajd_layout_image *image,
+                                 struct examine_bad_frames *found, struct trajd_error *error)
+{
+    const uint64_t row_count = trajd_array_row_count(array);
+    struct trajd_layout_image sized = *image; /* all frames have the size of the first one */
+
+    *found = (struct examine_bad_frames){0};
+    sized.height = array->picture.height;
+    sized.width = array->picture.width;
+    for (uint64_t row = 0, done; row < row_count; row += done) {
+        const struct trajd_row_bytes *rows;
+        struct trajd_error cause;
+        const enum trajd_status status =
+            read_block(reader, fd, file_size, array, row, row_count, &rows, &done, &cause);
+        if ((status == TRAJD_ERR_IO && cause.foreign_code) || status == TRAJD_ERR_MEMORY) {
+            *error = cause;
+            return status;
+        }
+        if (status) {
+            add_bad(found, row, &cause);
+            done = 1;
+            continue;
+        }
+        for (uint64_t r = 0; r < done; r++)
+            examine_frame(array, &sized, row + r, &rows[r], found);
+    }
+    return TRAJD_OK;
+}

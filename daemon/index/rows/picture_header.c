@@ -1,0 +1,195 @@
+#include "daemon/index/rows/picture_header.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint32_t be16(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 8 | at[1];
+}
+
+static uint32_t be32(const uint8_t *at)
+{
+    return be16(at) << 16 | be16(at + 2);
+}
+
+static enum trajd_status bad(struct trajd_error *error, const char *rule)
+{
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s", rule);
+}
+
+/* ---- JPEG: markers up to the frame header (ITU T.81, B.1 and B.2) ---- */
+
+static bool is_jpeg(const uint8_t *bytes, uint64_t size)
+{
+    return size >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
+}
+
+/* Returns whether the marker begins a frame header: SOF0 to SOF15 without DHT, JPG and DAC. */
+static bool is_frame_header(uint8_t marker)
+{
+    return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
+/* Reads a frame header behind its marker. `length`: of the segment, within the bytes. */
+static enum trajd_status read_frame_header(uint8_t marker, const uint8_t *segment, uint32_t length,
+                                           struct trajd_picture *picture, struct trajd_error *error)
+{
+    if (marker > 0xC2)
+        return bad(error, "a JPEG that is neither baseline nor progressive is not supported");
+    if (length < 8 || segment[2] != 8)
+        return bad(error, "a JPEG with other than 8 bits a value is not supported");
+    picture->bits = 8;
+    picture->height = be16(segment + 3);
+    picture->width = be16(segment + 5);
+    picture->channels = segment[7];
+    picture->is_progressive = marker == 0xC2;
+    if (length < 8 + 3 * (uint32_t)picture->channels)
+        return bad(error, "the JPEG header is damaged: its frame header is too short");
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_jpeg(const uint8_t *bytes, uint64_t size,
+                                   struct trajd_picture *picture, struct trajd_error *error)
+{
+    uint64_t at = 2;
+
+    picture->encoding = TRAJD_PICTURE_JPEG;
+    while (size - at >= 4) {
+        const uint8_t marker = bytes[at + 1];
+        uint32_t length;
+        if (bytes[at] != 0xFF)
+            return bad(error, "the JPEG header is damaged: a marker is missing");
+        if (marker == 0xFF) { /* markers may have any number of these in front */
+            at++;
+            continue;
+        }
+        if (marker == 0xD9 || marker == 0xDA)
+            return bad(error, "the JPEG has no frame header before its data");
+        length = be16(bytes + at + 2);
+        if (length < 2 || length > size - at - 2)
+            return bad(error, "the JPEG header is damaged: a segment goes beyond the row");
+        if (is_frame_header(marker))
+            return read_frame_header(marker, bytes + at + 2, length, picture, error);
+        at += 2 + length;
+    }
+    return bad(error, "the JPEG ends before its frame header");
+}
+
+/* ---- PNG: signature and IHDR ---- */
+
+static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+enum { PNG_HEADER_SIZE = 33 }; /* signature, length, type, IHDR's 13 bytes, checksum */
+
+static bool is_png(const uint8_t *bytes, uint64_t size)
+{
+    return size >= sizeof png_signature && !memcmp(bytes, png_signature, sizeof png_signature);
+}
+
+static enum trajd_status read_png(const uint8_t *bytes, uint64_t size,
+                                  struct trajd_picture *picture, struct trajd_error *error)
+{
+    picture->encoding = TRAJD_PICTURE_PNG;
+    if (size < PNG_HEADER_SIZE || be32(bytes + 8) != 13 || memcmp(bytes + 12, "IHDR", 4))
+        return bad(error, "the PNG header is damaged");
+    picture->width = be32(bytes + 16);
+    picture->height = be32(bytes + 20);
+    picture->bits = bytes[24];
+    if (bytes[25] != 0 && bytes[25] != 2)
+        return bad(error, "a PNG with a palette or with transparency is not supported");
+    picture->channels = bytes[25] == 2 ? 3 : 1;
+    return TRAJD_OK;
+}
+
+/* ---- all ---- */
+
+/* Takes the row for raw pixels of the size that the layout names. */
+static enum trajd_status read_raw(uint64_t size, uint64_t room,
+                                  const struct trajd_layout_image *image,
+                                  struct trajd_picture *picture, struct trajd_error *error)
+{
+    const uint64_t pixels = (uint64_t)image->height * image->width;
+    const bool is_depth = image->color == TRAJD_COLOR_DEPTH;
+    const uint64_t per_pixel = image->color == TRAJD_COLOR_GRAY ? 1 : is_depth ? 2 : 3;
+
+    if (!pixels)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "%llu bytes that begin neither like a JPEG nor like a PNG; if they "
+                               "are raw pixels, the layout must say size: [HEIGHT, WIDTH]",
+                               (unsigned long long)size);
+    *picture = (struct trajd_picture){.encoding = TRAJD_PICTURE_RAW,
+                                      .height = image->height,
+                                      .width = image->width,
+                                      .channels = is_depth ? 1 : (uint8_t)per_pixel,
+                                      .bits = is_depth ? 16 : 8};
+    if (size <= pixels * per_pixel && room >= pixels * per_pixel)
+        return TRAJD_OK;
+    if (is_depth && size <= pixels * 4 && room >= pixels * 4) {
+        picture->bits = 32;
+        return TRAJD_OK;
+    }
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "%llu bytes that begin neither like a JPEG nor like a PNG, and a raw "
+                           "frame of %ux%u has %llu",
+                           (unsigned long long)size, image->height, image->width,
+                           (unsigned long long)(pixels * per_pixel));
+}
+
+static enum trajd_status check_picture(const struct trajd_picture *picture,
+                                       const struct trajd_layout_image *image,
+                                       struct trajd_error *error)
+{
+    const char *name = trajd_picture_encoding_name(picture->encoding);
+
+    if (image->encoding && picture->encoding != image->encoding)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "it is %s, the layout says encoding: %s",
+                               name, trajd_picture_encoding_name(image->encoding));
+    if (!picture->height || !picture->width || picture->height > TRAJD_PICTURE_SIDE_MAX ||
+        picture->width > TRAJD_PICTURE_SIDE_MAX ||
+        picture->height * picture->width > TRAJD_PICTURE_PIXELS_MAX)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "a %s of %ux%u: a side has 1 to %u pixels, a picture at most %u",
+                               name, picture->height, picture->width, TRAJD_PICTURE_SIDE_MAX,
+                               TRAJD_PICTURE_PIXELS_MAX);
+    if (picture->channels !=
+        (image->color == TRAJD_COLOR_RGB || image->color == TRAJD_COLOR_BGR ? 3 : 1))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                               "a %s with %u colours a pixel, the layout says %s", name,
+                               picture->channels, trajd_picture_color_name(image->color));
+    if (image->color == TRAJD_COLOR_DEPTH ? picture->bits < 16 : picture->bits != 8)
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "a %s with %u bits a value, %s has %s",
+                               name, picture->bits, trajd_picture_color_name(image->color),
+                               image->color == TRAJD_COLOR_DEPTH ? "16 or 32" : "8");
+    if (image->height && (picture->height != image->height || picture->width != image->width))
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "a %s of %ux%u, the others have %ux%u",
+                               name, picture->height, picture->width, image->height, image->width);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_picture_examine(const uint8_t *bytes, uint64_t size, uint64_t room,
+                                        const struct trajd_layout_image *image,
+                                        struct trajd_picture *picture, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    *picture = (struct trajd_picture){0};
+    if (!size)
+        return bad(error, "the row is empty");
+    if (image->encoding != TRAJD_PICTURE_RAW && is_jpeg(bytes, size))
+        status = read_jpeg(bytes, size, picture, error);
+    else if (image->encoding != TRAJD_PICTURE_RAW && is_png(bytes, size))
+        status = read_png(bytes, size, picture, error);
+    else
+        status = read_raw(size, room, image, picture, error);
+    return status ? status : check_picture(picture, image, error);
+}
+
+const char *trajd_picture_text(const struct trajd_picture *picture,
+                               const struct trajd_layout_image *image,
+                               char text[TRAJD_PICTURE_TEXT_SIZE])
+{
+    snprintf(text, TRAJD_PICTURE_TEXT_SIZE, "%s %ux%u %s",
+             trajd_picture_encoding_name(picture->encoding), picture->height, picture->width,
+             trajd_picture_color_name(image->color));
+    return text;
+}

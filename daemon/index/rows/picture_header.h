@@ -1,0 +1,32 @@
+/* What a stored frame is, by its first bytes: JPEG, PNG or raw pixels, and its size. The bytes come
+ * from a file and are not trusted. No library sees them here. */
+#ifndef TRAJD_INDEX_ROWS_PICTURE_HEADER_H
+#define TRAJD_INDEX_ROWS_PICTURE_HEADER_H
+
+#include "daemon/layout/picture.h"
+#include "proto/error.h"
+
+/* One frame. All zero: unknown. */
+struct trajd_picture {
+    enum trajd_picture_encoding encoding; /* raw, JPEG or PNG */
+    uint32_t height, width;
+    uint8_t channels;    /* of colour: 3; of grey and depth: 1 */
+    uint8_t bits;        /* of a value: 8, 16, or 32 for float32 */
+    bool is_progressive; /* JPEG */
+};
+
+/* Finds what a row is. `room`: the bytes that the row has room for, where zeros behind its content
+ * were cut off; else `size`. A frame without a JPEG or PNG header is raw if its bytes are those of
+ * image->height x width pixels. TRAJD_ERR_DATA with the rule that the row breaks: an empty row, a
+ * damaged header, another size than the layout's, colours or bits that the layout excludes. */
+enum trajd_status trajd_picture_examine(const uint8_t *bytes, uint64_t size, uint64_t room,
+                                        const struct trajd_layout_image *image,
+                                        struct trajd_picture *picture, struct trajd_error *error);
+
+/* Writes "jpeg 480x640 rgb". */
+#define TRAJD_PICTURE_TEXT_SIZE 64
+const char *trajd_picture_text(const struct trajd_picture *picture,
+                               const struct trajd_layout_image *image,
+                               char text[TRAJD_PICTURE_TEXT_SIZE]);
+
+#endif

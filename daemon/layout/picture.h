@@ -1,0 +1,52 @@
+/* The words of pictures: how a frame is stored, and what its pixels mean. */
+#ifndef TRAJD_LAYOUT_PICTURE_H
+#define TRAJD_LAYOUT_PICTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The longest side of a picture, and its most pixels. */
+#define TRAJD_PICTURE_SIDE_MAX 8192u
+#define TRAJD_PICTURE_PIXELS_MAX 33000000u
+
+enum trajd_picture_encoding {
+    TRAJD_PICTURE_AUTO = 0, /* each frame by its first bytes */
+    TRAJD_PICTURE_RAW = 1,  /* the pixels, row by row */
+    TRAJD_PICTURE_JPEG = 2,
+    TRAJD_PICTURE_PNG = 3
+};
+
+/* What a standard decoder gives. */
+enum trajd_picture_color {
+    TRAJD_COLOR_DEPTH = 0, /* no colour: distances */
+    TRAJD_COLOR_RGB = 1,
+    TRAJD_COLOR_BGR = 2,
+    TRAJD_COLOR_GRAY = 3
+};
+
+/* How a stored frame is turned upright. */
+enum trajd_picture_flip {
+    TRAJD_FLIP_NONE = 0,
+    TRAJD_FLIP_VERTICAL = 1,   /* upside down */
+    TRAJD_FLIP_HORIZONTAL = 2, /* mirrored */
+    TRAJD_FLIP_180 = 3         /* both: turned by 180 degrees */
+};
+
+/* The unit of a depth picture. */
+enum trajd_depth_unit { TRAJD_DEPTH_NONE = 0, TRAJD_DEPTH_MM = 1, TRAJD_DEPTH_M = 2 };
+
+/* What a layout says about the frames of a stream: the key `image`. */
+struct trajd_layout_image {
+    bool is_present; /* false: the stream has no key `image` */
+    enum trajd_picture_encoding encoding;
+    enum trajd_picture_color color; /* TRAJD_COLOR_DEPTH: `unit` is set */
+    enum trajd_picture_flip flip;
+    enum trajd_depth_unit unit;
+    uint32_t height, width; /* of each frame; 0: as the first one */
+};
+
+/* Return the word of the configuration: "jpeg", "rgb" or "depth", "180", "mm". */
+const char *trajd_picture_encoding_name(enum trajd_picture_encoding encoding);
+const char *trajd_picture_color_name(enum trajd_picture_color color);
+
+#endif
