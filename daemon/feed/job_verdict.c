@@ -32,7 +32,7 @@ static bool agrees(const struct job *job, const struct session *session,
 }
 
 /* Refuses the OPEN of a rank that is elsewhere than the other ranks, and says where those are. BUSY:
- * the rank may try again. */
+ * the rank may try again. What to do comes first: a text that is too long loses its end. */
 static void refuse_rank(const struct job *job, struct session *session,
                         const struct trajd_wire_open *open, enum trajd_status status)
 {
@@ -44,21 +44,21 @@ static void refuse_rank(const struct job *job, struct session *session,
         if (!job->ranks[r].session || job->ranks[r].session == session || ++count > RANKS_SHOWN)
             continue;
         length += (size_t)snprintf(
-            others + length, sizeof others - length, ", rank %u is at window %llu of epoch %llu", r,
-            (unsigned long long)trajd_rank_position(job, r), (unsigned long long)job->epoch);
+            others + length, sizeof others - length, "%s rank %u is at window %llu of epoch %llu",
+            count > 1 ? "," : ":", r, (unsigned long long)trajd_rank_position(job, r),
+            (unsigned long long)job->epoch);
     }
     if (count > RANKS_SHOWN)
         snprintf(others + length, sizeof others - length, ", and %u more ranks are there",
                  count - RANKS_SHOWN);
     trajd_session_refuse(
         job->feed->core, session, open->request, status,
-        "%s: rank %u asks for window %llu of epoch %llu, but job \"%s\" is in epoch %llu%s%s. %s "
-        "all "
-        "ranks and restart them from one checkpoint (the same epoch and position)",
+        "%s: rank %u asks for window %llu of epoch %llu, but job \"%s\" is in epoch %llu%s. %s "
+        "all ranks and restart them from one checkpoint (the same epoch and position)%s",
         status == TRAJD_ERR_BUSY ? "epoch" : "next", open->rank, (unsigned long long)open->next,
         (unsigned long long)open->epoch, job->name, (unsigned long long)job->epoch,
-        status == TRAJD_ERR_BUSY ? " and not all of its sessions have seen the end" : "", others,
-        status == TRAJD_ERR_BUSY ? "If this lasts, stop" : "Stop");
+        status == TRAJD_ERR_BUSY ? " and not all of its sessions have seen the end" : "",
+        status == TRAJD_ERR_BUSY ? "If this lasts, stop" : "Stop", others);
 }
 
 static enum verdict validate_join(const struct job *job, struct session *session,

@@ -160,7 +160,7 @@ def test_ranks_that_do_not_agree(daemon, demo_file):
         second.open("train", mode=trajd.SHARD, rank=4, world=4)
     with pytest.raises(trajd.TrajdError, match="local_ranks must be .* include rank 1"):
         second.open("train", mode=trajd.SHARD, rank=1, world=4, local=[2, 3])
-    with pytest.raises(trajd.TrajdError, match="next: rank 1 asks for window 64 of epoch 0, .* rank 0 is at window 0 of epoch 0. Stop all ranks"):
+    with pytest.raises(trajd.TrajdError, match="next: rank 1 asks for window 64 of epoch 0, .* Stop all ranks .*: rank 0 is at window 0 of epoch 0"):
         second.open("train", mode=trajd.SHARD, rank=1, world=4, local=[0, 1], position=64)
     first.close()
     second.close()

@@ -90,11 +90,57 @@ static void test_neighbouring_ranks_are_one_range(void **state)
     destroy(world);
 }
 
+/* A rank that is elsewhere gets the advice in full, however long the names and positions are. */
+static void test_the_advice_for_a_rank_elsewhere(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    char name[TRAJD_WIRE_MAX_NAME + 1];
+    struct trajd_wire_open open;
+    struct world *world;
+
+    (void)state;
+    memset(name, 'n', TRAJD_WIRE_MAX_NAME);
+    name[TRAJD_WIRE_MAX_NAME] = 0;
+    options.global_batch = 8;
+    world = make(&options);
+    for (uint32_t r = 0; r < 3; r++) {
+        open = make_open_rank_as(world, name, UINT64_MAX / 2, r, 5);
+        open.fresh = false;
+        open.next = 8 * r;
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    }
+    open = make_open_rank_as(world, name, UINT64_MAX / 2 + 2, 4, 5);
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_ERR_BUSY);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_BUSY);
+    assert_non_null(strstr(last_error(world), "If this lasts, stop all ranks and restart them from "
+                                              "one checkpoint (the same epoch and position): "
+                                              "rank 0 is at window 0 of epoch "));
+    destroy(world);
+    world = make(&options);
+    for (uint32_t r = 0; r < 3; r++) {
+        open = make_open_rank_as(world, "run", 3, r, 5);
+        open.fresh = false;
+        open.next = 8 * r;
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    }
+    open = make_open_rank_as(world, "run", 3, 4, 5);
+    open.next = 5;
+    open_with(world, greet(world), open);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_ARGUMENT);
+    assert_string_equal(
+        last_error(world),
+        "next: rank 4 asks for window 5 of epoch 3, but job \"run\" is in epoch 3. Stop all ranks "
+        "and restart them from one checkpoint (the same epoch and position): rank 0 is at window 0 "
+        "of epoch 3, rank 1 is at window 8 of epoch 3, rank 2 is at window 16 of epoch 3");
+    destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_local_ranks),
         cmocka_unit_test(test_neighbouring_ranks_are_one_range),
+        cmocka_unit_test(test_the_advice_for_a_rank_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
