@@ -533,9 +533,98 @@ static void test_warnings_of_rates(void **state)
     }
 }
 
+/* Returns the number of warnings of the feed that have this text. */
+static uint32_t count_warnings(struct fixture *f, const char *feed, const char *words)
+{
+    struct trajd_window_spec *spec;
+    struct trajd_error error;
+    struct trajd_window_plan *plan;
+    uint32_t count = 0;
+    char text[256];
+
+    snprintf(text, sizeof text, "{dataset: test, global_batch: 4, %s}", feed);
+    plan = make_plan(f, text, &spec, &error);
+    if (!plan)
+        fail_msg("%s: %s", feed, error.message);
+    for (uint32_t i = 0; i < plan->warnings.count; i++)
+        count += strstr(plan->warnings.list[i], words) != NULL;
+    destroy(&plan, &spec);
+    return count;
+}
+
+/* An assumed rate matters where it decides which rows a window takes: not for rows of the anchor's
+ * own clock. The clock camera is assumed, the arm has stamps. */
+static void test_where_an_assumed_rate_matters(void **state)
+{
+    static const struct {
+        const char *feed;
+        uint32_t count;
+    } cases[] = {
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0}}", 0},
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -100ms..0ms}}", 1},
+        {"anchor: {clock: camera}, outputs: {x: {from: cam, at: -3..0 @ 30}}", 1},
+        {"anchor: {clock: camera}, rate: 30, outputs: {x: {from: cam, at: -3..0}}", 1},
+        {"anchor: {clock: camera}, outputs: {x: {from: arm, at: -3..0}}", 1},
+        {"anchor: {clock: arm}, outputs: {x: {from: cam, at: -3..0}}", 1},
+        {"anchor: {clock: arm}, outputs: {x: {from: arm, at: -3..0}}", 0},
+        {"anchor: {rate: 10}, outputs: {x: {from: cam, at: 0}}", 1},
+        {"anchor: {rate: 10}, outputs: {x: {from: arm, at: 0}}", 0},
+        /* one warning a clock */
+        {"anchor: {rate: 10}, outputs: {x: {from: cam, at: 0}, y: {from: wrench, at: 0}}", 1},
+        {"anchor: {rate: 10}, outputs: {x: {from: arm, at: 0}, y: {from: wrench, at: 0}}", 1},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        f->episode_clocks[0][0].rate_source = TRAJD_RATE_ASSUMED;
+        if (count_warnings(f, cases[i].feed, "its steps are times") != cases[i].count)
+            fail_msg("%s: not %u", cases[i].feed, cases[i].count);
+        f->episode_clocks[0][0].rate_source = TRAJD_RATE_DECLARED;
+        assert_int_equal(count_warnings(f, cases[i].feed, "its steps are times"), 0);
+    }
+}
+
+/* From which rate on a grid is said to leave out rows, or to repeat them. */
+static void test_limits_of_rates(void **state)
+{
+    static const char few[] = "keeps 2 rows of", many[] = "steps of each row";
+    static const struct {
+        const char *feed, *words;
+        uint32_t count;
+    } cases[] = {
+        {"anchor: {clock: arm}, outputs: {x: {from: arm, at: -1..0 @ 25, kind: linear}}", few, 0},
+        {"anchor: {clock: arm}, outputs: {x: {from: arm, at: -1..0 @ 24, kind: linear}}", few, 1},
+        {"anchor: {clock: arm}, outputs: {x: {from: arm, at: -1..0 @ 24, kind: mean}}", few, 0},
+        {"anchor: {clock: arm}, outputs: {x: {from: arm, at: -1..0 @ 200}}", many, 0},
+        {"anchor: {clock: arm}, outputs: {x: {from: arm, at: -1..0 @ 201}}", many, 1},
+        {"anchor: {rate: 201}, outputs: {x: {from: arm, at: -1..0}}", many, 1},
+        {"anchor: {rate: 201}, outputs: {x: {from: arm, at: 0}}", many, 0},
+        {"anchor: {rate: 20}, outputs: {x: {from: arm, at: 0, kind: linear}}", few, 1},
+        {"anchor: {clock: arm}, outputs: {x: {from: cam, at: -1..0}}", many, 1},
+        {"anchor: {clock: camera}, outputs: {x: {from: arm, at: -1..0, kind: linear}}", few, 0},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        if (count_warnings(f, cases[i].feed, cases[i].words) != cases[i].count)
+            fail_msg("%s: not %u", cases[i].feed, cases[i].count);
+    /* the rate is that of the first episode, which needs two rows */
+    for (int64_t rows = 1; rows <= 2; rows++) {
+        f->episode_clocks[0][1].row_count = rows;
+        f->arrays[0][1].shape[0] = (uint64_t)rows;
+        assert_int_equal(
+            count_warnings(f, "anchor: {rate: 20}, outputs: {x: {from: arm, at: 0, kind: linear}}",
+                           few),
+            rows == 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_where_an_assumed_rate_matters, make_fixture,
+                                        free_fixture),
+        cmocka_unit_test_setup_teardown(test_limits_of_rates, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_a_slower_grid_meets_the_rows, make_fixture,
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_anchor_steps_on_another_clock, make_fixture,

@@ -247,6 +247,11 @@ static void test_the_report(void **state)
     text = report_of(f, "rows: {from: cam, at: -1..0}");
     assert_non_null(strstr(text, "feed feed: 90 windows of 1 episodes (1 of 2 kept, 1 "
                                  "quarantined), batches of 4, 2 left over"));
+    assert_non_null(strstr(text, "\n quarantined: for a reason\n"));
+    assert_null(strstr(text, "warning"));
+    free(text);
+    text = report_of(f, "rows: {from: cam, at: -1..0 @ 75}");
+    assert_non_null(strstr(text, "\n warning: rows: 30 Hz onto 75 Hz by linear makes 2.5 steps "));
     free(text);
 }
 
