@@ -104,12 +104,15 @@ enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_w
     return TRAJD_OK;
 }
 
-void trajd_core_set_owner(struct trajd_core *core, uint64_t session_id, uint64_t owner)
+void trajd_core_set_owner(struct trajd_core *core, uint64_t session_id, uint64_t owner,
+                          bool maps_rings)
 {
     struct session *session = trajd_session_find(core, session_id);
 
-    if (session)
-        session->owner = owner;
+    if (!session)
+        return;
+    session->owner = owner;
+    session->maps_rings = maps_rings;
 }
 
 void trajd_core_welcome(struct trajd_core *core, uint64_t session_id,

@@ -87,6 +87,9 @@ struct trajd_core_feed_options {
     /* true: a job that keeps others waiting for slow_after_ns is removed; false: they wait */
     bool slow_leaves;
     uint64_t slow_after_ns;
+    /* Readers may write to the ring: the sessions that map it must all be of one user. Another user
+     * needs another instance of the feed. */
+    bool is_for_one_user;
     const char *journal_directory; /* copied; NULL: DONE does not survive the daemon */
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for one that is away; 0: no limit */
     /* queue: how long the workers of a run that an earlier daemon served are waited for: their
@@ -170,8 +173,10 @@ enum trajd_status trajd_core_hello(struct trajd_core *core, const struct trajd_w
  * leases are compared with the lists of `hello`. */
 void trajd_core_welcome(struct trajd_core *core, uint64_t session,
                         const struct trajd_wire_hello *hello, uint64_t now_ns);
-/* Sets the number of the user or key that has the session. Jobs that it begins belong to it. */
-void trajd_core_set_owner(struct trajd_core *core, uint64_t session, uint64_t owner);
+/* Sets the number of the user or key that has the session. Jobs that it begins belong to it.
+ * maps_rings: its process maps the rings that it reads; false: their rows are sent to it. */
+void trajd_core_set_owner(struct trajd_core *core, uint64_t session, uint64_t owner,
+                          bool maps_rings);
 /* Returns the session with that token, or 0. For fd.sock. */
 uint64_t trajd_core_find_token(const struct trajd_core *core,
                                const uint8_t token[TRAJD_WIRE_TOKEN_SIZE]);
@@ -182,7 +187,8 @@ void trajd_core_bye(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
 /* Chooses the instance of `feed` for an OPEN: the one where its job is, else one that no job reads.
- * Returns NULL if all are read by jobs at other positions; then a new instance is needed. */
+ * Returns NULL if jobs at other positions read them, or other users have mapped their rings; then a
+ * new instance is needed. */
 struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session,
                                           const struct trajd_wire_open *open,
                                           struct trajd_core_feed *feed);
@@ -281,6 +287,9 @@ struct trajd_core_feed_info {
     uint32_t slots_free, slots_filling, slots_ready;
     uint64_t stalled_ns;    /* batches were needed and every slot was READY */
     uint64_t idle_since_ns; /* time since which the feed has had no session; 0: it has one */
+    bool has_leases;        /* sessions, perhaps on other feeds, hold batches of it */
+    bool has_user; /* a user has mapped the ring, and no other one may; `user` is its number */
+    uint64_t user;
     bool is_hidden;
 };
 void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_feed_info *info);

@@ -104,6 +104,9 @@ void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_
         .slots_ready = feed->ready.count,
         .stalled_ns = feed->stalled_ns,
         .idle_since_ns = feed->idle_since_ns,
+        .has_leases = trajd_feed_has_leases(feed),
+        .has_user = feed->is_mapped && feed->options.is_for_one_user,
+        .user = feed->user,
         .is_hidden = feed->options.is_hidden,
     };
     fill_job_info(first_job(feed), &info->job);

@@ -138,6 +138,8 @@ struct trajd_core_feed {
     struct slot *slots;
     struct slot_queue filling, ready;
     struct trajd_error failure; /* TRAJD_OK: none */
+    bool is_mapped;             /* by processes of `user` */
+    uint64_t user;
     uint64_t idle_since_ns;
     uint64_t accounted_ns; /* stalls are accounted up to this time */
     uint64_t stalled_ns;
@@ -168,6 +170,7 @@ struct session {
     void *user;
     char client[TRAJD_WIRE_MAX_CLIENT + 1];
     uint64_t pid, owner;
+    bool maps_rings;
     struct trajd_core_feed *feed; /* the feed that is open, or NULL */
     struct job *job;              /* its job on that feed, or NULL */
     bool joined;                  /* it has opened the epoch that the job is in */
@@ -223,6 +226,8 @@ void trajd_feed_base_name(const struct trajd_core_feed *feed, char name[TRAJD_WI
 uint64_t trajd_batches_from(const struct trajd_core_feed *feed, uint64_t position);
 /* Returns the position after the last batch of an epoch that begins at `begin`. */
 uint64_t trajd_epoch_end(const struct trajd_core_feed *feed, uint64_t begin);
+/* Returns true if a session holds a part of the feed that is LEASED or DONE. */
+bool trajd_feed_has_leases(const struct trajd_core_feed *feed);
 /* Returns true if there is a batch to produce. Does not look for a FREE slot. */
 bool trajd_feed_wants(const struct trajd_core_feed *feed);
 /* Calls the wake callback if there is a batch to produce and a FREE slot for it. */

@@ -26,6 +26,19 @@ struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struc
     return job ? job : reusable;
 }
 
+bool trajd_feed_admits(const struct trajd_core_feed *feed, const struct session *session,
+                       struct trajd_wire_text job_name)
+{
+    const struct job *job;
+
+    if (!feed->options.is_for_one_user || !feed->is_mapped)
+        return true;
+    if (session->maps_rings)
+        return session->owner == feed->user;
+    job = trajd_job_find(feed, job_name);
+    return job && (job->member_count || job->owner == session->owner);
+}
+
 /* Returns how well a production suits an OPEN:
  *   5  its job has sessions there
  *   4  its job was there last
@@ -42,6 +55,8 @@ static int rate(struct trajd_core_feed *feed, const struct session *session,
 
     if (job && trajd_job_count_others(job, session))
         return 5;
+    if (!trajd_feed_admits(feed, session, open->job))
+        return 0;
     if (!others)
         return job ? 4 : feed->jobs[0].phase == JOB_NONE ? 2 : 1;
     if (job && trajd_job_matches(job, open) && open->epoch == job->epoch && !open->fresh &&

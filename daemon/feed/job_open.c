@@ -19,6 +19,10 @@ static void add_member(struct job *job, struct session *session, const struct tr
 {
     struct trajd_core_feed *feed = job->feed;
 
+    if (session->maps_rings) {
+        feed->is_mapped = true;
+        feed->user = session->owner;
+    }
     session->feed = feed;
     session->job = job;
     session->request = open->request;
@@ -143,6 +147,14 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
             "their batches in one place, host memory or one GPU, unless "
             "`local` lists the ranks that are together",
             (int)open->job.size, open->job.data ? open->job.data : "", other->options.name);
+    else if (!trajd_feed_admits(feed, session, open->job))
+        trajd_session_refuse(
+            core, session, open->request, TRAJD_ERR_BUSY,
+            "job: workers of user %llu read job \"%.*s\" of feed %s, and could write into its "
+            "batches; all local workers of a job must be of one user, unless the feed has "
+            "`fan_out`: use another name for this job",
+            (unsigned long long)feed->user, (int)open->job.size,
+            open->job.data ? open->job.data : "", options->name);
     else
         return check_norm(feed, session, open);
     return false;

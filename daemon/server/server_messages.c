@@ -147,7 +147,8 @@ static enum trajd_status start_session(struct trajd_server *server,
         return status;
     if (!known) {
         peer->owner = incoming->owner;
-        trajd_core_set_owner(server->core, session, peer->owner);
+        trajd_core_set_owner(server->core, session, peer->owner,
+                             incoming->route.listener == TRAJD_LISTENER_LOCAL);
         peer->attach_by_ns = now_ns + ATTACH_NS;
     }
     note_remote(peer, incoming, now_ns);
