@@ -142,6 +142,9 @@ void trajd_server_ring_name(struct trajd_server_ring *ring, uint32_t ring_id, ui
 
 void trajd_server_ring_destroy(struct trajd_server_ring *ring)
 {
+    /* fails, without harm, if the ring is sealed against writing */
+    if (ring->is_unused && ring->fd >= 0)
+        fallocate(ring->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)ring->size_bytes);
     if (ring->memory && !ring->is_device)
         munmap(ring->memory, ring->size_bytes);
     if (ring->share_fd >= 0 && ring->share_fd != ring->fd)

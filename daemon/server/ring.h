@@ -17,6 +17,7 @@ struct trajd_server_ring {
     uint64_t slot_size_bytes;
     uint32_t slot_count;
     uint32_t ring_id;
+    bool is_unused; /* no session reads it: destroying it also empties the mappings of workers */
     bool is_device; /* memory on a GPU, owned by the caller; nothing here reads or writes it */
 };
 
@@ -39,8 +40,9 @@ struct trajd_ring_header trajd_server_ring_number(struct trajd_server_ring *ring
 /* Sets the ring's number and writes its header. Called before the descriptor is sent to a worker.
  */
 void trajd_server_ring_name(struct trajd_server_ring *ring, uint32_t ring_id, uint64_t instance_id);
-/* Frees the daemon's mapping and descriptors; workers keep theirs. The ring may be empty (fd -1).
- */
+/* Frees the daemon's mapping and descriptors; workers keep theirs. If the ring is unused and not
+ * read-only, its pages are freed, too: then mappings that workers have kept hold no memory, and read
+ * as zero. The ring may be empty (fd -1). */
 void trajd_server_ring_destroy(struct trajd_server_ring *ring);
 
 /* Returns the slot's first byte, where its header begins. */

@@ -119,8 +119,9 @@ struct trajd_server_options {
     void (*open_on_gpu)(void *context, uint64_t request, const char *name, const char *spec,
                         const char *gpu);
     /* Requests another instance of the feed of that name (trajd_feed_options.instance_of), because
-     * jobs at other positions read all its instances. Otherwise as open_feed. NULL: such an OPEN is
-     * refused with TRAJD_ERR_BUSY. */
+     * jobs at other positions read its instances, or other users have mapped their rings. The answer
+     * may also be a new feed in the place of one that trajd_feed_has_user and nobody reads.
+     * Otherwise as open_feed. NULL: such an OPEN is refused with TRAJD_ERR_BUSY. */
     void (*open_instance)(void *context, uint64_t request, const char *name);
     /* Reports that no session has been on the feed for feed_idle_ms, so that control may close the
      * feed. Called on the server's thread, once for each idle time. May be NULL. */
@@ -172,13 +173,17 @@ enum trajd_status trajd_server_add_feed(struct trajd_server *server,
  * thread can be joined, and the feed removed. */
 void trajd_feed_close(struct trajd_feed *feed);
 /* Closes the feed and hides it from OPEN, unless a session is on it or about to be (an OPEN was
- * answered with it). Returns false if so, and changes nothing. */
+ * answered with it), or holds a batch of it in host memory. Returns false if so, and changes nothing. */
 bool trajd_feed_close_if_idle(struct trajd_feed *feed);
-/* Returns since when (CLOCK_MONOTONIC, ns) the feed has had no session; 0 while it has one, and
- * until the first tick of a new feed. */
+/* Returns true if a user has mapped the ring and may write to it, so that the feed is not for other
+ * users. */
+bool trajd_feed_has_user(struct trajd_feed *feed);
+/* Returns since when (CLOCK_MONOTONIC, ns) the feed has had no session; 0 while it has one, until the
+ * first tick of a new feed, and while a batch of it in host memory is held. */
 uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed);
 /* Removes a feed and clears the pointer: takers return TRAJD_ERR_CLOSED, and its sessions get
- * ERROR. Workers keep their mappings of the ring. Waits for threads that are in trajd_feed_take; no
+ * ERROR. Workers keep their mappings of the ring; those of a feed that was closed while nobody read
+ * it are emptied, so that they hold no memory. Waits for threads that are in trajd_feed_take; no
  * thread may enter it afterwards. */
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **feed);
 /* Feeds that are replaced together: each OPEN sees either all old feeds or all new ones. */

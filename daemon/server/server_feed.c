@@ -94,6 +94,8 @@ static enum trajd_status enter_core(struct trajd_server *server,
         .job_count = options->job_count,
         .slow_leaves = options->slow_leaves,
         .slow_after_ns = options->slow_after_ns,
+        /* A ring in host memory that several jobs read is read-only. A GPU has no such memory. */
+        .is_for_one_user = options->job_count <= 1 || device,
         .ring_size_bytes = feed->slot_sends->ring.size_bytes,
         .slot_size_bytes = feed->slot_sends->ring.slot_size_bytes,
         /* With one job, each row of a slot has one reader. */
@@ -233,6 +235,22 @@ static bool is_idle(const struct trajd_feed *feed)
     return info.members == 0 && !is_awaited(feed);
 }
 
+bool trajd_feed_is_held(const struct trajd_feed *feed)
+{
+    struct trajd_core_feed_info info;
+    trajd_core_feed_info(feed->core, &info);
+    return info.has_leases && !feed->slot_sends->ring.is_device;
+}
+
+/* Closes and hides an idle feed. An OPEN by name then makes a new feed, and does not enter this one,
+ * which is removed soon. */
+static void retire_locked(struct trajd_feed *feed)
+{
+    trajd_core_show_feed(feed->core, false);
+    feed->slot_sends->ring.is_unused = !trajd_feed_is_held(feed);
+    close_locked(feed);
+}
+
 bool trajd_feed_is_idle(struct trajd_feed *feed)
 {
     pthread_mutex_lock(&feed->server->mutex);
@@ -246,8 +264,9 @@ uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed)
     struct trajd_core_feed_info info;
     pthread_mutex_lock(&feed->server->mutex);
     trajd_core_feed_info(feed->core, &info);
+    const bool held = trajd_feed_is_held(feed);
     pthread_mutex_unlock(&feed->server->mutex);
-    return info.idle_since_ns;
+    return held ? 0 : info.idle_since_ns;
 }
 
 enum trajd_status trajd_server_change(struct trajd_server *server,
@@ -261,10 +280,8 @@ enum trajd_status trajd_server_change(struct trajd_server *server,
             status = TRAJD_ERR_BUSY;
         }
     }
-    for (uint32_t i = 0; i < change->out_count && !status; i++) {
-        trajd_core_show_feed(change->out[i]->core, false);
-        close_locked(change->out[i]);
-    }
+    for (uint32_t i = 0; i < change->out_count && !status; i++)
+        retire_locked(change->out[i]);
     for (uint32_t i = 0; i < change->in_count && !status; i++)
         trajd_core_show_feed(change->in[i]->core, true);
     if (!status) {
@@ -278,15 +295,20 @@ enum trajd_status trajd_server_change(struct trajd_server *server,
 bool trajd_feed_close_if_idle(struct trajd_feed *feed)
 {
     pthread_mutex_lock(&feed->server->mutex);
-    const bool idle = is_idle(feed);
-    if (idle) {
-        /* An OPEN by name then makes a new feed, and does not enter this one, which is removed
-         * soon. */
-        trajd_core_show_feed(feed->core, false);
-        close_locked(feed);
-    }
+    const bool closes = is_idle(feed) && !trajd_feed_is_held(feed);
+    if (closes)
+        retire_locked(feed);
     pthread_mutex_unlock(&feed->server->mutex);
-    return idle;
+    return closes;
+}
+
+bool trajd_feed_has_user(struct trajd_feed *feed)
+{
+    struct trajd_core_feed_info info;
+    pthread_mutex_lock(&feed->server->mutex);
+    trajd_core_feed_info(feed->core, &info);
+    pthread_mutex_unlock(&feed->server->mutex);
+    return info.has_user;
 }
 
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **pointer)

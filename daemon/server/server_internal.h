@@ -166,6 +166,13 @@ void trajd_server_request_instances(struct trajd_server *server);
 /* Answers the OPENs whose feed the producer has opened or refused. The caller holds the mutex. */
 void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns);
 
+/* ---- server_feed.c ---- */
+
+/* Returns true if a session holds a batch in the feed's ring, perhaps after it has left the feed. A
+ * ring in host memory then stays open, so that the memory is counted. The memory of a ring on a GPU
+ * may be left to the workers. The caller holds the mutex. */
+bool trajd_feed_is_held(const struct trajd_feed *feed);
+
 /* ---- server_queries.c ---- */
 
 /* Queues the ASK of a session. TRAJD_ERR_BUSY: the queue is full. The caller holds the mutex. */

@@ -94,7 +94,7 @@ static uint32_t collect_idle(struct trajd_server *server, struct trajd_feed **id
          feed = feed->next) {
         struct trajd_core_feed_info info;
         trajd_core_feed_info(feed->core, &info);
-        bool over = info.idle_since_ns != 0 &&
+        bool over = info.idle_since_ns != 0 && !trajd_feed_is_held(feed) &&
                     now_ns >= info.idle_since_ns + server->options.feed_idle_ms * UINT64_C(1000000);
         if (over && !feed->idle_reported && !feed->closed) {
             feed->users++;

@@ -129,7 +129,7 @@ static bool finish_request(struct trajd_server *server, struct trajd_request *re
     }
     if (enter_feed(server, peer, &request->open, request->feed->core, now_ns))
         return true;
-    /* This is the feed of a specification, and jobs at other positions read it already. */
+    /* This is the feed of a specification, and other jobs or users read it already. */
     if (request->family[0] == '\0') {
         want_instance(server, request, request->feed->core);
         return false;

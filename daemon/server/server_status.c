@@ -118,6 +118,8 @@ static void write_feed(struct trajd_json *json, const struct trajd_feed *feed,
     trajd_json_u64(json, "produced_epoch", info->produced_epoch);
     trajd_json_u64(json, "cursor", info->cursor);
     trajd_json_u64(json, "ring_bytes", feed->slot_sends->ring.size_bytes);
+    if (info->has_user)
+        trajd_json_u64(json, "user", info->user);
     write_slots(json, feed, info);
     trajd_json_number(json, "stalled_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
     trajd_json_open_array(json, "jobs");

@@ -26,6 +26,7 @@ static bool set_option(struct producer_options *options, const char *name, size_
         {"silence", &options->silence_ms, NULL}, {"delay_us", &options->delay_us, NULL},
         {"length", NULL, &options->length},      {"payload", NULL, &options->payload_bytes},
         {"fail", NULL, &options->fail_position}, {"instance", NULL, &options->instance},
+        {"jobs", &options->jobs, NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         if (strlen(table[i].name) != length || memcmp(table[i].name, name, length) != 0)

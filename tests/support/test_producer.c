@@ -174,6 +174,7 @@ static enum trajd_status add_feed(struct producer *producer, struct trajd_error 
     const struct trajd_feed_options feed = {.name = "train",
                                             .schema = &producer->schema,
                                             .slot_count = options->slots,
+                                            .job_count = options->jobs,
                                             .max_credit = options->credit,
                                             .fingerprint = 77,
                                             .seed = 5,

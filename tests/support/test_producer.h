@@ -13,8 +13,9 @@
 struct producer_options {
     const char *directory;
     uint32_t slots, batch, credit, sessions; /* 0: 6, 8, 16, 16 */
-    uint64_t length;                         /* windows of an epoch; 0: 1000 */
-    uint64_t payload_bytes;                  /* of one further tensor, per row; not written */
+    uint32_t jobs;   /* that read the same slots; more than 1: workers cannot write to the ring */
+    uint64_t length; /* windows of an epoch; 0: 1000 */
+    uint64_t payload_bytes; /* of one further tensor, per row; not written */
     /* the batch at this position fails; 0: none (the first one never fails) */
     uint64_t fail_position;
     uint32_t delay_us;    /* per batch */

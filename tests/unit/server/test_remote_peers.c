@@ -382,7 +382,8 @@ static void test_a_silent_session_ends(void **state)
 
 /* ---- a flood, against a process with few descriptors ---- */
 
-/* The flood lasts until a local worker has read an epoch: only the tcp listener is closed. */
+/* The flood lasts until a local worker has read an epoch: only the tcp listener is closed. The ring
+ * is read-only, so a remote worker can read it after the local one. */
 static void test_a_flood_of_connections_is_survived(void **state)
 {
     enum { FLOOD = 400 };
@@ -393,7 +394,8 @@ static void test_a_flood_of_connections_is_survived(void **state)
     snprintf(path, sizeof path, "/tmp/trajd-flood-XXXXXX");
     assert_non_null(mkdtemp(path));
     struct process daemon = process_start("fake_producer", path,
-                                          "descriptors=256 sessions=16 length=400 tcp=127.0.0.1:0");
+                                          "descriptors=256 sessions=16 length=400 jobs=2 "
+                                          "tcp=127.0.0.1:0");
     assert_true(process_read(&daemon, line, sizeof line));
     snprintf(where, sizeof where, "%s", line + strlen("REMOTE "));
     endpoint = where;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,29 @@ static void test_mapping_sees_what_the_ring_holds(void **state)
     trajd_server_ring_destroy(&ring); /* the worker's mapping stays */
     assert_memory_equal(trajd_mapping_slot(mapping, 2), &header, sizeof header);
     trajd_mapping_drop(mapping);
+}
+
+/* The daemon has closed the feed while nobody read it. A worker has kept its mapping. */
+static void test_an_unused_ring_holds_no_memory(void **state)
+{
+    (void)state;
+    struct trajd_server_ring ring;
+    struct trajd_mapping *mapping;
+    struct stat file;
+    make_ring(&ring);
+    const struct trajd_ring_terms terms = terms_of(&ring);
+    const unsigned char zeros[64] = {0};
+    const int fd = dup(ring.fd);
+    memset(trajd_server_ring_slot(&ring, 2), 7, sizeof zeros);
+    assert_int_equal(trajd_mapping_create(fd, &terms, &mapping, NULL), TRAJD_OK);
+    ring.is_unused = true;
+    trajd_server_ring_destroy(&ring);
+    assert_int_equal(fstat(fd, &file), 0);
+    assert_int_equal(file.st_blocks, 0);
+    assert_int_equal(file.st_size, terms.size_bytes);
+    assert_memory_equal(trajd_mapping_slot(mapping, 2), zeros, sizeof zeros);
+    trajd_mapping_drop(mapping);
+    close(fd);
 }
 
 static void assert_refused(int fd, const struct trajd_ring_terms *terms)
@@ -250,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_ring_cannot_be_resized),
         cmocka_unit_test(test_ring_refuses_impossible_sizes),
         cmocka_unit_test(test_mapping_sees_what_the_ring_holds),
+        cmocka_unit_test(test_an_unused_ring_holds_no_memory),
         cmocka_unit_test(test_mapping_refuses_other_terms),
         cmocka_unit_test(test_mapping_refuses_a_device_ring_between_boundaries),
         cmocka_unit_test(test_mapping_refuses_files_that_are_no_rings),
