@@ -70,6 +70,20 @@ struct trajd_producer *trajd_feed_list_remove_unread(struct trajd_feed_list *fee
     return remove_at(feeds, index);
 }
 
+struct trajd_producer *trajd_feed_list_remove_used(struct trajd_feed_list *feeds,
+                                                   const char *family)
+{
+    for (uint32_t f = 0; f < feeds->count; f++) {
+        struct trajd_producer *producer = feeds->producers[f];
+        struct trajd_feed *feed = trajd_producer_feed(producer);
+        if (producer != feeds->acquired &&
+            trajd_feed_name_is_in_family(trajd_producer_name(producer), family) &&
+            trajd_feed_has_user(feed) && trajd_feed_close_if_idle(feed))
+            return remove_at(feeds, f);
+    }
+    return NULL;
+}
+
 struct trajd_producer *trajd_feed_list_remove_idle(struct trajd_feed_list *feeds)
 {
     for (uint32_t f = 0; f < feeds->count; f++) {

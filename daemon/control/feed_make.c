@@ -240,55 +240,86 @@ static const struct trajd_producer *find_family(struct trajd_control *control, c
     return found;
 }
 
-/* Checks the limits before any work: a client that gets BUSY tries again and again. */
-enum trajd_status trajd_control_open_instance(struct trajd_control *control, const char *family,
-                                              struct trajd_producer **producer,
-                                              struct trajd_error *error)
+/* Finds a model for another instance, and writes the name of that one. Checks the limits before any
+ * work: a client that gets BUSY tries again and again. */
+static enum trajd_status find_model(struct trajd_control *control, const char *family, char *name,
+                                    size_t size, const struct trajd_producer **model,
+                                    struct trajd_error *error)
 {
-    char name[160];
-    const struct trajd_producer *model;
     uint64_t remaining_bytes, wanted_bytes;
-    struct trajd_feed_source source = {.name = name, .instance_of = family};
 
     do {
-        model = find_family(control, family, name, sizeof name);
+        *model = find_family(control, family, name, size);
         remaining_bytes = trajd_control_rings_remaining_bytes(control);
-        wanted_bytes = model ? trajd_producer_ring_bytes(model) : 0;
+        wanted_bytes = *model ? trajd_producer_ring_bytes(*model) : 0;
     } while ((wanted_bytes > remaining_bytes ||
               control->feeds.count >= control->now->config->max_feeds) &&
              trajd_control_close_unread(control));
-    if (!model)
+    if (!*model)
         return trajd_error_set(error, TRAJD_ERR_BUSY, 0, "feed %s: has just been closed: try again",
                                family);
     if (wanted_bytes > remaining_bytes)
         return trajd_error_set(
             error, TRAJD_ERR_BUSY, 0,
-            "feed %s: other jobs read it at another position; another ring for this job needs %llu "
-            "bytes, but memory.rings has only %llu left: raise memory.rings, or wait until the "
-            "other jobs end",
+            "feed %s: other jobs read it at another position, or for another user; another ring "
+            "for this job needs %llu bytes, but memory.rings has only %llu left: raise "
+            "memory.rings, or wait until the other jobs end",
             family, (unsigned long long)wanted_bytes, (unsigned long long)remaining_bytes);
     if (control->feeds.count >= control->now->config->max_feeds)
         return trajd_error_set(
             error, TRAJD_ERR_BUSY, 0,
-            "feed %s: other jobs read it at another position; another instance for this job would "
-            "be feed %u, but limits.feeds is %u: raise limits.feeds, or wait until the other jobs "
-            "end",
+            "feed %s: other jobs read it at another position, or for another user; another "
+            "instance for this job would be feed %u, but limits.feeds is %u: raise limits.feeds, "
+            "or wait until the other jobs end",
             family, control->feeds.count + 1, control->now->config->max_feeds);
-    source.gpu = trajd_producer_gpu(model);
-    source.text = trajd_producer_text(model);
-    if (source.text) {
-        char *text = strdup(source.text); /* the model may be closed to make room */
-        enum trajd_status status =
-            text ? TRAJD_OK
-                 : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
-        source.text = text;
-        if (!status)
-            status = add_from_text(control, &source, producer, error);
-        free(text);
+    return TRAJD_OK;
+}
+
+/* Returns a feed that nobody reads, and whose ring another user has mapped. It is off the list then.
+ * Returns NULL if there is none. */
+static struct trajd_producer *take_used(struct trajd_control *control, const char *family,
+                                        char *name, size_t size)
+{
+    struct trajd_producer *used;
+
+    pthread_mutex_lock(&control->mutex);
+    used = trajd_feed_list_remove_used(&control->feeds, family);
+    pthread_mutex_unlock(&control->mutex);
+    if (used)
+        snprintf(name, size, "%s", trajd_producer_name(used));
+    return used;
+}
+
+enum trajd_status trajd_control_open_instance(struct trajd_control *control, const char *family,
+                                              struct trajd_producer **producer,
+                                              struct trajd_error *error)
+{
+    char name[160];
+    struct trajd_producer *used = take_used(control, family, name, sizeof name);
+    const struct trajd_producer *model = used;
+    const char *reason = used ? "made again, with another ring for another user"
+                              : "opened as another instance for one job";
+    struct trajd_feed_source source = {.name = name};
+    char *text = NULL; /* a copy, as the model may be closed to make room */
+    enum trajd_status status =
+        used ? TRAJD_OK : find_model(control, family, name, sizeof name, &model, error);
+
+    if (status)
         return status;
-    }
-    source.spec = trajd_producer_spec(model);
-    return trajd_control_add_producer(control, &source, producer, error);
+    source.instance_of = strcmp(name, family) ? family : NULL;
+    source.gpu = trajd_producer_gpu(model);
+    if (!trajd_producer_text(model))
+        source.spec = trajd_producer_spec(model);
+    else if (!(source.text = text = strdup(trajd_producer_text(model))))
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "feed %s: out of memory", family);
+    trajd_producer_destroy(&used);
+    if (!status)
+        status = text ? add_from_text(control, &source, producer, error)
+                      : trajd_control_add_producer(control, &source, producer, error);
+    if (!status)
+        LOG(control->log, INFO, "feed %s: %s", name, reason);
+    free(text);
+    return status;
 }
 
 enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control, const char *name,

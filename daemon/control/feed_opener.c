@@ -63,9 +63,6 @@ static void serve_request(struct trajd_control *control, const struct trajd_open
     struct trajd_error error;
     const enum trajd_status status = open_feed(control, request, &producer, &error);
 
-    if (request->is_instance && producer)
-        LOG(control->log, INFO, "feed %s: opened as another instance for one job",
-            trajd_producer_name(producer));
     if (request->gpu && producer)
         LOG(control->log, INFO, "feed %s: made on a GPU", trajd_producer_name(producer));
     /* BUSY and CLOSED are not logged: the client tries again */
