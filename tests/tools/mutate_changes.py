@@ -26,7 +26,7 @@ MESSAGES = re.compile(r"(^LOG|^assert|^_Static_assert|_error_set|_error_prefix|_
 # calls that only say or hint something: removing them changes nothing that counts
 HINTS = re.compile(r"^(LOG|assert|trajd_log_write|log_line|trajd_error_prefix|trajd_heartbeat_turn|trajd_heartbeat_wait|"
                    r"trajd_heartbeat_resume|__builtin_prefetch|trajd_clock_fetch_rows_until|madvise|posix_fadvise|"
-                   r"pthread_setname_np|pthread_mutex_lock|H5Eclear2|H5[A-Z]close|prctl)$")
+                   r"pthread_setname_np|nanosleep|pthread_mutex_lock|H5Eclear2|H5[A-Z]close|prctl)$")
 BEGINS = ("=", "+=", "(", "[", ",", "?", ":", "return")  # before an expression
 CLOSES = re.compile(r"^H5[A-Z]close$")
 DEADLINE = re.compile(r"deadline")  # a moment more or less of a wait that is measured by the clock
@@ -239,8 +239,9 @@ class File:
         if not match or self.text(i - 1) == "case" or self.is_declared_size(i) or self.compares_handle(i - 1):
             return
         number = int(match[1], 16 if match[1][:2].lower() == "0x" else 8 if match[1][:1] == "0" else 10)
-        # more memory than needed changes nothing
-        for value in {number + 1, abs(number - 1)} - ({number + 1} if i in self.allocated else set()):
+        # more memory than needed changes nothing, and one element less of `count + 1` is the sanitizers' business
+        needless = {number + 1} | ({0} if self.text(i - 1) == "+" else set()) if i in self.allocated else set()
+        for value in {number + 1, abs(number - 1)} - needless:
             self.add("constant", function, i, i, f"{value}{match[2]}")
 
     def change_value(self, i, end, function):

@@ -239,6 +239,50 @@ static void test_steps_of_a_derivative(void **state)
     assert_non_null(strstr(error.message, "derivative strides overlap"));
 }
 
+/* Streams of one mask: the mask, its stride and the steps are the same. */
+static void test_joined_masks(void **state)
+{
+    static const char *const words[] = {"",
+                                        "mask_joins_previous must be 0 or 1",
+                                        "mask, stride or step_count differ",
+                                        "mask, stride or step_count differ",
+                                        "mask, stride or step_count differ",
+                                        "mask strides overlap"};
+    uint8_t mask[64];
+
+    (void)state;
+    for (size_t change = 0; change < ARRAY_LEN(words); change++) {
+        struct trajd_error error;
+        struct small_request one;
+        struct trajd_bracket brackets[2];
+        struct trajd_stream streams[2];
+        struct trajd_grid grids[2];
+        small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
+        one.grid.step_count = 3;
+        one.request.window_count = 2;
+        one.stream.mask = mask;
+        one.stream.mask_window_stride_bytes = 3;
+        grids[0] = grids[1] = one.grid;
+        grids[1].step_count = 2;
+        brackets[0] = brackets[1] = one.bracket;
+        brackets[1].grid_index = 1;
+        streams[0] = streams[1] = one.stream;
+        streams[1].mask_joins_previous = change == 1 ? 2 : 1;
+        streams[1].mask += change == 2;
+        streams[1].mask_window_stride_bytes += change == 3;
+        streams[1].bracket_index = change == 4;
+        streams[0].mask_window_stride_bytes -= change == 5;
+        one.request.grids = grids;
+        one.request.brackets = brackets;
+        one.request.streams = streams;
+        one.request.grid_count = one.request.bracket_count = one.request.stream_count = 2;
+        if (trajd_resample_check(&one.request, &error) != (change ? TRAJD_ERR_ARGUMENT : TRAJD_OK))
+            fail_msg("change %zu", change);
+        if (change && !strstr(error.message, words[change]))
+            fail_msg("change %zu: %s", change, error.message);
+    }
+}
+
 static void test_bad_requests(void **state)
 {
     struct trajd_error error;
@@ -265,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_rows),
         cmocka_unit_test(test_steps_of_a_derivative),
+        cmocka_unit_test(test_joined_masks),
         cmocka_unit_test(test_bad_requests),
     };
 

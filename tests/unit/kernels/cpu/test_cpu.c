@@ -313,6 +313,96 @@ static void test_joined_masks(void **state)
     }
 }
 
+/* A row of NaN alone, among others, for each number of features and each pair of types that has
+ * code of its own. */
+static void test_rows_of_nan(void **state)
+{
+    static const uint32_t counts[] = {1, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 100};
+    static const enum trajd_dtype sources[] = {TRAJD_F32, TRAJD_F64, TRAJD_F16};
+    static const enum trajd_kind kinds[] = {TRAJD_KIND_LINEAR, TRAJD_KIND_PREVIOUS,
+                                            TRAJD_KIND_MEAN};
+
+    (void)state;
+    for (size_t c = 0; c < ARRAY_LEN(counts); c++)
+        for (size_t t = 0; t < ARRAY_LEN(sources); t++)
+            for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+                struct problem_spec spec = {k + 1,        4,         30,
+                                            20,           counts[c], kinds[k],
+                                            sources[t],   TRAJD_F32, STAMPS_JITTER,
+                                            TRAJD_GRID_NS};
+                struct trajd_stream wanted;
+                struct problem problem;
+                char name[256];
+                problem_create(&problem, &spec);
+                for (uint32_t row = 3; row < spec.rows; row += 7)
+                    for (uint32_t d = 0; d < counts[c]; d++)
+                        trajd_element_store(
+                            sources[t],
+                            (char *)problem.stream.base + row * problem.stream.row_stride_bytes +
+                                (problem.stream.first_column + d) * trajd_dtype_size(sources[t]),
+                            NAN);
+                trajd_resample_reference(&problem.request, 0, spec.windows);
+                wanted = problem.stream;
+                problem_new_outputs(&problem);
+                run_plan(&problem, "cpu_rows", 1, NULL);
+                if (wanted.mask &&
+                    memcmp(wanted.mask, problem.stream.mask, problem.mask_bytes) != 0)
+                    fail_msg("masks differ: %s", problem_name(&problem, name, sizeof name));
+                if (!close_enough(TRAJD_F32, wanted.output, problem.stream.output,
+                                  problem.output_bytes / 4, 0))
+                    fail_msg("values differ: %s", problem_name(&problem, name, sizeof name));
+                problem_destroy(&problem);
+            }
+}
+
+/* Whatever a plan was made for must be the same in a run. */
+static void test_plan_refuses_other_shapes(void **state)
+{
+    struct problem_spec spec = {
+        1, 4, 10, 5, 4, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, STAMPS_JITTER, TRAJD_GRID_NS};
+    struct trajd_bracket brackets[2];
+    struct trajd_stream streams[2];
+    struct problem problem;
+    struct trajd_error error;
+    struct trajd_plan *plan;
+
+    (void)state;
+    problem_create(&problem, &spec);
+    problem.stream.derivative = NULL;
+    brackets[0] = brackets[1] = problem.bracket;
+    streams[0] = streams[1] = problem.stream;
+    problem.request.brackets = brackets;
+    problem.request.streams = streams;
+    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, NULL, &plan, &error),
+                     TRAJD_OK);
+    for (int change = 0; change < 9; change++) {
+        struct trajd_grid grid = problem.grid;
+        problem.request.bracket_count = change == 6 || change == 7 ? 2 : 1;
+        problem.request.stream_count = change == 8 ? 2 : 1;
+        problem.request.grids = &grid;
+        streams[0] = problem.stream;
+        streams[0].kind = change == 1 ? TRAJD_KIND_NEAREST : streams[0].kind;
+        streams[0].source_type = change == 2 ? TRAJD_F16 : TRAJD_F32;
+        streams[0].output_type = change == 3 ? TRAJD_F16 : TRAJD_F32;
+        streams[0].feature_count -= change == 4;
+        grid.step_count -= change == 5;
+        streams[0].bracket_index = change == 6;
+        if (trajd_plan_run(plan, &problem.request, NULL, &error) !=
+            (change ? TRAJD_ERR_ARGUMENT : TRAJD_OK))
+            fail_msg("change %d", change);
+        if (change && !strstr(error.message, change < 6 ? "differ from the plan's"
+                                                        : "number of streams or brackets differs"))
+            fail_msg("change %d: %s", change, error.message);
+    }
+    trajd_plan_destroy(&plan);
+    problem.request.window_count = 0;
+    problem.request.bracket_count = problem.request.stream_count = 1;
+    assert_int_equal(trajd_plan_create(&problem.request, &one_thread, NULL, &plan, &error),
+                     TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "window_count is 0"));
+    problem_destroy(&problem);
+}
+
 static void test_plan_refuses(void **state)
 {
     struct problem_spec spec = {
@@ -382,7 +472,9 @@ int main(void)
         cmocka_unit_test(test_longer_than_a_chunk),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_joined_masks),
+        cmocka_unit_test(test_rows_of_nan),
         cmocka_unit_test(test_plan_refuses),
+        cmocka_unit_test(test_plan_refuses_other_shapes),
         cmocka_unit_test(test_plan_from_shape_alone),
     };
 

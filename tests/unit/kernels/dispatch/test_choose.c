@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/dispatch/choose.h"
@@ -41,6 +42,60 @@ static void test_problem_is_counted(void **state)
     assert_int_equal(problem.feature_count, 7);
     problem = problem_of(UINT32_MAX, UINT32_MAX, 1, TRAJD_KIND_LINEAR);
     assert_true(problem.target_count == (uint64_t)UINT32_MAX * UINT32_MAX && problem.cpu_ns > 1e19);
+}
+
+static double cost_of(const struct trajd_stream *stream, enum trajd_grid_unit unit)
+{
+    const struct trajd_grid grid = {unit, 10, NULL, 0};
+    const struct trajd_bracket bracket = {0};
+    const struct trajd_clock clock = {0};
+    const struct trajd_resample_request shape = {100,   1,        1,      1,    1, &clock,
+                                                 &grid, &bracket, stream, NULL, 0};
+    struct trajd_problem problem;
+
+    trajd_problem_of(&shape, 0, &problem);
+    return problem.cpu_ns;
+}
+
+/* The order of the costs decides between backends. Each stream costs more than the one before. */
+static void test_costs_are_ordered(void **state)
+{
+    static const float scale[8];
+    struct trajd_stream stream = {.kind = TRAJD_KIND_PREVIOUS,
+                                  .source_type = TRAJD_U8,
+                                  .output_type = TRAJD_U8,
+                                  .feature_count = 8};
+    double copied, before;
+
+    (void)state;
+    copied = before = cost_of(&stream, TRAJD_GRID_NS);
+    stream.kind = TRAJD_KIND_NEAREST;
+    assert_true(cost_of(&stream, TRAJD_GRID_NS) == copied);
+    stream.source_type = stream.output_type = TRAJD_F64; /* more bytes to copy */
+    assert_true(cost_of(&stream, TRAJD_GRID_NS) > before);
+    before = cost_of(&stream, TRAJD_GRID_NS);
+    stream.scale = scale;
+    assert_true(cost_of(&stream, TRAJD_GRID_NS) > before);
+    before = cost_of(&stream, TRAJD_GRID_NS);
+    stream.scale = NULL;
+    stream.output_type = TRAJD_F32;
+    assert_true(cost_of(&stream, TRAJD_GRID_NS) == before); /* each number is converted */
+    stream.kind = TRAJD_KIND_LINEAR;
+    assert_true(cost_of(&stream, TRAJD_GRID_NS) == before);
+    assert_true(cost_of(&stream, TRAJD_GRID_ROWS) < before); /* rows need not be found */
+    stream.kind = TRAJD_KIND_MEAN;
+    assert_true(cost_of(&stream, TRAJD_GRID_NS) > before);
+    stream.kind = TRAJD_KIND_ANGLE;
+    assert_true(cost_of(&stream, TRAJD_GRID_NS) > before);
+    stream.kind = TRAJD_KIND_SLERP_WXYZ;
+    before = cost_of(&stream, TRAJD_GRID_NS);
+    stream.feature_count = 4;
+    copied = cost_of(&stream, TRAJD_GRID_NS);
+    assert_true(copied < before && copied > before / 2);
+    stream.feature_count = 12; /* each quaternion costs the same */
+    assert_true(fabs(cost_of(&stream, TRAJD_GRID_NS) - before - (before - copied)) < 1e-6 * before);
+    stream.derivative = (float[1]){0};
+    assert_true(cost_of(&stream, TRAJD_GRID_ROWS) > before);
 }
 
 static void test_little_work_stays_on_one_thread(void **state)
@@ -96,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_problem_is_counted),
+        cmocka_unit_test(test_costs_are_ordered),
         cmocka_unit_test(test_little_work_stays_on_one_thread),
         cmocka_unit_test(test_slices_cover_the_windows),
         cmocka_unit_test(test_names),
