@@ -1,13 +1,12 @@
 """Attacks on the daemon's sockets. A worker's rate is measured before, during and after each attack, and the daemon's
 anonymous memory."""
 import contextlib
-import re
 import threading
 import time
 
 import pytest
 
-from attacker import MIB, anonymous_bytes, begin_attack
+from attacker import MIB, anonymous_bytes, begin_attack, remote_endpoint
 from feeds import SMALL_BATCHES
 from waiting import wait_for
 
@@ -96,10 +95,6 @@ def withstand(one, *arguments, growth, back=5 * MIB):
         honest.close()
 
 
-def remote_of(one):
-    return re.findall(r"remote workers at (tcp://[0-9.:]+)", one.text())[-1]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size, more", [(0, []), (32768, []), (40, ["--trickle"])])
 def test_a_message_that_never_ends(daemon, demo_file, size, more):
@@ -112,7 +107,7 @@ def test_a_message_that_never_ends(daemon, demo_file, size, more):
 @pytest.mark.slow
 def test_a_message_that_never_ends_over_tcp(daemon, demo_file):
     one = daemon("listen: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + SMALL_BATCHES.format(path=demo_file))
-    withstand(one, "endless", remote_of(one), "--count", 8, growth=64 * MIB)
+    withstand(one, "endless", remote_endpoint(one), "--count", 8, growth=64 * MIB)
     assert status_of(one)["cut_connections"] > 0
 
 
@@ -125,7 +120,7 @@ def test_sessions_that_never_read_their_status(daemon, demo_file):
 @pytest.mark.slow
 def test_remote_sessions_that_never_read_their_status(daemon, demo_file):
     one = daemon("listen: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + SMALL_BATCHES.format(path=demo_file))
-    withstand(one, "status", remote_of(one), "--count", 150, growth=128 * MIB)
+    withstand(one, "status", remote_endpoint(one), "--count", 150, growth=128 * MIB)
 
 
 @pytest.mark.slow

@@ -19,6 +19,11 @@ def begin_attack(*arguments):
     return process
 
 
+def remote_endpoint(daemon):
+    """Returns the endpoint for remote workers that the daemon has logged last."""
+    return re.findall(r"remote workers at (tcp://[0-9.:]+)", daemon.text())[-1]
+
+
 def anonymous_bytes(daemon):
     """Returns the daemon's anonymous memory."""
     with open(f"/proc/{daemon.process.pid}/status") as file:

@@ -6,22 +6,25 @@ import pathlib
 import signal
 import subprocess
 
-from attacker import MIB, anonymous_bytes, begin_attack
+from attacker import MIB, anonymous_bytes, begin_attack, remote_endpoint
 from daemons import LIBRARY
 from libtrajd import connect_in_time
 from paths import TRAJCTL, clean_environment
 from waiting import wait_for
 
+JOURNAL_BYTES, JOURNAL_MAGIC = 12288, b"TRJJRNL1"
 STATE_BYTES = 256 << 10  # of the disk with the daemon's state
 MEMORY_BACK = 5 * MIB    # a daemon may keep so much more than before the trial
 LIMIT_DESCRIPTORS = ("sh", "-c", 'ulimit -n 1500; exec "$@"', "sh")  # prefix of a daemon whose descriptors can run out
 
 FLOODS = {
-    "endless": ("--count", 8, "--size", 32768),
-    "empty": ("--count", 8, "--size", 0),
-    "hello": ("--count", 200),
-    "status": ("--count", 100),
-    "descriptors": ("--count", 3000),
+    "endless": ("endless", "--count", 8, "--size", 32768),
+    "empty": ("endless", "--count", 8, "--size", 0),
+    "hello": ("hello", "--count", 200),
+    "status": ("status", "--count", 100),
+    "descriptors": ("descriptors", "--count", 3000),
+    "remote endless": ("endless", "--count", 8, "--size", 32768),
+    "remote hello": ("hello", "--count", 100),
 }
 
 
@@ -33,8 +36,9 @@ class Flood:
     """An attack that goes on until end()."""
 
     def __init__(self, daemon, kind):
-        attack = "endless" if kind == "empty" else kind
-        self.process = begin_attack(attack, daemon.endpoint, *FLOODS[kind])
+        attack, *options = FLOODS[kind]
+        endpoint = remote_endpoint(daemon) if kind.startswith("remote") else daemon.endpoint
+        self.process = begin_attack(attack, endpoint, *options)
 
     def end(self):
         self.process.kill()
@@ -49,7 +53,7 @@ class SmallDisk:
         self.path.mkdir(parents=True)
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={STATE_BYTES}", "tmpfs", self.path], capture_output=True,
                                  text=True)
-        self.refusal = mounted.stderr.strip() if mounted.returncode else None
+        self.refusal = mounted.stderr.partition("\n")[0] if mounted.returncode else None
         self.is_full = False
 
     def fill(self):
@@ -66,9 +70,20 @@ class SmallDisk:
         (self.path / "filler").unlink(missing_ok=True)
         self.is_full = False
 
+    def journals(self, job="*"):
+        return list(self.path.glob(f"{job}@train-*.journal"))
+
     def has_journal(self, job):
-        """Returns true if the daemon could write the job's journal."""
-        return any(path.stat().st_size for path in self.path.glob(f"{job}@train-*.journal"))
+        """Returns true if the daemon has written the job's journal. Its first page is written last."""
+        return any(path.stat().st_size == JOURNAL_BYTES and path.read_bytes()[:8] == JOURNAL_MAGIC for path in self.journals(job))
+
+    def cut_journal(self, daemon, random):
+        """Cuts off a journal that the daemon has open, which writes it again. Returns False if there is none."""
+        opened = {os.path.realpath(path) for path in pathlib.Path(f"/proc/{daemon.process.pid}/fd").iterdir()}
+        journals = [path for path in sorted(self.journals()) if os.path.realpath(path) in opened]
+        if journals:
+            os.truncate(random.choice(journals), 0)
+        return bool(journals)
 
     def close(self):
         if self.refusal is None:

@@ -1,10 +1,10 @@
-"""Kills workers, daemons and both at random moments, attacks and reloads the daemon, fills its disk, and keeps a ledger of the
-windows that were worked on.
+"""Kills workers, daemons and both at random moments, attacks and reloads the daemon, fills its disk, cuts off its journals, and
+keeps a ledger of the windows that were worked on.
 
 One trial is one epoch of two jobs. The ledger of a job says for each window how often it was worked on. No window may be lost. A
 window may be worked on again only if the process that worked on it before was killed between its work and its DONE, or if the
-daemon was killed while a full disk left the job without a journal: then all comes again that workers had finished or held. Afterwards the daemon's memory, descriptors, children and files
-have to be as before.
+daemon was killed while the job had no journal: then all comes again that workers had finished or held. Afterwards the daemon's
+memory, descriptors, children and files have to be as before.
 
 Floods end when the daemon dies: a worker that a flood keeps from returning within rejoin_wait counts as dead, so its windows would
 come again."""
@@ -31,7 +31,7 @@ JOBS = ("a", "b")
 CREDIT = 4        # the most batches that a worker holds, or that are on their way to it
 LAST_FAULT = 0.6  # no fault after this share of the epoch, so that no worker returns after its end
 KILLS = ("worker", "daemon", "both", "stop")
-EVENTS = (*KILLS, "flood", "full_disk", "reload")
+EVENTS = (*KILLS, "flood", "full_disk", "journal", "reload")
 SETTLE_S = 30     # the daemon has this time to return what it took
 
 
@@ -74,7 +74,7 @@ class Ledger:
     delivered: int = 0  # windows worked on, repeated ones included
     lost: int = 0
     repeated: int = 0  # windows that a killed worker had not DONE, worked on again
-    unrecorded: int = 0  # windows finished or held when a daemon without the job's journal was killed, worked on again
+    unrecorded: int = 0  # windows finished or held when the daemon was killed without a journal, worked on again
     wrong: int = 0       # windows worked on again although their worker lived on, or had DONE them
     errors: list = dataclasses.field(default_factory=list)
 
@@ -227,6 +227,8 @@ class Trial:
 
     def fault(self, event):
         """Makes one fault and returns True if it could be made. Floods and full disks go on for some time."""
+        if event == "journal":
+            return self.disk.cut_journal(self.daemon, self.random)
         return {"stop": self.stop_worker, "flood": self.begin_flood, "full_disk": self.fill_disk,
                 "reload": self.reload}.get(event, lambda: self.kill_and_repair(event))()
 
@@ -316,8 +318,8 @@ class Trial:
 
 def configuration(path):
     """Workers that died with the daemon never return, so each such trial waits for rejoin_wait."""
-    return "feed_idle: 1s\n" + feed(path, batch=4).replace("credit: 8", f"credit: {CREDIT}").replace(
-        "slots: 6", "slots: 12\n    rejoin_wait: 5s")
+    text = "feed_idle: 1s\nlisten: {tcp: '127.0.0.1:0', insecure_loopback: true}\n" + feed(path, batch=4)
+    return text.replace("credit: 8", f"credit: {CREDIT}").replace("slots: 6", "slots: 12\n    rejoin_wait: 5s")
 
 
 def report(title, counts, book):

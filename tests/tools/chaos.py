@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Kills workers and daemons, attacks and reloads the daemon and fills its disk for some minutes. Prints a ledger of all windows.
+"""Kills workers and daemons, attacks and reloads the daemon, fills its disk and cuts off its journals for some minutes. Prints a
+ledger of all windows.
 
 Each trial is one epoch of two jobs with three workers each. Its seed is printed, so that a trial can be repeated; the moments of
 the kills differ between two runs of one seed. Exit status 1: a window was lost, or worked on again without need, or a daemon had
