@@ -18,6 +18,7 @@ from feeds import SMALL_BATCHES
 from paths import PROGRAM
 from resample_client import Client, ERROR, memory
 from silent_filesystem import silent_filesystem
+from users import ROOT_ALONE, serve_group, user
 from waiting import wait_for
 from workers import Worker
 
@@ -57,29 +58,11 @@ def test_a_session_that_says_bye_is_not_a_dead_one(daemon, demo_file):
 # ---- users and places ----
 
 HERE = types.SimpleNamespace(endpoint=pathlib.Path())  # the daemon whose folder is the working directory
-ROOT_ALONE = pytest.mark.skipif(os.geteuid() != 0, reason="root alone can connect as another user")
 
 
 @pytest.fixture
 def shared(tmp_path, demo_file, started, monkeypatch):
-    """A daemon that serves the group of its folder. The test runs in that folder, since other users may not pass the folders above."""
-    one = started(Daemon(tmp_path / "shared", SMALL_BATCHES.replace("credit: 8", "credit: 8, sessions: 4").format(path=demo_file) + "group_access: true\n"))
-    os.chown(one.endpoint, 0, 0)
-    one.endpoint.chmod(0o770)
-    for path in one.endpoint.iterdir():
-        os.chown(path, 0, 0)
-    monkeypatch.chdir(one.endpoint)
-    return one
-
-
-@contextlib.contextmanager
-def user(uid):
-    """Connections in this block are those of that user, in the group of root."""
-    os.seteuid(uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
+    return serve_group(tmp_path / "shared", SMALL_BATCHES.replace("credit: 8", "credit: 8, sessions: 4").format(path=demo_file), started, monkeypatch)
 
 
 def connect(name):
