@@ -35,6 +35,7 @@ struct trajd_scan {
     const char **file_rates;
     bool has_failed;            /* libhdf5 reported an error since this was set to false */
     const char *resampled_rate; /* of the attribute trajd_resample */
+    uint32_t episode_capacity;  /* of the record */
 };
 
 /* Starts libhdf5 without plugins, file locks, printed errors and external links. False where it
@@ -55,6 +56,12 @@ enum trajd_scan_found {
  * used. `is_picture`: its rows are frames. */
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
                                        bool is_picture, struct trajd_record_array *dataset);
+/* Reads the first rows of a slice of the dataset, which begins at row `begin`, through libhdf5, for
+ * the parent to compare. A failure becomes the array's refusal. */
+void trajd_scan_check_rows(struct trajd_scan *scan, hid_t dataset, uint64_t begin,
+                           struct trajd_record_array *array);
+/* Adds zeroed episodes to the record. Returns the first; NULL where there are too many. */
+struct trajd_record_episode *trajd_scan_add_episodes(struct trajd_scan *scan, uint32_t count);
 /* Sets type, form and is_enum of the array, and *element_bytes. Returns NULL, or the reason why the
  * type cannot be used. `is_picture`: its rows are frames, so they may be strings and of variable
  * length. */
@@ -78,6 +85,12 @@ const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
 const char *trajd_scan_form(struct trajd_scan *scan, hid_t group,
                             const struct trajd_scan_names *links,
                             const struct trajd_record_episode *episode);
+/* Returns why a flag that the layout's split does not name shows an episode that begins elsewhere
+ * than at `begins`, or NULL. The last of the begins, at [count], is the end of all rows. */
+const char *trajd_scan_form_split(struct trajd_scan *scan, hid_t group,
+                                  const struct trajd_scan_names *links,
+                                  const struct trajd_record_episode *episode,
+                                  const uint64_t *begins, uint32_t count);
 /* Returns whether the episode's group holds only the recorded datasets, and groups without
  * attributes on the way to them. */
 bool trajd_scan_is_plain(hid_t group, const struct trajd_record_episode *episode);

@@ -184,12 +184,12 @@ static bool has_filter(const struct trajd_array *array, uint16_t filter)
     return false;
 }
 
-/* Reads the first rows through libhdf5, for the parent to compare. */
+/* Reads the rows from `first` on through libhdf5, for the parent to compare. */
 static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type, hid_t space,
-                              struct trajd_record_array *out)
+                              uint64_t first, struct trajd_record_array *out)
 {
     const struct trajd_array *array = &out->extent;
-    hsize_t begin[TRAJD_ARRAY_MAX_RANK] = {0}, count[TRAJD_ARRAY_MAX_RANK];
+    hsize_t begin[TRAJD_ARRAY_MAX_RANK] = {first}, count[TRAJD_ARRAY_MAX_RANK];
     uint64_t row_bytes = array->size_bytes / (array->shape[0] ? array->shape[0] : 1), rows;
     const char *why = NULL;
     hid_t memory = -1;
@@ -208,7 +208,7 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
     for (uint32_t i = 0; i < array->rank; i++)
         count[i] = i ? array->shape[i] : rows;
     bytes = malloc(rows * row_bytes);
-    if (rows < array->shape[0])
+    if ((uint64_t)H5Sget_simple_extent_npoints(space) != rows * trajd_array_row_elements(array))
         memory = H5Screate_simple((int)array->rank, count, NULL);
     if (!bytes)
         why = "no memory";
@@ -272,12 +272,30 @@ static const char *describe(struct trajd_scan *scan, hid_t dataset, bool scalar_
     if (!why)
         why = read_storage(scan, dataset, type, array);
     if (!why)
-        why = read_check(scan, dataset, type, space, out);
+        why = read_check(scan, dataset, type, space, 0, out);
     if (!why)
         why = set_form(is_picture, element_bytes, array);
     H5Sclose(space);
     H5Tclose(type);
     return why;
+}
+
+void trajd_scan_check_rows(struct trajd_scan *scan, hid_t dataset, uint64_t begin,
+                           struct trajd_record_array *array)
+{
+    const hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    struct trajd_record_array stored = *array;
+    const char *why;
+
+    if (stored.extent.form == TRAJD_ROWS_STRING)
+        stored.extent.rank = 1; /* as the dataset has it */
+    why = read_check(scan, dataset, type, space, begin, &stored);
+    array->check_rows = stored.check_rows;
+    array->check_digest = stored.check_digest;
+    if (why)
+        refuse(scan, array, why);
+    H5Sclose(space);
+    H5Tclose(type);
 }
 
 static bool is_start(const struct trajd_layout *layout, const char *path)

@@ -7,6 +7,7 @@
 
 #include "daemon/layout/glob.h"
 #include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/scan_split.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -155,7 +156,8 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
         episode->array_count++;
 }
 
-static void scan_datasets(struct trajd_scan *scan, hid_t group,
+/* Describes the arrays. Returns whether they hold several episodes, which are in the record then. */
+static bool scan_datasets(struct trajd_scan *scan, hid_t group,
                           struct trajd_record_episode *episode)
 {
     const struct trajd_layout *layout = scan->layout;
@@ -183,7 +185,7 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
     episode->arrays = trajd_arena_alloc(scan->arena, (total ? total : 1) * sizeof *episode->arrays);
     if (!episode->arrays || total > 4096) {
         episode->problem = "too many datasets";
-        return;
+        return false;
     }
     for (uint32_t i = 0; i < wanted.explicit_paths.count; i++) {
         const char *path = wanted.explicit_paths.names[i];
@@ -198,6 +200,10 @@ static void scan_datasets(struct trajd_scan *scan, hid_t group,
     root = trajd_scan_folder(scan, group, "", 0, &wanted.folders, episode);
     if (root && !episode->problem)
         episode->problem = trajd_scan_form(scan, group, &root->links, episode);
+    if (!root || episode->problem || !layout->split.kind)
+        return false;
+    episode->problem = trajd_scan_split(scan, group, &root->links, episode);
+    return !episode->problem;
 }
 
 static void scan_metas(struct trajd_scan *scan, const char *path,
@@ -226,36 +232,6 @@ static const char *rate_of(struct trajd_scan *scan, hid_t group, uint32_t clock)
     return scan->file_rates[clock];
 }
 
-static void scan_episode(struct trajd_scan *scan, const char *path,
-                         struct trajd_record_episode *episode)
-{
-    const struct trajd_layout *layout = scan->layout;
-    hid_t group;
-
-    episode->rate_count = layout->clock_count;
-    episode->rates = trajd_arena_alloc(scan->arena, layout->clock_count * sizeof *episode->rates);
-    if (!episode->rates) {
-        episode->rate_count = 0;
-        return;
-    }
-    for (uint32_t i = 0; i < layout->clock_count; i++)
-        episode->rates[i] = "";
-    episode->resampled_rate = scan->resampled_rate;
-    group = H5Gopen2(scan->file, path, H5P_DEFAULT);
-    if (group < 0) {
-        const char *error = trajd_scan_error(scan), *lost = trajd_scan_lost_link(scan->file, path);
-        episode->problem = trajd_arena_format(
-            scan->arena, "%s%s", lost ? lost : "the group cannot be opened: ", lost ? "" : error);
-        return;
-    }
-    for (uint32_t i = 0; i < layout->clock_count; i++)
-        episode->rates[i] = rate_of(scan, group, i);
-    scan_metas(scan, path, episode);
-    scan_datasets(scan, group, episode);
-    episode->is_plain = trajd_scan_is_plain(group, episode);
-    H5Gclose(group);
-}
-
 /* Returns an episode's id: its group's path from the first component of the pattern with a
  * wildcard; "" where the path has no such component. */
 static const char *episode_id(const char *path, const char *pattern)
@@ -269,6 +245,54 @@ static const char *episode_id(const char *path, const char *pattern)
         pattern += length;
     }
     return "";
+}
+
+/* Describes the episode of a group. Returns whether the group holds several episodes, which are in
+ * the record then. */
+static bool scan_episode(struct trajd_scan *scan, const char *path,
+                         struct trajd_record_episode *episode)
+{
+    const struct trajd_layout *layout = scan->layout;
+    bool is_split;
+    hid_t group;
+
+    episode->rate_count = layout->clock_count;
+    episode->rates = trajd_arena_alloc(scan->arena, layout->clock_count * sizeof *episode->rates);
+    if (!episode->rates) {
+        episode->rate_count = 0;
+        return false;
+    }
+    for (uint32_t i = 0; i < layout->clock_count; i++)
+        episode->rates[i] = "";
+    episode->resampled_rate = scan->resampled_rate;
+    group = H5Gopen2(scan->file, path, H5P_DEFAULT);
+    if (group < 0) {
+        const char *error = trajd_scan_error(scan), *lost = trajd_scan_lost_link(scan->file, path);
+        episode->problem = trajd_arena_format(
+            scan->arena, "%s%s", lost ? lost : "the group cannot be opened: ", lost ? "" : error);
+        return false;
+    }
+    for (uint32_t i = 0; i < layout->clock_count; i++)
+        episode->rates[i] = rate_of(scan, group, i);
+    scan_metas(scan, path, episode);
+    is_split = scan_datasets(scan, group, episode);
+    episode->is_plain = !is_split && trajd_scan_is_plain(group, episode);
+    H5Gclose(group);
+    return is_split;
+}
+
+/* Adds the episode of a group to the record, or all episodes that its arrays hold. Returns false
+ * where there are too many objects. */
+static bool add_group(struct trajd_scan *scan, const char *path)
+{
+    struct trajd_record_episode whole = {.id = episode_id(path, scan->layout->groups)}, *added;
+
+    if (scan_episode(scan, *path ? path : "/", &whole))
+        return true;
+    added = whole.rate_count ? trajd_scan_add_episodes(scan, 1) : NULL;
+    if (added)
+        *added = whole;
+    return added != NULL;
 }
 
 static void refuse_file(struct trajd_scan *scan, const char *path, const char *reason)
@@ -366,25 +390,14 @@ static void scan_groups(struct trajd_scan *scan)
         return;
     }
     take_slice(scan, &groups);
-    record->episodes =
-        trajd_arena_alloc(scan->arena, ((size_t)groups.count + 1) * sizeof *record->episodes);
-    if (!record->episodes) {
-        record->refusal = "too many episodes";
-        return;
-    }
-    record->episode_count = groups.count;
     scan->resampled_rate = trajd_scan_resampled_rate(scan);
     scan->file_rates =
         trajd_arena_alloc(scan->arena, scan->layout->clock_count * sizeof *scan->file_rates);
-    for (uint32_t i = 0; i < groups.count; i++) {
-        const char *path = *groups.names[i] ? groups.names[i] : "/";
-        record->episodes[i].id = episode_id(groups.names[i], scan->layout->groups);
-        scan_episode(scan, path, &record->episodes[i]);
-        if (!record->episodes[i].rate_count) {
+    for (uint32_t i = 0; i < groups.count; i++)
+        if (!add_group(scan, groups.names[i])) {
             *record = (struct trajd_record){.refusal = "too many objects for one record"};
             return;
         }
-    }
     if (scan->layout->filter_path)
         trajd_scan_filters(scan);
     if (record->refusal)

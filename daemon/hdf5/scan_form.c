@@ -6,6 +6,7 @@
 
 #include "daemon/layout/glob.h"
 #include "daemon/hdf5/scan.h"
+#include "daemon/hdf5/scan_column.h"
 #include "proto/array_len.h"
 
 /* An axis this long is none of arms, fingers or points of a hand. */
@@ -120,37 +121,6 @@ static bool has_rows(const struct trajd_record_episode *episode, uint64_t rows)
     return false;
 }
 
-/* Returns the number of values, or 0 where the dataset is none of numbers in one column. */
-static uint64_t count_values(hid_t dataset)
-{
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    const H5T_class_t class = H5Tget_class(type);
-    const int rank = H5Sget_simple_extent_ndims(space);
-    hsize_t shape[2] = {0, 1};
-
-    if (rank == 1 || rank == 2)
-        H5Sget_simple_extent_dims(space, shape, NULL);
-    H5Sclose(space);
-    H5Tclose(type);
-    return shape[1] == 1 && (class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM)
-               ? shape[0]
-               : 0;
-}
-
-/* Reads values of one column. */
-static bool read_values(hid_t dataset, uint64_t begin, uint64_t count, double *values)
-{
-    const hsize_t start[2] = {begin, 0}, block[2] = {count, 1};
-    hid_t space = H5Dget_space(dataset), memory = H5Screate_simple(1, block, NULL);
-    const bool is_read =
-        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, block, NULL) >= 0 &&
-        H5Dread(dataset, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, values) >= 0;
-
-    H5Sclose(memory);
-    H5Sclose(space);
-    return is_read;
-}
-
 /* Returns whether another episode begins at a value after this one. */
 static bool is_boundary(enum flag_kind kind, double before, double value)
 {
@@ -159,18 +129,36 @@ static bool is_boundary(enum flag_kind kind, double before, double value)
                                : before != value;
 }
 
-/* Finds the row at which a second episode begins; `rows` where there is none. False where the flags
- * cannot be read. */
-static bool find_boundary(hid_t dataset, enum flag_kind kind, uint64_t rows, uint64_t *boundary)
+/* The rows at which episodes begin, ascending. */
+struct begins {
+    const uint64_t *rows;
+    uint32_t count;
+};
+
+/* Returns whether the row is one of the begins. Rows ascend from call to call. */
+static bool is_known(struct begins *begins, uint64_t row)
+{
+    while (begins->count && *begins->rows < row) {
+        begins->rows++;
+        begins->count--;
+    }
+    return begins->count && *begins->rows == row;
+}
+
+/* Finds the first row at which another episode begins, and which is none of `begins`; `rows` where
+ * there is none. False where the flags cannot be read. */
+static bool find_boundary(hid_t dataset, enum flag_kind kind, uint64_t rows, struct begins begins,
+                          uint64_t *boundary)
 {
     double values[4096], before = 0;
 
     for (uint64_t begin = 0; begin < rows; begin += ARRAY_LEN(values)) {
         const uint64_t count = rows - begin < ARRAY_LEN(values) ? rows - begin : ARRAY_LEN(values);
-        if (!read_values(dataset, begin, count, values))
+        if (!trajd_scan_column_read(dataset, begin, count, values))
             return false;
         for (uint64_t i = 0; i < count; i++) {
-            if (begin + i && is_boundary(kind, before, values[i])) {
+            if (begin + i && is_boundary(kind, before, values[i]) &&
+                !is_known(&begins, begin + i)) {
                 *boundary = begin + i;
                 return true;
             }
@@ -188,7 +176,8 @@ static bool find_first_end(hid_t dataset, const struct trajd_record_episode *epi
     double first, last;
 
     *rows = *boundary = 0;
-    if (!read_values(dataset, 0, 1, &first) || !read_values(dataset, count - 1, 1, &last))
+    if (!trajd_scan_column_read(dataset, 0, 1, &first) ||
+        !trajd_scan_column_read(dataset, count - 1, 1, &last))
         return false;
     if (count > 1 && last >= 1 && last < 9e15 && first > 0 && first < last &&
         has_rows(episode, (uint64_t)last)) {
@@ -198,28 +187,34 @@ static bool find_first_end(hid_t dataset, const struct trajd_record_episode *epi
     return true;
 }
 
+static const char *cannot_read(struct trajd_scan *scan, const struct flag *flag)
+{
+    return trajd_arena_format(scan->arena,
+                              "%s: cannot be read, so that it is not known whether an episode "
+                              "ends inside the arrays: %s",
+                              flag->name, trajd_scan_error(scan));
+}
+
 /* Returns why the flags show several episodes, or NULL. */
 static const char *check_flags(struct trajd_scan *scan, hid_t dataset, const struct flag *flag,
                                const struct trajd_record_episode *episode)
 {
-    uint64_t rows = count_values(dataset), boundary = rows;
+    uint64_t rows = trajd_scan_column_count(dataset), boundary = rows;
     bool is_read = true;
 
     if (!rows || (flag->kind != ENDS && !has_rows(episode, rows)))
         return NULL;
-    is_read = flag->kind == ENDS ? find_first_end(dataset, episode, rows, &rows, &boundary)
-                                 : find_boundary(dataset, flag->kind, rows, &boundary);
+    is_read = flag->kind == ENDS
+                  ? find_first_end(dataset, episode, rows, &rows, &boundary)
+                  : find_boundary(dataset, flag->kind, rows, (struct begins){0}, &boundary);
     if (!is_read)
-        return trajd_arena_format(scan->arena,
-                                  "%s: cannot be read, so that it is not known whether an episode "
-                                  "ends inside the arrays: %s",
-                                  flag->name, trajd_scan_error(scan));
+        return cannot_read(scan, flag);
     if (boundary == rows)
         return NULL;
     return trajd_arena_format(scan->arena,
                               "%s: another episode begins at row %" PRIu64 " of %" PRIu64
-                              ": the arrays hold several episodes one after another; write each "
-                              "into a group or file of its own",
+                              ": the arrays hold several episodes one after another; cut them by "
+                              "`split` in the layout",
                               flag->name, boundary, rows);
 }
 
@@ -234,7 +229,8 @@ const char *trajd_scan_form(struct trajd_scan *scan, hid_t group,
                             const struct trajd_scan_names *links,
                             const struct trajd_record_episode *episode)
 {
-    const bool has_wildcard = trajd_is_glob(scan->layout->groups);
+    const bool has_wildcard = trajd_is_glob(scan->layout->groups),
+               is_split = scan->layout->split.kind != TRAJD_SPLIT_NONE;
     const char *why = NULL;
 
     /* Stamps count the rows. Arrays of several clocks have different numbers of rows. */
@@ -246,7 +242,7 @@ const char *trajd_scan_form(struct trajd_scan *scan, hid_t group,
             return "its arrays have the time on the last axis, and a layout reads axis 0 as time; "
                    "transpose them";
     }
-    for (size_t i = 0; i < ARRAY_LEN(flags) && !why; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(flags) && !why && !is_split; i++) {
         hid_t dataset;
         if ((has_wildcard && !flags[i].in_groups) || !is_there(group, links, flags[i].name))
             continue;
@@ -254,6 +250,49 @@ const char *trajd_scan_form(struct trajd_scan *scan, hid_t group,
         if (dataset < 0)
             continue; /* a group, or damaged: of no stream then */
         why = check_flags(scan, dataset, &flags[i], episode);
+        H5Dclose(dataset);
+    }
+    H5Eclear2(H5E_DEFAULT);
+    return why;
+}
+
+/* Returns whether the layout's split names the flag. */
+static bool is_in_split(const struct trajd_layout_split *split, const char *name)
+{
+    for (uint32_t i = 0; i < split->path_count; i++)
+        if (!strcmp(split->paths[i], name))
+            return true;
+    return false;
+}
+
+const char *trajd_scan_form_split(struct trajd_scan *scan, hid_t group,
+                                  const struct trajd_scan_names *links,
+                                  const struct trajd_record_episode *episode,
+                                  const uint64_t *begins, uint32_t count)
+{
+    const struct begins known = {begins, count};
+    const uint64_t rows = begins[count];
+    const char *why = NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(flags) && !why; i++) {
+        uint64_t boundary = rows;
+        hid_t dataset;
+        if (flags[i].kind == ENDS || !flags[i].in_groups ||
+            is_in_split(&scan->layout->split, flags[i].name) ||
+            !is_there(group, links, flags[i].name))
+            continue;
+        dataset = H5Dopen2(group, flags[i].name, H5P_DEFAULT);
+        if (dataset < 0)
+            continue;
+        if (trajd_scan_column_count(dataset) == rows && has_rows(episode, rows) &&
+            !find_boundary(dataset, flags[i].kind, rows, known, &boundary))
+            why = cannot_read(scan, &flags[i]);
+        else if (boundary != rows)
+            why = trajd_arena_format(
+                scan->arena,
+                "%s: another episode begins at row %" PRIu64 " of %" PRIu64
+                ", where the flags of the layout's `split` end none: add %s to them",
+                flags[i].name, boundary, rows, flags[i].name);
         H5Dclose(dataset);
     }
     H5Eclear2(H5E_DEFAULT);

@@ -1,4 +1,4 @@
-/* Starts libhdf5 and reads its errors; collects notes. */
+/* Starts libhdf5 and reads its errors; collects episodes and notes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "daemon/hdf5/scan.h"
 
-enum { NOTE_COUNT_MAX = 256 };
+enum { NOTE_COUNT_MAX = 256, EPISODE_COUNT_MAX = 1 << 20 };
 
 bool trajd_scan_start_library(void)
 {
@@ -75,4 +75,28 @@ void trajd_scan_note(struct trajd_scan *scan, const char *episode, const char *w
     record->notes[record->note_count] =
         trajd_arena_format(scan->arena, "%s/%s: left out: %s", episode, what, why);
     record->note_count += record->notes[record->note_count] != NULL;
+}
+
+struct trajd_record_episode *trajd_scan_add_episodes(struct trajd_scan *scan, uint32_t count)
+{
+    struct trajd_record *record = scan->record;
+    struct trajd_record_episode *added;
+
+    if (count > EPISODE_COUNT_MAX - record->episode_count)
+        return NULL;
+    if (count > scan->episode_capacity - record->episode_count) {
+        const uint32_t capacity = 2 * (record->episode_count + count);
+        struct trajd_record_episode *grown =
+            trajd_arena_alloc(scan->arena, capacity * sizeof *grown);
+        if (!grown)
+            return NULL;
+        if (record->episode_count)
+            memcpy(grown, record->episodes, record->episode_count * sizeof *grown);
+        record->episodes = grown;
+        scan->episode_capacity = capacity;
+    }
+    added = record->episodes + record->episode_count;
+    memset(added, 0, count * sizeof *added);
+    record->episode_count += count;
+    return added;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/hdf5/json_field.h"
+#include "daemon/layout/json_field.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_value.h"
 

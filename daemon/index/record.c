@@ -67,6 +67,7 @@ static void add_texts(struct trajd_bytes *bytes, const char *const *texts, uint3
 
 static void add_chunks(struct trajd_bytes *bytes, const struct trajd_array *extent)
 {
+    trajd_bytes_add_u64(bytes, extent->chunk_row);
     for (uint32_t i = 0; i < extent->rank; i++)
         trajd_bytes_add_u64(bytes, extent->chunk_shape[i]);
     for (uint32_t i = 0; i < extent->filter_count; i++) {

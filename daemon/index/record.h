@@ -20,7 +20,7 @@
  *                  f32 high[4])*, and by storage:
  *                  contiguous: u64 offset
  *                  inline: bytes, as many as shape and dtype give
- *                  chunked: u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,
+ *                  chunked: u64 chunk_row, u64 chunk_shape[rank], u16 filters[filter_count], u64 chunk_count,
  *                           (u64 offset, u32 size, u32 mask)*
  *     picture := u8 encoding, u32 height, u32 width, u8 channels, u8 bits, u8 is_progressive
  *     clock   := u8 present, u64 source_rows, u64 dropped, u64 row_count, i64 stamps[row_count],
@@ -37,7 +37,7 @@
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 9
+#define TRAJD_RECORD_VERSION 10
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */

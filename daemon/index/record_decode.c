@@ -194,13 +194,16 @@ static void take_chunks(struct cursor *c, struct trajd_record_array *array)
     uint64_t expected = 1, chunk_bytes;
     struct trajd_chunk *chunks;
 
+    extent->chunk_row = take_u64(c);
     for (uint32_t i = 0; i < extent->rank; i++) {
-        uint64_t grid;
+        uint64_t grid, length = extent->shape[i];
         extent->chunk_shape[i] = take_u64(c);
         if (!extent->chunk_shape[i] || extent->chunk_shape[i] > UINT32_MAX)
             return fail(c, "a chunk has no or too many rows");
-        grid = extent->shape[i] / extent->chunk_shape[i] +
-               (extent->shape[i] % extent->chunk_shape[i] != 0);
+        if (!i && extent->chunk_row >= extent->chunk_shape[0])
+            return fail(c, "an array begins after its first chunk");
+        length += i ? 0 : extent->chunk_row;
+        grid = length / extent->chunk_shape[i] + (length % extent->chunk_shape[i] != 0);
         if (__builtin_mul_overflow(expected, grid, &expected))
             return fail(c, "too many chunks");
     }

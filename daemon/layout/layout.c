@@ -30,9 +30,9 @@ static enum trajd_status check_rows(struct trajd_layout_parser *p,
 static enum trajd_status read_episodes(struct trajd_layout_parser *p,
                                        const struct trajd_yaml_node *node)
 {
-    static const char *const keys[] = {"files", "groups", NULL};
+    static const char *const keys[] = {"files", "groups", "split", NULL};
     struct trajd_layout *layout = &p->memory->layout;
-    const struct trajd_yaml_node *files, *groups;
+    const struct trajd_yaml_node *files, *groups, *split;
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
 
     if (status)
@@ -53,7 +53,8 @@ static enum trajd_status read_episodes(struct trajd_layout_parser *p,
                     (layout->groups[1] && !trajd_layout_path_is_clean(layout->groups))))
         status = trajd_yaml_error(p->yaml, groups, p->error,
                                   "\"%s\": begins with '/', like /data/demo_*", layout->groups);
-    return status;
+    split = status ? NULL : trajd_yaml_get(node, "split");
+    return split ? trajd_layout_read_split(p, split) : status;
 }
 
 static enum trajd_status read_filter(struct trajd_layout_parser *p,
@@ -129,6 +130,8 @@ static enum trajd_status read_root(struct trajd_layout_parser *p)
     node = status ? NULL : trajd_yaml_get(root, "tables");
     if (node)
         status = read_tables(p, node);
+    if (!status && p->memory->layout.split.kind)
+        status = trajd_layout_check_split(p, trajd_yaml_get(root, "episodes"));
     node = status ? NULL : trajd_yaml_get(root, "meta");
     return node ? trajd_layout_read_metas(p, node) : status;
 }

@@ -97,6 +97,23 @@ struct trajd_layout_stream {
     struct trajd_layout_image image; /* where the rows are frames of a camera */
 };
 
+/* How the arrays of one group are cut into episodes that lie one after another in them. */
+enum trajd_split_kind {
+    TRAJD_SPLIT_NONE = 0, /* a group is one episode */
+    TRAJD_SPLIT_FLAGS,    /* a row in which one of the arrays is not 0 is the last of its episode */
+    TRAJD_SPLIT_LENGTHS,  /* the rows of each episode */
+    TRAJD_SPLIT_ENDS,     /* the row after each episode */
+    TRAJD_SPLIT_STARTS,   /* the first row of each episode */
+};
+
+#define TRAJD_LAYOUT_SPLIT_PATHS_MAX 8
+
+struct trajd_layout_split {
+    enum trajd_split_kind kind;
+    uint32_t path_count;                             /* several only of flags */
+    const char *paths[TRAJD_LAYOUT_SPLIT_PATHS_MAX]; /* relative to the group */
+};
+
 #define TRAJD_LAYOUT_METAS_MAX 16
 #define TRAJD_LAYOUT_META_NAME_MAX 64
 
@@ -117,6 +134,7 @@ struct trajd_layout {
     const char *files;
     /* glob of the episodes' groups, as "/" or "/data/demo_*"; '*' matches within one component */
     const char *groups;
+    struct trajd_layout_split split;
     const char *filter_path; /* "/mask/{key}": string datasets that list episodes; or NULL */
     uint32_t clock_count;
     const struct trajd_layout_clock *clocks;

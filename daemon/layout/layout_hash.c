@@ -26,6 +26,10 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
     trajd_digest_add_text(&digest, layout->files);
     trajd_digest_add_text(&digest, layout->groups);
     trajd_digest_add_text(&digest, layout->filter_path);
+    for (uint32_t i = 0; i < layout->split.path_count; i++) {
+        trajd_digest_add_u64(&digest, layout->split.kind);
+        trajd_digest_add_text(&digest, layout->split.paths[i]);
+    }
     for (uint32_t i = 0; i < layout->clock_count; i++) {
         const struct trajd_layout_clock *clock = &layout->clocks[i];
         const char *texts[] = {clock->name, clock->rate_attribute, clock->rate_json,

@@ -46,6 +46,8 @@ bool trajd_layout_path_is_clean(const char *path);
 /* ---- one file each ---- */
 
 /* Read the mapping `node`, fill the parser's layout. */
+enum trajd_status trajd_layout_read_split(struct trajd_layout_parser *p,
+                                          const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_clocks(struct trajd_layout_parser *p,
                                            const struct trajd_yaml_node *node);
 enum trajd_status trajd_layout_read_streams(struct trajd_layout_parser *p,
@@ -58,6 +60,9 @@ enum trajd_status trajd_layout_read_image(struct trajd_layout_parser *p,
                                           const struct trajd_yaml_node *node,
                                           struct trajd_layout_stream *stream);
 
+/* Checks that no clock or stream contradicts the split. */
+enum trajd_status trajd_layout_check_split(struct trajd_layout_parser *p,
+                                           const struct trajd_yaml_node *node);
 /* Sets layout->hash from all other members. */
 void trajd_layout_set_hash(struct trajd_layout *layout);
 

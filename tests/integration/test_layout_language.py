@@ -212,3 +212,127 @@ def test_resample_needs_names(tmp_path):
     done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "10"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "images/*_left/depth" in done.stderr and "write it without one" in done.stderr, done.stderr
+
+
+# episodes inside one group's arrays
+
+SPLIT = """\
+layout: lab
+episodes: {{files: "*.hdf5", groups: {groups}, split: {split}}}
+clocks: {{steps: {{rate: 10}}}}
+streams:
+  actions: {{kind: previous}}
+  "infos/*": {{kind: linear}}
+"""
+LENGTHS = [5, 40, 1, 30, 24]  # of 100 rows
+
+
+def flags(ends, count=100):
+    data = np.zeros(count, bool)
+    data[list(ends)] = True
+    return data
+
+
+def several(**columns):
+    """Arrays of five episodes, in every storage that h5py writes, and the columns."""
+    return {"actions": rows(100, 4), "infos/short": np.arange(100, dtype=np.int16)} | columns
+
+
+def write_several(folder, split, columns, groups="/", inside="", **storage):
+    layout, path = write(folder, SPLIT.format(split=split, groups=groups), {f"{inside}{n}": d for n, d in several(**columns).items()})
+    with h5py.File(path, "r+") as file:
+        for name, more in {"gzip": {"compression": "gzip", "chunks": (7, 2)}, "chunked": {"chunks": (16, 3)}}.items():
+            file.create_dataset(f"{inside}infos/{name}", data=rows(100, 3) + len(name), **more)
+    return layout, path
+
+
+ENDS = np.cumsum(LENGTHS)
+SPLITS = [
+    ("{flags: terminals}", {"terminals": flags(ENDS - 1)}),
+    ("{flags: [terminals, timeouts]}", {"terminals": flags([4, 75]).astype(np.float32), "timeouts": flags([44, 45, 99])[:, None]}),
+    ("{lengths: episode_lengths}", {"episode_lengths": np.array(LENGTHS)}),
+    ("{ends: meta/episode_ends}", {"meta/episode_ends": ENDS.astype(np.uint32)}),
+    ("{starts: first}", {"first": np.concatenate([[0], ENDS[:-1]]).astype(float)}),
+]
+
+
+@pytest.mark.parametrize("split, columns", SPLITS, ids=[split for split, _ in SPLITS])
+@pytest.mark.parametrize("groups, inside, name", [("/", "", "episode_{}"), ("/runs/*", "runs/one/", "one/episode_{}")], ids=["file", "group"])
+def test_episodes_of_one_array(tmp_path, split, columns, groups, inside, name):
+    layout, path = write_several(tmp_path, split, columns, groups, inside)
+    document = inspect(layout, path)
+    assert reasons(document) == [] and [e["id"] for e in document["episodes"]] == [name.format(i) for i in range(5)], document
+    assert [e["rows"]["steps"] for e in document["episodes"]] == LENGTHS
+    assert subprocess.run([TRAJCTL, "validate", "--layout", layout, path], capture_output=True, timeout=60).returncode in (0, 1)
+
+
+@pytest.mark.parametrize("split, columns, message", [
+    ("{flags: terminals}", {"terminals": flags([4, 44])}, "episode_2: terminals: not set in the rows 45 to 99"),
+    ("{flags: terminals}", {"terminals": flags([])}, "episode_0: terminals: not set in the rows 0 to 99"),
+    ("{flags: [terminals, timeouts]}", {"terminals": flags([98]), "timeouts": flags([44])}, "episode_2: terminals and the other flags: not set"),
+    ("{flags: terminals}", {"terminals": flags([4, 99]), "timeouts": flags([44])}, "timeouts: another episode begins at row 45 of 100"),
+    ("{flags: terminals}", {"terminals": flags([4], 90)}, "actions: has 100 rows, and the episodes of terminals have 90"),
+    ("{flags: [terminals, timeouts]}", {"terminals": flags([4]), "timeouts": flags([4], 90)}, "timeouts: has 90 rows, and terminals has 100"),
+    ("{flags: terminals}", {}, "terminals: missing"),
+    ("{flags: terminals}", {"terminals": np.zeros((100, 2))}, "terminals: has no rows, or is no column of numbers"),
+    ("{lengths: n}", {"n": np.array([50, 60])}, "actions: has 100 rows, and the episodes of n have 110"),
+    ("{lengths: n}", {"n": np.array([50, 0, 50])}, "episode_1: n: the episode has 0 rows at row 50"),
+    ("{lengths: n}", {"n": np.array([50, -1, 51])}, "n: row 1 is -1, and no number of rows"),
+    ("{lengths: n}", {"n": np.array([50, 0.5, 49.5])}, "n: row 1 is 0.5, and no number of rows"),
+    ("{lengths: n}", {"n": np.array([50, np.nan])}, "n: row 1 is nan, and no number of rows"),
+    ("{ends: n}", {"n": np.array([60, 50, 100])}, "n: row 1 is 50, before row 60 of the episode before it"),
+    ("{ends: n}", {"n": np.array([60, 90])}, "actions: has 100 rows, and the episodes of n have 90"),
+    ("{starts: n}", {"n": np.array([10, 50])}, "n: the first episode begins at row 10"),
+    ("{starts: n}", {"n": np.array([0, 101])}, "n: the last episode begins at row 101 of 100"),
+    ("{starts: n}", {"n": np.array([0, 50, 40])}, "n: row 2 is 40, before row 50"),
+])
+def test_ends_that_do_not_add_up(tmp_path, split, columns, message):
+    layout, path = write_several(tmp_path, split, columns)
+    document = inspect(layout, path)
+    said = document if isinstance(document, str) else " ".join(reasons(document))
+    assert "one.hdf5" in said and message in said, said
+
+
+def test_other_lengths_of_optional_streams(tmp_path):
+    layout, path = write_several(tmp_path, "{flags: terminals}", {"terminals": flags(ENDS - 1), "infos/one": rows(1)})
+    document = inspect(layout, path)
+    assert reasons(document) == [] and any("infos/one: left out: has 1 rows" in note for note in document["notes"]), document["notes"]
+
+
+@pytest.mark.parametrize("key, message", [("split: {flags: a, ends: b}", "only one of"), ("split: {}", "needs one of"),
+                                          ("split: {ends: [a, b]}", "a text is expected"), ("split: {flags: []}", "1 to 8"), ("split: {flag: a}", "flags")])
+def test_mistakes_in_split(tmp_path, key, message):
+    layout, path = write(tmp_path, SPLIT.format(split="{flags: x}", groups="/").replace("split: {flags: x}", key), several())
+    assert message in inspect(layout, path)
+    layout, path = write(tmp_path, FIRST.format(clocks=REGULAR).replace("/traj_*}", "/traj_*, split: {ends: n}}"), {"x": rows(2)})
+    assert "does not go with rows: first" in inspect(layout, path)
+
+
+def test_resample_refuses_split(tmp_path):
+    layout, path = write_several(tmp_path, *SPLITS[0])
+    done = subprocess.run([TRAJCTL, "resample", path, "-o", tmp_path / "out.hdf5", "--layout", layout, "--rate", "5"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "cuts episodes out of longer arrays" in done.stderr, done.stderr
+
+
+def test_windows_do_not_cross_episodes(tmp_path, daemon):
+    layout, path = write_several(tmp_path, *SPLITS[1])
+    client = daemon(f"""
+datasets: {{one: {{path: {path}, layout: {layout}}}}}
+feeds:
+  train: {{dataset: one, global_batch: 8, tail: short, anchor: {{clock: steps}}, pad: {{before: 2, with: edge}}, outputs: {{
+    actions: {{at: -2..0}}, packed: {{from: infos/gzip, at: -2..0}}, plain: {{from: infos/chunked, at: -2..0}}}}}}
+""").client()
+    client.open("train")
+    seen = []
+    with h5py.File(path) as file:
+        for _, arrays in client.epoch():
+            for row in range(len(arrays["window_id"])):
+                anchor = int(arrays["actions"][row, 2, 0]) // 4
+                seen.append(anchor)
+                begin = int(max(end for end in [0, *ENDS] if end <= anchor))
+                at = np.maximum([anchor - 2, anchor - 1, anchor], begin)
+                for name, dataset in (("actions", "actions"), ("packed", "infos/gzip"), ("plain", "infos/chunked")):
+                    assert np.array_equal(arrays[name][row], file[dataset][:][at]), (name, anchor)
+    client.close()
+    assert sorted(seen) == list(range(100))

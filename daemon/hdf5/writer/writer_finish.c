@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/json_field.h"
+#include "daemon/layout/json_field.h"
 #include "daemon/hdf5/writer/writer.h"
 
 enum {

@@ -44,15 +44,35 @@ uint64_t trajd_array_chunk_bytes(const struct trajd_array *array)
     return bytes;
 }
 
-void trajd_array_cut(struct trajd_array *array, uint64_t rows)
+/* Returns the number of chunks along axis 0. */
+static uint64_t chunk_rows(uint64_t first_row, uint64_t rows, uint64_t chunk_shape)
 {
+    return (first_row + rows + chunk_shape - 1) / chunk_shape;
+}
+
+void trajd_array_slice(struct trajd_array *array, uint64_t row_begin, uint64_t rows)
+{
+    const uint64_t skipped_bytes = array->size_bytes / array->shape[0] * row_begin;
+
     array->size_bytes = array->size_bytes / array->shape[0] * rows;
+    if (array->storage == TRAJD_STORAGE_CONTIGUOUS)
+        array->offset += skipped_bytes;
+    if (array->storage == TRAJD_STORAGE_INLINE)
+        array->inline_bytes += skipped_bytes;
     if (array->storage == TRAJD_STORAGE_CHUNKED) {
-        uint64_t before = (array->shape[0] + array->chunk_shape[0] - 1) / array->chunk_shape[0];
-        uint64_t after = (rows + array->chunk_shape[0] - 1) / array->chunk_shape[0];
-        array->chunk_count = array->chunk_count / before * after;
+        const uint64_t first = array->chunk_row + row_begin, extent = array->chunk_shape[0];
+        const uint64_t width =
+            array->chunk_count / chunk_rows(array->chunk_row, array->shape[0], extent);
+        array->chunks += first / extent * width;
+        array->chunk_row = first % extent;
+        array->chunk_count = chunk_rows(array->chunk_row, rows, extent) * width;
     }
     array->shape[0] = rows;
+}
+
+void trajd_array_cut(struct trajd_array *array, uint64_t rows)
+{
+    trajd_array_slice(array, 0, rows);
 }
 
 static enum trajd_status check_shape(const struct trajd_array *array, struct trajd_error *error)
@@ -94,10 +114,13 @@ static enum trajd_status check_chunk_shape(const struct trajd_array *array,
                                    "a chunk is empty or larger than %llu MiB",
                                    (unsigned long long)(TRAJD_ARRAY_MAX_CHUNK_BYTES >> 20));
         bytes *= extent;
-        if (__builtin_mul_overflow(chunk_count, (array->shape[d] + extent - 1) / extent,
+        if (__builtin_mul_overflow(chunk_count,
+                                   chunk_rows(d ? 0 : array->chunk_row, array->shape[d], extent),
                                    &chunk_count))
             return trajd_error_set(error, TRAJD_ERR_DATA, 0, "the number of chunks overflows");
     }
+    if (array->chunk_row >= array->chunk_shape[0])
+        return trajd_error_set(error, TRAJD_ERR_DATA, 0, "it begins after its first chunk");
     if (chunk_count != array->chunk_count || (chunk_count && !array->chunks))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "%llu chunks, the shape has %llu",
                                (unsigned long long)array->chunk_count,

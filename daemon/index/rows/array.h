@@ -70,7 +70,10 @@ struct trajd_array {
     uint32_t filter_count;
     uint16_t filters[TRAJD_ARRAY_MAX_FILTERS]; /* in the order that the writer applied them */
     uint64_t chunk_shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t chunk_count;             /* product of ceil(shape / chunk_shape) */
+    /* of a slice of a chunked array: rows of its first chunk that come before its row 0; less than
+     * chunk_shape[0] */
+    uint64_t chunk_row;
+    uint64_t chunk_count; /* product of ceil(shape / chunk_shape), of axis 0 with chunk_row */
     const struct trajd_chunk *chunks; /* [chunk_count], row-major over the grid */
     uint8_t fill[8];                  /* one element */
     bool has_attributes; /* the dataset has attributes, which a copy has to take along */
@@ -94,6 +97,8 @@ uint32_t trajd_array_element_bytes(const struct trajd_array *array);
 /* Returns the bytes of one chunk in memory, not filtered; 0 where the array is not chunked. */
 uint64_t trajd_array_chunk_bytes(const struct trajd_array *array);
 
+/* Makes the array one of its row ranges, which must lie in it, with one row at least. */
+void trajd_array_slice(struct trajd_array *array, uint64_t row_begin, uint64_t rows);
 /* Cuts an array to its first `rows` rows, which it must have, and one at least. Chunks are in
  * row-major order, so their list just ends earlier. */
 void trajd_array_cut(struct trajd_array *array, uint64_t rows);

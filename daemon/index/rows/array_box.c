@@ -61,7 +61,9 @@ static void copy_plane(const struct plane *plane, uint8_t *to, const uint8_t *fr
 
 uint64_t trajd_array_grid_extent(const struct trajd_array *array, uint32_t d)
 {
-    return (array->shape[d] + array->chunk_shape[d] - 1) / array->chunk_shape[d];
+    const uint64_t first = d ? 0 : array->chunk_row;
+
+    return (first + array->shape[d] + array->chunk_shape[d] - 1) / array->chunk_shape[d];
 }
 
 struct trajd_array_box trajd_array_box_of_chunk(const struct trajd_array *array, uint64_t row_begin,

@@ -34,7 +34,7 @@ struct reading {
     struct trajd_array_reader *reader;
     int fd;
     const struct trajd_array *array;
-    uint64_t row_begin, row_end;
+    uint64_t row_begin, row_end; /* from the begin of the first chunk on */
     uint8_t *rows;
     uint64_t row_bytes;
     uint64_t chunk_bytes;
@@ -108,11 +108,12 @@ static enum trajd_status chunk_failed(const struct reading *reading, uint64_t ch
                                       struct trajd_error *error)
 {
     struct trajd_array_box box = box_of_chunk(reading, chunk_index);
+    const uint64_t row = box.origin[0] - reading->array->chunk_row;
 
-    return trajd_error_prefix(
-        error, "rows %llu..%llu: chunk %llu at offset %llu", (unsigned long long)box.origin[0],
-        (unsigned long long)(box.origin[0] + box.count[0] - 1), (unsigned long long)chunk_index,
-        (unsigned long long)reading->array->chunks[chunk_index].offset);
+    return trajd_error_prefix(error, "rows %llu..%llu: chunk %llu at offset %llu",
+                              (unsigned long long)row, (unsigned long long)(row + box.count[0] - 1),
+                              (unsigned long long)chunk_index,
+                              (unsigned long long)reading->array->chunks[chunk_index].offset);
 }
 
 static enum trajd_status place_chunk(const struct reading *reading, uint64_t chunk_index,
@@ -280,8 +281,8 @@ enum trajd_status trajd_array_read(struct trajd_array_reader *reader, int fd,
     struct reading reading = {reader,
                               fd,
                               array,
-                              row_begin,
-                              row_begin + row_count,
+                              array->chunk_row + row_begin,
+                              array->chunk_row + row_begin + row_count,
                               rows,
                               row_bytes,
                               trajd_array_chunk_bytes(array),

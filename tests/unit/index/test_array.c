@@ -173,6 +173,10 @@ static void hostile_records_are_refused(void **state)
     assert_int_equal(trajd_array_check(&bad, 30, 0, &error), TRAJD_ERR_DATA);
     bad = array, bad.chunk_count = 5;
     assert_int_equal(trajd_array_check(&bad, 30, 0, &error), TRAJD_ERR_DATA);
+    bad = array, bad.chunk_row = 1; /* 6 rows in 3 chunks of 2 */
+    assert_int_equal(trajd_array_check(&bad, 30, 0, &error), TRAJD_OK);
+    bad = array, bad.chunk_row = 2, bad.shape[0] = 4, bad.size_bytes = 16;
+    assert_int_equal(trajd_array_check(&bad, 30, 0, &error), TRAJD_ERR_DATA);
     bad = array, bad.chunk_shape[1] = 0;
     assert_int_equal(trajd_array_check(&bad, 30, 0, &error), TRAJD_ERR_UNSUPPORTED);
     bad = array, bad.chunk_shape[0] = TRAJD_ARRAY_MAX_CHUNK_BYTES;
@@ -302,6 +306,27 @@ static void numbers_convert(void **state)
     assert_false(trajd_array_to_i64(TRAJD_BOOL, naturals, 1, whole));
 }
 
+/* Reads a slice of a slice of the array, which begins one row before `range` where there is one. */
+static void compare_slice(struct trajd_array_reader *reader, const struct listed_array *listed,
+                          int fd, const uint64_t range[2], const uint8_t *truth, uint8_t *read)
+{
+    const uint64_t before = range[0] > 0, bytes = range[1] * trajd_array_row_bytes(&listed->array);
+    struct trajd_array slice = listed->array;
+    struct trajd_error error;
+
+    trajd_array_slice(&slice, range[0] - before, range[1] + before);
+    trajd_array_slice(&slice, before, range[1]);
+    if (trajd_array_check(&slice, UINT64_MAX, slice.size_bytes, &error) ||
+        trajd_array_read(reader, fd, &slice, 0, range[1], read, &error))
+        fail_msg("%s: a slice: %s", listed->label, error.message);
+    if (slice.shape[0] != range[1] || memcmp(read, truth, bytes) != 0)
+        fail_msg("%s: a slice from %" PRIu64 " differs from h5py's", listed->label, range[0]);
+    memset(read, 0xEE, bytes);
+    if (trajd_array_read(reader, fd, &slice, range[1] - 1, 1, read, &error))
+        fail_msg("%s: a slice: %s", listed->label, error.message);
+    assert_memory_equal(read, truth + bytes - bytes / range[1], bytes / range[1]);
+}
+
 /* Reads the whole array and some ranges of rows, and compares them with the bytes that h5py
  * read. */
 static void compare_with_h5py(struct trajd_array_reader *reader, const struct listed_array *listed,
@@ -325,6 +350,8 @@ static void compare_with_h5py(struct trajd_array_reader *reader, const struct li
             fail_msg("%s: %s", listed->label, error.message);
         if (memcmp(read, truth + ranges[r][0] * row_bytes, bytes) != 0 || read[bytes] != 0xEE)
             fail_msg("%s: rows from %" PRIu64 " differ from h5py's", listed->label, ranges[r][0]);
+        if (ranges[r][1])
+            compare_slice(reader, listed, fd, ranges[r], truth + ranges[r][0] * row_bytes, read);
     }
     free(truth);
     free(read);

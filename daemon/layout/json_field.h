@@ -1,6 +1,6 @@
 /* Looks up one value in a JSON text, by its path. Nothing is allocated. */
-#ifndef TRAJD_HDF5_JSON_FIELD_H
-#define TRAJD_HDF5_JSON_FIELD_H
+#ifndef TRAJD_LAYOUT_JSON_FIELD_H
+#define TRAJD_LAYOUT_JSON_FIELD_H
 
 #include <stdbool.h>
 #include <stddef.h>

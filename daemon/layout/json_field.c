@@ -1,5 +1,5 @@
 /* Steps through the text without building anything. The depth of nesting is limited. */
-#include "daemon/hdf5/json_field.h"
+#include "daemon/layout/json_field.h"
 
 #include <stdint.h>
 #include <string.h>

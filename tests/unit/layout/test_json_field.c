@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "daemon/hdf5/json_field.h"
+#include "daemon/layout/json_field.h"
 #include "proto/array_len.h"
 
 static const char text[] =
