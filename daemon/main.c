@@ -361,6 +361,7 @@ int main(int argc, char **argv)
 
     if (parse_arguments(argc, argv, &line, &result))
         return result;
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
     trajd_log_init(&log, STDERR_FILENO, line.level, getenv("JOURNAL_STREAM"));
     status = trajd_config_load(line.config, line.values, line.value_count, &config, &error);
     if (!status && line.print)

@@ -87,6 +87,13 @@ static void print_job(const char *name, const struct trajd_yaml_node *job)
            text_of(job, "epoch"), progress);
 }
 
+static void print_journal_failure(const struct trajd_yaml_node *job)
+{
+    if (trajd_yaml_get(job, "journal_failure"))
+        printf("  no journal: %s; if the daemon dies now, batches that were DONE come again\n",
+               text_of(job, "journal_failure"));
+}
+
 /* Prints a line for the first job of each feed, and one for each other job that reads the same
  * slots. The last column is the time that was waited for the job. */
 static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_yaml_node *producers)
@@ -108,11 +115,13 @@ static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_y
                               made / 1e3
                         : 0,
                number_of(item, "stalled_seconds"));
+        print_journal_failure(item);
         for (const struct trajd_yaml_node *job = jobs && jobs->children ? jobs->children->next
                                                                         : NULL;
              job; job = job->next) {
             print_job("", job);
             printf(" %18s %12s %7.1f s\n", "", "", number_of(job, "stalled_by_seconds"));
+            print_journal_failure(job);
         }
     }
 }

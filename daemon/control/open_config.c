@@ -49,6 +49,11 @@ static void log_quarantine(const struct trajd_control *control, const struct tra
     LOG(control->log, INFO, "dataset %s: %u files (%u from the cache), %u episodes kept of %u",
         dataset->name, index->file_count, index->cached_file_count, index->kept_count,
         index->episode_count + index->refused_file_count);
+    if (index->cache_errno)
+        LOG(control->log, WARNING,
+            "dataset %s: its index cannot be written to the directory of caches: %s: the next "
+            "start reads all files again",
+            dataset->name, strerror(index->cache_errno));
     for (uint32_t n = 0; n < index->unread_count && n < UNREAD_LOGGED; n++)
         LOG(control->log, WARNING, "dataset %s: %s", dataset->name, index->notes[n]);
     if (index->unread_count > UNREAD_LOGGED)

@@ -396,6 +396,16 @@ static bool is_file_lost(const struct trajd_journal *journal)
            (!status.st_nlink || status.st_size != (off_t)sizeof journal->file);
 }
 
+/* Starts the write-back. File systems on a network report here that the disk is full or failed. */
+static enum trajd_status write_back(struct trajd_journal *journal, struct trajd_error *error)
+{
+    if (!sync_file_range(journal->fd, 0, 0, SYNC_FILE_RANGE_WRITE) ||
+        (errno != EIO && errno != ENOSPC && errno != EDQUOT))
+        return TRAJD_OK;
+    journal->is_failed = true;
+    return trajd_journal_file_error(&journal->place, error);
+}
+
 enum trajd_status trajd_journal_flush(struct trajd_journal *journal, struct trajd_error *error)
 {
     if (journal->fd >= 0 && (journal->is_failed || is_file_lost(journal))) {
@@ -403,11 +413,14 @@ enum trajd_status trajd_journal_flush(struct trajd_journal *journal, struct traj
         journal->fd = -1;
         journal->is_failed = true;
     }
-    if (journal->is_failed)
-        return write_all(journal, error);
+    if (journal->is_failed) {
+        const enum trajd_status status = write_all(journal, error);
+        return status ? status : write_back(journal, error);
+    }
     if (journal->fd < 0)
         return TRAJD_OK;
-    sync_file_range(journal->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    if (write_back(journal, error))
+        return TRAJD_ERR_IO;
     if (++journal->flushes % FLUSHES_PER_TOUCH == 0)
         trajd_journal_file_note_use(journal->fd);
     return TRAJD_OK;

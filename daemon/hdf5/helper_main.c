@@ -1,6 +1,7 @@
 /* trajd-indexer, the helper program: reads the structure of HDF5 files for a parent that trusts
  * none of it (daemon/index/helper.h). As "trajd-indexer write" it makes the structure of new files
  * (daemon/index/writer_protocol.h). Only trajd and trajctl start it. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,9 @@ int main(int argc, char **argv)
     struct trajd_helper_header header;
     int fd;
 
+    /* Exceeding the file size limit becomes an error of the write. A reader may write nothing, also
+     * not to standard error where that is a file. */
+    signal(SIGXFSZ, SIG_IGN);
     if (argc > 1 && !strcmp(argv[1], "write"))
         return trajd_writer_run();
     if (!trajd_sandbox_limit(false) || !trajd_scan_start_library() ||

@@ -201,10 +201,12 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
         status = trajd_index_run_split(options, layout, files.entries, files.count, error);
     if (!status) {
         trajd_heartbeat_wait();
-        trajd_index_cache_save(options, layout, files.entries, files.count);
+        const int cache_errno = trajd_index_cache_save(options, layout, files.entries, files.count);
         trajd_heartbeat_resume();
         status = trajd_index_build(options, layout, files.entries, files.count, files.unread_count,
                                    index, error);
+        if (!status)
+            (*index)->cache_errno = cache_errno;
         layout = NULL;
     }
     trajd_layout_destroy(&layout);

@@ -149,6 +149,7 @@ struct trajd_index {
      * also in rows that the fingerprint does not sample */
     uint64_t files_digest;
     uint32_t cached_file_count; /* files whose records came from the cache */
+    int cache_errno;            /* why the cache could not be written; 0: it could */
     /* rows left out because an array has one row more than its clock */
     uint64_t trimmed_row_count;
     /* further names (hard or symbolic links) of files in the folder; each file is taken once, by

@@ -6,12 +6,12 @@
  *     entry := text relative path, u64 size, u64 mtime, u64 ctime, u64 inode, u64 length,
  *              record (record.h) */
 #include <endian.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -171,8 +171,8 @@ void trajd_index_cache_load(const struct trajd_index_options *options,
 {
     struct reader reader;
     struct stat status;
-    char path[4096];
-    void *data;
+    char path[4096], *data = NULL;
+    size_t size = 0;
     int fd;
 
     if (!cache_path(options, layout, path, sizeof path))
@@ -180,18 +180,15 @@ void trajd_index_cache_load(const struct trajd_index_options *options,
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return;
-    /* Only this program writes the file, and it replaces it by rename: it never shrinks under the
-     * mapping. */
-    data = fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size < HEADER_SIZE
-               ? MAP_FAILED
-               : mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    /* read and not mapped: a bad disk is an error of read, but a signal where it is mapped */
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= HEADER_SIZE &&
+        !trajd_file_read_fd(fd, path, (size_t)status.st_size, &data, &size, NULL)) {
+        reader = (struct reader){(const uint8_t *)data, size};
+        if (check_header(&reader, options->path, layout->hash))
+            read_entries(&reader, layout, entries, count);
+        free(data);
+    }
     close(fd);
-    if (data == MAP_FAILED)
-        return;
-    reader = (struct reader){data, (size_t)status.st_size};
-    if (check_header(&reader, options->path, layout->hash))
-        read_entries(&reader, layout, entries, count);
-    munmap(data, (size_t)status.st_size);
 }
 
 static void add_entry(struct trajd_bytes *bytes, const struct trajd_index_entry *entry)
@@ -210,21 +207,25 @@ static bool is_kept(const struct trajd_index_entry *entry)
     return entry->keep && (entry->from_cache || entry->is_settled);
 }
 
-static void replace_file(const char *path, const struct trajd_bytes *bytes)
+/* Returns 0 or an errno. */
+static int replace_file(const char *path, const struct trajd_bytes *bytes)
 {
     struct trajd_file_replacement file;
+    int code = trajd_file_replace_begin(&file, path) ? errno : 0;
 
-    if (trajd_file_replace_begin(&file, path) == 0)
-        trajd_file_replace_end(&file, path,
-                               !trajd_file_write_all(file.fd, bytes->data, bytes->length));
+    if (code)
+        return code;
+    code = trajd_file_write_all(file.fd, bytes->data, bytes->length) ? errno : 0;
+    return trajd_file_replace_end(&file, path, !code) ? errno : code;
 }
 
-void trajd_index_cache_save(const struct trajd_index_options *options,
-                            const struct trajd_layout *layout,
-                            const struct trajd_index_entry *entries, uint32_t count)
+int trajd_index_cache_save(const struct trajd_index_options *options,
+                           const struct trajd_layout *layout,
+                           const struct trajd_index_entry *entries, uint32_t count)
 {
     struct trajd_bytes bytes = {0};
     uint32_t kept = 0, fresh = 0;
+    int code = ENOMEM;
     uint64_t word;
     char path[4096];
 
@@ -233,7 +234,7 @@ void trajd_index_cache_save(const struct trajd_index_options *options,
         fresh += is_kept(&entries[i]) && !entries[i].from_cache;
     }
     if (!fresh || !cache_path(options, layout, path, sizeof path))
-        return;
+        return 0;
     for (size_t i = 0; i < HEADER_SIZE / 8; i++)
         trajd_bytes_add_u64(&bytes, i == 0 ? cache_magic : cache_version);
     trajd_bytes_add_u64(&bytes, layout->hash);
@@ -248,7 +249,8 @@ void trajd_index_cache_save(const struct trajd_index_options *options,
         memcpy(bytes.data + 16, &word, 8);
         word = htole64(trajd_digest_of(bytes.data + HEADER_SIZE, bytes.length - HEADER_SIZE));
         memcpy(bytes.data + 24, &word, 8);
-        replace_file(path, &bytes);
+        code = replace_file(path, &bytes);
     }
     trajd_bytes_free(&bytes);
+    return code;
 }

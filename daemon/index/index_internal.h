@@ -35,11 +35,11 @@ void trajd_index_entry_set_stat(struct trajd_index_entry *entry, const struct st
 void trajd_index_cache_load(const struct trajd_index_options *options,
                             const struct trajd_layout *layout, struct trajd_index_entry *entries,
                             uint32_t count);
-/* Writes all records that may be kept, atomically. A failure only costs time at the next start, so
- * it is not reported. */
-void trajd_index_cache_save(const struct trajd_index_options *options,
-                            const struct trajd_layout *layout,
-                            const struct trajd_index_entry *entries, uint32_t count);
+/* Writes all records that may be kept, atomically. Returns 0 or an errno: a failure only costs time at
+ * the next start. */
+int trajd_index_cache_save(const struct trajd_index_options *options,
+                           const struct trajd_layout *layout,
+                           const struct trajd_index_entry *entries, uint32_t count);
 
 /* Fills the records of all entries that have none. Where there are more children than files,
  * several children share a large file. */

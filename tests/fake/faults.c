@@ -48,7 +48,7 @@ struct page {
     struct call calls[CALLS_MAX];
 };
 
-enum disk_call { OPEN = 1, WRITE = 2, SYNC = 4, RENAME = 8, ALLOCATE = 16 };
+enum disk_call { OPEN = 1, WRITE = 2, SYNC = 4, RENAME = 8, ALLOCATE = 16, READ = 32 };
 
 /* Addresses of trajd's own code, and of the libraries through which its calls are followed. */
 struct range {
@@ -284,6 +284,11 @@ PRELOADED int mkostemp(char *path, int flags)
 
     memcpy(&next, &symbol, sizeof next);
     return disk_fails(OPEN, path) ? -1 : next(path, flags);
+}
+
+PRELOADED ssize_t read(int fd, void *data, size_t size)
+{
+    return descriptor_fails(READ, fd, "") ? -1 : syscall(SYS_read, fd, data, size);
 }
 
 PRELOADED ssize_t write(int fd, const void *data, size_t size)

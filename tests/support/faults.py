@@ -7,7 +7,7 @@ import subprocess
 from daemons import Daemon
 from paths import BUILD
 
-OPEN, WRITE, SYNC, RENAME, ALLOCATE = 1, 2, 4, 8, 16  # calls on a disk, for Page.disk_calls
+OPEN, WRITE, SYNC, RENAME, ALLOCATE, READ = 1, 2, 4, 8, 16, 32  # calls on a disk, for Page.disk_calls
 
 
 class Call(c.Structure):
@@ -41,6 +41,10 @@ class Faults:
         self.page.allocations, self.page.failed = 0, 0
         self.page.fail_begin, self.page.fail_count = at, count
 
+    def fail_disk(self, error, calls):
+        """Lets calls fail with an errno below the folder; calls=0 ends that."""
+        self.page.disk_failed, self.page.disk_calls, self.page.disk_error = 0, calls, error
+
     def place(self, program, number):
         """Returns the place in the source of an allocation."""
         address = hex(self.page.calls[number].place - 1)
@@ -48,11 +52,11 @@ class Faults:
 
 
 class FaultyDaemon(Daemon):
-    """A daemon with faults in its memory, its clock or its state folder."""
+    """A daemon with faults in its memory, its clock or its folder `faulty`. Allocations of the program `counted` count."""
 
-    def __init__(self, folder, config, counted="trajd", **options):
+    def __init__(self, folder, config, counted="trajd", faulty="state", **options):
         super().__init__(folder, config, **options)
-        self.faults = Faults(self.folder / "faults", counted, self.folder / "state")
+        self.faults = Faults(self.folder / "faults", counted, self.folder / faulty)
 
     def environment(self):
         return self.faults.environment(super().environment())

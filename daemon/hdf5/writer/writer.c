@@ -151,9 +151,8 @@ int trajd_writer_run(void)
     struct trajd_writer writer = {.output = -1, .input = -1};
     struct trajd_helper_header header;
     /* ends with its parent, because the next run begins the same file anew */
-    /* SIGXFSZ is ignored so that exceeding the file size limit becomes an error of the write. */
-    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && signal(SIGXFSZ, SIG_IGN) != SIG_ERR &&
-              trajd_sandbox_limit(true) && trajd_scan_start_library() && trajd_sandbox_filter(true);
+    bool ok = !prctl(PR_SET_PDEATHSIG, SIGKILL) && trajd_sandbox_limit(true) &&
+              trajd_scan_start_library() && trajd_sandbox_filter(true);
     int fd;
 
     /* does not free memory between episodes: this process ends soon, and freeing takes longer */
