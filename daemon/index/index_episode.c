@@ -330,8 +330,8 @@ static void check_lost_rows(struct candidate *c, const struct trajd_layout_clock
 }
 
 /* Quarantines the episode where the attribute trajd_resample of its file states a rate, but the
- * stamps have another one. Then the file was changed after it was resampled, and the rate of its
- * other clocks is unknown. */
+ * stamps have another one. Then the file was changed after it was resampled, and the rates of its
+ * other clocks and episodes are unknown: the whole file is refused (index_build.c). */
 static void check_grid(struct candidate *c, uint32_t index)
 {
     const struct trajd_layout_clock *source = &c->validation->layout->clocks[index];
@@ -346,7 +346,7 @@ static void check_grid(struct candidate *c, uint32_t index)
         return refuse_rate(c, index, text, resampled_attribute);
     at = trajd_stamps_find_off_grid(clock->stamps_ns, clock->kept_rows, clock->row_count, rate,
                                     source->unit);
-    if (at < clock->row_count)
+    if (at < clock->row_count && !c->reason) {
         quarantine(c,
                    "%s: row %" PRIu64 " is %.9g s after the first one, which contradicts the rate "
                    "of %.6g Hz in the attribute %s: the file was changed after it was resampled; "
@@ -354,6 +354,9 @@ static void check_grid(struct candidate *c, uint32_t index)
                    source->stamps_path, clock->kept_rows ? clock->kept_rows[at] : at,
                    ((double)clock->stamps_ns[at] - (double)clock->stamps_ns[0]) * 1e-9,
                    (double)rate.num / (double)rate.den, resampled_attribute);
+        if (!c->validation->contradiction)
+            c->validation->contradiction = c->reason;
+    }
 }
 
 /* Makes a stamped clock with absolute times, offset and latency applied. set_origin subtracts the
