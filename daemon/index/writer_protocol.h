@@ -8,8 +8,11 @@
  *     OUTPUT   the new file's descriptor; u8 is_new
  *              Answer: READY, once the file is begun and the sandbox stands
  *     DATASETS u32 n, dataset[n]: the datasets of the episodes. No answer
- *              dataset := text path, u8 dtype, u8 rank, u64 shape[rank - 1] (of a row),
+ *              dataset := text path, u8 dtype, u8 rank, and unless the rank is 0:
+ *                         u64 shape[rank - 1] (of a row),
  *                         u64 chunk[rank] (chunk[0] 0: contiguous), u8 level (of compression)
+ *                         bool stands for any type of one byte that is copied: bool and enums.
+ *                         rank 0: the child copies rows of the source's dataset along axis 0
  *     INPUT    an input's descriptor; text label, groups, filter_folder; u8 is_first;
  *              u32 n, text known[n]; u32 n, text tables[n]. Objects outside the episodes are copied from the first input
  *              Answer: READY
@@ -20,10 +23,11 @@
  *                         has_more: the source may hold more than these arrays and the episode's
  *                         own attributes
  *              pick    := u64 rows (in the file), u64 row[steps]: the row that each step takes
- *              array   := u32 number of the dataset, u8 has_attributes (of the source)
+ *              array   := u32 number of the dataset, u8 has_attributes (of the source), and for
+ *                         rank 0: u32 number of the pick that has its rows
  *              start   := text path, i64 ns, u8 unit
  *              Answer: OFFSETS, u64 for each array of all episodes: where its rows go in the file;
- *              UINT64_MAX for a chunked one
+ *              UINT64_MAX for a chunked one, and for rank 0
  *     MASKS    text folder; u32 n, key[n]
  *              key     := text name, u32 n, text episodes[n]
  *     FINISH   u64 steps, episodes; u32 n, rate[n]; text provenance

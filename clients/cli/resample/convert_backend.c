@@ -38,7 +38,8 @@ static double step_ns(const struct convert_plan *plan)
     double ns = 0;
 
     for (uint32_t d = 0; d < plan->dataset_count; d++)
-        for (uint32_t l = 0; l < plan->datasets[d].lane_count; l++) {
+        for (uint32_t l = 0; l < plan->datasets[d].lane_count && !plan->datasets[d].is_encoded;
+             l++) {
             const struct convert_lane *lane = &plan->datasets[d].lanes[l];
             const struct trajd_stream stream = {.kind = lane->kind,
                                                 .source_type = plan->datasets[d].from,

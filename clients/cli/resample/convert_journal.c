@@ -123,7 +123,7 @@ static enum trajd_status read_head(struct reading *reading, struct convert_plan 
             struct convert_array *array = &plan->episodes[e].arrays[a];
             const struct convert_dataset *dataset = &plan->datasets[array->dataset];
             array->offset = take(reading);
-            if (!reading->failed && !dataset->is_compressed &&
+            if (!reading->failed && !dataset->is_compressed && !dataset->is_encoded &&
                 (array->offset > head->file_size ||
                  dataset->row_bytes * plan->episodes[e].step_count >
                      head->file_size - array->offset))

@@ -85,12 +85,17 @@ static void put_arrays(struct convert_child *child, const struct convert_episode
                        const struct trajd_episode *episode)
 {
     const uint32_t *source_datasets = child->plan->source_datasets[made->source];
+    struct convert_pick picks[CONVERT_PICKS_MAX];
+    const uint32_t count = convert_picks_find(child->plan, made, picks);
 
     trajd_bytes_add_u32(&child->frame, made->array_count);
     for (uint32_t a = 0; a < made->array_count; a++) {
         trajd_bytes_add_u32(&child->frame, made->arrays[a].dataset);
         convert_child_put_u8(
             child, episode->extents[source_datasets[made->arrays[a].dataset]].has_attributes);
+        if (child->plan->datasets[made->arrays[a].dataset].is_encoded)
+            trajd_bytes_add_u32(&child->frame,
+                                convert_picks_of(child->plan, made, a, picks, count));
     }
 }
 
@@ -107,6 +112,14 @@ static void put_picks(struct convert_child *child, const struct convert_episode 
             trajd_bytes_add_u64(&child->frame,
                                 convert_pick_row(child->plan, made, &picks[i], step));
     }
+}
+
+static bool has_encoded(const struct convert_plan *plan, const struct convert_episode *made)
+{
+    for (uint32_t a = 0; a < made->array_count; a++)
+        if (plan->datasets[made->arrays[a].dataset].is_encoded)
+            return true;
+    return false;
 }
 
 /* Returns false if the plan covers all that the source's episode holds. The child then skips its
@@ -161,7 +174,7 @@ static void put_episode(struct convert_child *child, const struct convert_episod
     trajd_bytes_add_u64(&child->frame, made->step_count);
     convert_child_put_u8(child, is_searched);
     put_row_counts(child, index, episode);
-    if (is_searched)
+    if (is_searched || has_encoded(child->plan, made))
         put_picks(child, made);
     else
         trajd_bytes_add_u32(&child->frame, 0);
@@ -198,8 +211,10 @@ static enum trajd_status send_datasets(struct convert_child *child)
     for (uint32_t i = 0; i < plan->dataset_count; i++) {
         const struct convert_dataset *dataset = &plan->datasets[i];
         trajd_bytes_add_text(&child->frame, dataset->path);
-        convert_child_put_u8(child, (uint8_t)dataset->to);
-        convert_child_put_u8(child, (uint8_t)(dataset->rank + 1));
+        convert_child_put_u8(child, dataset->is_enum ? TRAJD_BOOL : (uint8_t)dataset->to);
+        convert_child_put_u8(child, dataset->is_encoded ? 0 : (uint8_t)(dataset->rank + 1));
+        if (dataset->is_encoded)
+            continue;
         for (uint32_t d = 0; d < dataset->rank; d++)
             trajd_bytes_add_u64(&child->frame, dataset->shape[d]);
         trajd_bytes_add_u64(&child->frame, dataset->is_compressed ? dataset->chunk_rows : 0);
@@ -323,7 +338,7 @@ static enum trajd_status check_offsets(const struct convert_plan *plan, uint64_t
             const struct convert_array *array = &plan->episodes[e].arrays[a];
             const struct convert_dataset *dataset = &plan->datasets[array->dataset];
             const uint64_t bytes = dataset->row_bytes * plan->episodes[e].step_count;
-            if (!dataset->is_compressed &&
+            if (!dataset->is_compressed && !dataset->is_encoded &&
                 (array->offset < TRAJD_WRITER_SIGNATURE_SIZE || array->offset > size_bytes ||
                  bytes > size_bytes - array->offset))
                 return trajd_error_set(

@@ -224,8 +224,11 @@ static bool is_as_planned(const struct convert_dataset *dataset, const struct co
                           const struct trajd_array *array)
 {
     bool is_same = array->storage != TRAJD_STORAGE_ABSENT && array->dtype == dataset->to &&
-                   array->rank == dataset->rank + 1 && array->shape[0] == made->step_count;
+                   array->shape[0] == made->step_count;
 
+    if (dataset->is_encoded)
+        return is_same && trajd_array_is_encoded(array);
+    is_same = is_same && array->rank == dataset->rank + 1;
     for (uint32_t d = 0; d < dataset->rank && is_same; d++)
         is_same = array->shape[d + 1] == dataset->shape[d];
     return is_same;

@@ -230,6 +230,9 @@ static enum trajd_status find_parts(struct making *m)
     if (found < 0)
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
                                "%s: name one stream, not a pattern", m->options->stream);
+    if (m->options->index->streams[found].form != TRAJD_ROWS_PLAIN)
+        return trajd_error_set(m->error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s holds encoded frames, which have no curves", m->options->stream);
     if (!find_episode(m))
         return trajd_error_set(m->error, TRAJD_ERR_NOT_FOUND, 0,
                                "%s: resampling leaves this stream out", m->options->episode->id);

@@ -26,7 +26,8 @@ struct trajd_writer_frame {
 /* A dataset of the episodes, with the libhdf5 objects that creating it reuses. */
 struct trajd_writer_dataset {
     char *path; /* relative to the episode */
-    uint8_t dtype, rank, level;
+    uint8_t dtype, level;
+    uint8_t rank; /* 0: rows of the source are copied */
     /* of the episode that was created last */
     hsize_t shape[TRAJD_WRITER_RANK_MAX], chunk[TRAJD_WRITER_RANK_MAX];
     hsize_t chunk_rows; /* the most rows of a chunk; 0: contiguous */

@@ -80,8 +80,11 @@ static bool read_dataset(struct trajd_writer_dataset *dataset, struct trajd_writ
     trajd_writer_text(frame, path, sizeof path);
     dataset->dtype = trajd_writer_u8(frame);
     dataset->rank = trajd_writer_u8(frame);
-    if (frame->failed || !dataset->rank || dataset->rank > TRAJD_WRITER_RANK_MAX)
+    if (frame->failed || dataset->rank > TRAJD_WRITER_RANK_MAX)
         return false;
+    dataset->path = strdup(path);
+    if (!dataset->rank || !dataset->path)
+        return dataset->path != NULL;
     dataset->shape[0] = 1;
     for (uint8_t d = 1; d < dataset->rank; d++)
         dataset->shape[d] = trajd_writer_u64(frame);
@@ -89,8 +92,7 @@ static bool read_dataset(struct trajd_writer_dataset *dataset, struct trajd_writ
         dataset->chunk[d] = trajd_writer_u64(frame);
     dataset->chunk_rows = dataset->chunk[0];
     dataset->level = trajd_writer_u8(frame);
-    dataset->path = frame->failed ? NULL : strdup(path);
-    if (!dataset->path)
+    if (frame->failed)
         return false;
     dataset->type = dataset->dtype == TRAJD_BOOL ? -1 : file_type((enum trajd_dtype)dataset->dtype);
     dataset->space = H5Screate_simple(dataset->rank, dataset->shape, NULL);

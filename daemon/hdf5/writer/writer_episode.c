@@ -48,6 +48,53 @@ static hid_t folder_of(struct episode *episode, const char *path)
     return episode->folder;
 }
 
+/* Returns the rows of a pick, as they stand in the frame. NULL: there is no such pick. */
+static const uint8_t *rows_of_pick(const struct episode *episode, uint32_t which)
+{
+    const size_t bytes = (1 + episode->steps) * sizeof(uint64_t);
+
+    return which < episode->beside.pick_count
+               ? episode->beside.picks + which * bytes + sizeof(uint64_t)
+               : NULL;
+}
+
+/* Returns whether the dataset has as many rows as the rows of a pick were counted from. */
+static bool has_rows_of(hid_t dataset, const uint8_t *rows)
+{
+    const hid_t space = H5Dget_space(dataset);
+    hsize_t shape[H5S_MAX_RANK] = {0};
+    uint64_t count;
+
+    memcpy(&count, rows - sizeof count, sizeof count);
+    H5Sget_simple_extent_dims(space, shape, NULL);
+    H5Sclose(space);
+    return shape[0] >= count;
+}
+
+/* Copies the rows that the steps take of a dataset of encoded frames. */
+static bool pick_dataset(struct episode *episode, const struct trajd_writer_dataset *dataset,
+                         const struct trajd_writer_place *place, uint32_t which)
+{
+    const char *slash = strrchr(dataset->path, '/'), *obstacle = "it is not as it was";
+    const struct trajd_writer_pick pick = {TRAJD_LENGTH_ROWS, 0, rows_of_pick(episode, which)};
+    const hid_t source = trajd_writer_open_source(place->from, dataset->path);
+    char what[TRAJD_WRITER_PATH_SIZE];
+    bool ok;
+
+    if (!pick.rows)
+        return trajd_writer_fail("a dataset of an episode cannot be read");
+    ok = source < 0 ||
+         trajd_writer_pick_rows(&episode->beside, source, place->to,
+                                slash ? slash + 1 : dataset->path, dataset->path, &pick, &obstacle);
+    if (source >= 0)
+        H5Dclose(source);
+    if (ok && obstacle) {
+        snprintf(what, sizeof what, "%.400s: %.400s: %s", episode->label, dataset->path, obstacle);
+        return trajd_writer_fail(what);
+    }
+    return ok;
+}
+
 static bool make_dataset(struct episode *episode, struct trajd_writer_frame *frame,
                          uint64_t *offset)
 {
@@ -61,6 +108,9 @@ static bool make_dataset(struct episode *episode, struct trajd_writer_frame *fra
     place.to = folder_of(episode, writer->datasets[which].path);
     if (place.to < 0)
         return trajd_writer_fail(writer->datasets[which].path);
+    *offset = UINT64_MAX;
+    if (!writer->datasets[which].rank)
+        return pick_dataset(episode, &writer->datasets[which], &place, trajd_writer_u32(frame));
     return trajd_writer_make_dataset(writer, &writer->datasets[which], &place, offset);
 }
 

@@ -7,6 +7,8 @@
 #include "daemon/hdf5/writer/writer.h"
 
 static const size_t block_bytes = (size_t)64 << 20;
+/* values of variable length that are in memory at a time: their sizes are not known before */
+static const uint64_t variable_rows = 64;
 
 /* ---- the axis and the rows ---- */
 
@@ -215,9 +217,10 @@ static uint64_t gather_block(const struct gathering *g, uint64_t step, uint64_t 
 static bool gather(struct gathering *g)
 {
     const size_t row_bytes = g->outer * g->inner;
-    const uint64_t most = row_bytes < block_bytes ? block_bytes / row_bytes : 1;
-    uint64_t done = 0, count = 1;
+    uint64_t most = row_bytes < block_bytes ? block_bytes / row_bytes : 1, done = 0, count = 1;
 
+    if (H5Tdetect_class(g->type, H5T_VLEN) > 0 && most > variable_rows)
+        most = variable_rows;
     g->in = malloc(most * row_bytes);
     g->out = malloc(most * row_bytes);
     while (g->in && g->out && count && done < g->steps) {

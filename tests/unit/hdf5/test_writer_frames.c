@@ -128,8 +128,9 @@ static void frames_out_of_order_end_the_writer(void **state)
         {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, "\0\0\x10\0")},
          1,
          "23|a dataset of the recipe"},
-        /* rank 0, rank 9, no such type, bool without a source is accepted */
-        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4\0")}, 1, "23|a dataset of the recipe"},
+        /* no rank, rank 9, no such type; rank 0 and bool without a source are accepted */
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4")}, 1, "23|a dataset of the recipe"},
+        {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false, ONE "\4\0")}, 0, "23|"},
         {{BEGIN, FRAME(TRAJD_WRITER_DATASETS, false,
                        ONE "\4\11" EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT
                            EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT "\4")},

@@ -132,9 +132,14 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
 {
     struct trajd_convert_stream *made = &choice->made;
 
-    if (stream->form != TRAJD_ROWS_PLAIN)
+    if (stream->form == TRAJD_ROWS_PACKED)
         return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%s holds encoded frames, which cannot be converted", made->name);
+                               "%s holds packed frames: resample the file before `trajctl pack`, "
+                               "or choose other streams with --streams",
+                               made->name);
+    if (stream->form != TRAJD_ROWS_PLAIN && made->from != made->to)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s holds encoded frames, which have no other type", made->name);
     if (convert_is_slerp(made->kind) && made->feature_count % 4)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: slerp needs a multiple of 4 features, it has %" PRIu64,

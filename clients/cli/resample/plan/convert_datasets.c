@@ -261,6 +261,48 @@ static enum trajd_status check_stamps(const struct convert_plan *plan,
     return TRAJD_OK;
 }
 
+/* Plans a dataset of encoded frames, whose rows are picked. */
+static enum trajd_status add_encoded(struct convert_plan *plan, struct convert_dataset *dataset,
+                                     const struct trajd_index *index,
+                                     const struct convert_choice *choices,
+                                     struct trajd_error *error)
+{
+    dataset->is_encoded = true;
+    dataset->from = dataset->to = TRAJD_U8;
+    dataset->tile_count = 1;
+    dataset->lanes = trajd_arena_alloc(&plan->arena, sizeof *dataset->lanes);
+    if (!dataset->lanes)
+        return convert_no_memory_for_plan(error);
+    for (uint32_t i = 0; i < index->stream_count && !dataset->lane_count; i++)
+        if (index->streams[i].array_index == dataset->index_dataset && choices[i].comes_along)
+            dataset->lanes[dataset->lane_count++] =
+                (struct convert_lane){.stream = i, .kind = choices[i].made.kind};
+    return TRAJD_OK;
+}
+
+/* Plans a dataset whose rows are resampled. */
+static enum trajd_status add_plain(struct convert_plan *plan, struct convert_dataset *dataset,
+                                   const struct trajd_index *index, struct convert_choice *choices,
+                                   struct trajd_error *error)
+{
+    const struct trajd_array *first = convert_first_array(index, dataset->index_dataset);
+    enum trajd_status status;
+
+    take_shape(dataset, first);
+    dataset->is_enum = first->is_enum && trajd_dtype_size(first->dtype) == 1;
+    if (first->is_enum && !dataset->is_enum)
+        convert_note(plan->options, "%s: an enum of more than one byte becomes plain integers",
+                     dataset->path);
+    if (plan->options->compress != TRAJD_CONVERT_KEEP)
+        dataset->is_compressed = plan->options->compress == TRAJD_CONVERT_DEFLATE;
+    status = check_stamps(plan, dataset, error);
+    if (!status)
+        status = settle_type(plan, dataset, index, choices, error);
+    if (!status && !(dataset->stamps_column != CONVERT_NO_COLUMN && dataset->elements == 1))
+        status = share_columns(plan, dataset, index, choices, error);
+    return status;
+}
+
 enum trajd_status convert_add_datasets(struct convert_plan *plan, const struct trajd_index *index,
                                        struct convert_choice *choices, struct trajd_error *error)
 {
@@ -289,14 +331,9 @@ enum trajd_status convert_add_datasets(struct convert_plan *plan, const struct t
     add_stamps(plan, index);
     for (uint32_t d = 0; d < plan->dataset_count && !status; d++) {
         struct convert_dataset *dataset = &plan->datasets[d];
-        take_shape(dataset, convert_first_array(index, dataset->index_dataset));
-        if (plan->options->compress != TRAJD_CONVERT_KEEP)
-            dataset->is_compressed = plan->options->compress == TRAJD_CONVERT_DEFLATE;
-        status = check_stamps(plan, dataset, error);
-        if (!status)
-            status = settle_type(plan, dataset, index, choices, error);
-        if (!status && !(dataset->stamps_column != CONVERT_NO_COLUMN && dataset->elements == 1))
-            status = share_columns(plan, dataset, index, choices, error);
+        status = trajd_array_is_encoded(convert_first_array(index, dataset->index_dataset))
+                     ? add_encoded(plan, dataset, index, choices, error)
+                     : add_plain(plan, dataset, index, choices, error);
     }
     return status;
 }
@@ -334,8 +371,11 @@ void convert_choose_chunks(struct convert_plan *plan)
 {
     for (uint32_t d = 0; d < plan->dataset_count; d++) {
         struct convert_dataset *dataset = &plan->datasets[d];
-        const bool takes = dataset->chunk_rows &&
-                           dataset->chunk_rows <= CHUNK_BLOCK_BYTES_MAX / dataset->row_bytes;
+        bool takes;
+        if (dataset->is_encoded)
+            continue;
+        takes = dataset->chunk_rows &&
+                dataset->chunk_rows <= CHUNK_BLOCK_BYTES_MAX / dataset->row_bytes;
         if (!takes)
             dataset->chunk_rows =
                 dataset->row_bytes < CHUNK_BYTES ? CHUNK_BYTES / dataset->row_bytes : 1;

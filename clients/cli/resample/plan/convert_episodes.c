@@ -31,8 +31,8 @@ static enum trajd_status leave_out(struct convert_plan *plan, const struct trajd
  * some columns does not check the other columns. */
 static bool has_its_rows(const struct convert_dataset *dataset, const struct trajd_array *array)
 {
-    bool same =
-        !dataset->lane_count || (array->dtype == dataset->from && array->rank == dataset->rank + 1);
+    bool same = !dataset->lane_count || dataset->is_encoded ||
+                (array->dtype == dataset->from && array->rank == dataset->rank + 1);
 
     for (uint32_t d = 0; d < dataset->rank && dataset->lane_count && same; d++)
         same = array->shape[d + 1] == dataset->shape[d];

@@ -43,6 +43,23 @@ static uint32_t add_picks(const struct convert_plan *plan, const struct convert_
     return count;
 }
 
+uint32_t convert_picks_of(const struct convert_plan *plan, const struct convert_episode *made,
+                          uint32_t array, const struct convert_pick *picks, uint32_t count)
+{
+    const struct trajd_index *index = plan->options->indexes[made->source];
+    const struct convert_array *wanted = &made->arrays[array];
+    const struct convert_dataset *dataset = &plan->datasets[wanted->dataset];
+    const uint32_t mapped = plan->source_datasets[made->source][wanted->dataset];
+    const struct convert_pick pick = {
+        trajd_array_row_count(&index->episodes[made->episode].extents[mapped]), dataset->clock,
+        kind_of(dataset), wanted->rows};
+    uint32_t i = 0;
+
+    while (i < count && !is_same(&picks[i], &pick))
+        i++;
+    return i;
+}
+
 uint32_t convert_picks_find(const struct convert_plan *plan, const struct convert_episode *made,
                             struct convert_pick picks[CONVERT_PICKS_MAX])
 {

@@ -18,6 +18,9 @@ struct convert_pick {
 /* Finds the ways in which the episode's streams pick rows. Returns their number. */
 uint32_t convert_picks_find(const struct convert_plan *plan, const struct convert_episode *made,
                             struct convert_pick picks[CONVERT_PICKS_MAX]);
+/* Returns which of the `count` picks has the rows of an episode's array of uint8; `count`: none. */
+uint32_t convert_picks_of(const struct convert_plan *plan, const struct convert_episode *made,
+                          uint32_t array, const struct convert_pick *picks, uint32_t count);
 /* Returns the row in the file that a step takes. */
 uint64_t convert_pick_row(const struct convert_plan *plan, const struct convert_episode *made,
                           const struct convert_pick *pick, uint64_t step);

@@ -32,6 +32,10 @@ struct convert_dataset {
     uint64_t source_bytes;  /* of a row as read */
     uint64_t stamps_column; /* the column that gets the grid's times; CONVERT_NO_COLUMN: none */
     enum trajd_stamp_unit stamps_unit;
+    /* The rows are encoded frames. The helper program copies those that the steps take, and no worker
+     * touches them: there are no elements, and one lane without columns. */
+    bool is_encoded;
+    bool is_enum; /* of one byte: the output keeps the source's type */
     bool is_compressed;
     /* Shape of a chunk, if compressed: rows (fewer in a shorter episode) and the extent in each
      * dimension of a row. tile_count chunks lie side by side. */

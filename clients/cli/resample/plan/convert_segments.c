@@ -9,8 +9,8 @@ static const uint64_t segment_bytes = UINT64_C(4) << 20; /* of the output's rows
 
 static bool is_small(const struct convert_dataset *dataset)
 {
-    return !dataset->is_compressed && dataset->row_bytes <= SMALL_ROW_BYTES &&
-           dataset->source_bytes <= SMALL_ROW_BYTES;
+    return !dataset->is_encoded && !dataset->is_compressed &&
+           dataset->row_bytes <= SMALL_ROW_BYTES && dataset->source_bytes <= SMALL_ROW_BYTES;
 }
 
 enum trajd_status convert_groups_make(struct convert_plan *plan, struct convert_group **groups,
@@ -22,7 +22,7 @@ enum trajd_status convert_groups_make(struct convert_plan *plan, struct convert_
     *groups = trajd_arena_alloc(&plan->arena, (plan->dataset_count + 1) * sizeof **groups);
     for (uint32_t d = 0; taken && *groups && d < plan->dataset_count; d++) {
         struct convert_group *group = &(*groups)[*count];
-        if (taken[d])
+        if (taken[d] || plan->datasets[d].is_encoded)
             continue;
         group->datasets =
             trajd_arena_alloc(&plan->arena, plan->dataset_count * sizeof *group->datasets);
