@@ -301,6 +301,33 @@ static enum trajd_status resolve_path(struct trajd_config *config, const char *f
     return TRAJD_OK;
 }
 
+static enum trajd_status load_files(const struct trajd_config *config,
+                                    struct trajd_window_spec *spec, struct trajd_error *error)
+{
+    const enum trajd_status status = trajd_spec_norm_load(spec, config->folder, error);
+
+    return status ? status : trajd_spec_ranges_load(spec, config->folder, error);
+}
+
+enum trajd_status trajd_config_load_files(const struct trajd_config *config,
+                                          struct trajd_window_spec *spec, struct trajd_error *error)
+{
+    const char *file;
+
+    for (uint32_t i = 0; (file = trajd_spec_file(spec, i)); i++) {
+        bool is_known = false;
+        const char *known;
+        for (uint32_t f = 0; f < config->feed_count && !is_known; f++)
+            for (uint32_t k = 0;
+                 config->feeds[f] && !is_known && (known = trajd_spec_file(config->feeds[f], k));
+                 k++)
+                is_known = strcmp(known, file) == 0;
+        if (!is_known)
+            return TRAJD_OK; /* the plan rejects files that were not read */
+    }
+    return load_files(config, spec, error);
+}
+
 static enum trajd_status resolve_paths(struct trajd_config *config, const char *file,
                                        struct trajd_error *error)
 {
@@ -320,9 +347,9 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
         if (!status && strchr(config->datasets[d].layout, '/')) /* otherwise it is a name */
             status = resolve_path(config, real, &config->datasets[d].layout, error);
     }
+    config->folder = real;
     for (uint32_t f = 0; f < config->feed_count && !status; f++)
-        status = trajd_spec_norm_load(config->feeds[f], real, error);
-    free(real);
+        status = load_files(config, config->feeds[f], error);
     return status;
 }
 
@@ -366,5 +393,6 @@ void trajd_config_destroy(struct trajd_config **out)
     trajd_tuning_destroy(&config->tuning_table);
     trajd_yaml_destroy(&config->yaml);
     trajd_arena_free(&config->merged);
+    free(config->folder);
     free(config);
 }

@@ -61,6 +61,7 @@ struct trajd_config {
     struct trajd_window_spec *feeds[TRAJD_CONFIG_MAX_FEEDS];
     struct trajd_tuning *tuning_table; /* content of the file `tuning`; NULL: none */
     struct trajd_yaml *yaml;           /* owns all strings except those in `resolved` */
+    char *folder;                      /* of the file, with symbolic links resolved */
     struct trajd_arena merged;         /* nodes of feeds that are `like` another one */
     char *resolved[2 * TRAJD_CONFIG_MAX_DATASETS + 5]; /* paths, resolved and owned */
     uint32_t resolved_count;
@@ -81,6 +82,12 @@ enum trajd_status trajd_config_load(const char *path, const struct trajd_config_
                                     uint32_t value_count, struct trajd_config **config,
                                     struct trajd_error *error);
 void trajd_config_destroy(struct trajd_config **config);
+
+/* Reads the files that the feed of a job names, if feeds of the configuration name each of them,
+ * too: a job cannot let the daemon read others. */
+enum trajd_status trajd_config_load_files(const struct trajd_config *config,
+                                          struct trajd_window_spec *spec,
+                                          struct trajd_error *error);
 
 /* Reads the feed that a job sends. Where it has `like:`, *expanded is the text with the keys of that
  * feed of the configuration, which the caller frees; else NULL. */

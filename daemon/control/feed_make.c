@@ -161,6 +161,8 @@ static enum trajd_status add_from_text(struct trajd_control *control,
                                          error);
     trajd_yaml_destroy(&yaml);
     if (!status)
+        status = trajd_config_load_files(control->now->config, source->spec, error);
+    if (!status)
         status = trajd_control_add_producer(control, source, producer, error);
     if (status && source->spec)
         trajd_window_spec_destroy(&source->spec);

@@ -76,7 +76,17 @@ static const char *changed_dataset(const struct trajd_reload_change *change,
     return NULL;
 }
 
-/* Returns whether the feed stays: its own lines and its datasets decide. */
+/* Returns whether a file of `ranges:` has another content. */
+static bool ranges_have_changed(const struct trajd_reload_change *change,
+                                const struct trajd_window_spec *spec)
+{
+    const struct trajd_window_spec *before =
+        trajd_open_config_find_spec(change->control->now, spec->feed_name);
+
+    return before && trajd_spec_ranges_digest(before) != trajd_spec_ranges_digest(spec);
+}
+
+/* Returns whether the feed stays: its own lines, its ranges and its datasets decide. */
 static enum trajd_reload_reason validate_feed(const struct trajd_reload_change *change,
                                               const struct trajd_window_spec *spec,
                                               const char **cause)
@@ -85,7 +95,8 @@ static enum trajd_reload_reason validate_feed(const struct trajd_reload_change *
         trajd_reload_feed_node(change->control->now->config, spec->feed_name);
 
     if (!before ||
-        !is_same_node(before, trajd_reload_feed_node(change->next->config, spec->feed_name)))
+        !is_same_node(before, trajd_reload_feed_node(change->next->config, spec->feed_name)) ||
+        ranges_have_changed(change, spec))
         return TRAJD_FEED_HAS_CHANGED;
     *cause = changed_dataset(change, spec);
     return *cause ? TRAJD_FEED_DATASET_HAS_CHANGED : TRAJD_FEED_STAYS;

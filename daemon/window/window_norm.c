@@ -70,11 +70,13 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
     if (status)
         return status;
     if (output->norm_file && !output->norm_statistics)
-        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                               "line %u: outputs.%s: norm.stats: a feed that a job sends cannot "
-                               "name files: send {scale: [...], offset: [...]}, or "
-                               "statistics_from: with a feed of this daemon's configuration",
-                               output->line, output->name);
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "line %u: outputs.%s: norm.stats: a feed that a job sends can only "
+            "name a file that a feed of the daemon's configuration names, too: "
+            "send {scale: [...], offset: [...]}, or statistics_from: with a feed "
+            "of this configuration",
+            output->line, output->name);
     out->scale = malloc(out->feature_count * sizeof *out->scale);
     out->offset = malloc(out->feature_count * sizeof *out->offset);
     if (!out->scale || !out->offset)

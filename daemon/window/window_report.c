@@ -71,6 +71,9 @@ static void report_selection(const struct trajd_window_plan *plan, FILE *out)
     if (rules->hold_out)
         fprintf(out, "  split: %u episodes are held out for validation; this feed takes %s\n",
                 rules->hold_out, rules->takes_held_out ? "them" : "the others");
+    if (rules->ranges)
+        fprintf(out, "  ranges: %u ranges of %u episodes in %s\n", rules->ranges->range_count,
+                rules->ranges->entry_count, rules->ranges->source);
     if (plan->spec->one_per_episode)
         fprintf(out, "  windows: each pass draws one of each episode's windows, %llu of %llu\n",
                 (unsigned long long)trajd_sampler_pass_count(plan->sampler),

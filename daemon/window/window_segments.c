@@ -163,7 +163,7 @@ static enum trajd_status no_windows(const struct trajd_window_plan *plan, struct
     }
     return trajd_error_set(
         error, TRAJD_ERR_DATA, 0,
-        "filter, where, episodes, split and pad leave no window of %u usable episodes%s%s",
+        "filter, where, episodes, split, ranges and pad leave no window of %u usable episodes%s%s",
         plan->found_count - plan->quarantined.count,
         plan->quarantined.count ? "; others are quarantined, the first: " : "",
         plan->quarantined.count && plan->quarantined.list[0] ? plan->quarantined.list[0] : "");
@@ -193,6 +193,8 @@ struct segment_list {
     uint32_t count;
     struct trajd_digest anchors; /* of the selected episodes */
     uint32_t short_count, first_short;
+    struct trajd_select_ranges ranges;         /* of `ranges:` */
+    uint32_t rangeless_count, first_rangeless; /* episodes without a range */
 };
 
 /* Warns of episodes that are selected and still give no window: the training never sees them. */
@@ -205,7 +207,8 @@ static void warn_of_short(struct trajd_window_plan *plan, const struct segment_l
         trajd_window_plan_warn(plan,
                                "%u of the %u selected episodes are too short for any window with "
                                "this pad: (the first: %s: %s)",
-                               list->short_count, list->short_count + plan->episode_count,
+                               list->short_count,
+                               list->short_count + list->rangeless_count + plan->episode_count,
                                index->files[episode->file_index].relative_path, episode->id);
 }
 
@@ -233,30 +236,126 @@ static void warn_of_listed(struct trajd_window_plan *plan, const uint8_t *flags,
                                count, plan->listed_count, first);
 }
 
+/* Warns of entries of `ranges:` for which there is no episode, and of episodes without a range. */
+static void warn_of_ranges(struct trajd_window_plan *plan, const struct segment_list *list)
+{
+    const struct trajd_ranges *ranges = plan->spec->select.ranges;
+    const struct trajd_index *index = plan->dataset->index;
+    const struct trajd_episode *episode = &index->episodes[list->first_rangeless];
+
+    if (list->ranges.unknown_count)
+        trajd_window_plan_warn(plan,
+                               "ranges: %s: %u of the %u keys name no episode of the dataset (the "
+                               "first: %.200s)",
+                               ranges->source, list->ranges.unknown_count, ranges->entry_count,
+                               list->ranges.first_unknown);
+    if (list->rangeless_count)
+        trajd_window_plan_warn(
+            plan,
+            "ranges: %s: %u of the %u selected episodes have no range there, and "
+            "so no window (the first: %s: %s)",
+            ranges->source, list->rangeless_count,
+            list->rangeless_count + list->short_count + plan->episode_count,
+            index->files[episode->file_index].relative_path, episode->id);
+}
+
+static void add_segment(struct segment_list *list, uint32_t episode, int64_t begin, int64_t end)
+{
+    if (begin < end)
+        list->segments[list->count++] =
+            (struct trajd_segment){.episode_index = episode,
+                                   .first_anchor = begin,
+                                   .window_count = (uint64_t)(end - begin)};
+}
+
+/* Adds the anchors in [begin, end) that the episode's ranges allow. *row_count is the anchors before
+ * padding. */
+static enum trajd_status add_ranges(struct trajd_window_plan *plan, uint32_t e, int64_t row_count,
+                                    int64_t begin, int64_t end, struct segment_list *list,
+                                    struct trajd_error *error)
+{
+    const struct trajd_ranges *ranges = plan->spec->select.ranges;
+    const struct trajd_ranges_entry *entry = &ranges->entries[list->ranges.entry_of[e]];
+
+    for (uint32_t r = entry->first; r < entry->first + entry->count; r++) {
+        const struct trajd_range *range = &ranges->ranges[r];
+        if (range->end > row_count)
+            return trajd_error_set(
+                error, TRAJD_ERR_DATA, 0,
+                "ranges: %s: %.200s: [%lld, %lld] ends behind the last row: clock %s has %lld rows",
+                ranges->source, trajd_ranges_name(ranges, entry), (long long)range->begin,
+                (long long)range->end, plan->spec->anchor_clock, (long long)row_count);
+        trajd_digest_add_u64(&list->anchors, (uint64_t)range->begin);
+        trajd_digest_add_u64(&list->anchors, (uint64_t)range->end);
+        add_segment(list, e, begin > range->begin ? begin : range->begin,
+                    end < range->end ? end : range->end);
+    }
+    return TRAJD_OK;
+}
+
+/* Returns whether `ranges:` leaves the episode no anchor. */
+static bool is_rangeless(const struct trajd_window_plan *plan, uint32_t e,
+                         struct segment_list *list)
+{
+    const struct trajd_ranges *ranges = plan->spec->select.ranges;
+
+    if (!ranges ||
+        (list->ranges.entry_of[e] != UINT32_MAX && ranges->entries[list->ranges.entry_of[e]].count))
+        return false;
+    list->first_rangeless = list->rangeless_count++ ? list->first_rangeless : e;
+    return true;
+}
+
 /* Adds the anchors of a selected episode. */
 static enum trajd_status add_episode(struct trajd_window_plan *plan, uint32_t e,
                                      struct segment_list *list, struct trajd_error *error)
 {
     const struct trajd_episode *episode = &plan->dataset->index->episodes[e];
-    int64_t begin, end;
+    const uint32_t before = list->count;
+    int64_t begin, end, row_count;
     bool skip;
     enum trajd_status status = check_missing(plan, episode, &skip, error);
 
-    if (status || skip)
+    if (status || skip || is_rangeless(plan, e, list))
         return status;
     anchor_range(plan, episode, &begin, &end);
+    row_count = end;
     trajd_digest_add_u64(&list->anchors, e);
     trajd_digest_add_u64(&list->anchors, (uint64_t)begin);
     trajd_digest_add_u64(&list->anchors, (uint64_t)end);
     apply_padding(plan, episode, &begin, &end);
-    if (begin >= end) {
+    if (plan->spec->select.ranges)
+        status = add_ranges(plan, e, row_count, begin, end, list, error);
+    else
+        add_segment(list, e, begin, end);
+    if (list->count > before)
+        plan->episodes[plan->episode_count++] = e;
+    else
         list->first_short = list->short_count++ ? list->first_short : e;
+    return status;
+}
+
+/* Finds the episodes of `ranges:`. */
+static enum trajd_status find_ranges(const struct trajd_window_plan *plan,
+                                     struct segment_list *list, struct trajd_error *error)
+{
+    const struct trajd_select_rules *rules = &plan->spec->select;
+
+    if (rules->ranges_file && !rules->ranges)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "%s: a feed that a job sends can only name a file that a feed of the "
+            "daemon's configuration names, too: send the ranges themselves, "
+            "{EPISODE: [[BEGIN, END], ...]}",
+            rules->ranges_place);
+    if (!rules->ranges)
         return TRAJD_OK;
-    }
-    list->segments[list->count++] = (struct trajd_segment){
-        .episode_index = e, .first_anchor = begin, .window_count = (uint64_t)(end - begin)};
-    plan->episodes[plan->episode_count++] = e;
-    return TRAJD_OK;
+    if (plan->anchor_clock < 0)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: ranges count the rows of a clock: they need anchor: {clock: "
+                               "NAME}",
+                               rules->ranges_place);
+    return trajd_select_ranges_find(rules->ranges, plan->dataset->index, &list->ranges, error);
 }
 
 static enum trajd_status find_segments(struct trajd_window_plan *plan, uint8_t *flags,
@@ -268,6 +367,8 @@ static enum trajd_status find_segments(struct trajd_window_plan *plan, uint8_t *
         trajd_select_episodes(&plan->spec->select, index, flags, &refused, error);
 
     list_quarantined(plan);
+    if (!status)
+        status = find_ranges(plan, list, error);
     if (status)
         return status;
     warn_of_listed(plan, flags, &refused);
@@ -279,6 +380,7 @@ static enum trajd_status find_segments(struct trajd_window_plan *plan, uint8_t *
     if (!status && !list->count)
         status = no_windows(plan, error);
     warn_of_short(plan, list);
+    warn_of_ranges(plan, list);
     return status;
 }
 
@@ -305,7 +407,9 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
                                              struct trajd_error *error)
 {
     const uint32_t episode_count = plan->dataset->index->episode_count;
-    struct segment_list list = {.segments = calloc(episode_count + 1, sizeof *list.segments)};
+    const struct trajd_ranges *ranges = plan->spec->select.ranges;
+    const size_t room = (size_t)episode_count + 1 + (ranges ? ranges->range_count : 0);
+    struct segment_list list = {.segments = calloc(room, sizeof *list.segments)};
     uint8_t *flags = calloc(episode_count + 1, sizeof *flags);
     enum trajd_status status = TRAJD_OK;
 
@@ -317,6 +421,7 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
         status = find_segments(plan, flags, &list, error);
     if (!status)
         status = make_sampler(plan, &list, error);
+    trajd_select_ranges_free(&list.ranges);
     free(list.segments);
     free(flags);
     return status;

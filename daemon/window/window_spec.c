@@ -68,7 +68,22 @@ void trajd_window_spec_destroy(struct trajd_window_spec **spec)
         for (size_t i = 0; i < owned->block_count; i++)
             free(owned->blocks[i]);
         free(owned->blocks);
+        for (struct trajd_ranges *next; owned->ranges; owned->ranges = next) {
+            next = owned->ranges->next;
+            trajd_ranges_destroy(&owned->ranges);
+        }
         free(owned);
     }
     *spec = NULL;
+}
+
+const char *trajd_spec_file(const struct trajd_window_spec *spec, uint32_t i)
+{
+    for (uint32_t m = 0; m < spec->member_count; m++)
+        if (spec->members[m].spec->select.ranges_file && !i--)
+            return spec->members[m].spec->select.ranges_file;
+    for (uint32_t o = 0; o < spec->output_count; o++)
+        if (spec->outputs[o].norm_file && !i--)
+            return spec->outputs[o].norm_file;
+    return NULL;
 }

@@ -1,6 +1,6 @@
 /* The specification of a feed, as written under `feeds: NAME:` or sent by a job. It is parsed and
  * checked by its own rules; window_plan.h resolves it on a dataset. Immutable after parsing and
- * trajd_spec_norm_load, and then thread-safe. */
+ * the loading of its files, and then thread-safe. */
 #ifndef TRAJD_WINDOW_WINDOW_SPEC_H
 #define TRAJD_WINDOW_WINDOW_SPEC_H
 
@@ -129,11 +129,26 @@ enum trajd_status trajd_window_spec_parse(const struct trajd_yaml *yaml,
                                           struct trajd_error *error);
 void trajd_window_spec_destroy(struct trajd_window_spec **spec);
 
+/* ---- window_spec.c ---- */
+
+/* Returns the i-th file that the feed names, as it is written: `ranges:` of its members, then `norm:
+ * {stats: FILE}`. NULL: there are no more. */
+const char *trajd_spec_file(const struct trajd_window_spec *spec, uint32_t i);
+
+/* ---- window_spec_select.c ---- */
+
+/* Reads the files of `ranges:`, relative to `folder`. As with trajd_spec_norm_load, a plan rejects a
+ * specification whose files were not read. */
+enum trajd_status trajd_spec_ranges_load(struct trajd_window_spec *spec, const char *folder,
+                                         struct trajd_error *error);
+/* Returns a digest of the content of all `ranges:` of the feed. */
+uint64_t trajd_spec_ranges_digest(const struct trajd_window_spec *spec);
+
 /* ---- window_spec_norm.c ---- */
 
 /* Reads the files of statistics that the outputs name, relative to `folder`. Call it only for
- * specifications of the daemon's own configuration; without it, trajd_window_plan_create rejects an
- * output with a file. */
+ * specifications of the daemon's own configuration, and for files that this configuration names;
+ * without it, trajd_window_plan_create rejects an output with a file. */
 enum trajd_status trajd_spec_norm_load(struct trajd_window_spec *spec, const char *folder,
                                        struct trajd_error *error);
 /* Removes an output's normalisation. Frees nothing. */

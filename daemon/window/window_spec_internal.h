@@ -15,6 +15,7 @@ struct trajd_owned_spec {
     struct trajd_window_spec spec;
     void **blocks;
     size_t block_count, block_room;
+    struct trajd_ranges *ranges; /* all that members use */
 };
 
 struct trajd_spec_parser {
@@ -60,6 +61,8 @@ enum trajd_status trajd_spec_read_episodes(struct trajd_spec_parser *p,
                                            const struct trajd_yaml_node *node);
 enum trajd_status trajd_spec_read_split(struct trajd_spec_parser *p,
                                         const struct trajd_yaml_node *node);
+enum trajd_status trajd_spec_read_ranges(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node);
 
 /* ---- window_spec_norm.c ---- */
 

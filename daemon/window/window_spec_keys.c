@@ -265,6 +265,7 @@ static const struct {
     {"filter", trajd_spec_read_filter},
     {"episodes", trajd_spec_read_episodes},
     {"split", trajd_spec_read_split},
+    {"ranges", trajd_spec_read_ranges},
     {"global_batch", read_number},
     {"rate", read_rate},
     {"anchor", read_anchor},

@@ -7,7 +7,7 @@
 #define MAX_WEIGHT 1000000
 
 static const char *const member_keys[] = {"weight", "streams", "filter", "where", "episodes",
-                                          "split",  "anchor",  "pad",    NULL};
+                                          "split",  "ranges",  "anchor", "pad",   NULL};
 
 /* Reads `streams: {OUTPUT: STREAM or [STREAM...]}`: the sources of an output in this dataset. */
 static enum trajd_status read_streams(struct trajd_spec_parser *p,

@@ -1,4 +1,6 @@
-/* Reads the keys that select episodes: `filter:`, `where:`, `episodes:` and `split:`. */
+/* Reads the keys that select episodes and rows: `filter:`, `where:`, `episodes:`, `split:` and
+ * `ranges:`. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,4 +201,130 @@ enum trajd_status trajd_spec_read_split(struct trajd_spec_parser *p,
     rules->hold_out = (uint32_t)count;
     rules->takes_held_out = choice == 1;
     return TRAJD_OK;
+}
+
+/* ---- ranges ---- */
+
+static void keep_ranges(struct trajd_spec_parser *p, struct trajd_ranges *ranges)
+{
+    ranges->next = p->owned->ranges;
+    p->owned->ranges = ranges;
+    p->spec->select.ranges = ranges;
+}
+
+/* Reads [[BEGIN, END], ...] of an episode. */
+static enum trajd_status read_row_ranges(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node,
+                                         struct trajd_ranges *ranges)
+{
+    const char *wrong = trajd_ranges_add_entry(ranges, node->key, strlen(node->key));
+    enum trajd_status status = TRAJD_OK;
+
+    if (!wrong && node->kind != TRAJD_YAML_SEQUENCE)
+        wrong = "expected a list of ranges: [[BEGIN, END], ...]";
+    for (const struct trajd_yaml_node *range = wrong ? NULL : node->children; range && !wrong;
+         range = range->next) {
+        int64_t rows[2] = {0, 0};
+        if (range->kind != TRAJD_YAML_SEQUENCE || range->child_count != 2)
+            return trajd_yaml_error(p->yaml, range, p->error, "expected [BEGIN, END]");
+        for (int i = 0; i < 2 && !status; i++)
+            status = trajd_yaml_int(p->yaml, i ? range->children->next : range->children, 0,
+                                    INT64_C(999999999999999999), &rows[i], p->error);
+        if (status)
+            return status;
+        wrong = trajd_ranges_add(ranges, rows[0], rows[1]);
+    }
+    return wrong ? trajd_yaml_error(p->yaml, node, p->error, "%s", wrong) : TRAJD_OK;
+}
+
+static enum trajd_status read_ranges_here(struct trajd_spec_parser *p,
+                                          const struct trajd_yaml_node *node)
+{
+    struct trajd_ranges *ranges = trajd_ranges_new(p->spec->select.ranges_place);
+    enum trajd_status status = TRAJD_OK;
+
+    if (!ranges)
+        return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status = read_row_ranges(p, child, ranges);
+    if (!status)
+        status = trajd_ranges_finish(ranges, p->error);
+    if (status)
+        trajd_ranges_destroy(&ranges);
+    else
+        keep_ranges(p, ranges);
+    return status;
+}
+
+enum trajd_status trajd_spec_read_ranges(struct trajd_spec_parser *p,
+                                         const struct trajd_yaml_node *node)
+{
+    struct trajd_select_rules *rules = &p->spec->select;
+    char place[512];
+    enum trajd_status status;
+
+    trajd_yaml_place(p->yaml, node, place, sizeof place);
+    rules->ranges = NULL; /* a member of a mixture replaces the feed's ranges */
+    rules->ranges_file = NULL;
+    status = trajd_spec_copy_string(p, place, &rules->ranges_place);
+    if (status)
+        return status;
+    if (node->kind == TRAJD_YAML_SEQUENCE)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "expected a JSON file, or {EPISODE: [[BEGIN, END], ...]}");
+    return node->kind == TRAJD_YAML_SCALAR ? trajd_spec_read_string(p, node, &rules->ranges_file)
+                                           : read_ranges_here(p, node);
+}
+
+static enum trajd_status load_ranges(struct trajd_spec_parser *p, const char *folder)
+{
+    const struct trajd_select_rules *rules = &p->spec->select;
+    const char *file = rules->ranges_file;
+    struct trajd_ranges *ranges;
+    enum trajd_status status;
+    char path[4096];
+
+    if (snprintf(path, sizeof path, "%s%s%s", *file == '/' ? "" : folder, *file == '/' ? "" : "/",
+                 file) >= (int)sizeof path)
+        return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0, "%s: the path is too long",
+                               rules->ranges_place);
+    status = trajd_ranges_load(path, &ranges, p->error);
+    if (status)
+        return trajd_error_prefix(p->error, "%s", rules->ranges_place);
+    keep_ranges(p, ranges);
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_spec_ranges_load(struct trajd_window_spec *spec, const char *folder,
+                                         struct trajd_error *error)
+{
+    /* the spec is the first member of its owner */
+    struct trajd_spec_parser p = {NULL, (struct trajd_owned_spec *)spec, spec, error};
+    enum trajd_status status = TRAJD_OK;
+
+    if (spec->select.ranges_file && !spec->select.ranges)
+        status = load_ranges(&p, folder);
+    for (uint32_t m = 0; m < spec->member_count && !status; m++) {
+        p.spec = spec->members[m].spec;
+        if (!p.spec->select.ranges_file || p.spec->select.ranges)
+            continue;
+        if (p.spec->select.ranges_file == spec->select.ranges_file)
+            p.spec->select.ranges = spec->select.ranges;
+        else
+            status = load_ranges(&p, folder);
+    }
+    return status;
+}
+
+uint64_t trajd_spec_ranges_digest(const struct trajd_window_spec *spec)
+{
+    struct trajd_digest digest;
+
+    trajd_digest_init(&digest);
+    for (uint32_t m = 0; m < spec->member_count; m++) {
+        const struct trajd_ranges *ranges = spec->members[m].spec->select.ranges;
+        trajd_digest_add_u64(&digest, ranges ? ranges->digest : 0);
+    }
+    return trajd_digest_end(&digest);
 }

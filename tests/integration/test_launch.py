@@ -245,6 +245,29 @@ def test_a_dict_is_a_configuration_relative_to_the_current_directory(node):
     assert status == 0 and json.loads(out.splitlines()[0])[0] == "/run/trajd/else", err
 
 
+def test_files_of_a_feed_are_relative_to_the_current_directory(node):
+    """Also in overrides. A changed file is another configuration, with a daemon of its own."""
+    (node.folder / "demo.hdf5").symlink_to(node.demo_file)
+    (node.folder / "rows.json").write_text('{"demo_0": [[2, 7]]}')
+    code = """
+        import trajd
+        feed = {"dataset": "demo", "global_batch": 1, "anchor": {"clock": "actions"}, "ranges": "rows.json",
+                "outputs": {"actions": {"at": "0..3"}}}
+        config = {"memory": {"store": "64MiB", "rings": "64MiB", "reserve": 0},
+                  "datasets": {"demo": {"path": "demo.hdf5", "layout": "demo"}}, "feeds": {"train": feed}}
+        for overrides in (None, {"seed": 3}, {"ranges": {"demo_0": [[0, 2]]}}, {"ranges": "/etc/passwd"}):
+            try:
+                with trajd.open(config, overrides=overrides) as feed: print(feed.info.window_count)
+            except trajd.ArgumentError as error: print(error)"""
+    status, out, err = node.run(code)
+    assert status == 0, err
+    lines = out.splitlines()
+    assert lines[:3] == ["5", "5", "2"] and "a feed that a job sends can only name a file that" in lines[3], lines
+    (node.folder / "rows.json").write_text('{"demo_0": [[2, 8]]}')
+    status, out, err = node.run(code)
+    assert status == 0 and out.splitlines()[0] == "6", (out, err)
+
+
 def test_folders_that_are_not_ours_alone_are_refused(node):
     shared = node.folder / "shared"
     private = shared / f"trajd-{os.geteuid()}"

@@ -8,6 +8,7 @@ import pytest
 
 from datasets import write_robomimic
 from paths import BUILD
+from waiting import wait_for
 
 COUNT = 12
 FEED = """
@@ -118,9 +119,48 @@ def test_a_feed_like_another(daemon, folder):
     client.close()
 
 
+def test_ranges(daemon, folder, tmp_path):
+    """From a file and from what a job sends. A job cannot let the daemon read a file that its configuration does not name."""
+    (tmp_path / "keep.json").write_text('{"demo_0": [[2, 5], [7, 10]], "demos.hdf5:demo_3": [[0, 10]], "nowhere": [[0, 1]]}')
+    one = daemon(config(folder, feed("kept", ranges="keep.json", order="sequential")))
+    client = one.client()
+    info = client.open("kept")
+    rows = [(int(e), int(ns)) for _, arrays in client.epoch() for e, ns in zip(arrays["episode_index"], arrays["anchor_ns"])]
+    assert rows == [(0, 50_000_000 * row) for row in (2, 3, 4, 7, 8, 9)] + [(3, 50_000_000 * row) for row in range(10)]
+    assert info.window_count == 16
+    warnings = [info.warnings[i].decode() for i in range(info.warning_count)]
+    assert "keep.json: 1 of the 3 keys name no episode of the dataset (the first: nowhere)" in warnings[0]
+    assert "keep.json: 9 of the 11 selected episodes have no range there, and so no window (the first: demos.hdf5: demo_1)" in warnings[1]
+    assert len(read(client, spec='{"like": "kept", "seed": 4}')[1]) == 16
+    assert read(client, spec='{"like": "kept", "ranges": null, "episodes": [1], "seed": 4}')[1] == [1] * 10
+    assert read(client, spec='{"like": "kept", "ranges": {"demo_3": [[1, 3]]}}')[1] == [3, 3]
+    with pytest.raises(Exception, match="spec:1: ranges: a feed that a job sends can only name a file that a feed of the daemon's"):
+        client.open(spec='{"like": "kept", "ranges": "/etc/passwd"}')
+    assert re.search(r"  ranges: 4 ranges of 3 episodes in .*/keep.json", check(one).stdout)
+    client.close()
+
+
+def test_ranges_that_have_changed(daemon, folder, tmp_path):
+    """A reload sees another content of the file."""
+    (tmp_path / "keep.json").write_text('{"demo_0": [[2, 5]]}')
+    one = daemon(config(folder, feed("kept", ranges="keep.json"), feed("other")))
+    client = one.client()
+    assert client.open("kept").window_count == 3
+    client.close()
+    (tmp_path / "keep.json").write_text('{"demo_0": [[2, 6]]}')
+    trajctl = [BUILD / "clients/cli/trajctl", "reload", "--wait", "--endpoint", one.endpoint]
+    wait_for(lambda: subprocess.run(trajctl, capture_output=True, env=one.environment()).returncode == 0, what="the reload")
+    client = one.client()
+    assert client.open("kept").window_count == 4
+    client.close()
+
+
 @pytest.mark.parametrize("keys, message", [
     ({"episodes": "[0, 12]"}, r"trajd.yaml:\d+: feeds.one.episodes\[1\]: there is no episode 12: the dataset has 12 episodes"),
     ({"episodes": "[demo_12]"}, r"trajd.yaml:\d+: feeds.one.episodes\[0\]: no episode and no file of the dataset is called demo_12"),
+    ({"ranges": "nowhere.json"}, r"trajd.yaml:\d+: feeds.one.ranges: .*nowhere.json: No such file"),
+    ({"ranges": "trajd.yaml"}, r"trajd.yaml:\d+: feeds.one.ranges: .*trajd.yaml:1: expected .\"EPISODE\""),
+    ({"ranges": "{demo_1: [[3, 11]]}"}, r"demo_1: \[3, 11\] ends behind the last row: clock actions has 10 rows"),
     ({"split": "{hold_out: 11, take: train}"}, r"split.hold_out is 11, but the other keys select 11 episodes"),
 ])
 def test_mistakes_name_file_line_and_key(daemon, folder, keys, message):

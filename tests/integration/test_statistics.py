@@ -305,7 +305,7 @@ def test_validation_goes_by_what_training_does(daemon, demo_file):
         client.open(spec=spec % ("nobody", "actions"))
     with pytest.raises(Exception, match="no output of that name .nearest: actions"):
         client.open(spec=spec % ("train", "action"))
-    with pytest.raises(Exception, match="a feed that a job sends cannot name files"):
+    with pytest.raises(Exception, match="a feed that a job sends can only name a file that a feed of the daemon.s configuration names"):
         client.open(spec="{dataset: demo, global_batch: 4, anchor: {clock: actions}, "
                          "outputs: {actions: {at: 0, norm: {by: mean_std, stats: /etc/passwd}}}}")
     client.close()

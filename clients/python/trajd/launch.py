@@ -12,6 +12,7 @@ A daemon is alive if it holds the lock in its runtime directory. A socket proves
 kill -9.
 """
 import contextlib
+import copy
 import difflib
 import fcntl
 import hashlib
@@ -27,7 +28,7 @@ import sys
 import tempfile
 import time
 import uuid
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from .errors import LaunchError, Timeout
 
@@ -168,13 +169,14 @@ class _Source:
         self.document = read_config(self.path)
 
     def digest(self, *others: str) -> str:
-        """Returns a digest of the configuration, its layouts, its datasets, the program and `others`.
+        """Returns a digest of the configuration, its layouts, datasets and other files, the program and `others`.
 
-        Datasets and program enter it by size and times."""
+        All but the configuration and its layouts enter it by size and times."""
         parts = [str(self.path), *others]
         for path in [str(self.path)] + [d["layout"] for d in self.document["datasets"].values() if "/" in d["layout"]]:
             parts.append(pathlib.Path(path).read_text(errors="replace"))
-        for path in [d["path"] for d in self.document["datasets"].values()] + [program()]:
+        files = [self.path.parent / holder[key] for holder, key in _feed_files(self.document["feeds"])]
+        for path in [d["path"] for d in self.document["datasets"].values()] + [program(), *files]:
             with contextlib.suppress(OSError):  # the daemon reports a missing file with a better message
                 found = os.stat(path)
                 parts.append(f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}")
@@ -197,7 +199,26 @@ def _absolute(config: Mapping[str, Any]) -> Dict[str, Any]:
                     value["path"] = os.path.abspath(value["path"])
                 if isinstance(value.get("layout"), (str, os.PathLike)) and "/" in os.fspath(value["layout"]):
                     value["layout"] = os.path.abspath(value["layout"])
+    if isinstance(result.get("feeds"), Mapping):
+        result["feeds"] = copy.deepcopy(dict(result["feeds"]))
+        for holder, key in _feed_files(result["feeds"]):
+            holder[key] = os.path.abspath(holder[key])
     return result
+
+
+def _feed_files(feeds: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, Any], str]]:
+    """Yields each place of a file's path in feeds: the mapping and its key."""
+    def mappings(value: Any) -> List[Dict[str, Any]]:
+        return [v for v in value.values() if isinstance(v, dict)] if isinstance(value, dict) else []
+
+    for feed in mappings(feeds):
+        mix = feed.get("mix") if isinstance(feed.get("mix"), dict) else {}
+        for holder in [feed, *mappings(mix), *mappings(mix.get("datasets"))]:
+            if isinstance(holder.get("ranges"), (str, os.PathLike)):
+                yield holder, "ranges"
+        for output in mappings(feed.get("outputs")):
+            if isinstance(output.get("norm"), dict) and isinstance(output["norm"].get("stats"), (str, os.PathLike)):
+                yield output["norm"], "stats"
 
 
 def _write_once(path: pathlib.Path, text: str) -> None:

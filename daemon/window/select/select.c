@@ -35,7 +35,7 @@ uint64_t trajd_select_digest(const struct trajd_select_rules *rules)
 {
     struct trajd_digest digest;
 
-    if (!rules->entry_count && !rules->hold_out)
+    if (!rules->entry_count && !rules->hold_out && !rules->ranges)
         return 0;
     trajd_digest_init(&digest);
     trajd_digest_add_u64(&digest, rules->entry_count);
@@ -46,5 +46,6 @@ uint64_t trajd_select_digest(const struct trajd_select_rules *rules)
     }
     trajd_digest_add_u64(&digest, rules->hold_out);
     trajd_digest_add_u64(&digest, rules->takes_held_out);
+    trajd_digest_add_u64(&digest, rules->ranges ? rules->ranges->digest : 0);
     return trajd_digest_end(&digest);
 }

@@ -8,6 +8,7 @@
 
 #include "daemon/base/digest.h"
 #include "daemon/index/index.h"
+#include "daemon/window/select/ranges.h"
 #include "proto/error.h"
 
 /* One key of `where:`. An episode's text must be one of the values. */
@@ -36,6 +37,10 @@ struct trajd_select_rules {
      * for validation; 0: no such split */
     uint32_t hold_out;
     bool takes_held_out;
+    const char *ranges_file;  /* `ranges: FILE`; NULL: none */
+    const char *ranges_place; /* of the key `ranges:`, for errors */
+    /* the anchors that may be windows; NULL: all, or the file was not loaded; not owned */
+    const struct trajd_ranges *ranges;
 };
 
 enum {
@@ -57,6 +62,21 @@ enum trajd_status trajd_select_episodes(const struct trajd_select_rules *rules,
                                         const struct trajd_index *index, uint8_t *flags,
                                         struct trajd_select_refused *refused,
                                         struct trajd_error *error);
+
+/* Which entry of `ranges:` each episode has. */
+struct trajd_select_ranges {
+    uint32_t *entry_of;     /* [episode_count]: UINT32_MAX: none */
+    uint32_t unknown_count; /* entries that name no episode of the index */
+    const char *first_unknown;
+};
+
+/* Finds the entries of all episodes. The caller frees after success. TRAJD_ERR_ARGUMENT where a key
+ * names several episodes, or two keys name the same one. */
+enum trajd_status trajd_select_ranges_find(const struct trajd_ranges *ranges,
+                                           const struct trajd_index *index,
+                                           struct trajd_select_ranges *found,
+                                           struct trajd_error *error);
+void trajd_select_ranges_free(struct trajd_select_ranges *found);
 
 /* Returns a digest of `where:`. */
 uint64_t trajd_select_texts_digest(const struct trajd_select_rules *rules);
