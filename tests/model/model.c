@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEY (UINT64_C(1) << 63) /* and the job: the owner of its remote sessions */
+
 void model_trace(struct model *model, const char *format, ...)
 {
     va_list arguments;
@@ -159,20 +161,22 @@ static void on_wake(void *context, struct trajd_core_feed *feed)
 
 /* ---- start and death of the daemon ---- */
 
-static void add_feed(struct world *world)
+static void add_feed(struct world *world, uint32_t feed)
 {
     struct trajd_core_feed_options options = world->options;
     struct trajd_error error = {0};
     char name[16];
 
-    snprintf(name, sizeof name, "feed#%u", world->feed_count + 1);
-    if (world->feed_count) {
+    snprintf(name, sizeof name, "feed#%u", feed + 1);
+    if (feed) {
         options.instance_of = options.name;
         options.name = name;
     }
-    if (trajd_core_add_feed(world->core, &options, &world->feeds[world->feed_count], &error))
+    if (trajd_core_add_feed(world->core, &options, &world->feeds[feed], &error))
         model_fail(&world->jobs[0], "add_feed: %s", error.message);
-    world->feed_count++;
+    memset(world->generations[feed], 0, sizeof world->generations[feed]);
+    world->fill_count[feed] = 0;
+    world->mapped_by[feed] = 0;
 }
 
 void model_start_daemon(struct world *world)
@@ -190,12 +194,10 @@ void model_start_daemon(struct world *world)
                 (unsigned long long)world->instance);
     if (trajd_core_create(&options, &world->core, &error))
         model_fail(&world->jobs[0], "start: %s", error.message);
-    world->feed_count = 0;
-    add_feed(world);
+    world->feed_count = 1;
+    add_feed(world, 0);
     for (uint32_t j = 0; j < world->job_count; j++)
         memset(world->jobs[j].books, 0, sizeof world->jobs[j].books);
-    memset(world->generations, 0, sizeof world->generations);
-    memset(world->fill_count, 0, sizeof world->fill_count);
     memset(world->sends, 0, sizeof world->sends);
     world->send_count = 0;
     world->core_done = world->done_total;
@@ -250,6 +252,12 @@ void model_kill_daemon(struct world *world)
         lose_daemon(&world->jobs[j]);
 }
 
+/* Two of three jobs are of the same user. */
+static uint64_t user_of(const struct model *model)
+{
+    return 1000 + model->index % 2;
+}
+
 static void bind_hello(struct model *model, uint32_t index, const struct trajd_wire_hello *hello)
 {
     struct worker *worker = &model->workers[index];
@@ -271,8 +279,12 @@ static void bind_hello(struct model *model, uint32_t index, const struct trajd_w
     else
         worker->seq_sent = 0;
     worker->end_sent = false;
-    if (!resumed)
+    if (!resumed) {
         worker->member = false;
+        trajd_core_set_owner(model->world->core, worker->session,
+                             worker->is_remote ? KEY | model->index : user_of(model),
+                             !worker->is_remote);
+    }
     trajd_core_welcome(model->world->core, worker->session, hello, model->world->now_ns);
 }
 
@@ -314,6 +326,38 @@ static void begin_run(struct model *model, const struct trajd_wire_open *open)
     memcpy(model->done[0], model->token_done, sizeof model->token_done);
 }
 
+/* Returns true if a user has mapped the ring of the feed, and no session reads or holds a batch. */
+static bool is_used(const struct world *world, uint32_t feed)
+{
+    struct trajd_core_feed_info info;
+    uint32_t sends = 0;
+
+    for (uint32_t s = 0; s < MODEL_SLOTS; s++)
+        sends += world->sends[feed][s];
+    trajd_core_feed_info(world->feeds[feed], &info);
+    return info.has_user && !info.members && !info.has_leases && !sends;
+}
+
+/* Makes a feed again that another user has mapped, or another instance. Returns false if there is
+ * room for neither. */
+static bool make_instance(struct world *world)
+{
+    uint32_t feed = 0;
+
+    while (feed < world->feed_count && !is_used(world, feed))
+        feed++;
+    if (feed == MODEL_FEEDS)
+        return false;
+    if (feed < world->feed_count) {
+        model_trace(&world->jobs[0], "feed %u is made again", feed);
+        trajd_core_remove_feed(world->core, &world->feeds[feed], world->now_ns);
+    } else {
+        world->feed_count++;
+    }
+    add_feed(world, feed);
+    return true;
+}
+
 static struct trajd_core_feed *choose_feed(struct model *model, uint32_t index,
                                            const struct trajd_wire_open *open)
 {
@@ -321,13 +365,28 @@ static struct trajd_core_feed *choose_feed(struct model *model, uint32_t index,
     struct trajd_core_feed *feed =
         trajd_core_choose(world->core, model->workers[index].session, open, world->feeds[0]);
 
-    if (!feed && world->feed_count < MODEL_FEEDS) {
-        add_feed(world);
+    if (!feed && make_instance(world)) {
         feed = trajd_core_choose(world->core, model->workers[index].session, open, world->feeds[0]);
         if (!feed)
             model_fail(model, "a new instance is not chosen");
     }
     return feed ? feed : world->feeds[0];
+}
+
+/* Checks that no ring is read that another user could write to. */
+static void note_mapping(struct model *model, const struct worker *worker,
+                         const struct trajd_core_feed *feed)
+{
+    struct world *world = model->world;
+    uint64_t *mapped_by = &world->mapped_by[feed_of_ring(world, trajd_core_feed_id(feed))];
+
+    if (!worker->member || !world->options.is_for_one_user)
+        return;
+    if (*mapped_by && *mapped_by != user_of(model))
+        model_fail(model, "job %s reads a ring of user %llu", model->name,
+                   (unsigned long long)*mapped_by);
+    if (!worker->is_remote)
+        *mapped_by = user_of(model);
 }
 
 static void note_return(struct model *model, struct worker *worker,
@@ -372,6 +431,7 @@ static void open_feed(struct model *model, uint32_t index, const struct trajd_wi
         books_set_rank_position(model, index, open->next);
     worker->member =
         !trajd_core_open(model->world->core, worker->session, open, feed, model->world->now_ns);
+    note_mapping(model, worker, feed);
     worker->end_sent = false;
     books_abandon(model, worker, seq_before);
     worker->granted = open->request;

@@ -98,6 +98,7 @@ struct world {
     uint64_t generations[MODEL_FEEDS][MODEL_SLOTS];
     uint32_t sends[MODEL_FEEDS][MODEL_SLOTS]; /* frames of the slot that are being sent */
     uint32_t send_count;
+    uint64_t mapped_by[MODEL_FEEDS]; /* the user whose workers have mapped the ring; 0: none */
     uint64_t done_total, core_done;
     uint32_t job_count;
     struct model *jobs; /* MODEL_JOBS */

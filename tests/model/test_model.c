@@ -66,6 +66,7 @@ static void set_up(struct world *world, uint64_t seed, const char *directory)
         .slow_after_ns = 10000,
         .journal_directory = directory,
     };
+    world->options.is_for_one_user = world->options.job_count == 1; /* as in host memory */
     for (uint32_t j = 0; j < world->job_count; j++)
         for (uint32_t i = 0; i < jobs[j].worker_count; i++)
             worker_start(&jobs[j], i);
