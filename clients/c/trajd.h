@@ -264,9 +264,11 @@ enum trajd_status trajd_client_ask(struct trajd_client *client,
                                    char **json, struct trajd_error *error);
 
 /* Writes a token for trajd_open_options.resume. It records which windows of the epoch all workers
- * of a queue job together have finished. The caller frees *token with free(). A batch that this
- * worker still holds counts only after trajd_batch_done. timeout_ms 0: 5,000. TRAJD_ERR_ARGUMENT:
- * no feed is open, or it is open in mode shard, where epoch and position are enough to go on. */
+ * of a queue job together have finished. The caller frees *token with free(). The token does not say
+ * which statistics normalise the feed: keep trajd_feed_info.norm_digest beside it, and compare it
+ * with that of the feed that goes on. A batch that this worker still holds counts only after
+ * trajd_batch_done. timeout_ms 0: 5,000. TRAJD_ERR_ARGUMENT: no feed is open, or it is open in mode
+ * shard, where epoch and position are enough to go on. */
 enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t timeout_ms,
                                           void **token, size_t *size_bytes,
                                           struct trajd_error *error);

@@ -208,8 +208,9 @@ class Feed:
     def checkpoint(self) -> bytes:
         """Returns a token of the windows of this epoch that are DONE, over all workers of a job in mode queue.
 
-        It is an argument of connect(resume=...). The last batch that this worker was given counts as worked on. Raises
-        ArgumentError in mode shard."""
+        It is an argument of connect(resume=...). Unlike state_dict(), it does not say which statistics normalise the feed: a
+        job that goes on with other statistics gets no error. Compare info.norm_digest, or keep the state. The last batch that
+        this worker was given counts as worked on. Raises ArgumentError in mode shard."""
         last = self._held[-1]() if self._held else None
         if self._stage is not None:
             self._stage.done()

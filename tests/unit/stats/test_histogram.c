@@ -204,12 +204,43 @@ static void test_values_that_are_left_out(void **state)
                 isinf(found.std));
 }
 
+/* A block in which no value has a weight changes nothing. */
+static void test_values_without_weight(void **state)
+{
+    static const float values[] = {3, 5, 1000, -1000};
+    static const uint32_t weights[][4] = {{1, 1, 0, 0}, {0, 0, 0, 0}, {1, 1, 0, 0}};
+    struct trajd_histogram histogram;
+    struct trajd_error error;
+    bool more = true;
+
+    (void)state;
+    assert_int_equal(trajd_histogram_begin(&histogram, trajd_histogram_key_bits(TRAJD_F32), &error),
+                     TRAJD_OK);
+    while (more) {
+        for (size_t block = 0; block < 3; block++)
+            trajd_histogram_add(
+                &histogram, &(struct trajd_histogram_values){.base = values,
+                                                             .dtype = TRAJD_F32,
+                                                             .row_count = 4,
+                                                             .row_stride_bytes = sizeof values[0],
+                                                             .group = 1,
+                                                             .weights = weights[block]});
+        assert_int_equal(trajd_histogram_next(&histogram, &more, &error), TRAJD_OK);
+    }
+    assert_int_equal(histogram.found.count, 4);
+    assert_true(histogram.found.mean == 4 && histogram.found.std == 1);
+    assert_true(histogram.found.min == 3 && histogram.found.max == 5);
+    assert_true(histogram.found.quantiles[2] == 4);
+    trajd_histogram_end(&histogram);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_sorting),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_values_that_are_left_out),
+        cmocka_unit_test(test_values_without_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
