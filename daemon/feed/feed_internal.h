@@ -128,6 +128,10 @@ bool trajd_job_is_in_next_epoch(struct trajd_core_feed *feed, const struct trajd
  * job's journal. `checkpoint` may be NULL. */
 void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_open *open,
                           const struct trajd_journal_state *checkpoint, struct start *start);
+/* Reports that a job which begins there repeats batches: the worker that returns was further, and
+ * there is no journal of that. */
+void trajd_job_report_unrecorded(const struct job *job, const struct trajd_wire_open *open,
+                                 const struct start *start);
 /* A pass whose begin could not be written has an odd number: workers that return to it do not
  * continue from an earlier journal. */
 #define TRAJD_PASS_UNWRITTEN UINT64_C(1)

@@ -235,6 +235,7 @@ static enum trajd_status begin(struct job *job, struct session *session,
     }
     job->owner = session->owner;
     trajd_job_begin(job, open, start);
+    trajd_job_report_unrecorded(job, open, start);
     return TRAJD_OK;
 }
 

@@ -181,6 +181,35 @@ void trajd_job_find_start(struct trajd_core_feed *feed, const struct trajd_wire_
     }
 }
 
+/* Returns true if a position is not below `end`. */
+static bool has_position_from(const struct trajd_wire_positions *positions, uint64_t end)
+{
+    for (uint32_t i = 0; i < positions->count; i++)
+        if (positions->list[i] >= end)
+            return true;
+    return false;
+}
+
+void trajd_job_report_unrecorded(const struct job *job, const struct trajd_wire_open *open,
+                                 const struct start *start)
+{
+    const struct trajd_core *core = job->feed->core;
+    char text[2 * TRAJD_WIRE_MAX_NAME + 256], base[TRAJD_WIRE_MAX_NAME + 1];
+
+    if (job->mode != TRAJD_WIRE_QUEUE || open->resume.size || !core->options.report ||
+        open->batch != job->feed->options.global_batch ||
+        (start->pass && start->pass != open->pass) ||
+        !(has_position_from(&open->done, start->high) ||
+          has_position_from(&open->held, start->high)))
+        return;
+    trajd_feed_base_name(job->feed, base);
+    snprintf(text, sizeof text,
+             "job \"%s\" of feed %s begins epoch %llu again: its workers were beyond window %llu, "
+             "but there is no journal of that; batches that they have finished or hold come again",
+             job->name, base, (unsigned long long)job->epoch, (unsigned long long)start->high);
+    core->options.report(core->options.context, text);
+}
+
 /* Reports the first failure of a job's journal, and the end of it. */
 static void note_result(struct job *job, enum trajd_status status, const struct trajd_error *error)
 {

@@ -61,6 +61,28 @@ def test_a_journal_exists_from_the_first_done_on(daemon, demo_file):
     client.close()
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_journal_that_is_gone_when_the_daemon_returns(daemon, demo_file, is_there):
+    """The epoch begins again, and the log says so."""
+    one = daemon(config(demo_file))
+    client = one.client(reconnect=True, timeout_ms=60000)
+    client.open("train", job="run")
+    use(client, 50)
+    wait_for(lambda: journals(one))
+    one.kill()
+    if not is_there:
+        journals(one)[0].unlink()
+    one.start()
+    positions = []
+    for _ in range(20):  # the first ones are those that the worker held
+        batch = client.next()
+        positions.append(batch.position)
+        batch.release()
+    assert (min(positions) >= 50 * 4) == is_there, positions
+    assert one.text().count('job "run" of feed train begins epoch 0 again: its workers were beyond window') == (not is_there)
+    client.close()
+
+
 def test_a_journal_that_is_cut_off(daemon, demo_file):
     one = daemon(config(demo_file))
     client = one.client()

@@ -304,6 +304,8 @@ class Trial:
                 if process.finish(90)["event"] != "end":
                     book.errors.append(f"job {job}: a worker ended with {process.lines[-1:]}")
             book.add(ledger_of(processes, self.unrecorded[job]))
+        if book.unrecorded and not any(text in self.daemon.text() for text in ("goes on without a journal", "no journal of that")):
+            book.errors.append("windows came again without a journal, and the log does not say so")
         book.errors += self.settle()
         return book
 
