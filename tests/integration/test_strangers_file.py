@@ -170,3 +170,34 @@ def test_a_damaged_byte(tmp_path, offset):
     (tmp_path / "one.hdf5").write_bytes(data)
     shown = trajctl("inspect", tmp_path / "one.hdf5")
     assert shown.returncode in (0, 1) and "Traceback" not in shown.stderr
+
+
+JPEG = bytes.fromhex("ffd8ffc00011080010001003011100021100031100ffd9")  # a header of 16 x 16 pixels, and nothing to decode
+
+
+def test_encoded_pictures(tmp_path):
+    """Padded bytes and values of variable length are found by their first bytes; a feed cannot have them yet."""
+    with h5py.File(tmp_path / "cams.h5", "w") as file:
+        for episode in range(3):
+            group, rows = file.create_group(f"episode_{episode}"), 20 + episode
+            group["joint"] = RANDOM.normal(size=(rows, 6))
+            group["info/fps"] = 30
+            padded = np.zeros((rows, 80 + episode), np.uint8)
+            padded[:, :len(JPEG)] = np.frombuffer(JPEG, np.uint8)
+            group["top"] = padded
+            frames = group.create_dataset("wrist", (rows,), dtype=h5py.vlen_dtype(np.uint8))
+            for row in range(rows):
+                frames[row] = np.frombuffer(JPEG, np.uint8)
+    config, layout, checked = make_config(tmp_path, tmp_path / "cams.h5")
+    assert layout.count("image: {color: rgb}") == 2 and "red and blue may be swapped" in layout
+    assert "rate: {path: info/fps}" in layout and "joint" in checked and "30 Hz" in checked
+    assert "# top: {at: 0}" in config and "does not decode pictures" in config
+
+
+def test_a_period(tmp_path):
+    with h5py.File(tmp_path / "sim.h5", "w") as file:
+        file.attrs["dt"] = 0.002
+        file["q"] = RANDOM.normal(size=(50, 6))
+        file["cmd"] = RANDOM.normal(size=(50, 6))
+    _, layout, checked = make_config(tmp_path, tmp_path / "sim.h5")
+    assert 'rate: {attribute: "@dt", unit: s}' in layout and "500 Hz" in checked and "assumed" not in checked

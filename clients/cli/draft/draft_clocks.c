@@ -70,8 +70,27 @@ static bool test_stream(const struct trajd_index *index, struct sample *sample, 
     return tested > 0;
 }
 
-enum trajd_status draft_find_clocks(const struct trajd_index *index,
-                                    const struct draft_streams *streams,
+/* Looks at the first row of padded bytes in the first kept episode. */
+static bool is_encoded(const struct trajd_index *index, struct sample *sample, uint32_t which)
+{
+    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff}, png[] = {0x89, 'P', 'N', 'G'};
+    const struct trajd_array *array = NULL;
+    char name[32];
+    int64_t found;
+
+    snprintf(name, sizeof name, "s%u", which);
+    found = trajd_index_find_stream(index, name);
+    for (uint32_t e = 0; found >= 0 && !array && e < index->episode_count; e++)
+        if (!index->episodes[e].quarantine)
+            array = &index->episodes[e].extents[index->streams[found].array_index];
+    return array && array->rank == 2 && array->dtype == TRAJD_U8 && trajd_array_row_count(array) &&
+           trajd_array_row_bytes(array) >= sizeof png &&
+           trajd_array_row_bytes(array) <= ROWS_MAX * COLUMNS_MAX * sizeof(double) &&
+           !trajd_array_read(sample->reader, sample->fd, array, 0, 1, sample->rows, NULL) &&
+           (!memcmp(sample->rows, jpeg, sizeof jpeg) || !memcmp(sample->rows, png, sizeof png));
+}
+
+enum trajd_status draft_find_clocks(const struct trajd_index *index, struct draft_streams *streams,
                                     struct draft_clocks *clocks, struct trajd_error *error)
 {
     struct sample sample = {.fd = open(index->files[0].path, O_RDONLY | O_CLOEXEC)};
@@ -88,8 +107,11 @@ enum trajd_status draft_find_clocks(const struct trajd_index *index,
     else
         status = trajd_array_reader_create(&sample.reader, error);
     for (uint32_t s = 0; !status && s < streams->count && clocks->count < DRAFT_CLOCKS_MAX; s++) {
-        const struct draft_stream *stream = &streams->list[s];
-        if (!stream->left_out && stream->example->form == TRAJD_TREE_PLAIN &&
+        struct draft_stream *stream = &streams->list[s];
+        if (stream->left_out || stream->example->form != TRAJD_TREE_PLAIN)
+            continue;
+        stream->is_encoded = is_encoded(index, &sample, s);
+        if (!stream->is_encoded &&
             test_stream(index, &sample, s, stream, &clocks->list[clocks->count]))
             clocks->count++;
     }

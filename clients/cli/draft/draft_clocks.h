@@ -39,9 +39,9 @@ struct draft_steps draft_add_steps(const double *values, uint64_t rows, uint64_t
 bool draft_is_clock(const struct draft_steps *steps, const char *name, struct draft_clock *clock);
 
 /* Looks for stamps in the arrays of the index, whose streams have the numbers of `streams` as names
- * ("s0", "s1", ...). Reads up to 4096 rows of up to 3 kept episodes. */
-enum trajd_status draft_find_clocks(const struct trajd_index *index,
-                                    const struct draft_streams *streams,
+ * ("s0", "s1", ...), and sets is_encoded of the streams. Reads up to 4096 rows of up to 3 kept
+ * episodes. */
+enum trajd_status draft_find_clocks(const struct trajd_index *index, struct draft_streams *streams,
                                     struct draft_clocks *clocks, struct trajd_error *error);
 
 #endif

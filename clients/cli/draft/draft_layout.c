@@ -39,12 +39,13 @@ void draft_write_probe(FILE *out, const struct draft_facts *facts)
     write_episodes(out, facts);
     fprintf(out, "clocks:\n");
     for (uint32_t s = 0; s < facts->streams->count; s++)
-        if (!facts->streams->list[s].left_out)
+        if (!facts->streams->list[s].left_out &&
+            facts->streams->list[s].example->form == TRAJD_TREE_PLAIN)
             fprintf(out, "  c%u: {rate: 1, rows: s%u}\n", s, s);
     fprintf(out, "streams:\n");
     for (uint32_t s = 0; s < facts->streams->count; s++) {
         const struct draft_stream *stream = &facts->streams->list[s];
-        if (stream->left_out)
+        if (stream->left_out || stream->example->form != TRAJD_TREE_PLAIN)
             continue;
         fprintf(out, "  s%u: {path: ", s);
         write_text(out, stream->path);
@@ -152,6 +153,14 @@ static bool is_rate(const char *value)
     return end != value && !*end && number >= 1 && number <= 5000;
 }
 
+static bool is_period(const char *value)
+{
+    char *end;
+    const double number = strtod(value, &end);
+
+    return end != value && !*end && number >= 0.0002 && number < 1;
+}
+
 static bool is_text(const char *value)
 {
     char *end;
@@ -165,10 +174,12 @@ static bool is_anything(const char *value)
     return *value;
 }
 
-/* Writes the rate of the first regular clock. Returns it, as far as the file states it. */
-static double write_rate(FILE *out, const struct draft_facts *facts)
+/* Writes the rate of the first regular clock. Returns it where it is known; *is_stated: the file
+ * states it. */
+static double write_rate(FILE *out, const struct draft_facts *facts, bool *is_stated)
 {
     static const char *const rates[] = {"fps", "hz", "freq", "rate"}, *const env[] = {"env_args"};
+    static const char *const periods[] = {"dt", "period", "timestep"};
     const struct trajd_tree_object *group;
     const struct trajd_tree_attribute *attribute =
         find_attribute(facts, rates, ARRAY_LEN(rates), is_rate, &group);
@@ -177,7 +188,27 @@ static double write_rate(FILE *out, const struct draft_facts *facts)
         fprintf(out, "{attribute: ");
         write_attribute(out, facts, group, attribute->name);
         fprintf(out, "}");
+        *is_stated = true;
         return strtod(attribute->value, NULL);
+    }
+    attribute = find_attribute(facts, periods, ARRAY_LEN(periods), is_period, &group);
+    if (attribute) {
+        fprintf(out, "{attribute: ");
+        write_attribute(out, facts, group, attribute->name);
+        fprintf(out, ", unit: s}");
+        *is_stated = true;
+        return 1 / strtod(attribute->value, NULL);
+    }
+    for (uint32_t i = 0; i < facts->streams->count; i++) {
+        const struct draft_stream *stream = &facts->streams->list[i];
+        if (!stream->example->rank && stream->example->dtype &&
+            contains(stream->path, rates, ARRAY_LEN(rates))) {
+            fprintf(out, "{path: ");
+            write_text(out, stream->path);
+            fprintf(out, "}");
+            *is_stated = true;
+            return 0;
+        }
     }
     attribute = find_attribute(facts, env, ARRAY_LEN(env), is_anything, &group);
     fprintf(out, "{attribute: ");
@@ -191,13 +222,14 @@ static double write_rate(FILE *out, const struct draft_facts *facts)
 
 static void write_regular(FILE *out, const struct draft_facts *facts)
 {
+    bool is_stated = false;
     double rate_hz = 0;
 
     for (uint32_t c = 0; c < facts->plan->regular_count; c++) {
         const struct draft_regular *clock = &facts->plan->regular[c];
         fprintf(out, c ? "  steps%u: {rate: " : "  steps: {rate: ", c + 1);
         if (!c)
-            rate_hz = write_rate(out, facts);
+            rate_hz = write_rate(out, facts, &is_stated);
         else
             fprintf(out, "%.9g",
                     (double)(int64_t)((rate_hz > 0 ? rate_hz : 20) * clock->ratio * 1000 + 0.5) /
@@ -206,8 +238,8 @@ static void write_regular(FILE *out, const struct draft_facts *facts)
         write_text(out, facts->streams->list[clock->stream].path);
         fprintf(out, "}%s\n",
                 c ? "   # GUESS: by the number of rows; both begin at the same time"
-                : rate_hz > 0
-                    ? "   # GUESS: this attribute is the rate in Hz"
+                : is_stated
+                    ? "   # GUESS: this is the rate"
                     : "   # GUESS: nothing states a rate. Write your recorder's: {rate: HZ, ...}");
     }
 }
@@ -341,7 +373,11 @@ static void write_stream(FILE *out, const struct draft_facts *facts, uint32_t wh
     uint32_t count;
 
     if (draft_is_picture(stream)) {
-        entry.guess = "pictures";
+        const bool is_depth =
+            example->dtype == TRAJD_U16 || is_float || strcasestr(stream->path, "depth");
+        entry.kind = is_depth ? "previous, image: {unit: mm}" : "previous, image: {color: rgb}";
+        entry.guess = is_depth ? "depth; look up its unit"
+                               : "pictures; look at one: red and blue may be swapped";
         write_entry(out, facts, &entry);
         return;
     }

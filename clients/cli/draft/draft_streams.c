@@ -1,6 +1,9 @@
 #include "clients/cli/draft/draft_streams.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum { TEXT_SIZE_MAX = 256 };
 
 /* Returns the stream of the path. Adds it where it is new; NULL where there is no room. */
 static struct draft_stream *find(struct draft_streams *streams, const char *path, uint32_t hint,
@@ -53,6 +56,12 @@ static void add(struct draft_stream *stream, const struct trajd_tree_object *obj
     stream->most_rows = rows > stream->most_rows ? rows : stream->most_rows;
 }
 
+/* Returns whether strings are too short for encoded pictures. */
+static bool is_short_text(const struct trajd_tree_object *object)
+{
+    return object->form == TRAJD_TREE_STRING && strtoul(object->type + 1, NULL, 10) < TEXT_SIZE_MAX;
+}
+
 /* Returns why the dataset is no stream, as far as one dataset alone tells. */
 static const char *reason_of(const struct draft_stream *stream)
 {
@@ -62,7 +71,7 @@ static const char *reason_of(const struct draft_stream *stream)
         return "its type is not supported";
     if (!object->rank)
         return "it is one value";
-    if (object->form == TRAJD_TREE_TEXT)
+    if (object->form == TRAJD_TREE_TEXT || is_short_text(object))
         return "it has texts";
     if (stream->differs)
         return "its type or shape differs between episodes";
@@ -122,7 +131,7 @@ bool draft_is_picture(const struct draft_stream *stream)
 {
     const struct trajd_tree_object *object = stream->example;
 
-    if (object->form == TRAJD_TREE_BYTES || object->form == TRAJD_TREE_STRING)
+    if (stream->is_encoded || object->form == TRAJD_TREE_BYTES || object->form == TRAJD_TREE_STRING)
         return true;
     return (object->dtype == TRAJD_U8 && object->rank == 4 && object->shape[3] <= 4) ||
            ((object->dtype == TRAJD_U16 || object->dtype == TRAJD_U8) && object->rank >= 3 &&

@@ -13,8 +13,9 @@ struct draft_stream {
     const struct trajd_tree_object *example;
     uint32_t episode_count; /* that have it */
     uint64_t least_rows, most_rows;
-    uint64_t *rows; /* [episodes->count]; UINT64_MAX: the episode lacks it */
-    bool differs;   /* its type or row shape differs between episodes */
+    uint64_t *rows;  /* [episodes->count]; UINT64_MAX: the episode lacks it */
+    bool differs;    /* its type or row shape differs between episodes */
+    bool is_encoded; /* its rows begin as JPEG or PNG do */
     /* NULL, or why it is no stream, in words that complete "left out: " */
     const char *left_out;
 };
