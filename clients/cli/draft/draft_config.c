@@ -151,13 +151,11 @@ static void print_output(FILE *out, const struct trajd_index *index,
     const char *at = is_action(stream)                    ? preset->actions
                      : is_picture && preset == &no_preset ? "0"
                                                           : preset->observations;
-    const bool is_used =
-        (is_observation(stream) || is_action(stream)) && stream->form == TRAJD_ROWS_PLAIN;
     const bool has_norm = preset->norm && !is_picture && stream->kind != TRAJD_KIND_SLERP_XYZW &&
                           stream->kind != TRAJD_KIND_SLERP_WXYZ;
     const int width = 34 - (int)strlen(stream->name) - (int)strlen(at);
 
-    fprintf(out, "      %s", is_used ? "" : "# ");
+    fprintf(out, "      %s", is_observation(stream) || is_action(stream) ? "" : "# ");
     print_name(out, stream->name);
     fprintf(out, ": {at: %s%s%s}%*s# %s", at, has_norm ? ", norm: " : "",
             has_norm ? preset->norm : "", width > 1 ? width : 1, "",
