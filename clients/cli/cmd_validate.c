@@ -1,11 +1,17 @@
 /* trajctl validate: prints every fault in files that can be found, with row numbers. */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/files/examine.h"
+#include "clients/cli/files/examine_idle.h"
 #include "daemon/base/json.h"
+#include "daemon/base/quantity.h"
+#include "proto/array_len.h"
 
 struct validation {
     const char *layout; /* NULL: guess */
@@ -15,6 +21,8 @@ struct validation {
     struct cli_files files;
     const char *path; /* the path that is being examined */
     uint64_t findings;
+    const char *idle_output; /* the file of `--idle`; NULL: none */
+    struct examine_idle_rule idle;
 };
 
 static void print_finding(struct validation *validation, const struct examine_finding *finding)
@@ -66,11 +74,40 @@ static void on_finding(void *context, const struct examine_finding *finding)
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
 
+/* Writes the rows that are not idle into a new file. */
+static int write_idle(const struct validation *validation, const struct trajd_index *index)
+{
+    const char *path = validation->idle_output;
+    struct examine_idle_counts counts;
+    FILE *out = fopen(path, "wx");
+    struct trajd_error error;
+    bool failed;
+
+    if (!out)
+        return cli_fail("%s: %s", path, strerror(errno));
+    failed = examine_idle_write(index, &validation->idle, out, &counts, &error);
+    if (failed)
+        cli_fail("%s", error.message);
+    else if ((failed = fflush(out) || ferror(out)))
+        cli_fail("%s: %s", path, strerror(errno));
+    if (fclose(out) && !failed)
+        failed = cli_fail("%s: %s", path, strerror(errno)) != CLI_OK;
+    if (failed) {
+        unlink(path);
+        return CLI_FAILED;
+    }
+    fprintf(validation->json ? stderr : stdout,
+            "idle: %" PRIu64 " of %" PRIu64 " rows, in %u of %u episodes; %s has the others\n",
+            counts.idle_rows, counts.rows, counts.idle_episodes, counts.episodes, path);
+    return CLI_OK;
+}
+
 /* Examines one path. A path that cannot be indexed is a finding, too. */
-static void validate_path(struct validation *validation, const char *path)
+static int validate_path(struct validation *validation, const char *path)
 {
     struct trajd_index *index = NULL;
     struct trajd_error error;
+    int result = CLI_OK;
 
     validation->path = path;
     if (!cli_files_open(&validation->files, validation->layout, path, &index, &error)) {
@@ -80,11 +117,14 @@ static void validate_path(struct validation *validation, const char *path)
         if (examine_index(index, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
+        if (validation->idle_output)
+            result = write_idle(validation, index);
         trajd_index_destroy(&index);
-        return;
+        return result;
     }
     on_finding(validation,
                &(struct examine_finding){EXAMINE_REFUSED, path, NULL, NULL, -1, 1, error.message});
+    return CLI_OK;
 }
 
 static int ignore(struct validation *validation, const char *name)
@@ -101,14 +141,48 @@ static int ignore(struct validation *validation, const char *name)
     return CLI_FAILED;
 }
 
+/* Reads one of the options that begin with --idle. */
+static int read_idle(struct validation *validation, const char *option, const char *value)
+{
+    char *end;
+
+    if (!strcmp(option, "--idle")) {
+        validation->idle_output = value;
+    } else if (!strcmp(option, "--idle-streams")) {
+        validation->idle.streams = value;
+    } else if (!strcmp(option, "--idle-tolerance")) {
+        validation->idle.tolerance = strtod(value, &end);
+        if (*end || end == value || !(validation->idle.tolerance >= 0))
+            return cli_fail("--idle-tolerance %s: expected a number of at least 0", value);
+    } else if (!trajd_parse_duration(value, &validation->idle.length_ns) ||
+               validation->idle.length_ns <= 0) {
+        return cli_fail("--idle-length %s: expected a time such as 1s", value);
+    }
+    return CLI_OK;
+}
+
+static bool is_idle_option(const char *option)
+{
+    static const char *const options[] = {"--idle", "--idle-streams", "--idle-tolerance",
+                                          "--idle-length"};
+
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        if (!strcmp(option, options[i]))
+            return true;
+    return false;
+}
+
 /* Moves the files to the front of argv, after the name, as in inspect. Returns their number, or -1
  * after it printed an error. */
 static int parse(int argc, char **argv, struct validation *validation)
 {
+    bool has_idle = false;
     int count = 0;
 
     for (int i = 1; i < argc; i++) {
-        const bool takes_value = !strcmp(argv[i], "--layout") || !strcmp(argv[i], "--ignore");
+        const bool is_idle = is_idle_option(argv[i]);
+        const bool takes_value =
+            is_idle || !strcmp(argv[i], "--layout") || !strcmp(argv[i], "--ignore");
         if (argv[i][0] != '-')
             argv[1 + count++] = argv[i];
         else if (!strcmp(argv[i], "--json"))
@@ -120,18 +194,27 @@ static int parse(int argc, char **argv, struct validation *validation)
         else if (!strcmp(argv[i], "--ignore")) {
             if (ignore(validation, argv[++i]))
                 return -1;
+        } else if (is_idle) {
+            if (read_idle(validation, argv[i], argv[i + 1]))
+                return -1;
+            has_idle = true;
+            i++;
         } else
             return cli_fail("unknown option: %s", argv[i]), -1;
     }
     if (!count)
         return cli_fail("name one or more files"), -1;
+    if (!validation->idle_output && has_idle)
+        return cli_fail("options that begin with --idle- need --idle FILE"), -1;
+    if (validation->idle_output && count > 1)
+        return cli_fail("--idle describes one dataset: name one file or folder"), -1;
     return count;
 }
 
 int cli_validate(int argc, char **argv)
 {
-    struct validation validation = {.document.out = stdout};
-    int count = parse(argc, argv, &validation);
+    struct validation validation = {.document.out = stdout, .idle.length_ns = 1000000000};
+    int count = parse(argc, argv, &validation), result = CLI_OK;
     struct trajd_error error;
 
     if (count < 0)
@@ -141,7 +224,7 @@ int cli_validate(int argc, char **argv)
     if (validation.json)
         trajd_json_open_array(&validation.document, NULL);
     for (int i = 1; i <= count; i++)
-        validate_path(&validation, argv[i]);
+        result |= validate_path(&validation, argv[i]);
     if (validation.json) {
         trajd_json_close_array(&validation.document);
         putchar('\n');
@@ -149,5 +232,5 @@ int cli_validate(int argc, char **argv)
         printf(validation.findings ? "%" PRIu64 " findings\n" : "no findings\n",
                validation.findings);
     }
-    return validation.findings ? CLI_FAILED : CLI_OK;
+    return validation.findings || result ? CLI_FAILED : CLI_OK;
 }

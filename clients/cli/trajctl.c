@@ -9,7 +9,9 @@ static const struct cli_command commands[] = {
      "print a first configuration, with a guessed layout and the rates of its clocks"},
     {"check", cli_check, "CONFIG",
      "show every output of a configuration with its source, clock, kind, grid and tensor"},
-    {"validate", cli_validate, "[--layout NAME] [--ignore RULE]... [--json] FILE-OR-FOLDER...",
+    {"validate", cli_validate,
+     "[--layout NAME] [--ignore RULE]... [--idle FILE.json [--idle-streams NAME,...] "
+     "[--idle-tolerance X] [--idle-length TIME]] [--json] FILE-OR-FOLDER...",
      "find faults in HDF5 files, with row numbers; the exit status is 1 if there are any"},
     {"resample", cli_resample,
      "FILE... -o FILE --rate HZ [--layout NAME] [--streams NAME,...] [--kind STREAM=KIND]... "

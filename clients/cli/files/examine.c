@@ -1,6 +1,7 @@
 #include "clients/cli/files/examine.h"
 
 #include "clients/cli/files/examine_frames.h"
+#include "clients/cli/files/examine_idle.h"
 #include "clients/cli/files/examine_rotations.h"
 
 #include <errno.h>
@@ -16,8 +17,6 @@
 #define BLOCK_BYTES (UINT64_C(4) << 20)
 #define GAP_FACTOR 1.75
 #define UNIT_TOLERANCE 1e-3
-/* in elements; wider rows are images and the like, compared only as bytes */
-#define WIDEST_ROW 4096
 
 const char *const examine_rule_names[EXAMINE_RULE_COUNT + 1] = {
     [EXAMINE_REFUSED] = "refused",
@@ -407,7 +406,7 @@ static void report_stream(struct examiner *examiner, const struct scan *scan)
     finding.rule = EXAMINE_IDLE;
     finding.count = scan->repeated;
     if (scan->rows && scan->repeated * 2 >= scan->rows && finding.count &&
-        (scan->as_bytes || scan->stream->kind != TRAJD_KIND_PREVIOUS))
+        examine_repeats_are_idle(scan->stream))
         report_finding(examiner, &finding, "%.0f%% of the rows repeat the row before",
                        100.0 * (double)scan->repeated / (double)scan->rows);
     report_rotations(examiner, scan, finding);
@@ -439,7 +438,7 @@ static enum trajd_status start_scan(const struct trajd_index *index,
 
     *scan = (struct scan){.stream = stream,
                           .columns = stream->feature_count,
-                          .as_bytes = stream->feature_count > WIDEST_ROW};
+                          .as_bytes = stream->feature_count > EXAMINE_WIDEST_ROW};
     scan->block = malloc(row_bytes > BLOCK_BYTES ? row_bytes : BLOCK_BYTES);
     scan->before = malloc(row_bytes + 1);
     if (!scan->as_bytes) {

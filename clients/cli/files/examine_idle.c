@@ -1,0 +1,313 @@
+#include "clients/cli/files/examine_idle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/json.h"
+#include "daemon/base/yaml.h"
+#include "proto/timebase.h"
+
+#define BLOCK_BYTES (UINT64_C(4) << 20)
+
+struct idle {
+    const struct trajd_index *index;
+    const struct examine_idle_rule *rule;
+    struct trajd_array_reader *reader;
+    bool *is_chosen; /* [stream_count] */
+    uint32_t clock;  /* of the chosen streams */
+    bool *still;     /* [row_room]: rows of an episode */
+    int64_t row_room;
+    double *row, *before; /* [EXAMINE_WIDEST_ROW] */
+    struct trajd_json json;
+    struct examine_idle_counts *counts;
+};
+
+bool examine_repeats_are_idle(const struct trajd_index_stream *stream)
+{
+    return stream->feature_count > EXAMINE_WIDEST_ROW || stream->kind != TRAJD_KIND_PREVIOUS;
+}
+
+/* ---- streams ---- */
+
+static bool is_comparable(const struct trajd_index_stream *stream)
+{
+    return !stream->form && stream->feature_count <= EXAMINE_WIDEST_ROW;
+}
+
+static enum trajd_status choose(struct idle *idle, uint32_t s, bool *any, struct trajd_error *error)
+{
+    const struct trajd_index *index = idle->index;
+    const struct trajd_index_stream *stream = &index->streams[s];
+
+    if (!is_comparable(stream))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "--idle: stream %s has encoded or wide rows, such as pictures: name "
+                               "streams of numbers with --idle-streams",
+                               stream->name);
+    if (*any && stream->clock_index != idle->clock)
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "--idle: stream %s has the clock %s and others have %s: name streams "
+            "of one clock with --idle-streams",
+            stream->name, index->clocks[stream->clock_index].name, index->clocks[idle->clock].name);
+    idle->clock = stream->clock_index;
+    idle->is_chosen[s] = *any = true;
+    return TRAJD_OK;
+}
+
+static enum trajd_status choose_name(struct idle *idle, const char *name, bool *any,
+                                     struct trajd_error *error)
+{
+    const struct trajd_index *index = idle->index;
+    const char *names[256], *nearest;
+    size_t count = 0;
+
+    for (uint32_t s = 0; s < index->stream_count; s++) {
+        if (strcmp(index->streams[s].name, name) == 0)
+            return choose(idle, s, any, error);
+        if (count < 256)
+            names[count++] = index->streams[s].name;
+    }
+    nearest = trajd_yaml_nearest(name, names, count);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "--idle-streams: no stream %.200s%s%s%s",
+                           name, nearest ? " (did you mean " : "", nearest ? nearest : "",
+                           nearest ? "?)" : "");
+}
+
+static enum trajd_status choose_streams(struct idle *idle, struct trajd_error *error)
+{
+    const struct trajd_index *index = idle->index;
+    enum trajd_status status = TRAJD_OK;
+    char *names = NULL, *rest;
+    bool any = false;
+
+    if (idle->rule->streams && !(names = strdup(idle->rule->streams)))
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for names");
+    rest = names;
+    for (char *name; rest && !status && (name = strsep(&rest, ","));)
+        status = choose_name(idle, name, &any, error);
+    for (uint32_t s = 0; !names && s < index->stream_count && !status; s++)
+        if (is_comparable(&index->streams[s]) && examine_repeats_are_idle(&index->streams[s]))
+            status = choose(idle, s, &any, error);
+    free(names);
+    if (!status && !any)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "--idle: all streams hold their values or are pictures: name those "
+                               "that move with --idle-streams");
+    return status;
+}
+
+/* ---- rows ---- */
+
+static bool is_near(double a, double b, double tolerance)
+{
+    return a == b || fabs(a - b) <= tolerance || (isnan(a) && isnan(b));
+}
+
+/* Compares a row with the one before it, and keeps it for the next one. */
+static void compare_row(struct idle *idle, const struct trajd_index_stream *stream, int64_t row)
+{
+    double *const read = idle->row;
+
+    for (uint64_t d = 0; d < stream->feature_count && row > 0 && idle->still[row]; d++)
+        idle->still[row] = is_near(idle->before[d], read[d], idle->rule->tolerance);
+    idle->row = idle->before;
+    idle->before = read;
+}
+
+/* Clears `still` where the stream moves. Row k of the clock is row kept_rows[k] of the array. */
+static enum trajd_status read_stream(struct idle *idle, const struct trajd_index_stream *stream,
+                                     const struct trajd_episode *episode, int fd, uint8_t *block,
+                                     uint64_t step, struct trajd_error *error)
+{
+    const struct trajd_array *array = &episode->extents[stream->array_index];
+    const struct trajd_episode_clock *clock = &episode->clocks[idle->clock];
+    const uint64_t rows = trajd_array_row_count(array), row_bytes = trajd_array_row_bytes(array);
+    const uint64_t first = stream->first_column * trajd_dtype_size(array->dtype);
+    enum trajd_status status = TRAJD_OK;
+    int64_t k = 0;
+
+    for (uint64_t begin = 0; begin < rows && !status; begin += step) {
+        const uint64_t count = rows - begin < step ? rows - begin : step;
+        status = trajd_array_read(idle->reader, fd, array, begin, count, block, error);
+        for (uint64_t r = 0; r < count && k < clock->row_count && !status; r++) {
+            if (begin + r != (clock->kept_rows ? clock->kept_rows[k] : (uint64_t)k))
+                continue;
+            if (!trajd_array_to_f64(array->dtype, block + r * row_bytes + first,
+                                    stream->feature_count, idle->row))
+                return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "its rows are no numbers");
+            compare_row(idle, stream, k++);
+        }
+    }
+    return status;
+}
+
+/* Reads a chosen stream of an episode. Sets *any if the episode has it. */
+static enum trajd_status examine_stream(struct idle *idle, const struct trajd_index_stream *stream,
+                                        const struct trajd_episode *episode, int fd, bool *any,
+                                        struct trajd_error *error)
+{
+    const struct trajd_array *array = &episode->extents[stream->array_index];
+    const uint64_t row_bytes = trajd_array_row_bytes(array);
+    const uint64_t chunk_rows = array->storage == TRAJD_STORAGE_CHUNKED ? array->chunk_shape[0] : 1;
+    uint64_t step = row_bytes ? BLOCK_BYTES / row_bytes / chunk_rows * chunk_rows : 0;
+    enum trajd_status status;
+    uint8_t *block;
+
+    if (array->storage == TRAJD_STORAGE_ABSENT || !row_bytes)
+        return TRAJD_OK;
+    step = step ? step : chunk_rows;
+    block = malloc(step * row_bytes);
+    if (!block)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
+    status = read_stream(idle, stream, episode, fd, block, step, error);
+    free(block);
+    *any = true;
+    return status ? trajd_error_prefix(error, "--idle: %s: %s: %s",
+                                       idle->index->files[episode->file_index].relative_path,
+                                       episode->id, stream->name)
+                  : TRAJD_OK;
+}
+
+/* ---- ranges ---- */
+
+/* Returns the time from one row of the clock to a later one. */
+static int64_t time_between(const struct trajd_episode_clock *clock, int64_t row, int64_t later)
+{
+    return clock->stamps_ns
+               ? clock->stamps_ns[later] - clock->stamps_ns[row]
+               : trajd_rate_row_ns(clock->rate, later) - trajd_rate_row_ns(clock->rate, row);
+}
+
+/* Leaves only the runs of still rows that last long enough. Row 0 is never still. */
+static void drop_short_runs(struct idle *idle, const struct trajd_episode_clock *clock)
+{
+    for (int64_t row = 1, end; row < clock->row_count; row = end + 1) {
+        for (end = row; end < clock->row_count && idle->still[end]; end++)
+            ;
+        if (end > row && time_between(clock, row - 1, end - 1) < idle->rule->length_ns)
+            memset(idle->still + row, 0, (size_t)(end - row) * sizeof *idle->still);
+    }
+}
+
+/* Writes the runs of rows that are not idle. */
+static void write_ranges(struct idle *idle, const struct trajd_episode *episode)
+{
+    const char *file = idle->index->files[episode->file_index].relative_path;
+    const int64_t rows = episode->clocks[idle->clock].row_count;
+    const bool is_file = strcmp(file, episode->id) == 0;
+    uint64_t idle_rows = 0;
+    char key[2 * 4096];
+
+    snprintf(key, sizeof key, "%s%s%s", file, is_file ? "" : ":", is_file ? "" : episode->id);
+    trajd_json_open_array(&idle->json, key);
+    for (int64_t row = 0, end; row < rows; row = end) {
+        for (end = row; end < rows && idle->still[end] == idle->still[row]; end++)
+            ;
+        if (idle->still[row]) {
+            idle_rows += (uint64_t)(end - row);
+            continue;
+        }
+        trajd_json_open_array(&idle->json, NULL);
+        trajd_json_i64(&idle->json, NULL, row);
+        trajd_json_i64(&idle->json, NULL, end);
+        trajd_json_close_array(&idle->json);
+    }
+    trajd_json_close_array(&idle->json);
+    idle->counts->rows += (uint64_t)rows;
+    idle->counts->idle_rows += idle_rows;
+    idle->counts->episodes++;
+    idle->counts->idle_episodes += idle_rows > 0;
+}
+
+/* Finds the idle rows of an episode. One that has none of the streams has no idle rows. */
+static enum trajd_status examine_episode(struct idle *idle, const struct trajd_episode *episode,
+                                         int fd, struct trajd_error *error)
+{
+    const struct trajd_episode_clock *clock = &episode->clocks[idle->clock];
+    enum trajd_status status = TRAJD_OK;
+    bool any = false, *grown;
+
+    if (clock->row_count > idle->row_room) {
+        grown = realloc(idle->still, (size_t)clock->row_count * sizeof *grown);
+        if (!grown)
+            return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
+        idle->still = grown;
+        idle->row_room = clock->row_count;
+    }
+    for (int64_t row = 0; row < clock->row_count; row++)
+        idle->still[row] = row > 0;
+    for (uint32_t s = 0; s < idle->index->stream_count && !status; s++)
+        if (idle->is_chosen[s])
+            status = examine_stream(idle, &idle->index->streams[s], episode, fd, &any, error);
+    if (status)
+        return status;
+    if (!any)
+        memset(idle->still, 0, (size_t)clock->row_count * sizeof *idle->still);
+    drop_short_runs(idle, clock);
+    write_ranges(idle, episode);
+    return TRAJD_OK;
+}
+
+static enum trajd_status examine_episodes(struct idle *idle, struct trajd_error *error)
+{
+    const struct trajd_index *index = idle->index;
+    enum trajd_status status = TRAJD_OK;
+    uint32_t file = UINT32_MAX;
+    int fd = -1;
+
+    for (uint32_t e = 0; e < index->episode_count && !status; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        if (episode->quarantine)
+            continue;
+        if (episode->file_index != file) { /* episodes are in the order of the files */
+            if (fd >= 0)
+                close(fd);
+            file = episode->file_index;
+            fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
+            if (fd < 0)
+                return trajd_error_set(error, TRAJD_ERR_IO, errno, "--idle: %s: %s",
+                                       index->files[file].path, strerror(errno));
+        }
+        status = examine_episode(idle, episode, fd, error);
+    }
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+enum trajd_status examine_idle_write(const struct trajd_index *index,
+                                     const struct examine_idle_rule *rule, FILE *out,
+                                     struct examine_idle_counts *counts, struct trajd_error *error)
+{
+    struct idle idle = {.index = index,
+                        .rule = rule,
+                        .is_chosen = calloc(index->stream_count + 1, sizeof *idle.is_chosen),
+                        .row = calloc(EXAMINE_WIDEST_ROW, sizeof *idle.row),
+                        .before = calloc(EXAMINE_WIDEST_ROW, sizeof *idle.before),
+                        .json = {.out = out},
+                        .counts = counts};
+    enum trajd_status status = trajd_array_reader_create(&idle.reader, error);
+
+    *counts = (struct examine_idle_counts){0};
+    if (!status && (!idle.is_chosen || !idle.row || !idle.before))
+        status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for rows");
+    if (!status)
+        status = choose_streams(&idle, error);
+    if (!status) {
+        trajd_json_open_object(&idle.json, NULL);
+        status = examine_episodes(&idle, error);
+        trajd_json_close_object(&idle.json);
+        fputc('\n', out);
+    }
+    trajd_array_reader_destroy(&idle.reader);
+    free(idle.is_chosen);
+    free(idle.still);
+    free(idle.row);
+    free(idle.before);
+    return status;
+}
