@@ -125,6 +125,18 @@ static int compare_datasets(const void *a, const void *b)
     return strcmp(left->path, right->path);
 }
 
+/* Returns whether the layout has streams below the path, which is a group for them. */
+static bool is_group(const struct trajd_layout *layout, const char *path)
+{
+    const size_t length = strlen(path);
+    bool is_group = false;
+
+    for (uint32_t i = 0; i < layout->stream_count && !is_group; i++)
+        is_group = !strncmp(layout->streams[i].path, path, length) &&
+                   layout->streams[i].path[length] == '/';
+    return is_group;
+}
+
 /* Describes the array at a path, and puts it into the record or into the notes. Arrays that are
  * damaged, or that the layout requires, stay in the record with the reason, which quarantines the
  * episode. `match`: the dataset that a path with a '*' matched; else NULL. */
@@ -147,7 +159,8 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
                                  trajd_layout_image_of(scan->layout, path) != NULL, dataset);
     dataset->path = path;
     dataset->match = match;
-    if (found == TRAJD_SCAN_OTHER && is_of_family)
+    if (found == TRAJD_SCAN_OTHER &&
+        (is_of_family || (is_group(scan->layout, path) && !is_required(scan->layout, path))))
         return;
     if (dataset->refusal && found != TRAJD_SCAN_DAMAGED &&
         (is_of_family || !is_required(scan->layout, path)))

@@ -591,6 +591,23 @@ static void copy_metas(struct candidate *c, struct trajd_episode *episode)
     episode->metas = metas;
 }
 
+/* Returns whether the record lacks an array that the layout requires. Then the problem of another
+ * array does not matter: the episode has another structure. */
+static bool lacks_required(const struct candidate *c)
+{
+    const struct trajd_validation *v = c->validation;
+
+    for (uint32_t i = 0; i < v->plan_count && c->record->array_count; i++) {
+        const char *path = v->paths[v->plans[i].array_index];
+        bool is_there = v->plans[i].stream.optional;
+        for (uint32_t k = 0; k < c->record->array_count && !is_there; k++)
+            is_there = !strcmp(c->record->arrays[k].path, path);
+        if (!is_there)
+            return true;
+    }
+    return false;
+}
+
 enum trajd_status trajd_index_validate(struct trajd_validation *validation,
                                        const char *relative_path,
                                        const struct trajd_record_episode *record,
@@ -602,7 +619,7 @@ enum trajd_status trajd_index_validate(struct trajd_validation *validation,
 
     snprintf(label, sizeof label, *record->id ? "%s: %s: " : "%s: ", relative_path, record->id);
     c.label = label;
-    if (record->problem && record->is_misfit)
+    if (record->problem && (record->is_misfit || lacks_required(&c)))
         misfit(&c, "%s", record->problem);
     else if (record->problem)
         quarantine(&c, "%s", record->problem);

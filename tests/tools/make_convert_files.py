@@ -98,7 +98,7 @@ def robo_beside():
             g = f.create_group(f"data/demo_{i}")
             g["actions"] = ramp(count, 3)
             g["obs/eef_pos"] = ramp(count, 3, "f4")
-            g["obs/front_image"] = (np.arange(count * 5) % 251).reshape(count, 5).astype("u1")
+            g["obs/front_image"] = (np.arange(count * 15) % 251).reshape(count, 1, 5, 3).astype("u1")
             g["lengths"] = np.arange(count) + 100
             g["info/last_axis"] = np.arange(2 * count).reshape(2, count)
             g.create_dataset("info/words", data=[f"word {k}" for k in range(count)], dtype=h5py.string_dtype(), chunks=(5,))

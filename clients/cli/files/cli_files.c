@@ -1,10 +1,11 @@
 #include "clients/cli/files/cli_files.h"
 
+#include "clients/cli/files/guess.h"
+
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/base/paths.h"
-#include "proto/array_len.h"
 
 enum trajd_status cli_files_find(struct cli_files *files, struct trajd_error *error)
 {
@@ -41,51 +42,10 @@ static enum trajd_status open_with(const struct cli_files *files, const char *la
     return trajd_index_open(&options, index, error);
 }
 
-/* Returns whether the guess is plausible. robomimic and robosuite files have the same groups, but
- * only those of robomimic have observations. */
-static bool is_convincing(const struct trajd_index *index)
-{
-    if (strcmp(index->layout->name, "robomimic"))
-        return true;
-    for (uint32_t i = 0; i < index->stream_count; i++) {
-        if (!strncmp(index->streams[i].name, "obs/", 4))
-            return true;
-    }
-    return false;
-}
-
-/* Tries the shipped layouts. Takes the first one that keeps an episode and is plausible. A layout
- * whose structure the file has, but whose rules its content breaks, ends the search: another layout
- * would only look at less of it. If none fits, returns the first error. */
-static enum trajd_status guess(const struct cli_files *files, const char *path,
-                               struct trajd_index **index, struct trajd_error *error)
-{
-    static const char *const layouts[] = {"robomimic", "robosuite_raw", "aloha"};
-    struct trajd_index *second_best = NULL;
-    enum trajd_status status = TRAJD_ERR_NOT_FOUND;
-
-    for (size_t i = 0; i < ARRAY_LEN(layouts) && status == TRAJD_ERR_NOT_FOUND; i++) {
-        struct trajd_error other;
-        status = open_with(files, layouts[i], path, index, &other);
-        if (!status && !is_convincing(*index)) {
-            second_best = *index;
-            *index = NULL;
-            status = TRAJD_ERR_NOT_FOUND;
-        } else if (status && (i == 0 || status != TRAJD_ERR_NOT_FOUND)) {
-            *error = other;
-        }
-    }
-    if (status == TRAJD_ERR_NOT_FOUND && second_best) {
-        *index = second_best;
-        return TRAJD_OK;
-    }
-    trajd_index_destroy(&second_best);
-    return status;
-}
-
 enum trajd_status cli_files_open(const struct cli_files *files, const char *layout,
                                  const char *path, struct trajd_index **index,
                                  struct trajd_error *error)
 {
-    return layout ? open_with(files, layout, path, index, error) : guess(files, path, index, error);
+    return layout ? open_with(files, layout, path, index, error)
+                  : cli_guess(files, open_with, path, index, error);
 }

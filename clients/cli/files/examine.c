@@ -58,8 +58,8 @@ struct scan {
     /* over all episodes: rows that follow another row, and those that equal it */
     uint64_t rows, repeated;
     /* of one episode: their number, and the first row */
-    uint64_t not_finite, not_unit, flips;
-    int64_t first_not_finite, first_not_unit, first_flip;
+    uint64_t not_finite, not_unit, flips, zero_frames;
+    int64_t first_not_finite, first_not_unit, first_flip, first_zero_frame;
     double worst_length;
 };
 
@@ -258,6 +258,9 @@ static void examine_block(struct scan *scan, const struct trajd_array *array, in
             scan->repeated += memcmp(row, scan->before, bytes) == 0;
         }
         memcpy(scan->before, row, bytes);
+        if (scan->stream->image.color && bytes && !row[0] && !memcmp(row, row + 1, bytes - 1) &&
+            !scan->zero_frames++)
+            scan->first_zero_frame = number;
         if (!scan->as_bytes && trajd_array_to_f64(array->dtype, row, scan->columns, scan->values))
             examine_values(scan, number);
     }
@@ -266,6 +269,15 @@ static void examine_block(struct scan *scan, const struct trajd_array *array, in
 static void report_episode(struct examiner *examiner, struct scan *scan,
                            struct examine_finding finding)
 {
+    if (scan->zero_frames) {
+        finding.rule = EXAMINE_FRAMES;
+        finding.row = scan->first_zero_frame;
+        finding.count = scan->zero_frames;
+        report_finding(examiner, &finding,
+                       "%" PRIu64 " frames are all zeros, the first is row %" PRId64
+                       ": the recorder probably failed to read them",
+                       finding.count, finding.row);
+    }
     if (scan->not_finite) {
         finding.rule = EXAMINE_NOT_FINITE;
         finding.row = scan->first_not_finite;
@@ -316,7 +328,7 @@ static enum trajd_status examine_array(struct examiner *examiner, struct scan *s
     if (!row_bytes)
         return TRAJD_OK;
     step = step ? step : 1;
-    scan->not_finite = scan->not_unit = scan->flips = 0;
+    scan->not_finite = scan->not_unit = scan->flips = scan->zero_frames = 0;
     scan->worst_length = 1;
     for (uint64_t row = 0; row < rows; row += step) {
         const uint64_t count = rows - row < step ? rows - row : step;

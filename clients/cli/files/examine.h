@@ -19,7 +19,9 @@ enum examine_rule {
     EXAMINE_STAMPS,       /* the layout's policy for repeated or backward stamps drops rows */
     /* intervals of more than 1.75 times the clock's median: dropped frames */
     EXAMINE_GAPS,
-    EXAMINE_FRAMES, /* encoded frames that are empty, damaged, or of another size than the first */
+    /* encoded frames that are empty, damaged, or of another size than the first, and raw frames that
+     * are all zeros */
+    EXAMINE_FRAMES,
     EXAMINE_UNREADABLE, /* rows cannot be read */
     EXAMINE_NOT_FINITE, /* NaN or infinite elements */
     EXAMINE_NOT_UNIT,   /* quaternions whose length differs from 1 by more than 0.001 */

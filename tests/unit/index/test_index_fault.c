@@ -83,7 +83,7 @@ static void the_most_frequent_shape_is_kept(void **state)
 {
     static const char *const cams[2] = {"observations/images/cam_high",
                                         "observations/images/cam_low"};
-    struct trajd_index *index = open_named("padded", "aloha");
+    struct trajd_index *index = open_named("padded", "aloha@1");
     uint64_t fingerprint = index->fingerprint;
     uint32_t high = stream_of(index, cams[0])->array_index;
 
@@ -114,7 +114,7 @@ static void the_most_frequent_shape_is_kept(void **state)
         char path[512];
         struct trajd_index_options options;
         snprintf(path, sizeof path, "%s/padded", index_folder);
-        options = options_for(path, "aloha");
+        options = options_for(path, "aloha@1");
         options.child_count = children;
         index = must_open(&options);
         assert_int_equal(index->fingerprint, fingerprint);

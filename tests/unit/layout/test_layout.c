@@ -164,7 +164,10 @@ static void layouts_without_frames_keep_their_hash(void **state)
 
 static void shipped_layouts_load(void **state)
 {
-    static const char *const names[] = {"robomimic", "robosuite_raw", "aloha", "template"};
+    static const char *const names[] = {"robomimic", "robosuite_raw", "aloha",    "template",
+                                        "libero",    "mimicgen",      "isaaclab", "maniskill",
+                                        "minari",    "minari_jpeg",   "robotwin", "robotwin_bgr",
+                                        "robomind",  "droid_raw",     "droid_im", "demo"};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
