@@ -40,8 +40,10 @@ static H5FD_t *open_descriptor(const char *name, unsigned flags, hid_t access, h
         return NULL;
     }
     made = calloc(1, sizeof *made);
-    if (!made)
+    if (!made) {
+        fail(*file, ENOMEM);
         return NULL;
+    }
     made->file = *file;
     made->end_of_file = flags & H5F_ACC_TRUNC ? 0 : (haddr_t)status.st_size;
     made->device = status.st_dev;

@@ -25,12 +25,14 @@ static bool receive_layout(uint64_t length, struct trajd_layout **layout)
 
     if (length > LAYOUT_LENGTH_MAX)
         return false;
-    text = malloc(length + 1);
-    if (!text || recv(TRAJD_HELPER_SOCKET, text, length, MSG_WAITALL) != (ssize_t)length) {
+    text = trajd_helper_memory(malloc(length + 1));
+    if (recv(TRAJD_HELPER_SOCKET, text, length, MSG_WAITALL) != (ssize_t)length) {
         free(text);
         return false;
     }
     status = trajd_layout_parse("layout", text, length, layout, &error);
+    if (status == TRAJD_ERR_MEMORY)
+        trajd_helper_memory(NULL);
     if (status)
         fprintf(stderr, "trajd-indexer: %s\n", error.message);
     free(text);
@@ -59,8 +61,9 @@ static bool serve_file(const struct trajd_layout *layout, int fd)
     if (!receive_slice(&slice))
         return false;
     trajd_scan_file(layout, fd, slice, &arena, &record);
-    sent = trajd_record_encode(&record, &bytes) &&
-           trajd_helper_send(TRAJD_HELPER_RECORD, bytes.data, bytes.length);
+    if (arena.is_starved || !trajd_record_encode(&record, &bytes))
+        trajd_helper_memory(NULL);
+    sent = trajd_helper_send(TRAJD_HELPER_RECORD, bytes.data, bytes.length);
     trajd_bytes_free(&bytes);
     trajd_arena_free(&arena);
     return sent;
@@ -72,7 +75,9 @@ static bool serve_tree(int fd)
     bool sent;
 
     trajd_scan_tree(fd, &lines);
-    sent = !lines.failed && trajd_helper_send(TRAJD_HELPER_TREE, lines.data, lines.length);
+    if (lines.failed)
+        trajd_helper_memory(NULL);
+    sent = trajd_helper_send(TRAJD_HELPER_TREE, lines.data, lines.length);
     trajd_bytes_free(&lines);
     return sent;
 }

@@ -1,6 +1,7 @@
 #include "daemon/hdf5/helper_socket.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -43,6 +44,13 @@ static bool send_all(const void *data, size_t length)
         }
     }
     return true;
+}
+
+void *trajd_helper_memory(void *memory)
+{
+    if (!memory)
+        exit(TRAJD_HELPER_NO_MEMORY);
+    return memory;
 }
 
 bool trajd_helper_send(uint32_t kind, const void *data, size_t length)

@@ -14,6 +14,9 @@
  * one of ours. */
 bool trajd_helper_receive(struct trajd_helper_header *header, int *fd);
 
+/* Returns `memory`. Where it is NULL, ends the process: the parent tries the file again. */
+void *trajd_helper_memory(void *memory);
+
 /* Sends a frame of `length` bytes. Blocks. False where the parent is gone. */
 bool trajd_helper_send(uint32_t kind, const void *data, size_t length);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 
 /* The parent compares the first rows with its own reading: as many whole rows as this size holds,
@@ -207,13 +208,10 @@ static const char *read_check(struct trajd_scan *scan, hid_t dataset, hid_t type
         rows = array->shape[0];
     for (uint32_t i = 0; i < array->rank; i++)
         count[i] = i ? array->shape[i] : rows;
-    bytes = malloc(rows * row_bytes);
+    bytes = trajd_helper_memory(malloc(rows * row_bytes));
     if ((uint64_t)H5Sget_simple_extent_npoints(space) != rows * trajd_array_row_elements(array))
         memory = H5Screate_simple((int)array->rank, count, NULL);
-    if (!bytes)
-        why = "no memory";
-    else if (memory >= 0 &&
-             H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
+    if (memory >= 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL) < 0)
         why = trajd_scan_error(scan);
     else if (H5Dread(dataset, type, memory < 0 ? H5S_ALL : memory, memory < 0 ? H5S_ALL : space,
                      H5P_DEFAULT, bytes) < 0)

@@ -5,6 +5,7 @@
 
 #include "daemon/layout/glob.h"
 #include "daemon/layout/json_field.h"
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_value.h"
 
@@ -150,10 +151,10 @@ static void mark_list(struct trajd_scan *scan, const char *key, uint32_t key_cou
 
     if (count < 1 || !size || (uint64_t)count > list_bytes_max / size)
         return;
-    data = calloc((size_t)count, size);
-    if (data && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0) {
+    data = trajd_helper_memory(calloc((size_t)count, size));
+    if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0) {
         refuse_filter(scan, key, "cannot be read");
-    } else if (data) {
+    } else {
         for (hssize_t i = 0; i < count; i++) {
             const char *name = variable ? ((char **)data)[i] : data + (size_t)i * size;
             if (name)

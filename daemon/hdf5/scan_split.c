@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan_column.h"
 #include "proto/array_len.h"
 
@@ -21,9 +22,7 @@ static bool add_begin(struct trajd_scan_parts *parts, uint64_t begin)
     if (parts->count > EPISODE_COUNT_MAX)
         return false;
     if (!(parts->count & (parts->count - 1)) || !grown)
-        grown = realloc(grown, (2 * (size_t)parts->count + 2) * sizeof *grown);
-    if (!grown)
-        return false;
+        grown = trajd_helper_memory(realloc(grown, (2 * (size_t)parts->count + 2) * sizeof *grown));
     parts->begins = grown;
     grown[parts->count++] = begin;
     return true;

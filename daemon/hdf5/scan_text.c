@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/layout/json_field.h"
+#include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_value.h"
 
@@ -51,15 +52,15 @@ static struct trajd_scan_value open_source(const struct trajd_scan *scan, const 
 /* Prints a number with as few digits as give it back exactly. The caller frees. */
 static char *print_number(const struct trajd_scan_value *source, bool integer)
 {
-    char *text = calloc(1, 32);
+    char *text = trajd_helper_memory(calloc(1, 32));
     long long integer_value;
     double number;
 
-    if (text && integer && trajd_scan_value_read(source, H5T_NATIVE_LLONG, &integer_value)) {
+    if (integer && trajd_scan_value_read(source, H5T_NATIVE_LLONG, &integer_value)) {
         snprintf(text, 32, "%lld", integer_value);
         return text;
     }
-    if (text && !integer && trajd_scan_value_read(source, H5T_NATIVE_DOUBLE, &number)) {
+    if (!integer && trajd_scan_value_read(source, H5T_NATIVE_DOUBLE, &number)) {
         for (int digits = 15; digits <= 17; digits++) {
             snprintf(text, 32, "%.*g", digits, number);
             if (strtod(text, NULL) == number)

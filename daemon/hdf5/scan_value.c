@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/hdf5/scan_value.h"
+#include "daemon/hdf5/helper_socket.h"
 
 enum { TEXT_BYTES_MAX = 16 << 20 };
 
@@ -44,11 +45,11 @@ char *trajd_scan_value_read_text(const struct trajd_scan_value *value)
     if (H5Tis_variable_str(value->type) > 0) {
         if (trajd_scan_value_read(value, value->type, &text) && text &&
             strlen(text) <= TEXT_BYTES_MAX)
-            copy = strdup(text);
+            copy = trajd_helper_memory(strdup(text));
         H5Dvlen_reclaim(value->type, value->space, H5P_DEFAULT, &text);
         return copy;
     }
-    copy = size > TEXT_BYTES_MAX ? NULL : calloc(1, size + 1);
+    copy = size > TEXT_BYTES_MAX ? NULL : trajd_helper_memory(calloc(1, size + 1));
     if (copy && !trajd_scan_value_read(value, value->type, copy)) {
         free(copy);
         copy = NULL;

@@ -25,6 +25,9 @@ enum trajd_helper_kind {
     TRAJD_HELPER_TREE = 5
 };
 
+/* The exit status of a helper that got no memory. The parent tries its file again. */
+enum { TRAJD_HELPER_NO_MEMORY = 75 };
+
 struct trajd_helper_header {
     uint32_t magic;
     uint32_t kind;

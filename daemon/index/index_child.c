@@ -235,6 +235,7 @@ bool trajd_index_child_is_killed(int status)
 {
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
-    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
+    return (WIFEXITED(status) && WEXITSTATUS(status) == TRAJD_HELPER_NO_MEMORY) ||
+           number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
            number == SIGQUIT || number == SIGXCPU;
 }

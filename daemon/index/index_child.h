@@ -74,8 +74,8 @@ bool trajd_index_child_has_ended(const struct trajd_index_child *child);
  * 0 where there was no child. */
 int trajd_index_child_end(struct trajd_index_child *child);
 
-/* Returns whether the exit status is a signal that comes from outside, not from a fault of the
- * program. SIGXCPU is among them: the limit of the processor's time counts over all files of a
+/* Returns whether the child ended for lack of memory, or by a signal that comes from outside, not
+ * from a fault of the program. SIGXCPU is among them: the limit of the processor's time counts over all files of a
  * child. */
 bool trajd_index_child_is_killed(int status);
 

@@ -86,7 +86,7 @@ static enum trajd_status retry_killed(struct pool *pool, struct trajd_index_entr
 
     if (++*attempts >= ATTEMPTS_MAX)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0,
-                               "%s: %s from outside, %d times: is memory full?",
+                               "%s: %s, %d times: is memory full?",
                                entry ? entry->path : pool->options->helper_path, how, ATTEMPTS_MAX);
     pool->at_once = pool->at_once > 1 ? pool->at_once / 2 : 1;
     pool->pause_until_ns = trajd_now_ns() + killed_pause_ns * (int64_t)*attempts;
@@ -108,8 +108,11 @@ static enum trajd_status lose_child(struct pool *pool, struct trajd_index_child 
     char how[TEXT_SIZE] = "the indexing child closed its socket";
 
     if (has_ended && WIFSIGNALED(status))
-        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)",
-                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)%s",
+                 WTERMSIG(status), strsignal(WTERMSIG(status)),
+                 trajd_index_child_is_killed(status) ? " from outside" : "");
+    else if (has_ended && WEXITSTATUS(status) == TRAJD_HELPER_NO_MEMORY)
+        snprintf(how, sizeof how, "the indexing child got no memory");
     else if (has_ended)
         snprintf(how, sizeof how, "the indexing child ended with status %d", WEXITSTATUS(status));
     if (has_ended && trajd_index_child_is_killed(status))

@@ -5,11 +5,13 @@
  * Memory: an allocation counts where trajd's own code asks for it, directly or through libc, libyaml
  * and libdeflate. So the call stack is followed to the first address that lies in trajd's program or
  * libtrajd, or in another library. What libzmq, libstdc++ or libhdf5 ask for never fails: libzmq
- * aborts by design where it gets no memory. The program TRAJD_TEST_PROGRAM counts, no other one. */
+ * aborts by design where it gets no memory. The program TRAJD_TEST_PROGRAM counts, no other one. In a
+ * program that contains libhdf5, TRAJD_TEST_OWN is the part BEGIN-END that is trajd's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <link.h>
 #include <spawn.h>
@@ -169,18 +171,18 @@ PRELOADED int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_a
                           char *const environment[])
 {
     static const char *const names[] = {"LD_PRELOAD", "TRAJD_TEST_FAULTS", "TRAJD_TEST_PROGRAM",
-                                        "TRAJD_TEST_FOLDER"};
+                                        "TRAJD_TEST_FOLDER", "TRAJD_TEST_OWN"};
     int (*next)(pid_t *, const char *, const posix_spawn_file_actions_t *,
                 const posix_spawnattr_t *, char *const[], char *const[]);
     void *symbol = dlsym(RTLD_NEXT, "posix_spawn");
-    char texts[4][PATH_MAX], *all[16];
+    char texts[5][PATH_MAX], *all[16];
     int count = 0;
 
     while (environment[count] && count < 11) {
         all[count] = environment[count];
         count++;
     }
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (getenv(names[i])) {
             snprintf(texts[i], sizeof texts[i], "%s=%s", names[i], getenv(names[i]));
             all[count++] = texts[i];
@@ -352,6 +354,20 @@ static int add_range(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
+/* Splits the program's range: libhdf5 lies behind trajd's own code, and before it. */
+static void limit_own_range(const char *text)
+{
+    uintptr_t begin, end;
+
+    if (!text || sscanf(text, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2)
+        return;
+    for (int i = 0; i < range_count; i++)
+        if (ranges[i].is_own) {
+            ranges[i].begin = ranges[i].base + begin;
+            ranges[i].end = ranges[i].base + end;
+        }
+}
+
 static _Unwind_Reason_Code ignore(struct _Unwind_Context *context, void *data)
 {
     (void)context;
@@ -378,4 +394,5 @@ __attribute__((constructor)) static void begin(void)
              getenv("TRAJD_TEST_FOLDER") ? getenv("TRAJD_TEST_FOLDER") : "");
     page = mapped;
     counts = program && strcmp(program, program_invocation_short_name) == 0;
+    limit_own_range(counts ? getenv("TRAJD_TEST_OWN") : NULL);
 }

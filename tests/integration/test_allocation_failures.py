@@ -18,7 +18,7 @@ import libtrajd as trajd
 from datasets import make_demo_file
 from daemons import LIBRARY
 from faults import FaultyDaemon
-from paths import PROGRAM, TRAJCTL, clean_environment
+from paths import TRAJCTL, clean_environment
 from waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -44,6 +44,7 @@ SPEC = ("{dataset: demo, global_batch: 4, seed: 5, anchor: {clock: actions}, "
         "outputs: {actions: {at: 0..1, norm: min_max}, obs/robot0_gripper_qpos: {at: 0}}}")
 PHASES = ("connect", "open", "batches", "status", "queries", "spec", "checkpoint", "remote", "reload", "close")  # methods of Run
 STEP = 6
+EVERY = "TRAJD_TEST_EVERY_ALLOCATION" in os.environ
 # what a message about a lack of memory contains
 MEMORY = re.compile("memory|Resource temporarily unavailable")
 
@@ -142,8 +143,8 @@ def is_same(left, right):
 class Numbered:
     """Makes runs, and compares them with one in which nothing fails."""
 
-    def __init__(self, folder, path):
-        self.folder, self.path, self.keys = folder, path, folder / "keys"
+    def __init__(self, folder, path, counted):
+        self.folder, self.path, self.counted, self.keys = folder, path, counted, folder / "keys"
         for arguments in ([], ["--client", "alice"]):
             subprocess.run([TRAJCTL, "keygen", self.keys, *arguments], check=True, env=clean_environment(), stdout=subprocess.DEVNULL)
         self.reference = self.make("reference", 0)
@@ -151,28 +152,28 @@ class Numbered:
         self.after = self.reference.check_afterwards()
 
     def make(self, name, number, count=1):
-        daemon = FaultyDaemon(self.folder / name, CONFIG.format(path=self.path, keys=self.keys))
+        daemon = FaultyDaemon(self.folder / name, CONFIG.format(path=self.path, keys=self.keys), self.counted)
         if number:
             daemon.faults.fail_memory(number, count)
         return Run(daemon, self.keys / "alice.key_secret")
 
     def numbers(self):
-        """Returns the first allocation of each sixth sequence of callers."""
+        """Returns the first allocation of each sequence of callers, or all allocations."""
         last = max(self.reference.ends.values())
-        if os.environ.get("TRAJD_TEST_EVERY_ALLOCATION"):
+        if EVERY:
             return range(1, last + 1)
         calls = self.reference.daemon.faults.page.calls
         first = {}
         for number in range(1, last + 1):
             first.setdefault(calls[number].stack, number)
-        return list(first.values())[::STEP]
+        return list(first.values())
 
     def check(self, number, count=1):
         """Returns the message of the run's end, "" if it succeeded."""
         run = self.make(f"{number}-{count}", number, count)
         phase, message = run.go()
         log = run.daemon.text()
-        place = f"allocation {number} at {run.daemon.faults.place(PROGRAM, number)}, {phase}: {message}\n{log}"
+        place = f"allocation {number} at {run.daemon.faults.place(number)}, {phase}: {message}\n{log}"
         if phase == "start":
             assert run.daemon.process.returncode == 1 and MEMORY.search(message.splitlines()[-1]), place
             return message
@@ -184,12 +185,24 @@ class Numbered:
         return message
 
 
-@pytest.fixture(scope="module")
-def numbered(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("allocations")
-    return Numbered(folder, make_demo_file(folder / "demo.hdf5", episodes=4))
+@pytest.fixture
+def make(tmp_path):
+    return lambda counted: Numbered(tmp_path, make_demo_file(tmp_path / "demo.hdf5", episodes=4), counted)
 
 
-def test_one_allocation_fails(numbered):
-    messages = [numbered.check(number) for number in numbered.numbers()]
+def test_one_allocation_of_the_daemon_fails(make):
+    numbered = make("trajd")
+    step = 1 if EVERY else STEP
+    messages = [numbered.check(number) for number in numbered.numbers()[::step]]
     assert "" in messages and any(messages)
+
+
+def test_one_allocation_of_the_helper_fails(make):
+    """The daemon has the file read again: no episode is missing."""
+    numbered = make("trajd-indexer")
+    assert {numbered.check(number) for number in numbered.numbers()} == {""}
+
+
+def test_the_helper_gets_no_memory_at_all(make):
+    numbered = make("trajd-indexer")
+    assert "is memory full?" in numbered.check(numbered.numbers()[-1], 1 << 32)

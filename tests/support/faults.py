@@ -2,12 +2,23 @@
 a sanitizer, which has an allocator of its own: tests that use this have the mark slow."""
 import ctypes as c
 import mmap
+import re
 import subprocess
 
 from daemons import Daemon
-from paths import BUILD
+from paths import BUILD, PROGRAM, TRAJCTL
+
+PROGRAMS = {"trajd": PROGRAM, "trajd-indexer": PROGRAM.parent / "hdf5" / "trajd-indexer", "trajctl": TRAJCTL}
 
 OPEN, WRITE, SYNC, RENAME, ALLOCATE, READ = 1, 2, 4, 8, 16, 32  # calls on a disk, for Page.disk_calls
+
+
+def own_part(program):
+    """Returns BEGIN-END, the part of a program before libhdf5, or "" where it does not contain libhdf5."""
+    lines = subprocess.run(["nm", "-n", program], capture_output=True, text=True, check=True).stdout.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.endswith(" _start"))
+    end = next((line for line in lines[begin:] if re.search(" [tT] H5", line)), None)
+    return f"{lines[begin].split()[0]}-{end.split()[0]}" if end else ""
 
 
 class Call(c.Structure):
@@ -29,8 +40,10 @@ class Faults:
         path.write_bytes(bytes(c.sizeof(Page)))
         with open(path, "r+b") as file:
             self.page = Page.from_buffer(mmap.mmap(file.fileno(), c.sizeof(Page)))
+        self.program = PROGRAMS[program]
         self.names = {"LD_PRELOAD": str(BUILD / "tests/fake/libfaults.so"), "TRAJD_TEST_FAULTS": str(path),
-                      "TRAJD_TEST_PROGRAM": program, "TRAJD_TEST_FOLDER": str(folder)}
+                      "TRAJD_TEST_PROGRAM": program, "TRAJD_TEST_FOLDER": str(folder),
+                      "TRAJD_TEST_OWN": own_part(self.program)}
 
     def environment(self, base):
         """Returns the environment of a program that has these faults."""
@@ -45,10 +58,10 @@ class Faults:
         """Lets calls fail with an errno below the folder; calls=0 ends that."""
         self.page.disk_failed, self.page.disk_calls, self.page.disk_error = 0, calls, error
 
-    def place(self, program, number):
+    def place(self, number):
         """Returns the place in the source of an allocation."""
         address = hex(self.page.calls[number].place - 1)
-        return subprocess.run(["addr2line", "-sfpe", program, address], capture_output=True, text=True).stdout.strip()
+        return subprocess.run(["addr2line", "-sfpe", self.program, address], capture_output=True, text=True).stdout.strip()
 
 
 class FaultyDaemon(Daemon):
