@@ -67,7 +67,7 @@ AREAS = {
          "integration/test_statistics.py", "integration/test_explain.py", "integration/test_robomimic.py", "integration/test_selection.py",
          "integration/test_left_out.py", "integration/test_rates.py", "integration/test_quaternions.py"]),
     "bytes": Area(
-        ["daemon/index/*.c", "daemon/cache/*.c", "daemon/hdf5/*.c"],
+        ["daemon/index/**/*.c", "daemon/cache/*.c", "daemon/hdf5/*.c"],
         ["^unit/(index|cache|hdf5)", "^(unit/(window|producer|stats)|fuzz/(array|index))"],
         ["integration/test_feed_values.py", "integration/test_recordings.py", "integration/test_images.py",
          "integration/test_linked_files.py", "integration/test_failures.py", "integration/test_init.py",

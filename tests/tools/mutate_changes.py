@@ -25,7 +25,7 @@ MESSAGES = re.compile(r"(^LOG|^assert|^_Static_assert|_error_set|_error_prefix|_
                       r"cli_fail|session_fail\w*|^quarantine|_note|^note|refuse|print_note|log_line|log_write|printf)$")
 # calls that only say or hint something: removing them changes nothing that counts
 HINTS = re.compile(r"^(LOG|assert|trajd_log_write|log_line|trajd_error_prefix|trajd_heartbeat_turn|trajd_heartbeat_wait|"
-                   r"trajd_heartbeat_resume|__builtin_prefetch|trajd_clock_fetch_rows_until|madvise|posix_fadvise|"
+                   r"trajd_heartbeat_resume|__builtin_prefetch|trajd_clock_fetch_rows_until|trajd_cache_prefetch|madvise|posix_fadvise|"
                    r"pthread_setname_np|nanosleep|pthread_mutex_lock|H5Eclear2|H5[A-Z]close|prctl)$")
 BEGINS = ("=", "+=", "(", "[", ",", "?", ":", "return")  # before an expression
 CLOSES = re.compile(r"^H5[A-Z]close$")

@@ -1,5 +1,5 @@
 /* All that the index knows of small files, as text, is compared with tests/golden/index/LAYOUT.txt,
- * without offsets, times and digests. To record these texts anew, name that folder as the argument,
+ * without offsets and times. To record these texts anew, name that folder as the argument,
  * and read the differences. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,9 +121,9 @@ static void put_episode(FILE *out, const struct trajd_index *index,
     struct trajd_error error;
     int fd;
 
-    fprintf(out, "  %s %s%s%s, origin %" PRId64 "\n", file->relative_path, episode->id,
-            episode->is_plain ? ", plain" : "", episode->is_misfit ? ", misfit" : "",
-            episode->origin_ns);
+    fprintf(out, "  %s %s%s%s, origin %" PRId64 " digest %016" PRIx64 "\n", file->relative_path,
+            episode->id, episode->is_plain ? ", plain" : "", episode->is_misfit ? ", misfit" : "",
+            episode->origin_ns, episode->digest);
     if (episode->quarantine) {
         fprintf(out, "    quarantined: %s\n", episode->quarantine);
         return;
@@ -150,10 +150,10 @@ static void put_index(FILE *out, const struct trajd_index *index)
 {
     fprintf(out,
             "%u files, %u episodes, %u kept, %u files refused, %u cached, %" PRIu64
-            " rows trimmed, %u links, %u unread\n",
+            " rows trimmed, %u links, %u unread, fingerprint %016" PRIx64 "\n",
             index->file_count, index->episode_count, index->kept_count, index->refused_file_count,
             index->cached_file_count, index->trimmed_row_count, index->link_count,
-            index->unread_count);
+            index->unread_count, index->fingerprint);
     for (uint32_t n = 0; n < index->note_count; n++)
         fprintf(out, "  note %s\n", index->notes[n]);
     for (uint32_t f = 0; f < index->file_count; f++)
