@@ -132,29 +132,40 @@ CLONES void trajd_image_sum_columns_exact(int16_t *restrict out, const int16_t *
 
 typedef int16_t lanes __attribute__((vector_size(16), aligned(2), may_alias));
 
+/* Chooses 8 of the 16 elements of two vectors. Clang has no __builtin_shuffle, and GCC has
+ * __builtin_shufflevector from version 12 on. */
+#ifdef __clang__
+#define CHOOSE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define CHOOSE(a, b, ...) __builtin_shuffle(a, b, (lanes){__VA_ARGS__})
+#endif
+#define LOW_1 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_1 4, 12, 5, 13, 6, 14, 7, 15
+#define LOW_2 0, 1, 8, 9, 2, 3, 10, 11
+#define HIGH_2 4, 5, 12, 13, 6, 7, 14, 15
+#define LOW_4 0, 1, 2, 3, 8, 9, 10, 11
+#define HIGH_4 4, 5, 6, 7, 12, 13, 14, 15
+
 /* Transposes 8 x 8 elements. */
 INLINE void turn_block(int16_t *out, uint32_t out_step, const int16_t *in, uint32_t in_step)
 {
-    static const lanes low1 = {0, 8, 1, 9, 2, 10, 3, 11}, high1 = {4, 12, 5, 13, 6, 14, 7, 15};
-    static const lanes low2 = {0, 1, 8, 9, 2, 3, 10, 11}, high2 = {4, 5, 12, 13, 6, 7, 14, 15};
-    static const lanes low4 = {0, 1, 2, 3, 8, 9, 10, 11}, high4 = {4, 5, 6, 7, 12, 13, 14, 15};
     lanes a[8], b[8];
 
     for (int i = 0; i < 8; i++)
         a[i] = *(const lanes *)(in + (size_t)i * in_step);
     for (int i = 0; i < 4; i++) {
-        b[2 * i] = __builtin_shuffle(a[2 * i], a[2 * i + 1], low1);
-        b[2 * i + 1] = __builtin_shuffle(a[2 * i], a[2 * i + 1], high1);
+        b[2 * i] = CHOOSE(a[2 * i], a[2 * i + 1], LOW_1);
+        b[2 * i + 1] = CHOOSE(a[2 * i], a[2 * i + 1], HIGH_1);
     }
     for (int i = 0; i < 8; i += 4) {
-        a[i] = __builtin_shuffle(b[i], b[i + 2], low2);
-        a[i + 1] = __builtin_shuffle(b[i], b[i + 2], high2);
-        a[i + 2] = __builtin_shuffle(b[i + 1], b[i + 3], low2);
-        a[i + 3] = __builtin_shuffle(b[i + 1], b[i + 3], high2);
+        a[i] = CHOOSE(b[i], b[i + 2], LOW_2);
+        a[i + 1] = CHOOSE(b[i], b[i + 2], HIGH_2);
+        a[i + 2] = CHOOSE(b[i + 1], b[i + 3], LOW_2);
+        a[i + 3] = CHOOSE(b[i + 1], b[i + 3], HIGH_2);
     }
     for (int i = 0; i < 4; i++) {
-        *(lanes *)(out + (size_t)(2 * i) * out_step) = __builtin_shuffle(a[i], a[i + 4], low4);
-        *(lanes *)(out + (size_t)(2 * i + 1) * out_step) = __builtin_shuffle(a[i], a[i + 4], high4);
+        *(lanes *)(out + (size_t)(2 * i) * out_step) = CHOOSE(a[i], a[i + 4], LOW_4);
+        *(lanes *)(out + (size_t)(2 * i + 1) * out_step) = CHOOSE(a[i], a[i + 4], HIGH_4);
     }
 }
 
