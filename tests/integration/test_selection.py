@@ -140,6 +140,57 @@ def test_ranges(daemon, folder, tmp_path):
     client.close()
 
 
+def statistics(client):
+    """Returns the mean of the values that fill the actions, when it is known."""
+    return wait_for(lambda: (found := client.ask("statistics", "actions"))["state"] != "computing" and found)["mean"][0]
+
+
+def test_statistics_count_what_is_selected(daemon, folder):
+    """Rows of ranges, and all rows of the episodes where each epoch draws one window of them."""
+    ranges = "{demo_0: [[0, 4]], demo_10: [[2, 3], [9, 10]]}"
+    one = daemon(config(folder, feed("kept", ranges=ranges), feed("drawn", windows="one_per_episode", episodes="[0, 1, 7]"),
+                        feed("over", ranges=ranges, outputs="{actions: {at: 0, norm: {over: windows}}}").replace(
+                            "    outputs: {actions: {at: 0}}\n", "", 1)))
+    client = one.client()
+    for name, mean in (("kept", 2 * 10 / 6), ("over", 2 * 10 / 6), ("drawn", 8 / 3)):
+        client.open(name)
+        assert statistics(client) == pytest.approx(mean), name
+    client.close()
+
+
+def test_datasets_of_a_mixture_select_for_themselves(daemon, folder):
+    """The feed's keys count where a dataset has none of its own."""
+    more = f"  more: {{path: {folder}/demos.hdf5, layout: robomimic}}\n"
+    mix = feed("mixed", split="{hold_out: 2, take: validation}", ranges="{demo_8: [[0, 2]], demo_9: [[8, 10]]}", epoch=40).replace(
+        "    dataset: demos\n", """    mix:
+      demos: {weight: 1, episodes: [8, 9], split: 0..1}
+      more: {weight: 1, episodes: [1, 3, 4], ranges: {demo_1: [[0, 3]], demo_3: [[0, 10]], demo_4: [[0, 10]]}}
+""")
+    one = daemon(config(folder, mix).replace("feeds:", more + "feeds:"))
+    client = one.client()
+    client.open("mixed")
+    seen = {0: set(), 1: set()}
+    for _, arrays in client.epoch():
+        for dataset, value, ns in zip(arrays["dataset_index"], arrays["actions"][:, 0, 0], arrays["anchor_ns"]):
+            seen[int(dataset)].add((int(value), int(ns) // 50_000_000))
+    assert seen[0] == {(8, 0), (8, 1), (9, 8), (9, 9)}
+    held = {episode for episode, _ in seen[1]}
+    assert len(held) == 2 and held < {1, 3, 4} and {row for episode, row in seen[1] if episode == 1} <= {0, 1, 2}
+    client.close()
+
+
+def reload(one):
+    return subprocess.run([BUILD / "clients/cli/trajctl", "reload", "--wait", "--endpoint", one.endpoint], capture_output=True,
+                          text=True, env=one.environment())
+
+
+def test_a_reload_changes_the_feeds_that_are_like_another(daemon, folder):
+    one = daemon(config(folder, feed("train", seed=5), "  valid: {like: train, split: {hold_out: 2, take: validation}}\n", feed("other")))
+    one.config.write_text(one.config.read_text().replace("seed: 5", "seed: 6"))
+    done = reload(one)
+    assert done.returncode == 0 and re.search(r"changed feeds: train, valid$|feeds: train, valid$", done.stdout.strip()), done
+
+
 def test_ranges_that_have_changed(daemon, folder, tmp_path):
     """A reload sees another content of the file."""
     (tmp_path / "keep.json").write_text('{"demo_0": [[2, 5]]}')
@@ -148,8 +199,7 @@ def test_ranges_that_have_changed(daemon, folder, tmp_path):
     assert client.open("kept").window_count == 3
     client.close()
     (tmp_path / "keep.json").write_text('{"demo_0": [[2, 6]]}')
-    trajctl = [BUILD / "clients/cli/trajctl", "reload", "--wait", "--endpoint", one.endpoint]
-    wait_for(lambda: subprocess.run(trajctl, capture_output=True, env=one.environment()).returncode == 0, what="the reload")
+    wait_for(lambda: reload(one).returncode == 0, what="the reload")
     client = one.client()
     assert client.open("kept").window_count == 4
     client.close()
