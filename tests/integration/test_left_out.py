@@ -18,7 +18,7 @@ PACKAGE = BUILD / "clients" / "python"
 TRAJCTL = BUILD / "clients" / "cli" / "trajctl"
 has_package = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
 FEEDS = """
-datasets: {{lab: {{path: {path}, layout: aloha{more}}}}}
+datasets: {{lab: {{path: {path}, layout: aloha@1{more}}}}}
 feeds:
   pictures:
     dataset: lab
@@ -134,7 +134,7 @@ def test_check_fails_if_episodes_are_left_out(tmp_path):
         pass  # empties it: a file that gives no episode counts as one
     status, out, err = check(tmp_path, "", joints)
     assert status == 1 and "1 of 5 episodes are quarantined: repair" in err and "(4 of 5 kept, 1 quarantined)" in out, out + err
-    inspected = json.loads(subprocess.run([TRAJCTL, "inspect", "--json", "--layout", "aloha", data], capture_output=True, text=True,
+    inspected = json.loads(subprocess.run([TRAJCTL, "inspect", "--json", "--layout", "aloha@1", data], capture_output=True, text=True,
                                           timeout=60).stdout)[0]
     assert [inspected[key] for key in ("found_count", "kept_count", "quarantined_count", "refused_file_count")] == [5, 4, 1, 1]
     for wrong in ("{at_most: -1}", "{at_most: 5 %}", "{}", "{most: 1}", "3"):
@@ -179,9 +179,9 @@ def test_files_that_are_not_read_are_named(tmp_path):
     daemon.stop()
     status, out, _ = check(tmp_path, "")
     assert status == 0 and "(2 of 2 kept)" in out
-    inspected = subprocess.run([TRAJCTL, "inspect", "--layout", "aloha", data], capture_output=True, text=True, timeout=60).stdout
+    inspected = subprocess.run([TRAJCTL, "inspect", "--layout", "aloha@1", data], capture_output=True, text=True, timeout=60).stdout
     assert "  more: left out: a linked folder is not searched" in inspected
-    assert "left out" not in subprocess.run([TRAJCTL, "inspect", "--layout", "aloha", data / "episode_*.hdf5"], capture_output=True,
+    assert "left out" not in subprocess.run([TRAJCTL, "inspect", "--layout", "aloha@1", data / "episode_*.hdf5"], capture_output=True,
                                             text=True, timeout=60).stdout  # the user's own choice
 
 

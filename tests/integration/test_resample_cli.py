@@ -203,7 +203,7 @@ def test_robomimic(tmp_path):
         file["mask/valid"] = np.array(["demo_1"], dtype="S")
 
     write_robomimic(path, [50, 31, 8], change=masks)
-    done = resample(path, "-o", out, "--rate", 10)
+    done = resample(path, "-o", out, "--rate", 10, "--layout", "robomimic")
     assert "datagen_info/eef_pose" in done.stderr and "calibration" not in done.stderr
     with h5py.File(path) as source, h5py.File(out, swmr=True, libver="latest") as made:
         demos = [name.decode() for name in made["mask/train"][...]]
