@@ -325,16 +325,24 @@ static enum trajd_scan_found refuse_object(struct trajd_scan *scan, hid_t group,
 }
 
 enum trajd_scan_found trajd_scan_array(struct trajd_scan *scan, hid_t group, const char *path,
-                                       bool is_picture, struct trajd_record_array *dataset)
+                                       const struct trajd_layout_image *image,
+                                       struct trajd_record_array *dataset)
 {
     hid_t object = H5Dopen2(group, path, H5P_DEFAULT);
     const char *why;
 
     *dataset = (struct trajd_record_array){.path = path};
+    if (object < 0 && image && trajd_scan_is_packed(group, path)) {
+        scan->has_failed = false;
+        why = trajd_scan_packed(scan, group, path, image, &dataset->extent);
+        if (why)
+            refuse(scan, dataset, why);
+        return why && scan->has_failed ? TRAJD_SCAN_DAMAGED : TRAJD_SCAN_ARRAY;
+    }
     if (object < 0)
         return refuse_object(scan, group, path, dataset);
     scan->has_failed = false;
-    why = describe(scan, object, is_start(scan->layout, path), is_picture, dataset);
+    why = describe(scan, object, is_start(scan->layout, path), image != NULL, dataset);
     if (why)
         refuse(scan, dataset, why);
     H5Dclose(object);

@@ -155,8 +155,8 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
         return;
     *dataset = (struct trajd_record_array){.refusal = folder->refusal};
     if (!folder->refusal)
-        found = trajd_scan_array(scan, group, place,
-                                 trajd_layout_image_of(scan->layout, path) != NULL, dataset);
+        found = trajd_scan_array(scan, group, place, trajd_layout_image_of(scan->layout, path),
+                                 dataset);
     dataset->path = path;
     dataset->match = match;
     if (found == TRAJD_SCAN_OTHER &&

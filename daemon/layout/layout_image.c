@@ -21,6 +21,18 @@ const char *trajd_picture_color_name(enum trajd_picture_color color)
     return color <= TRAJD_COLOR_GRAY ? color_words[color - 1] : "?";
 }
 
+const char *trajd_picture_flip_name(enum trajd_picture_flip flip)
+{
+    return flip <= TRAJD_FLIP_180 ? flip_words[flip] : "?";
+}
+
+const char *trajd_depth_unit_name(enum trajd_depth_unit unit)
+{
+    if (unit == TRAJD_DEPTH_NONE)
+        return "none";
+    return unit <= TRAJD_DEPTH_M ? unit_words[unit - 1] : "?";
+}
+
 /* Reads a word, where the key is there. *number becomes its place in the list plus `first`. */
 static enum trajd_status read_word(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *image, const char *key,

@@ -48,5 +48,8 @@ struct trajd_layout_image {
 /* Return the word of the configuration: "jpeg", "rgb" or "depth", "180", "mm". */
 const char *trajd_picture_encoding_name(enum trajd_picture_encoding encoding);
 const char *trajd_picture_color_name(enum trajd_picture_color color);
+const char *trajd_picture_flip_name(enum trajd_picture_flip flip);
+/* "none" for colour */
+const char *trajd_depth_unit_name(enum trajd_depth_unit unit);
 
 #endif

@@ -17,6 +17,7 @@ import sys
 import time
 
 import part_feed
+import part_frames
 import part_mixture
 import part_programs
 import part_resample
@@ -29,7 +30,7 @@ from report import print_figure
 PARTS = {"feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
          "mixture": part_mixture.run, "statistics": part_statistics.run,
-         "resample": part_resample.run}
+         "resample": part_resample.run, "frames": part_frames.run}
 
 
 def parse_arguments():

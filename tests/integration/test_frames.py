@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT, TRAJCTL
 
 sys.path.insert(0, str(ROOT / "tests/tools"))
-from make_frame_files import LAYOUT, jpeg, pad, png, variable  # noqa: E402
+from make_frame_files import LAYOUT, jpeg, packed, pad, png, variable  # noqa: E402
 
 ROWS = 12
 STREAMS = """\
@@ -99,6 +99,53 @@ def test_a_first_frame_that_is_bad_quarantines_its_episode(tmp_path, layout):
     assert "images/front: row 0: 100 bytes that begin neither like a JPEG nor like a PNG" in reasons["not_a_picture.hdf5"]
     assert "images/front: the first 12 rows are empty" in reasons["empty.hdf5"]
     assert "images/front: row 0: a jpeg with 1 colours a pixel, the layout says rgb" in reasons["gray.hdf5"]
+
+
+def write_packed(path, spoil=None, **attributes):
+    with h5py.File(path, "w") as file:
+        file["action"] = np.zeros((ROWS, 2), "f4")
+        packed(file, "images/front", frames(), **attributes)
+        if spoil:
+            spoil(file["images/front"])
+    return path
+
+
+def test_packed_frames_are_a_group_in_place_of_a_dataset(tmp_path, layout):
+    path = write_packed(tmp_path / "a.h5", color="rgb", flip="none")
+    assert "jpeg 24x32 rgb, packed, contiguous" in run("inspect", "--layout", layout, path).stdout
+    assert findings(layout, path) == []
+
+
+def replace(name, data, **options):
+    def spoil(group):
+        del group[name]
+        group.create_dataset(name, data=data, **options)
+    return spoil
+
+
+def shorten(group):
+    group["offsets"][-1] += 1
+
+
+def turn_back(group):
+    group["offsets"][5] = 1
+
+
+@pytest.mark.parametrize("spoil, attributes, rule", [
+    (None, {"color": "bgr"}, "their attribute color is bgr, the layout says rgb"),
+    (None, {"flip": "v"}, "their attribute flip is v, the layout says none"),
+    (None, {"unit": "mm"}, "their attribute unit is mm, the layout says none"),
+    (replace("offsets", np.arange(ROWS + 1, dtype="u4")), {}, "bytes must be u8, and offsets i64"),
+    (replace("offsets", np.zeros(0, "i8")), {}, "one entry more than there are frames"),
+    (replace("offsets", np.zeros((ROWS + 1, 1), "i8")), {}, "must have one axis"),
+    (replace("bytes", np.ones(9000, "u1"), compression="gzip"), {}, "without compression"),
+    (shorten, {}, "row 11: it ends at"),
+    (turn_back, {}, "row 4: offsets do not ascend"),
+])
+def test_packed_frames_that_cannot_be_read(tmp_path, layout, spoil, attributes, rule):
+    path = write_packed(tmp_path / "a.h5", spoil, **attributes)
+    done = run("validate", "--json", "--layout", layout, path)
+    assert rule in done.stdout + done.stderr
 
 
 CONFIG = """\

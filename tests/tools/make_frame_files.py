@@ -136,6 +136,23 @@ def write_new_format(file):
     file.create_dataset("cams/padded", data=rows, chunks=(1, rows.shape[1]))
 
 
+def packed(group, name, rows, **attributes):
+    """Writes frames one after another, as `trajctl pack` does."""
+    made = group.create_group(name)
+    made["bytes"] = np.frombuffer(b"".join(rows), np.uint8)
+    made["offsets"] = np.cumsum([0] + [len(row) for row in rows], dtype=np.int64)
+    made.attrs.update(attributes)
+
+
+def write_packed(file):
+    state(file, 20)
+    rows = frames()
+    rows[6] = b""
+    packed(file, "cams/large", rows, color="rgb", flip="none")
+    packed(file, "cams/one_length", [jpeg(size=500)] * 20)
+    packed(file, "depth/mixed_with_raw", [noise(24 * 32 * 2) if i == 0 else png() for i in range(20)], unit="mm")
+
+
 def row_bytes(row):
     """Returns the bytes of a row as h5py gives it."""
     if isinstance(row, bytes):
@@ -144,6 +161,9 @@ def row_bytes(row):
 
 
 def rows_of(dataset):
+    if isinstance(dataset, h5py.Group):
+        data, ends = dataset["bytes"][:].tobytes(), dataset["offsets"][:]
+        return [data[begin:end] for begin, end in zip(ends, ends[1:])]
     padded = dataset.ndim == 2
     return [row_bytes(row).rstrip(b"\0") if padded else row_bytes(row) for row in dataset[:]]
 
@@ -181,7 +201,7 @@ def main():
             LAYOUT.format(name=name, groups=groups, streams="".join(f"  {stream}\n" for stream in streams)))
     listed = []
     for name, write in [("padded", write_padded), ("padded_wider", write_padded_wider), ("strings", write_strings),
-                        ("heap", write_heap), ("new_format", write_new_format)]:
+                        ("heap", write_heap), ("new_format", write_new_format), ("packed", write_packed)]:
         with h5py.File(folder / f"{name}.h5", "w", libver="latest" if name == "new_format" else None) as file:
             write(file)
             write_truth(folder / f"{name}.rows", streams_below(file))

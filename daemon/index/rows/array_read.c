@@ -154,16 +154,14 @@ static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_i
     return TRAJD_OK;
 }
 
-/* Returns whether the chunk can be read directly into the rows: it is not filtered, holds whole
- * rows, and is so large that a copy would cost time. */
-static bool is_direct(const struct reading *reading, uint64_t chunk_index)
+/* Returns whether a chunk is stored as the rows are: not filtered, and of whole rows. */
+static bool is_whole(const struct reading *reading, uint64_t chunk_index)
 {
     const struct trajd_array *array = reading->array;
     const struct trajd_chunk *chunk = &array->chunks[chunk_index];
     uint32_t all = (1u << array->filter_count) - 1;
 
-    if (chunk->stored_size < DIRECT_BYTES || chunk->stored_size != reading->chunk_bytes ||
-        (chunk->filter_mask & all) != all)
+    if (chunk->stored_size != reading->chunk_bytes || (chunk->filter_mask & all) != all)
         return false;
     for (uint32_t d = 1; d < array->rank; d++)
         if (array->chunk_shape[d] != array->shape[d])
@@ -171,18 +169,40 @@ static bool is_direct(const struct reading *reading, uint64_t chunk_index)
     return true;
 }
 
-static enum trajd_status read_direct(const struct reading *reading, uint64_t chunk_index,
-                                     struct trajd_error *error)
+/* Returns how many chunks at the front of order[] can be read directly into the rows in one call:
+ * they follow one another in the file as in the array, and are so large that a copy would cost
+ * time. 0: none. */
+static uint32_t count_direct(const struct reading *reading, const uint64_t *order, uint32_t count)
 {
-    struct trajd_array_box box = box_of_chunk(reading, chunk_index);
-    uint64_t offset =
-        reading->array->chunks[chunk_index].offset + box.begin[0] * reading->row_bytes;
+    const struct trajd_chunk *chunks = reading->array->chunks;
+    uint64_t bytes = reading->chunk_bytes;
+    uint32_t n = 1;
+
+    if (!is_whole(reading, order[0]))
+        return 0;
+    while (n < count && order[n] == order[n - 1] + 1 && is_whole(reading, order[n]) &&
+           chunks[order[n]].offset == chunks[order[n - 1]].offset + reading->chunk_bytes) {
+        bytes += reading->chunk_bytes;
+        n++;
+    }
+    return bytes < DIRECT_BYTES ? 0 : n;
+}
+
+/* Reads the rows of `count` chunks that count_direct found. */
+static enum trajd_status read_direct(const struct reading *reading, const uint64_t *order,
+                                     uint32_t count, struct trajd_error *error)
+{
+    const struct trajd_array_box first = box_of_chunk(reading, order[0]),
+                                 last = box_of_chunk(reading, order[count - 1]);
+    const uint64_t rows = last.origin[0] + last.count[0] - first.origin[0];
+    const uint64_t offset =
+        reading->array->chunks[order[0]].offset + first.begin[0] * reading->row_bytes;
     enum trajd_status status = trajd_read_exactly(
-        reading->fd, offset, box.count[0] * reading->row_bytes,
-        reading->rows + (box.origin[0] - reading->row_begin) * reading->row_bytes, error);
+        reading->fd, offset, rows * reading->row_bytes,
+        reading->rows + (first.origin[0] - reading->row_begin) * reading->row_bytes, error);
 
     if (status)
-        chunk_failed(reading, chunk_index, error);
+        chunk_failed(reading, order[0], error);
     return status;
 }
 
@@ -202,7 +222,8 @@ static enum trajd_status read_run(struct reading *reading, const uint64_t *order
         const struct trajd_chunk *next = &chunks[order[n]];
         uint64_t next_end = next->offset + next->stored_size;
         if ((next->offset > end && next->offset - end >= GAP_BYTES) ||
-            next_end > begin + RUN_BYTES || is_direct(reading, order[n]))
+            next_end > begin + RUN_BYTES ||
+            (reading->chunk_bytes >= DIRECT_BYTES && is_whole(reading, order[n])))
             break;
         end = next_end > end ? next_end : end;
     }
@@ -238,9 +259,9 @@ static enum trajd_status read_in_file_order(struct reading *reading, uint32_t co
     /* qsort_r takes a context that is not const; by_offset only reads it. */
     qsort_r(order, count, sizeof *order, by_offset, (void *)reading->array->chunks);
     for (uint32_t i = 0, used; i < count && !status; i += used) {
-        used = 1;
-        if (is_direct(reading, order[i]))
-            status = read_direct(reading, order[i], error);
+        used = count_direct(reading, order + i, count - i);
+        if (used)
+            status = read_direct(reading, order + i, used, error);
         else
             status = read_run(reading, order + i, count - i, &used, error);
     }

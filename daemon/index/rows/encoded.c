@@ -110,16 +110,16 @@ static enum trajd_status grow(uint8_t **bytes, uint64_t *capacity, uint64_t size
 
 /* ---- padded rows and strings ---- */
 
-/* Returns the length of a row without the zeros at its end. */
+/* Returns the length of a row without the zeros at its end. Compares large blocks first, because the
+ * padding may be as long as the content. */
 static uint64_t length_without_zeros(const uint8_t *row, uint64_t size)
 {
-    uint64_t word;
+    static const uint8_t zeros[512];
 
-    for (; size >= sizeof word; size -= sizeof word) {
-        memcpy(&word, row + size - sizeof word, sizeof word);
-        if (word)
-            break;
-    }
+    while (size >= sizeof zeros && !memcmp(row + size - sizeof zeros, zeros, sizeof zeros))
+        size -= sizeof zeros;
+    while (size >= 8 && !memcmp(row + size - 8, zeros, 8))
+        size -= 8;
     while (size && !row[size - 1])
         size--;
     return size;
@@ -244,14 +244,24 @@ static enum trajd_status check_reference(const struct call *c,
     return TRAJD_OK;
 }
 
-/* Returns the bytes to read of the collection: all of it where it holds only this row, or many small
- * ones. */
-static uint64_t probable_bytes(const struct call *c, const struct trajd_heap_reference *to)
+/* Returns the bytes that an object has in a collection. */
+static uint64_t object_bytes(const struct trajd_heap_reference *to)
 {
-    const uint64_t least = 2 * TRAJD_HEAP_HEAD_BYTES + (((uint64_t)to->length + 7) & ~UINT64_C(7));
-    const uint64_t bytes = least < COLLECTION_BYTES_MIN ? COLLECTION_BYTES_MIN : least;
-    const uint64_t room = c->file_size - to->collection;
+    return TRAJD_HEAP_HEAD_BYTES + (((uint64_t)to->length + 7) & ~UINT64_C(7));
+}
 
+/* Returns the bytes to read of the collection at the front of a sorted list: all of it where it
+ * holds only these rows, or many small ones. *rows becomes their number. */
+static uint64_t probable_bytes(const struct call *c, const struct row_reference *references,
+                               uint64_t count, uint64_t *rows)
+{
+    const uint64_t collection = references->to.collection, room = c->file_size - collection;
+    uint64_t bytes = TRAJD_HEAP_HEAD_BYTES, n = 0;
+
+    for (; n < count && references[n].to.collection == collection; n++)
+        bytes += object_bytes(&references[n].to);
+    *rows = n;
+    bytes = bytes < COLLECTION_BYTES_MIN ? COLLECTION_BYTES_MIN : bytes;
     return bytes < room ? bytes : room;
 }
 
@@ -284,7 +294,7 @@ static enum trajd_status read_references(struct call *c, uint64_t *count)
         status = check_reference(c, next);
         if (status || !next->to.length)
             continue;
-        bytes += probable_bytes(c, &next->to) + GAP_BYTES;
+        bytes += object_bytes(&next->to) + COLLECTION_BYTES_MIN + GAP_BYTES;
         if (bytes > CALL_BYTES && r)
             break;
         next++;
@@ -397,9 +407,9 @@ static enum trajd_status read_run(struct call *c, struct row_reference *referenc
     uint64_t end = begin, n = 0;
     enum trajd_status status;
 
-    for (; n < count; n++) {
+    for (uint64_t rows; n < count; n += rows) {
         const uint64_t at = references[n].to.collection;
-        const uint64_t behind = at + probable_bytes(c, &references[n].to);
+        const uint64_t behind = at + probable_bytes(c, references + n, count - n, &rows);
         if (n && at > end && at - end > GAP_BYTES)
             break;
         end = behind > end ? behind : end;

@@ -153,7 +153,7 @@ static void rows_equal_h5py(void **state)
         trajd_index_destroy(&index);
     }
     fclose(files);
-    assert_true(stream_count >= 24); /* those of the files that need no shared folder */
+    assert_true(stream_count >= 27); /* those of the files that need no shared folder */
     if (access(SHARED, R_OK))
         print_message("[ NOTE    ] files of public recorders are not compared: there is no %s\n",
                       SHARED);
