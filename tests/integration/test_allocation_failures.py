@@ -3,22 +3,23 @@
 The library of tests/fake/faults.c counts and fails them. Those of libzmq and libhdf5 never fail: libzmq aborts by design where
 it gets no memory, and the service manager starts the daemon anew (test_failures.py kills daemons, and workers resume).
 
-Each run has a number, that of the allocation that fails. Of some 500 sequences of callers that allocate,
-each sixth is tried; with TRAJD_TEST_EVERY_ALLOCATION=1 all 2,900 allocations are."""
+Each run has a number, that of the allocation that fails. Some numbers with different sequences of callers are tried; with
+TRAJD_TEST_EVERY_ALLOCATION=1 all of them, of which the daemon has 2,900."""
 import contextlib
 import os
 import re
 import signal
 import subprocess
 
+import h5py
 import numpy as np
 import pytest
 
 import libtrajd as trajd
 from datasets import make_demo_file
 from daemons import LIBRARY
-from faults import FaultyDaemon
-from paths import TRAJCTL, clean_environment
+from faults import Faults, FaultyDaemon
+from paths import BUILD, TRAJCTL, clean_environment
 from waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -43,10 +44,13 @@ ADDED = """\
 SPEC = ("{dataset: demo, global_batch: 4, seed: 5, anchor: {clock: actions}, "
         "outputs: {actions: {at: 0..1, norm: min_max}, obs/robot0_gripper_qpos: {at: 0}}}")
 PHASES = ("connect", "open", "batches", "status", "queries", "spec", "checkpoint", "remote", "reload", "close")  # methods of Run
-STEP = 6
-EVERY = "TRAJD_TEST_EVERY_ALLOCATION" in os.environ
 # what a message about a lack of memory contains
 MEMORY = re.compile("memory|Resource temporarily unavailable")
+
+
+def chosen(faults, step):
+    """Returns numbers of allocations to fail, after a run in which none did: one for each `step` sequences of callers."""
+    return range(1, faults.page.allocations + 1) if "TRAJD_TEST_EVERY_ALLOCATION" in os.environ else faults.numbers()[::step]
 
 
 class Run:
@@ -143,12 +147,13 @@ def is_same(left, right):
 class Numbered:
     """Makes runs, and compares them with one in which nothing fails."""
 
-    def __init__(self, folder, path, counted):
+    def __init__(self, folder, path, counted, step):
         self.folder, self.path, self.counted, self.keys = folder, path, counted, folder / "keys"
         for arguments in ([], ["--client", "alice"]):
             subprocess.run([TRAJCTL, "keygen", self.keys, *arguments], check=True, env=clean_environment(), stdout=subprocess.DEVNULL)
         self.reference = self.make("reference", 0)
         assert self.reference.go() == (None, "")
+        self.numbers = chosen(self.reference.daemon.faults, step)
         self.after = self.reference.check_afterwards()
 
     def make(self, name, number, count=1):
@@ -157,52 +162,99 @@ class Numbered:
             daemon.faults.fail_memory(number, count)
         return Run(daemon, self.keys / "alice.key_secret")
 
-    def numbers(self):
-        """Returns the first allocation of each sequence of callers, or all allocations."""
-        last = max(self.reference.ends.values())
-        if EVERY:
-            return range(1, last + 1)
-        calls = self.reference.daemon.faults.page.calls
-        first = {}
-        for number in range(1, last + 1):
-            first.setdefault(calls[number].stack, number)
-        return list(first.values())
-
     def check(self, number, count=1):
         """Returns the message of the run's end, "" if it succeeded."""
         run = self.make(f"{number}-{count}", number, count)
         phase, message = run.go()
         log = run.daemon.text()
-        place = f"allocation {number} at {run.daemon.faults.place(number)}, {phase}: {message}\n{log}"
+
+        def place():
+            return f"allocation {number} at {run.daemon.faults.place(number)}, {phase}: {message}\n{log}"
+
         if phase == "start":
-            assert run.daemon.process.returncode == 1 and MEMORY.search(message.splitlines()[-1]), place
+            assert run.daemon.process.returncode == 1 and MEMORY.search(message.splitlines()[-1]), place()
             return message
-        assert run.daemon.process.poll() is None, place
-        assert not phase or MEMORY.search(message) or "ended a session: no memory" in log, place
-        assert all(map(is_same, run.data, self.reference.data)), place
-        assert phase or len(run.data) == len(self.reference.data), place
-        assert all(map(is_same, run.check_afterwards(), self.after)), place
+        assert run.daemon.process.poll() is None, place()
+        assert not phase or MEMORY.search(message) or "ended a session: no memory" in log, place()
+        assert all(map(is_same, run.data, self.reference.data)), place()
+        assert phase or len(run.data) == len(self.reference.data), place()
+        assert all(map(is_same, run.check_afterwards(), self.after)), place()
         return message
 
 
 @pytest.fixture
 def make(tmp_path):
-    return lambda counted: Numbered(tmp_path, make_demo_file(tmp_path / "demo.hdf5", episodes=4), counted)
+    return lambda counted, step: Numbered(tmp_path, make_demo_file(tmp_path / "demo.hdf5", episodes=4), counted, step)
 
 
 def test_one_allocation_of_the_daemon_fails(make):
-    numbered = make("trajd")
-    step = 1 if EVERY else STEP
-    messages = [numbered.check(number) for number in numbered.numbers()[::step]]
+    numbered = make("trajd", 12)
+    messages = [numbered.check(number) for number in numbered.numbers]
     assert "" in messages and any(messages)
 
 
 def test_one_allocation_of_the_helper_fails(make):
     """The daemon has the file read again: no episode is missing."""
-    numbered = make("trajd-indexer")
-    assert {numbered.check(number) for number in numbered.numbers()} == {""}
+    numbered = make("trajd-indexer", 2)
+    assert {numbered.check(number) for number in numbered.numbers} == {""}
 
 
 def test_the_helper_gets_no_memory_at_all(make):
-    numbered = make("trajd-indexer")
-    assert "is memory full?" in numbered.check(numbered.numbers()[-1], 1 << 32)
+    numbered = make("trajd-indexer", 1)
+    assert "is memory full?" in numbered.check(numbered.numbers[-1], 1 << 32)
+
+
+def contents(path):
+    """Returns all arrays of an HDF5 file."""
+    arrays = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: arrays.update({name: item[()].tobytes()}) if isinstance(item, h5py.Dataset) else None)
+    return arrays
+
+
+@pytest.mark.parametrize("command", ["inspect", "validate", "resample"])
+def test_one_allocation_of_trajctl_fails(tmp_path, command):
+    """The command prints the same and writes the same, or it fails, tells why, and publishes nothing."""
+    source, output = make_demo_file(tmp_path / "demo.hdf5", episodes=4), tmp_path / "out.hdf5"
+    arguments = [command, source, "--layout", "demo", *(["-o", output, "--rate", "10"] if command == "resample" else [])]
+
+    def run(number):
+        faults = Faults(tmp_path / "faults", "trajctl")
+        faults.fail_memory(number, number and 1)
+        for path in tmp_path.glob("out.hdf5*"):
+            path.unlink()
+        done = subprocess.run([TRAJCTL, *arguments], capture_output=True, text=True, timeout=60, env=faults.environment(clean_environment()))
+        return faults, done, contents(output) if output.exists() else None
+
+    faults, reference, written = run(0)
+    for number in chosen(faults, 3):
+        faults, done, got = run(number)
+        if (done.returncode, got) == (reference.returncode, written) and len(done.stdout) == len(reference.stdout):
+            continue
+        assert done.returncode == 1 and MEMORY.search(done.stdout + done.stderr), (number, faults.place(number), done)
+        assert got is None or (got == written and "sync_folder" in faults.place(number)), done  # published, perhaps not on the disk yet
+
+
+@pytest.mark.parametrize("mode", ["shard=0", "shard=1", "reconnect=1"])
+def test_one_allocation_of_libtrajd_fails(tmp_path, mode):
+    """A worker reads its epochs to the end, or gets an error that tells why."""
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    producer = subprocess.Popen([BUILD / "tests/support/fake_producer", folder, "length=160", "batch=8", "slots=3", "credit=2"],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert producer.stdout.readline() == "READY\n"
+
+    def run(number):
+        faults = Faults(tmp_path / "faults", "fake_worker")
+        faults.fail_memory(number, number and 1)
+        done = subprocess.run([BUILD / "tests/support/fake_worker", folder, "epochs=2", mode], capture_output=True, text=True, timeout=60,
+                              env=faults.environment(clean_environment()))
+        return faults, done, sorted(done.stdout.splitlines())
+
+    faults, reference, lines = run(0)
+    assert reference.returncode == 0 and len(faults.numbers()) > 10
+    for number in chosen(faults, 1):
+        faults, done, got = run(number)
+        assert (done.returncode == 0 and got == lines) or (done.returncode == 1 and MEMORY.search(done.stdout)), (number, done)
+    producer.stdin.close()
+    assert producer.wait(20) == 0

@@ -8,7 +8,8 @@ import subprocess
 from daemons import Daemon
 from paths import BUILD, PROGRAM, TRAJCTL
 
-PROGRAMS = {"trajd": PROGRAM, "trajd-indexer": PROGRAM.parent / "hdf5" / "trajd-indexer", "trajctl": TRAJCTL}
+PROGRAMS = {"trajd": PROGRAM, "trajd-indexer": PROGRAM.parent / "hdf5" / "trajd-indexer", "trajctl": TRAJCTL,
+            "fake_worker": BUILD / "tests/support/fake_worker"}
 
 OPEN, WRITE, SYNC, RENAME, ALLOCATE, READ = 1, 2, 4, 8, 16, 32  # calls on a disk, for Page.disk_calls
 
@@ -53,6 +54,13 @@ class Faults:
         """Lets `count` allocations fail, the first one at number `at`. The count begins anew."""
         self.page.allocations, self.page.failed = 0, 0
         self.page.fail_begin, self.page.fail_count = at, count
+
+    def numbers(self):
+        """Returns the number of the first allocation of each sequence of callers so far."""
+        first = {}
+        for number in range(1, self.page.allocations + 1):
+            first.setdefault(self.page.calls[number].stack, number)
+        return list(first.values())
 
     def fail_disk(self, error, calls):
         """Lets calls fail with an errno below the folder; calls=0 ends that."""

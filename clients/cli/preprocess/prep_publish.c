@@ -24,8 +24,9 @@ static char *document(struct prep_job *p, size_t *size)
     char *text = NULL;
     FILE *out;
 
-    fflush(p->findings.out);
-    fflush(p->notes.out);
+    if (fflush(p->findings.out) || fflush(p->notes.out) || ferror(p->findings.out) ||
+        ferror(p->notes.out))
+        return NULL;
     p->record.findings = p->findings_text;
     p->record.notes = p->notes_text;
     if (!(out = open_memstream(&text, size)))

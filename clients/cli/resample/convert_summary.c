@@ -249,8 +249,10 @@ static char *provenance(const struct convert_plan *plan)
     if (!json.out)
         return NULL;
     write_provenance(&json, plan);
-    fclose(json.out);
-    return text;
+    if (fclose(json.out) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 enum trajd_status convert_summary_send(struct convert_child *child)
@@ -259,6 +261,9 @@ enum trajd_status convert_summary_send(struct convert_child *child)
     enum trajd_status status;
     size_t length;
 
+    if (!text)
+        return trajd_error_set(child->error, TRAJD_ERR_MEMORY, 0,
+                               "no memory to describe where the file comes from");
     convert_child_begin(child);
     trajd_bytes_add_u64(&child->frame, child->plan->step_count);
     trajd_bytes_add_u64(&child->frame, child->plan->episode_count);

@@ -1,8 +1,8 @@
 /* The threads that make rows, and the calling thread, which reports progress, writes the journal
  * and checks for cancellation. */
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -150,6 +150,7 @@ uint32_t convert_thread_count(const struct conversion *r)
 enum trajd_status convert_write_rows(struct conversion *r)
 {
     uint32_t count = convert_backend_threads(&r->backend, convert_thread_count(r));
+    int code = 0;
     pthread_t threads[THREADS_MAX];
     enum trajd_status status;
     sigset_t all, before;
@@ -162,13 +163,14 @@ enum trajd_status convert_write_rows(struct conversion *r)
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     pthread_mutex_lock(&r->lock);
-    while (r->running < count && !pthread_create(&threads[r->running], NULL, work, r))
+    while (r->running < count && !(code = pthread_create(&threads[r->running], NULL, work, r)))
         r->running++;
     count = r->running;
     pthread_mutex_unlock(&r->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!count)
-        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, errno, "cannot start a thread");
+        return trajd_error_set(r->error, TRAJD_ERR_SYSTEM, code, "cannot start a thread: %s",
+                               strerror(code));
     status = supervise(r);
     for (uint32_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
