@@ -130,6 +130,7 @@ def lab():
                                      np.full((20, 1), 7.0)], axis=1)
             g["t/cam"] = np.stack([np.zeros(9), np.arange(9) * 0.1 + 0.99], axis=1)
             g["rgb"] = np.arange(9 * 12).reshape(9, 2, 2, 3).astype("u1")
+            g["frame_numbers"] = np.arange(9) * 10                                          # a number for each image
             g["t/force0"] = np.int64(1_001_000 + 7 * e)
             g["wrench"] = ramp(900, 2, "f4")
             g.attrs["force_hz"] = 1000.0

@@ -10,6 +10,7 @@
 
 #include "daemon/window/window_report.h"
 #include "clients/cli/resample/convert_rows.h"
+#include "proto/array_len.h"
 
 enum { RATE_DEFAULT_HZ = 20 };
 
@@ -263,23 +264,26 @@ enum trajd_status convert_series_read(const struct convert_series_options *optio
                                       struct convert_series **series, struct trajd_error *error)
 {
     const struct trajd_rate usual = {RATE_DEFAULT_HZ, 1};
-    struct trajd_convert_rule rule = options->rule;
+    /* The episode is not split, so that the plot shows its gaps. Other streams of the dataset may
+     * have a max_gap, too. */
+    struct trajd_convert_rule rules[] = {{.kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = INT64_MAX},
+                                         options->rule};
     const struct trajd_convert_options convert = {.indexes = &options->index,
                                                   .index_count = 1,
                                                   .rate = options->rate.num ? options->rate : usual,
                                                   .accepts_assumed_rates = true,
                                                   .streams = &options->stream,
                                                   .stream_count = 1,
-                                                  .rules = &rule,
-                                                  .rule_count = 1,
+                                                  .rules = rules,
+                                                  .rule_count = ARRAY_LEN(rules),
                                                   .episodes = &options->episode->id,
                                                   .episode_count = 1,
                                                   .compress = TRAJD_CONVERT_NONE};
     struct making m = {.options = options, .error = error};
     enum trajd_status status;
 
-    rule.stream = options->stream;
-    rule.max_gap_ns = INT64_MAX; /* the episode is not split, so that the plot shows its gaps */
+    rules[1].stream = options->stream;
+    rules[1].max_gap_ns = 0;
     *series = NULL;
     status = convert_plan_make(&convert, &m.plan, error);
     if (!status)

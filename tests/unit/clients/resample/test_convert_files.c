@@ -70,6 +70,9 @@ static const struct conversion_case cases[] = {
     {"beside_same", {"beside"}, NULL, {.rate = {20, 1}}, NULL},
     {"lab", {"lab"}, "lab", {.rate = {20, 1}}, NULL},
     {"lab_ntsc", {"lab"}, "lab", {.rate = {30000, 1001}}, NULL},
+    /* as decimal number it has 15 digits */
+    {"lab_precise", {"lab"}, "lab", {.rate = {81921, 16384}}, NULL},
+    {"lab_third", {"lab"}, "lab", {.rate = {100, 3}}, NULL},
     {"lab_pos", {"lab"}, "lab", {.rate = {50, 1}, .streams = pos_stream, .stream_count = 1}, NULL},
     {"one", {"one"}, "one", {.rate = {25, 1}}, "one_part0.hdf5 one_part1.hdf5 one_part2.hdf5"},
     {"plain", {"plain"}, "one", {.rate = {25, 1}}, NULL},

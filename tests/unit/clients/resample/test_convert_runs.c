@@ -99,10 +99,14 @@ static void name_output(const char *name)
     snprintf(output, sizeof output, "%s/out/%s", convert_folder, name);
 }
 
-/* Checks that the output holds what that of another test's run holds. */
+/* Checks that the output holds what that of another test's run holds, if not in the same bytes. */
 static void check_same_as(const char *name)
 {
-    char text[2][300];
+    char text[2][300], command[1000];
+
+    snprintf(command, sizeof command, "cmp -s %s/out/%s %s", convert_folder, name, output);
+    if (!system(command))
+        return;
 
     snprintf(text[0], sizeof text[0], "%s/expected.txt", convert_folder);
     snprintf(text[1], sizeof text[1], "%s/found.txt", convert_folder);
