@@ -3,7 +3,9 @@
 #include "clients/cli/cli.h"
 
 static const struct cli_command commands[] = {
-    {"inspect", cli_inspect, "[--layout NAME] [--json] FILE-OR-FOLDER...",
+    {"inspect", cli_inspect,
+     "[--layout NAME] [--json] [--frame STREAM:ROW -o FILE.png [--episode ID] [--resize HxW] "
+     "[--filter NAME] [--fit NAME]] FILE-OR-FOLDER...",
      "show what is in HDF5 files: episodes, streams, clocks, storage, and problems"},
     {"init", cli_init, "[--layout NAME] [--preset TRAINER] [-o FILE.yaml] FILE-OR-FOLDER",
      "print a first configuration, with a guessed layout and the rates of its clocks"},

@@ -54,6 +54,12 @@ bool trajd_paths_helper(char *path, size_t size)
            find("../libexec/trajd/trajd-indexer", "libexec/trajd/trajd-indexer", X_OK, path, size);
 }
 
+bool trajd_paths_decoder(char *path, size_t size)
+{
+    return find("trajd-decoder", "daemon/decode/trajd-decoder", X_OK, path, size) ||
+           find("../libexec/trajd/trajd-decoder", "libexec/trajd/trajd-decoder", X_OK, path, size);
+}
+
 bool trajd_paths_layouts(char *path, size_t size)
 {
     return find("../share/trajd/layouts", "configs/layouts", R_OK, path, size);

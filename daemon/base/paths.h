@@ -10,6 +10,9 @@
  * daemon/hdf5/ of the program's build. */
 bool trajd_paths_helper(char *path, size_t size);
 
+/* The helper program trajd-decoder, in the same places; in the build it lies in daemon/decode/. */
+bool trajd_paths_decoder(char *path, size_t size);
+
 /* The folder of layouts: PREFIX/share/trajd/layouts, or configs/layouts of the source tree. */
 bool trajd_paths_layouts(char *path, size_t size);
 

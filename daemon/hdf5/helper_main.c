@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/hdf5/helper_socket.h"
-#include "daemon/hdf5/sandbox.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_tree.h"
 #include "daemon/hdf5/writer/writer.h"

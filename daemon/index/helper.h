@@ -14,7 +14,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define TRAJD_HELPER_SOCKET 3
+#include "daemon/sandbox/sandbox.h"
+
+#define TRAJD_HELPER_SOCKET TRAJD_SANDBOX_SOCKET
 #define TRAJD_HELPER_MAGIC 0x58494A54u /* "TJIX" */
 
 enum trajd_helper_kind {

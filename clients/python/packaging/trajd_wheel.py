@@ -64,7 +64,7 @@ def stage(build, folder):
     with tempfile.TemporaryDirectory() as temporary:
         run("cmake", "--install", build, "--prefix", "/p", "--strip", DESTDIR=temporary)
         prefix = pathlib.Path(temporary) / "p"
-        for name in ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer", "share/trajd/layouts"):
+        for name in ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer", "libexec/trajd/trajd-decoder", "share/trajd/layouts"):
             target = package / name
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (prefix / name).is_dir() else shutil.copy2)(prefix / name, target)
@@ -120,7 +120,7 @@ def package_of(path):
 def needed_files(package):
     """Returns the path of each shared library that the staged programs load, by file name."""
     found = {}
-    programs = [package / "bin/trajd", package / "bin/trajctl", package / "libexec/trajd/trajd-indexer",
+    programs = [package / "bin/trajd", package / "bin/trajctl", package / "libexec/trajd/trajd-indexer", package / "libexec/trajd/trajd-decoder",
                 *package.glob("_core*.so")]
     for program in programs:
         for line in run("ldd", program).splitlines():

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/hdf5/sandbox.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/index/helper.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,9 +1,13 @@
-/* The sandbox: resource limits and a filter of system calls for the helper program, which reads
+/* The sandbox: resource limits and a filter of system calls for helper programs, which read
  * untrusted files. */
-#ifndef TRAJD_HDF5_SANDBOX_H
-#define TRAJD_HDF5_SANDBOX_H
+#ifndef TRAJD_SANDBOX_SANDBOX_H
+#define TRAJD_SANDBOX_SANDBOX_H
 
 #include <stdbool.h>
+
+/* The descriptor of the socket to the parent. It is the only one that a helper keeps above the
+ * standard ones. */
+#define TRAJD_SANDBOX_SOCKET 3
 
 /* Closes all descriptors above the socket's and sets the resource limits. `writes`: the program may
  * write to files, of any size. False where a limit cannot be set. */

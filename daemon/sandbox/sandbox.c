@@ -4,6 +4,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -11,8 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/hdf5/sandbox.h"
-#include "daemon/index/helper.h"
+#include "daemon/sandbox/sandbox.h"
 #include "proto/array_len.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -51,10 +51,10 @@ static bool set_limit(int resource, rlim_t value)
 static void close_others(void)
 {
 #ifdef SYS_close_range
-    if (!syscall(SYS_close_range, TRAJD_HELPER_SOCKET + 1, ~0u, 0))
+    if (!syscall(SYS_close_range, TRAJD_SANDBOX_SOCKET + 1, ~0u, 0))
         return;
 #endif
-    for (int fd = TRAJD_HELPER_SOCKET + 1; fd < 1024; fd++)
+    for (int fd = TRAJD_SANDBOX_SOCKET + 1; fd < 1024; fd++)
         close(fd);
 }
 

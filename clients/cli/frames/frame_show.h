@@ -1,0 +1,24 @@
+/* trajctl inspect --frame: one frame as a picture file, left as it is stored, right as a policy gets
+ * it. A wrong colour or a wrong turn in a layout is seen at once. */
+#ifndef TRAJD_CLI_FRAMES_FRAME_SHOW_H
+#define TRAJD_CLI_FRAMES_FRAME_SHOW_H
+
+#include "daemon/index/index.h"
+
+/* What the command line asks for. A member that was not given is NULL. */
+struct frame_request {
+    const char *frame;   /* "STREAM:ROW" */
+    const char *output;  /* the PNG file, which must not exist */
+    const char *episode; /* its id; default: the first kept one with the stream */
+    const char *resize;  /* "HEIGHTxWIDTH" of the right side */
+    const char *filter;  /* default: pillow-bilinear */
+    const char *fit;     /* default: stretch */
+};
+
+/* Reads, decodes and writes the frame, and prints a line that describes it. Blocks.
+ * TRAJD_ERR_ARGUMENT and TRAJD_ERR_NOT_FOUND: a mistake in the request; TRAJD_ERR_DATA: the frame is
+ * bad; else as of the index. */
+enum trajd_status frame_show(const struct trajd_index *index, const struct frame_request *request,
+                             struct trajd_error *error);
+
+#endif

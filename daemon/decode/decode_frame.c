@@ -1,0 +1,146 @@
+#include "daemon/decode/decode_frame.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/decode/decode_library.h"
+
+static uint32_t channels_of(const struct trajd_layout_image *image)
+{
+    return image->color == TRAJD_COLOR_RGB || image->color == TRAJD_COLOR_BGR ? 3 : 1;
+}
+
+static uint64_t source_bytes(const struct trajd_decode_setup *setup)
+{
+    return (uint64_t)setup->image.height * setup->image.width * channels_of(&setup->image) *
+           setup->bits / 8;
+}
+
+static bool is_side(uint32_t side)
+{
+    return side >= 1 && side <= TRAJD_PICTURE_SIDE_MAX;
+}
+
+bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
+                             struct trajd_decode_state *state)
+{
+    *state = (struct trajd_decode_state){.setup = *setup};
+    if (!is_side(setup->image.height) || !is_side(setup->image.width) ||
+        setup->image.height * setup->image.width > TRAJD_PICTURE_PIXELS_MAX ||
+        (setup->bits != 8 && setup->bits != 16 && setup->bits != 32))
+        return false;
+    if (!setup->is_prepared)
+        return setup->frame_bytes == source_bytes(setup);
+    if (trajd_image_plan_create(&setup->preparation, &state->plan, NULL))
+        return false;
+    state->pixels = malloc(source_bytes(setup));
+    if (state->pixels && trajd_image_source_bytes(&setup->preparation) == source_bytes(setup) &&
+        trajd_image_bytes(&setup->preparation) == setup->frame_bytes)
+        return true;
+    trajd_decode_state_free(state);
+    return false;
+}
+
+void trajd_decode_state_free(struct trajd_decode_state *state)
+{
+    trajd_image_plan_destroy(&state->plan);
+    free(state->pixels);
+    state->pixels = NULL;
+}
+
+/* Exchanges the first and the last channel of each pixel. */
+static void swap_red_and_blue(uint8_t *pixels, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const uint8_t red = pixels[3 * i];
+        pixels[3 * i] = pixels[3 * i + 2];
+        pixels[3 * i + 2] = red;
+    }
+}
+
+static void swap_bytes(uint8_t *a, uint8_t *b, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+static void mirror_rows(uint8_t *pixels, uint32_t height, uint32_t width, size_t pixel)
+{
+    for (uint32_t y = 0; y < height; y++, pixels += width * pixel)
+        for (uint32_t x = 0; x < width / 2; x++)
+            swap_bytes(pixels + x * pixel, pixels + (width - 1 - x) * pixel, pixel);
+}
+
+static void turn_over(uint8_t *pixels, uint32_t height, size_t step)
+{
+    for (uint32_t y = 0; y < height / 2; y++)
+        swap_bytes(pixels + y * step, pixels + (height - 1 - y) * step, step);
+}
+
+/* Turns the frame upright, and puts red first. */
+static void make_upright(const struct trajd_decode_setup *setup, uint8_t *pixels)
+{
+    const struct trajd_layout_image *image = &setup->image;
+    const size_t pixel = channels_of(image) * setup->bits / 8u;
+
+    if (image->color == TRAJD_COLOR_BGR)
+        swap_red_and_blue(pixels, (uint64_t)image->height * image->width);
+    if (image->flip == TRAJD_FLIP_VERTICAL || image->flip == TRAJD_FLIP_180)
+        turn_over(pixels, image->height, image->width * pixel);
+    if (image->flip == TRAJD_FLIP_HORIZONTAL || image->flip == TRAJD_FLIP_180)
+        mirror_rows(pixels, image->height, image->width, pixel);
+}
+
+/* Copies raw pixels. A padded row may have lost zeros at its end. */
+static bool copy_raw(const struct trajd_picture *picture, const uint8_t *bytes, uint64_t size,
+                     uint8_t *pixels)
+{
+    const uint64_t whole =
+        (uint64_t)picture->height * picture->width * picture->channels * picture->bits / 8;
+    const uint64_t kept = size < whole ? size : whole;
+
+    memcpy(pixels, bytes, kept);
+    memset(pixels + kept, 0, whole - kept);
+    return true;
+}
+
+static bool decode(const struct trajd_picture *picture, const uint8_t *bytes, uint64_t size,
+                   uint8_t *pixels, char *reason, size_t reason_size)
+{
+    if (picture->encoding == TRAJD_PICTURE_JPEG)
+        return trajd_decode_jpeg(bytes, size, picture, pixels, reason, reason_size);
+    if (picture->encoding == TRAJD_PICTURE_PNG)
+        return trajd_decode_png(bytes, size, picture, pixels, reason, reason_size);
+    return copy_raw(picture, bytes, size, pixels);
+}
+
+bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, uint64_t size,
+                        uint64_t room, uint8_t *output, char *reason, size_t reason_size)
+{
+    const struct trajd_decode_setup *setup = &state->setup;
+    uint8_t *pixels = state->plan ? state->pixels : output;
+    struct trajd_picture picture;
+    struct trajd_error error;
+
+    if (trajd_picture_examine(bytes, size, room, &setup->image, &picture, &error)) {
+        snprintf(reason, reason_size, "%s", error.message);
+        return false;
+    }
+    if (picture.bits != setup->bits || picture.height != setup->image.height ||
+        picture.width != setup->image.width || picture.channels != channels_of(&setup->image)) {
+        snprintf(reason, reason_size, "a frame of %ux%u with %u values of %u bits a pixel",
+                 picture.height, picture.width, picture.channels, picture.bits);
+        return false;
+    }
+    if (!decode(&picture, bytes, size, pixels, reason, reason_size))
+        return false;
+    if (setup->upright)
+        make_upright(setup, pixels);
+    if (state->plan)
+        trajd_image_prepare(state->plan, pixels, output);
+    return true;
+}

@@ -1,0 +1,81 @@
+/* PNG by libpng: 8 or 16 bits, grey or RGB. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "daemon/decode/decode_library.h"
+
+struct decoder {
+    const uint8_t *next;
+    size_t remaining;
+    char *reason;
+    size_t reason_size;
+};
+
+/* A warning makes the frame bad, too. */
+static void on_failure(png_structp png, png_const_charp message)
+{
+    struct decoder *decoder = png_get_error_ptr(png);
+
+    snprintf(decoder->reason, decoder->reason_size, "%s", message);
+    png_longjmp(png, 1);
+}
+
+static void on_read(png_structp png, png_bytep out, size_t count)
+{
+    struct decoder *decoder = png_get_io_ptr(png);
+
+    if (count > decoder->remaining)
+        png_error(png, "it ends too early");
+    memcpy(out, decoder->next, count);
+    decoder->next += count;
+    decoder->remaining -= count;
+}
+
+static void decode(png_structp png, png_infop info, struct decoder *decoder,
+                   const struct trajd_picture *picture, png_bytep *rows)
+{
+    png_set_read_fn(png, decoder, on_read);
+    png_set_user_limits(png, TRAJD_PICTURE_SIDE_MAX, TRAJD_PICTURE_SIDE_MAX);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
+    png_read_info(png, info);
+    if (png_get_image_height(png, info) != picture->height ||
+        png_get_image_width(png, info) != picture->width ||
+        png_get_bit_depth(png, info) != picture->bits ||
+        png_get_color_type(png, info) !=
+            (picture->channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY))
+        png_error(png, "its header changes");
+    if (picture->bits == 16)
+        png_set_swap(png);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    png_read_image(png, rows);
+    png_read_end(png, NULL);
+}
+
+bool trajd_decode_png(const uint8_t *bytes, size_t size, const struct trajd_picture *picture,
+                      uint8_t *pixels, char *reason, size_t reason_size)
+{
+    struct decoder decoder = {bytes, size, reason, reason_size};
+    const size_t step = (size_t)picture->width * picture->channels * picture->bits / 8;
+    png_bytep *rows = malloc(picture->height * sizeof *rows);
+    png_structp png =
+        png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_failure, on_failure);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    volatile bool is_good = false;
+
+    snprintf(reason, reason_size, "no memory");
+    if (rows && info && !setjmp(png_jmpbuf(png))) {
+        for (uint32_t y = 0; y < picture->height; y++)
+            rows[y] = pixels + y * step;
+        decode(png, info, &decoder, picture, rows);
+        *reason = '\0';
+        is_good = true;
+    }
+    png_destroy_read_struct(&png, &info, NULL);
+    free(rows);
+    return is_good;
+}

@@ -1,0 +1,53 @@
+/* Decodes pictures with the helper program trajd-decoder. A crash in a picture library costs one
+ * frame and never the caller. */
+#ifndef TRAJD_DECODE_DECODER_H
+#define TRAJD_DECODE_DECODER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/layout/picture.h"
+#include "kernels/image/image.h"
+#include "proto/error.h"
+
+struct trajd_decoder_options {
+    const char *program; /* the path of trajd-decoder */
+    /* of the stream, with the size of its frames */
+    struct trajd_layout_image image;
+    uint32_t bits; /* of a value of a frame: 8, or 16 or 32 for depth */
+    /* true: frames are turned upright, and red comes first. false: as they are stored */
+    bool upright;
+    const struct trajd_image_preparation *preparation; /* NULL: none */
+    uint64_t largest_frame_bytes;                      /* encoded; larger frames are bad */
+    uint32_t timeout_ms;                               /* for a job of 32 frames */
+};
+
+/* A frame to decode. */
+struct trajd_decoder_frame {
+    const uint8_t *bytes; /* borrowed */
+    uint64_t size;
+    uint64_t room;    /* of a padded row; else `size` */
+    void *pixels;     /* room for trajd_decoder_frame_bytes */
+    char reason[160]; /* "": the frame is good; else why it is bad, and `pixels` is unchanged */
+};
+
+/* One child process, for one thread at a time. */
+struct trajd_decoder;
+
+/* Starts a child. The caller destroys the decoder. TRAJD_ERR_SYSTEM where the program does not
+ * start; TRAJD_ERR_ARGUMENT where the options do not fit together. */
+enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *options,
+                                       struct trajd_decoder **decoder, struct trajd_error *error);
+void trajd_decoder_destroy(struct trajd_decoder **decoder);
+
+/* Returns the bytes of a decoded, or prepared, frame. */
+uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder);
+
+/* Decodes the frames. Blocks. If the child dies or hangs, its frames are decoded again one by one in
+ * a new child; a frame on which that one dies, too, is bad. TRAJD_ERR_SYSTEM where no child can be
+ * started; then some frames are not decoded. */
+enum trajd_status trajd_decoder_run(struct trajd_decoder *decoder,
+                                    struct trajd_decoder_frame *frames, uint32_t count,
+                                    struct trajd_error *error);
+
+#endif

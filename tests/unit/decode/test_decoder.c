@@ -1,0 +1,291 @@
+/* Decoding with the real helper program: pixels as Pillow's, bad frames, children that die. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/decode/decoder.h"
+#include "proto/array_len.h"
+
+enum { HEIGHT = 29, WIDTH = 42, LARGEST = 1 << 16, TIMEOUT_MS = 20000 };
+
+struct bytes {
+    uint8_t *data;
+    size_t size;
+};
+
+static struct bytes load(const char *name)
+{
+    struct bytes bytes = {malloc(LARGEST), 0};
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/tests/golden/pictures/%s", TRAJD_SOURCE_DIR, name);
+    file = fopen(path, "rb");
+    assert_non_null(file);
+    bytes.size = fread(bytes.data, 1, LARGEST, file);
+    fclose(file);
+    assert_in_range(bytes.size, 1, LARGEST - 1);
+    return bytes;
+}
+
+static struct trajd_decoder_options options_for(enum trajd_picture_color color, uint32_t bits)
+{
+    return (struct trajd_decoder_options){
+        .program = TRAJD_BINARY_DIR "/daemon/decode/trajd-decoder",
+        .image = {.is_present = true,
+                  .color = color,
+                  .height = HEIGHT,
+                  .width = WIDTH,
+                  .unit = color == TRAJD_COLOR_DEPTH ? TRAJD_DEPTH_MM : TRAJD_DEPTH_NONE},
+        .bits = bits,
+        .largest_frame_bytes = LARGEST,
+        .timeout_ms = TIMEOUT_MS};
+}
+
+static struct trajd_decoder *start(const struct trajd_decoder_options *options)
+{
+    struct trajd_decoder *decoder;
+    struct trajd_error error;
+
+    if (trajd_decoder_create(options, &decoder, &error))
+        fail_msg("%s", error.message);
+    return decoder;
+}
+
+/* Decodes one frame. Returns its reason, "" for a good one. */
+static const char *decode(struct trajd_decoder *decoder, const struct bytes *bytes, void *pixels)
+{
+    static struct trajd_decoder_frame frame;
+    struct trajd_error error;
+
+    frame = (struct trajd_decoder_frame){bytes->data, bytes->size, bytes->size, pixels, ""};
+    if (trajd_decoder_run(decoder, &frame, 1, &error))
+        fail_msg("%s", error.message);
+    return frame.reason;
+}
+
+static void test_pixels(void **state)
+{
+    static const struct {
+        const char *name;
+        enum trajd_picture_color color;
+        uint32_t bits;
+    } files[] = {{"420.jpg", TRAJD_COLOR_RGB, 8},   {"422.jpg", TRAJD_COLOR_RGB, 8},
+                 {"444.jpg", TRAJD_COLOR_RGB, 8},   {"progressive.jpg", TRAJD_COLOR_RGB, 8},
+                 {"gray.jpg", TRAJD_COLOR_GRAY, 8}, {"rgb.png", TRAJD_COLOR_RGB, 8},
+                 {"gray.png", TRAJD_COLOR_GRAY, 8}, {"depth.png", TRAJD_COLOR_DEPTH, 16}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        const struct trajd_decoder_options options = options_for(files[i].color, files[i].bits);
+        struct trajd_decoder *decoder = start(&options);
+        struct bytes bytes = load(files[i].name), expected;
+        uint8_t pixels[HEIGHT * WIDTH * 3];
+        char name[64];
+        snprintf(name, sizeof name, "%s.pixels", files[i].name);
+        expected = load(name);
+        assert_int_equal(trajd_decoder_frame_bytes(decoder), expected.size);
+        assert_string_equal(decode(decoder, &bytes, pixels), "");
+        if (memcmp(pixels, expected.data, expected.size))
+            fail_msg("%s: other pixels than Pillow's", files[i].name);
+        trajd_decoder_destroy(&decoder);
+        free(bytes.data);
+        free(expected.data);
+    }
+}
+
+/* A frame that is stored upside down and with swapped colours comes out upright, red first. */
+static void test_upright(void **state)
+{
+    struct trajd_decoder_options options = options_for(TRAJD_COLOR_BGR, 8);
+    struct bytes bytes = load("rgb.png"), expected = load("rgb.png.pixels");
+    uint8_t pixels[HEIGHT * WIDTH * 3];
+    struct trajd_decoder *decoder;
+
+    (void)state;
+    options.upright = true;
+    options.image.flip = TRAJD_FLIP_180;
+    decoder = start(&options);
+    assert_string_equal(decode(decoder, &bytes, pixels), "");
+    for (int i = 0; i < HEIGHT * WIDTH; i++)
+        for (int c = 0; c < 3; c++)
+            assert_int_equal(pixels[3 * i + c],
+                             expected.data[3 * (HEIGHT * WIDTH - 1 - i) + 2 - c]);
+    trajd_decoder_destroy(&decoder);
+    options.image.flip = TRAJD_FLIP_VERTICAL;
+    decoder = start(&options);
+    assert_string_equal(decode(decoder, &bytes, pixels), "");
+    assert_int_equal(pixels[0], expected.data[3 * (HEIGHT - 1) * WIDTH + 2]);
+    trajd_decoder_destroy(&decoder);
+    free(bytes.data);
+    free(expected.data);
+}
+
+static void test_prepared(void **state)
+{
+    struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+    struct trajd_image_preparation preparation = {.source_height = HEIGHT,
+                                                  .source_width = WIDTH,
+                                                  .channels = 3,
+                                                  .type = TRAJD_U8,
+                                                  .crop = {0, 0, HEIGHT, WIDTH},
+                                                  .filter = TRAJD_IMAGE_PILLOW_LANCZOS};
+    struct bytes bytes = load("rgb.png"), source = load("rgb.png.pixels");
+    uint8_t pixels[16 * 16 * 3], expected[16 * 16 * 3];
+    struct trajd_decoder *decoder;
+
+    (void)state;
+    trajd_image_place(&preparation, TRAJD_IMAGE_PAD, 16, 16);
+    assert_int_equal(trajd_image_reference(&preparation, source.data, expected), TRAJD_OK);
+    options.preparation = &preparation;
+    decoder = start(&options);
+    assert_int_equal(trajd_decoder_frame_bytes(decoder), sizeof pixels);
+    assert_string_equal(decode(decoder, &bytes, pixels), "");
+    assert_memory_equal(pixels, expected, sizeof pixels);
+    trajd_decoder_destroy(&decoder);
+    free(bytes.data);
+    free(source.data);
+}
+
+static void test_bad_frames(void **state)
+{
+    static const char *const names[] = {"turned.jpg", "cmyk.jpg", "palette.png",
+                                        "alpha.png",  "gray.jpg", "depth.png"};
+    const struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+    struct trajd_decoder *decoder = start(&options);
+    struct bytes good = load("420.jpg");
+    uint8_t pixels[HEIGHT * WIDTH * 3];
+    uint32_t bad = 0;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct bytes bytes = load(names[i]);
+        if (!*decode(decoder, &bytes, pixels))
+            fail_msg("%s is bad", names[i]);
+        free(bytes.data);
+    }
+    for (size_t size = 1; size < good.size; size += 7) { /* cut off anywhere */
+        struct bytes cut = {good.data, size};
+        if (!*decode(decoder, &cut, pixels))
+            fail_msg("cut off after %zu of %zu bytes", size, good.size);
+    }
+    for (size_t at = 0; at < good.size; at += 3) { /* a changed byte: bad, or another picture */
+        good.data[at] ^= 0x55;
+        bad += *decode(decoder, &good, pixels) != '\0';
+        good.data[at] ^= 0x55;
+    }
+    assert_true(bad > 20);
+    assert_string_equal(decode(decoder, &good, pixels), "");
+    trajd_decoder_destroy(&decoder);
+    free(good.data);
+}
+
+/* Returns the one process that this one has started and that is still there. */
+static pid_t find_child(void)
+{
+    char path[64];
+    pid_t child = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    file = fopen(path, "r");
+    if (!file || fscanf(file, "%d", &child) != 1)
+        child = 0;
+    if (file)
+        fclose(file);
+    return child;
+}
+
+static void test_killed_children(void **state)
+{
+    const struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+    struct trajd_decoder *decoder = start(&options);
+    struct bytes bytes = load("420.jpg"), expected = load("420.jpg.pixels");
+    struct trajd_decoder_frame frames[100];
+    uint8_t *pixels = malloc(ARRAY_LEN(frames) * expected.size);
+    struct trajd_error error;
+
+    (void)state;
+    if (!find_child()) {
+        trajd_decoder_destroy(&decoder);
+        skip(); /* the kernel does not list children */
+    }
+    for (size_t i = 0; i < ARRAY_LEN(frames); i++)
+        frames[i] = (struct trajd_decoder_frame){bytes.data, bytes.size, bytes.size,
+                                                 pixels + i * expected.size, ""};
+    frames[50].size = LARGEST + 1; /* it does not even go to the child */
+    kill(find_child(), SIGKILL);
+    assert_int_equal(trajd_decoder_run(decoder, frames, ARRAY_LEN(frames), &error), TRAJD_OK);
+    for (size_t i = 0; i < ARRAY_LEN(frames); i++) {
+        if (i == 50) {
+            assert_non_null(strstr(frames[i].reason, "more than"));
+            continue;
+        }
+        assert_string_equal(frames[i].reason, "");
+        assert_memory_equal(frames[i].pixels, expected.data, expected.size);
+    }
+    trajd_decoder_destroy(&decoder);
+    assert_int_equal(find_child(), 0);
+    free(pixels);
+    free(bytes.data);
+    free(expected.data);
+}
+
+/* A child that stops counts as one that died: both of its tries take the timeout. */
+static void test_a_hanging_child(void **state)
+{
+    struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+    struct bytes bytes = load("420.jpg");
+    uint8_t pixels[HEIGHT * WIDTH * 3];
+    struct trajd_decoder *decoder;
+
+    (void)state;
+    options.timeout_ms = 2000;
+    decoder = start(&options);
+    if (find_child()) {
+        kill(find_child(), SIGSTOP);
+        assert_string_equal(decode(decoder, &bytes, pixels), ""); /* a new child did it */
+    }
+    trajd_decoder_destroy(&decoder);
+    free(bytes.data);
+}
+
+static void test_mistakes(void **state)
+{
+    struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+    struct trajd_decoder *decoder;
+    struct trajd_error error;
+
+    (void)state;
+    options.program = "/nonexistent/trajd-decoder";
+    assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_SYSTEM);
+    assert_null(decoder);
+    options.program = "/bin/true"; /* it ends at once */
+    assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_SYSTEM);
+    options = options_for(TRAJD_COLOR_RGB, 8);
+    options.image.height = 0;
+    assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_ARGUMENT);
+    options = options_for(TRAJD_COLOR_RGB, 7); /* the child refuses it */
+    assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_SYSTEM);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pixels),          cmocka_unit_test(test_upright),
+        cmocka_unit_test(test_prepared),        cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_killed_children), cmocka_unit_test(test_a_hanging_child),
+        cmocka_unit_test(test_mistakes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
