@@ -229,7 +229,8 @@ static void scan_metas(struct trajd_scan *scan, const char *path,
             ? trajd_arena_alloc(scan->arena, layout->meta_count * sizeof *episode->metas)
             : NULL;
     for (uint32_t i = 0; episode->metas && i < layout->meta_count; i++, episode->meta_count++)
-        episode->metas[i] = trajd_scan_text(scan, path, episode->id, &layout->metas[i]);
+        if (!layout->metas[i].file || layout->metas[i].attribute)
+            episode->metas[i] = trajd_scan_text(scan, path, episode->id, &layout->metas[i]);
 }
 
 /* Returns the rate of a clock. A place that is named from the root is read once for all

@@ -118,7 +118,7 @@ const char *trajd_scan_text(struct trajd_scan *scan, const char *episode_path,
     text = read_source(&source, &why);
     if (!text && why)
         trajd_scan_error(scan); /* the storage may have failed, which it records */
-    if (text && (!meta->json || pick_json(text, meta->json))) {
+    if (text && (!meta->json || meta->file || pick_json(text, meta->json))) {
         for (unsigned char *c = (unsigned char *)text; *c; c++)
             if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f)
                 *c = ' ';

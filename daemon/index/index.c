@@ -237,6 +237,23 @@ static void compare_files(const struct files *now, const struct trajd_index *ind
     }
 }
 
+/* Counts the JSON files with texts that changed. */
+static void compare_text_files(const struct trajd_index *index,
+                               struct trajd_file_changes *file_changes)
+{
+    for (uint32_t i = 0; i < index->text_file_count; i++) {
+        const struct trajd_index_text_file *file = &index->text_files[i];
+        struct trajd_file_stat now = {0};
+        struct stat status;
+        if (!stat(file->path, &status))
+            now = trajd_file_stat_from(&status);
+        file_changes->added += !file->stat.inode && now.inode;
+        file_changes->gone += file->stat.inode && !now.inode;
+        file_changes->changed +=
+            file->stat.inode && now.inode && !trajd_file_stat_is_same(&file->stat, &now);
+    }
+}
+
 enum trajd_status trajd_index_find_changes(const struct trajd_index_options *options,
                                            const struct trajd_index *index,
                                            struct trajd_file_changes *file_changes,
@@ -255,6 +272,7 @@ enum trajd_status trajd_index_find_changes(const struct trajd_index_options *opt
     if (!status) {
         file_changes->layout_changed = layout->hash != index->layout->hash;
         compare_files(&files, index, file_changes);
+        compare_text_files(index, file_changes);
     }
     trajd_layout_destroy(&layout);
     free_files(&files);

@@ -42,6 +42,12 @@ struct trajd_index_file {
     const char *refusal; /* NULL, or the reason why it gives no episode */
 };
 
+/* A JSON file with texts of episodes. */
+struct trajd_index_text_file {
+    const char *path;
+    struct trajd_file_stat stat; /* inode 0: it was not there */
+};
+
 /* An array that some stream or clock needs. */
 struct trajd_index_array {
     const char *path; /* of the HDF5 dataset, relative to the episode's group */
@@ -131,6 +137,8 @@ struct trajd_index {
     struct trajd_layout *layout; /* owned */
     uint32_t file_count;
     const struct trajd_index_file *files;
+    uint32_t text_file_count;
+    const struct trajd_index_text_file *text_files;
     uint32_t array_count;
     const struct trajd_index_array *arrays;
     uint32_t stream_count;
@@ -197,7 +205,8 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
                                       struct trajd_error *error);
 void trajd_index_destroy(struct trajd_index **index);
 
-/* Counts of files that changed since the index was built, by their names and stat. */
+/* Counts of files that changed since the index was built, by their names and stat. JSON files with
+ * texts count as well. */
 struct trajd_file_changes {
     uint32_t added, gone, changed;
     bool layout_changed; /* the layout's content changed */

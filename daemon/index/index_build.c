@@ -24,6 +24,7 @@ struct build {
     const char **paths; /* distinct paths of arrays, ascending */
     uint32_t path_count, path_capacity;
     struct trajd_validation validation;
+    struct trajd_index_texts texts;
     struct trajd_episode *episodes;
     struct trajd_index_file *files;
     const char **notes;
@@ -243,6 +244,9 @@ static enum trajd_status build_file(struct build *b, uint32_t file, uint32_t *ne
         episode->file_index = file;
         episode->id = *record.episodes[i].id ? copy_text(b, record.episodes[i].id)
                                              : b->files[file].relative_path;
+        status = trajd_index_texts_read(&b->texts, entry, &arena, &record.episodes[i], b->error);
+        if (status)
+            break;
         status = episode->id ? trajd_index_validate(&b->validation, entry->relative_path,
                                                     &record.episodes[i], episode, b->error)
                              : no_memory(b);
@@ -285,6 +289,8 @@ static enum trajd_status build_files(struct build *b)
     uint32_t next = 0;
     enum trajd_status status = TRAJD_OK;
 
+    b->texts.layout = index->layout;
+    b->texts.arena = &b->memory->arena;
     b->files = allocate(b, b->entry_count, sizeof *b->files);
     b->episodes = allocate(b, index->episode_count, sizeof *b->episodes);
     b->notes = allocate(b, NOTE_COUNT_MAX, sizeof *b->notes);
@@ -300,6 +306,8 @@ static enum trajd_status build_files(struct build *b)
     }
     index->files = b->files;
     index->file_count = b->entry_count;
+    index->text_files = b->texts.files;
+    index->text_file_count = b->texts.file_count;
     index->episodes = b->episodes;
     index->notes = b->notes;
     if (!status)
@@ -504,6 +512,7 @@ enum trajd_status trajd_index_build(const struct trajd_index_options *options,
     b.memory->index.layout = layout;
     *index = &b.memory->index;
     status = build(&b);
+    trajd_index_texts_end(&b.texts);
     free(b.paths);
     free(b.validation.plans);
     free(b.validation.found);

@@ -585,8 +585,10 @@ static void copy_metas(struct candidate *c, struct trajd_episode *episode)
         c->no_memory = c->no_memory || (text && !metas[i]);
         if (!text && meta->required)
             misfit(c, "meta %s: missing (%s%s%s)", meta->name,
-                   meta->attribute ? meta->attribute : meta->path, meta->json ? ", json " : "",
-                   meta->json ? meta->json : "");
+                   meta->file        ? meta->file
+                   : meta->attribute ? meta->attribute
+                                     : meta->path,
+                   meta->json ? ", json " : "", meta->json ? meta->json : "");
     }
     episode->metas = metas;
 }

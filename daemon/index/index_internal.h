@@ -75,6 +75,29 @@ enum trajd_status trajd_index_build(const struct trajd_index_options *options,
                                     uint32_t unread_count, struct trajd_index **index,
                                     struct trajd_error *error);
 
+/* Reads texts of JSON files beside the data files, while an index is built. */
+struct trajd_index_texts {
+    const struct trajd_layout *layout;
+    struct trajd_arena *arena; /* of the index */
+    struct trajd_index_text_file *files;
+    uint32_t file_count, file_capacity;
+    /* of each text the file that was read last: the path, its table, and why there is none */
+    struct {
+        const char *path; /* in `files` */
+        struct trajd_text_table *table;
+        const char *reason; /* the file is damaged; NULL, and no table: there is no file */
+    } last[TRAJD_LAYOUT_METAS_MAX];
+};
+
+/* Sets the texts of the episode's record that are in JSON files. A fault of such a file becomes the
+ * episode's problem. TRAJD_ERR_MEMORY. */
+enum trajd_status trajd_index_texts_read(struct trajd_index_texts *texts,
+                                         const struct trajd_index_entry *entry,
+                                         struct trajd_arena *arena,
+                                         struct trajd_record_episode *episode,
+                                         struct trajd_error *error);
+void trajd_index_texts_end(struct trajd_index_texts *texts);
+
 /* A stream that the layout may make of an array. The episodes establish its shape and type. */
 struct trajd_stream_plan {
     uint32_t layout_stream;

@@ -78,7 +78,9 @@ struct trajd_record_episode {
     uint32_t key_count;
     const char **filter_keys;
     uint32_t meta_count;
-    const char **metas; /* in the layout's order; an absent text is NULL */
+    /* in the layout's order; an absent text is NULL. Of a text in a JSON file: its key, if an
+     * attribute has it */
+    const char **metas;
     /* the group holds only these arrays, and subgroups on the way to them that have no
      * attributes */
     bool is_plain;

@@ -105,6 +105,57 @@ static bool enter(struct json *json, const char *key, size_t key_length)
     return false;
 }
 
+/* Enters the object or array that comes next. Returns what closes it, or 0. */
+static char take_open(struct json *json)
+{
+    return take(json, '{') ? '}' : take(json, '[') ? ']' : '\0';
+}
+
+bool trajd_json_field_visit(const char *text, size_t length,
+                            bool (*visit)(void *context, const char *name, size_t name_length,
+                                          const char *value, size_t value_length),
+                            void *context)
+{
+    struct json json = {text, text + length};
+    const char close = take_open(&json);
+    const char *name = NULL, *value;
+    size_t name_length = 0;
+
+    if (!close)
+        return false;
+    if (!take(&json, close)) {
+        do {
+            if (close == '}' && (!take_string(&json, &name, &name_length) || !take(&json, ':')))
+                return false;
+            skip_space(&json);
+            value = json.next;
+            if (!skip_value(&json, 0) ||
+                !visit(context, name, name_length, value, (size_t)(json.next - value)))
+                return false;
+        } while (take(&json, ','));
+        if (!take(&json, close))
+            return false;
+    }
+    skip_space(&json);
+    return json.next == json.end;
+}
+
+bool trajd_json_field_span(const char *text, size_t length, const char *path, const char **value,
+                           size_t *value_length)
+{
+    struct json json = {text, text + length};
+
+    for (; path; path = strchr(path, '.') ? strchr(path, '.') + 1 : NULL)
+        if (!enter(&json, path, strcspn(path, ".")))
+            return false;
+    skip_space(&json);
+    *value = json.next;
+    if (!skip_value(&json, 0))
+        return false;
+    *value_length = (size_t)(json.next - *value);
+    return true;
+}
+
 bool trajd_json_field_find(const char *text, size_t length, const char *path, const char **value,
                            size_t *value_length, bool *quoted)
 {

@@ -117,6 +117,15 @@ struct trajd_layout_split {
 #define TRAJD_LAYOUT_METAS_MAX 16
 #define TRAJD_LAYOUT_META_NAME_MAX 64
 
+/* How the entry of an episode is found in a JSON file. */
+enum trajd_text_key {
+    TRAJD_TEXT_KEY_NONE = 0, /* the file has one entry */
+    TRAJD_TEXT_KEY_EPISODE,  /* by the episode's name */
+    TRAJD_TEXT_KEY_NUMBER,   /* by the last number in it */
+    TRAJD_TEXT_KEY_FILE,     /* by the data file's path below the dataset, its name, or its stem */
+    TRAJD_TEXT_KEY_ATTRIBUTE /* by the text of `attribute` */
+};
+
 /* A text of an episode, such as its task in words. It stands in an attribute, in a dataset of one
  * text, or in a field of the JSON in either. Objects and datasets are relative to the episode
  * unless they begin with '/'; "../" goes one group up. */
@@ -126,6 +135,13 @@ struct trajd_layout_meta {
     const char *path;      /* of a dataset, or NULL; one of both is set */
     const char *json;      /* path inside the JSON text, "a.b"; or NULL */
     bool required;         /* an episode without the text is quarantined */
+    /* Of a text in a JSON file beside the data file. NULL: in the data file. Relative to the data
+     * file's folder; "{stem}" stands for its name without the extension. */
+    const char *file;
+    const char *list; /* path of the list or mapping of entries; NULL: the whole document */
+    enum trajd_text_key by;
+    const char *key;    /* field of an entry in a list that is compared; NULL: a mapping */
+    bool picks_by_hash; /* of several texts: by the hash of the episode's name, not the first */
 };
 
 struct trajd_layout {

@@ -66,6 +66,13 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
         for (size_t k = 0; k < ARRAY_LEN(texts); k++)
             trajd_digest_add_text(&digest, texts[k]);
         trajd_digest_add_u64(&digest, meta->required);
+        if (meta->file) {
+            trajd_digest_add_text(&digest, meta->file);
+            trajd_digest_add_text(&digest, meta->list);
+            trajd_digest_add_u64(&digest, meta->by);
+            trajd_digest_add_text(&digest, meta->key);
+            trajd_digest_add_u64(&digest, meta->picks_by_hash);
+        }
     }
     for (uint32_t i = 0; i < layout->table_count; i++)
         trajd_digest_add_text(&digest, layout->tables[i]);

@@ -336,3 +336,98 @@ feeds:
                     assert np.array_equal(arrays[name][row], file[dataset][:][at]), (name, anchor)
     client.close()
     assert sorted(seen) == list(range(100))
+
+
+# texts of JSON files
+
+TEXTS = """\
+layout: lab
+episodes: {{files: "*.hdf5", groups: {groups}}}
+meta: {{text: {meta}}}
+clocks: {{steps: {{rate: 10}}}}
+streams: {{actions: {{kind: previous}}}}
+"""
+TRAJECTORIES = {"env_info": {"env_id": "Pick"}, "episodes": [
+    {"episode_id": 10, "task": "ten", "success": True}, {"episode_id": 2, "task": "two \u00e9\n", "success": False},
+    {"episode_id": 7, "task": None}]}
+
+
+def texts(folder, meta, documents, names=("traj_2", "traj_7", "traj_10"), **attributes):
+    """Returns the text of each episode, or the message; and the document of inspect."""
+    layout, path = write(folder, TEXTS.format(meta=meta, groups="/traj_*" if names else "/"),
+                         {f"{name}/actions": rows(3) for name in names or [""]},
+                         {f"{name}@task_id": value for name, value in attributes.items()})
+    for name, document in documents.items():
+        (folder / name).write_text(document if isinstance(document, str) else json.dumps(document))
+    document = inspect(layout, path)
+    return document if isinstance(document, str) else [episode["meta"]["text"] for episode in document["episodes"]]
+
+
+@pytest.mark.parametrize("meta, expected", [
+    ('{file: "{stem}.json", list: episodes, by: number, key: episode_id, json: task}', ["two \u00e9\n", None, "ten"]),
+    ('{file: "{stem}.json", list: episodes, by: number, key: episode_id, json: success}', ["false", None, "true"]),
+    ('{file: "{stem}.json", json: env_info.env_id}', ["Pick"] * 3),
+    ("{file: names.json, by: episode}", ["b", None, "a"]),
+    ("{file: padded.json, by: number}", ["b", "c", None]),
+    ("{file: files.json, by: file, list: tasks}", ["of the file"] * 3),
+    ("{file: several.json, json: seen}", ["one"] * 3),
+    ('{file: tasks.json, by: "@task_id", key: id, json: words}', ["fold", None, "wipe"]),
+    ("{file: none.json}", [None] * 3)])
+def test_texts_of_json_files(tmp_path, meta, expected):
+    documents = {"one.json": TRAJECTORIES, "names.json": {"traj_10": "a", "traj_2": "b"}, "padded.json": {"007": "c", "2": "b"},
+                 "files.json": {"tasks": {"one": "of the file", "two.hdf5": "another"}}, "several.json": {"seen": ["one", "two", "three"]},
+                 "tasks.json": [{"id": 5, "words": "fold"}, {"id": "x", "words": "wipe"}]}
+    assert texts(tmp_path, meta, documents, traj_2=5, traj_10="x") == expected
+
+
+def test_a_hash_picks_one_of_several(tmp_path):
+    names = [f"traj_{i}" for i in range(40)]
+    found = texts(tmp_path, "{file: all.json, pick: hash}", {"all.json": ["a", "b", "c"]}, names)
+    assert set(found) == {"a", "b", "c"} and found == texts(tmp_path, "{file: all.json, pick: hash}", {}, names)
+
+
+@pytest.mark.parametrize("by, folder", [("file", ""), ("episode", ""), ("file", "sub"), ("number", "sub")])
+def test_texts_of_whole_files(tmp_path, by, folder):
+    (tmp_path / "sub").mkdir()
+    meta = f"{{file: {'../' if folder else ''}tasks.json, by: {by}}}"
+    layout, path = write(tmp_path, TEXTS.format(meta=meta, groups="/"), {"actions": rows(3)}, name=f"{folder}/episode_12.hdf5".strip("/"))
+    (tmp_path / "tasks.json").write_text(json.dumps({"episode_12.hdf5": "twelve", "12": "twelve"}))
+    assert [e["meta"]["text"] for e in inspect(layout, path)["episodes"]] == ["twelve"]
+
+
+@pytest.mark.parametrize("meta, document, message", [
+    ("{file: a.json, by: episode}", "{\"a\": ", "it is not JSON"), ("{file: a.json}", "\"a\" \"b\"", "it is not JSON"),
+    ("{file: a.json}", "", "it is not JSON"), ("{file: a.json}", "[" * 100, "it is not JSON"),
+    ("{file: a.json, list: episodes, by: episode}", {"other": {}}, "it has no episodes"),
+    ("{file: a.json, list: a.b, by: episode}", {"a": {"b": 3}}, "a.b: is neither a list nor a mapping"),
+    ("{file: a.json, by: episode}", ["x"], "is a list: `key` of the layout must name"),
+    ("{file: a.json, by: episode, key: id}", {"x": 1}, "is a mapping, and `key` of the layout needs a list"),
+    ("{file: a.json, by: episode, key: id}", [{"id": "traj_2"}, {"no": 1}], "entry 1: no text or number id"),
+    ("{file: a.json, by: number, key: id}", [{"id": 2}, {"id": "02"}], "two entries are of 2"),
+    ("{file: a.json, by: episode}", {"traj_2": {"x": 1}}, "traj_2: is no text of at most 4096 bytes"),
+    ("{file: a.json, json: t}", {"t": [["x"]]}, "t: is no text of at most 4096 bytes"),
+    ("{file: a.json}", json.dumps("x" * 5000), "is no text of at most 4096 bytes"),
+    ("{file: a.json, required: true, json: t}", {"s": "x"}, "meta text: missing (a.json, json t)"),
+    ("{file: none.json, required: true}", {}, "meta text: missing (none.json)")])
+def test_json_of_the_wrong_shape(tmp_path, meta, document, message):
+    said = texts(tmp_path, meta, {"a.json": document}, names=("traj_2",))
+    assert isinstance(said, str) and message in said and (".json" in said) and "traj_2" in said, said
+
+
+@pytest.mark.parametrize("meta, message", [
+    ("{file: /a.json}", "relative to the data file"), ('{file: "{name}.json"}', "relative to the data file"), ("{file: a/../b.json}", "relative"),
+    ("{file: a.json, key: id}", "needs by"), ("{file: a.json, by: name}", "by"), ("{attribute: \"@a\", pick: hash}", "belongs to a text of a JSON"),
+    ("{file: a.json, path: b}", "one of them"), ("{file: a.json, pick: last}", "pick")])
+def test_mistakes_in_texts(tmp_path, meta, message):
+    said = texts(tmp_path, meta, {})
+    assert "lab.yaml:3" in said and message in said, said
+
+
+def test_a_changed_json_file_gives_its_new_texts(tmp_path):
+    """The texts are part of the fingerprint, and no cache has them."""
+    meta = "{file: tasks.json, by: episode}"
+    assert texts(tmp_path, meta, {"tasks.json": {"traj_2": "fold"}}) == ["fold", None, None]
+    before = inspect(tmp_path / "lab.yaml", tmp_path / "one.hdf5")["fingerprint"]
+    (tmp_path / "tasks.json").write_text(json.dumps({"traj_2": "wipe"}))
+    after = inspect(tmp_path / "lab.yaml", tmp_path / "one.hdf5")
+    assert after["fingerprint"] != before and after["episodes"][0]["meta"]["text"] == "wipe"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/array_len.h"
 #include "tests/support/index_files.h"
 
 static const char *const text_layout =
@@ -96,10 +97,59 @@ static void texts_of_episodes(void **state)
     trajd_index_destroy(&index);
 }
 
+static void write_words(const char *text)
+{
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/texts.words.json", index_folder);
+    remove(path);
+    if (!text)
+        return;
+    file = fopen(path, "w");
+    fputs(text, file);
+    fclose(file);
+}
+
+/* A JSON file with texts that comes, changes or goes is a change of the dataset. */
+static void json_files_are_watched(void **state)
+{
+    static const char *const layout =
+        "layout: texts\nepisodes: {files: \"*.hdf5\", groups: /data/demo_*}\n"
+        "meta: {task: {file: \"{stem}.words.json\"}}\nclocks: {a: {rate: 20}}\n"
+        "streams: {actions: {kind: previous}}\n";
+    static const char *const words[] = {NULL, "\"a\"", "\"bc\"", NULL};
+    struct trajd_error error;
+
+    (void)state;
+    for (size_t i = 0; i + 1 < ARRAY_LEN(words); i++) {
+        struct trajd_file_changes changes;
+        struct trajd_index_options options;
+        struct trajd_index *index;
+        char path[512], place[512];
+        write_words(words[i]);
+        index = open_texts(layout, &error);
+        if (!index)
+            fail_msg("%s", error.message);
+        snprintf(path, sizeof path, "%s/texts.hdf5", index_folder);
+        snprintf(place, sizeof place, "%s/texts.yaml", index_folder);
+        options = options_for(path, place);
+        assert_int_equal(trajd_index_find_changes(&options, index, &changes, &error), TRAJD_OK);
+        assert_false(trajd_file_changes_any(&changes));
+        write_words(words[i + 1]);
+        assert_int_equal(trajd_index_find_changes(&options, index, &changes, &error), TRAJD_OK);
+        assert_int_equal(changes.added, i == 0);
+        assert_int_equal(changes.changed, i == 1);
+        assert_int_equal(changes.gone, i == 2);
+        trajd_index_destroy(&index);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_of_episodes),
+        cmocka_unit_test(json_files_are_watched),
     };
 
     if (!index_files_are_possible())

@@ -279,6 +279,16 @@ static enum trajd_status keep_streams(struct convert_plan *plan, const struct tr
     return TRAJD_OK;
 }
 
+/* Notes texts that the output does not have: their JSON files stand beside the inputs. */
+static void note_texts(const struct trajd_convert_options *options, const struct trajd_index *index)
+{
+    for (uint32_t i = 0; i < index->layout->meta_count; i++)
+        if (index->layout->metas[i].file)
+            convert_note(options,
+                         "meta %s: %s is not copied: put it beside the output, with its name",
+                         index->layout->metas[i].name, index->layout->metas[i].file);
+}
+
 /* Checks that each array has one name, which the output gets, and a dataset of its own. */
 static enum trajd_status check_names(const struct trajd_index *index, struct trajd_error *error)
 {
@@ -305,6 +315,8 @@ enum trajd_status convert_choose_streams(struct convert_plan *plan, struct trajd
     enum trajd_status status =
         choices ? check_names(index, error) : convert_no_memory_for_plan(error);
 
+    if (!status)
+        note_texts(options, index);
     if (!status)
         status = choose(options, index, choices, error);
 
