@@ -32,6 +32,10 @@ static const struct trajd_convert_rule mixed_rules[] = {
 };
 static const struct trajd_convert_rule nearest_rules[] = {
     {.stream = "obs/front_image", .kind = TRAJD_KIND_NEAREST}};
+static const struct trajd_convert_rule short_rules[] = {
+    {.stream = "pos", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 31000000}};
+static const struct trajd_convert_rule shortest_rules[] = {
+    {.stream = "pos", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 29000000}};
 static const char *const eef_streams[] = {"obs/eef_*", "actions"}, *const pos_stream[] = {"pos"};
 static const char *const wanted_episodes[] = {"demo_1", "2..3"};
 
@@ -73,6 +77,12 @@ static const struct conversion_case cases[] = {
     /* as decimal number it has 15 digits */
     {"lab_precise", {"lab"}, "lab", {.rate = {81921, 16384}}, NULL},
     {"lab_third", {"lab"}, "lab", {.rate = {100, 3}}, NULL},
+    {"lab_gaps", {"lab"}, "lab", {.rate = {20, 1}, .rules = short_rules, .rule_count = 1}, NULL},
+    {"lab_left_out",
+     {"lab"},
+     "lab",
+     {.rate = {20, 1}, .rules = shortest_rules, .rule_count = 1},
+     NULL},
     {"lab_pos", {"lab"}, "lab", {.rate = {50, 1}, .streams = pos_stream, .stream_count = 1}, NULL},
     {"one", {"one"}, "one", {.rate = {25, 1}}, "one_part0.hdf5 one_part1.hdf5 one_part2.hdf5"},
     {"plain", {"plain"}, "one", {.rate = {25, 1}}, NULL},
