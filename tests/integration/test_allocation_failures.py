@@ -252,7 +252,7 @@ def test_one_allocation_of_libtrajd_fails(tmp_path, mode):
         return faults, done, sorted(done.stdout.splitlines())
 
     faults, reference, lines = run(0)
-    assert reference.returncode == 0 and len(faults.numbers()) > 10
+    assert reference.returncode == 0 and faults.numbers()
     for number in chosen(faults, 1):
         faults, done, got = run(number)
         assert (done.returncode == 0 and got == lines) or (done.returncode == 1 and MEMORY.search(done.stdout)), (number, done)
