@@ -36,6 +36,7 @@ int cli_preprocess(int argc, char **argv);
 int cli_names(int argc, char **argv);
 int cli_plot(int argc, char **argv);
 int cli_resample(int argc, char **argv);
+int cli_pack(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 
 /* Prints "trajctl: MESSAGE" on stderr, and returns CLI_FAILED. */

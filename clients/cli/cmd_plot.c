@@ -9,7 +9,7 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
-#include "clients/cli/plot.h"
+#include "clients/cli/plot/plot.h"
 #include "daemon/base/quantity.h"
 #include "daemon/base/yaml.h"
 #include "clients/cli/resample/convert_series.h"

@@ -39,6 +39,14 @@
  *              chunk   := u64 place[rank], u64 offset, u32 size, u32 mask
  *              Answer: DONE when all chunks are in the file
  *
+ *     PACK     an input's descriptor; text label; u32 n, frames[n], ascending by path. Comes after an
+ *              OUTPUT with is_new 1, and is the only other frame: the output becomes a copy of the
+ *              input, with a group of packed frames in place of each listed dataset
+ *              frames := text path (from the root), u64 rows, u64 bytes, text encoding, color, flip,
+ *                        unit; u32 height, u32 width
+ *              Answer: OFFSETS, two for each: where its bytes go (UINT64_MAX: there are none), and
+ *              its offsets; then DONE
+ *
  * `known` are paths below the episode that are neither copied nor reported. Another dataset that
  * has as many elements along one axis as a pick has rows is copied by the rows of that pick. Where
  * two axes or two picks are possible, FAILED names the dataset. A dataset that matches a pattern of
@@ -61,6 +69,7 @@ enum trajd_writer_kind {
     TRAJD_WRITER_NOTE,
     TRAJD_WRITER_DONE,
     TRAJD_WRITER_FAILED,
+    TRAJD_WRITER_PACK,
 };
 
 #define TRAJD_WRITER_SIGNATURE_SIZE 8

@@ -82,16 +82,11 @@ static void read_texts(struct trajd_writer_frame *frame, char ***texts, uint32_t
     }
 }
 
-static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
+/* Opens the file behind the descriptor in place of the input that is open. */
+static bool open_file(struct trajd_writer *writer, const struct trajd_writer_frame *frame, int fd)
 {
     hid_t access;
 
-    trajd_writer_text(frame, writer->label, sizeof writer->label);
-    trajd_writer_text(frame, writer->groups, sizeof writer->groups);
-    trajd_writer_text(frame, writer->filter_folder, sizeof writer->filter_folder);
-    writer->is_first = trajd_writer_u8(frame);
-    read_texts(frame, &writer->known, &writer->known_count);
-    read_texts(frame, &writer->tables, &writer->table_count);
     if (writer->input >= 0) {
         H5Fclose(writer->input);
         close(writer->input_file.fd);
@@ -102,9 +97,25 @@ static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *f
     fix_cache(access);
     writer->input = frame->failed ? -1 : H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDONLY, access);
     H5Pclose(access);
-    if (writer->input < 0)
-        return trajd_writer_fail(writer->label);
-    return trajd_writer_copy_surroundings(writer) && trajd_helper_send(TRAJD_WRITER_READY, NULL, 0);
+    return writer->input >= 0 || trajd_writer_fail(writer->label);
+}
+
+static bool open_input(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
+{
+    trajd_writer_text(frame, writer->label, sizeof writer->label);
+    trajd_writer_text(frame, writer->groups, sizeof writer->groups);
+    trajd_writer_text(frame, writer->filter_folder, sizeof writer->filter_folder);
+    writer->is_first = trajd_writer_u8(frame);
+    read_texts(frame, &writer->known, &writer->known_count);
+    read_texts(frame, &writer->tables, &writer->table_count);
+    return open_file(writer, frame, fd) && trajd_writer_copy_surroundings(writer) &&
+           trajd_helper_send(TRAJD_WRITER_READY, NULL, 0);
+}
+
+static bool pack_frames(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
+{
+    trajd_writer_text(frame, writer->label, sizeof writer->label);
+    return open_file(writer, frame, fd) && trajd_writer_frames(writer, frame);
 }
 
 static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_writer_frame *frame,
@@ -123,6 +134,8 @@ static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_write
         return writer->output >= 0 && trajd_writer_masks(writer, frame);
     case TRAJD_WRITER_FINISH:
         return writer->output >= 0 && trajd_writer_finish(writer, frame);
+    case TRAJD_WRITER_PACK:
+        return writer->output >= 0 && fd >= 0 && pack_frames(writer, frame, fd);
     case TRAJD_WRITER_CHUNKS:
         return writer->output >= 0 && fd >= 0 && trajd_writer_chunks(writer, frame, fd);
     default:
@@ -167,7 +180,8 @@ int trajd_writer_run(void)
         free(body);
         /* libhdf5 uses the descriptors of the files. That of the output also holds the lock while
          * this process can write. */
-        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT && header.kind != TRAJD_WRITER_INPUT)
+        if (fd >= 0 && header.kind != TRAJD_WRITER_OUTPUT && header.kind != TRAJD_WRITER_INPUT &&
+            header.kind != TRAJD_WRITER_PACK)
             close(fd);
     }
     for (uint32_t i = 0; i < writer.reported_count; i++)

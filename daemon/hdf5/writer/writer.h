@@ -193,9 +193,16 @@ bool trajd_writer_episodes(struct trajd_writer *writer, struct trajd_writer_fram
 
 /* ---- writer_finish.c ---- */
 
+/* Closes both files and sends DONE. */
+bool trajd_writer_close_output(struct trajd_writer *writer);
 /* Handle the frames of the same names. */
 bool trajd_writer_masks(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 bool trajd_writer_chunks(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd);
+
+/* ---- writer_frames.c ---- */
+
+/* Handles the rest of a frame PACK, whose input is open. */
+bool trajd_writer_frames(struct trajd_writer *writer, struct trajd_writer_frame *frame);
 
 #endif

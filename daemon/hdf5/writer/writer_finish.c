@@ -237,7 +237,7 @@ static bool set_summary(struct trajd_writer *writer, uint64_t steps, uint64_t ep
     return ok || trajd_writer_fail("attributes");
 }
 
-static bool close_output(struct trajd_writer *writer)
+bool trajd_writer_close_output(struct trajd_writer *writer)
 {
     if (writer->input >= 0)
         H5Fclose(writer->input);
@@ -269,7 +269,7 @@ bool trajd_writer_finish(struct trajd_writer *writer, struct trajd_writer_frame 
                             : trajd_writer_fail("the recipe's end cannot be read");
     }
     free(provenance);
-    return ok && close_output(writer);
+    return ok && trajd_writer_close_output(writer);
 }
 
 /* ---- chunks ---- */
@@ -328,5 +328,5 @@ bool trajd_writer_chunks(struct trajd_writer *writer, struct trajd_writer_frame 
             H5Dclose(dataset);
     }
     free(buffer);
-    return ok ? close_output(writer) : trajd_writer_fail(path);
+    return ok ? trajd_writer_close_output(writer) : trajd_writer_fail(path);
 }

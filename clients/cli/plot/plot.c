@@ -1,4 +1,4 @@
-#include "clients/cli/plot.h"
+#include "clients/cli/plot/plot.h"
 
 #include <math.h>
 #include <stdlib.h>

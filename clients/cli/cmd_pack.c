@@ -1,0 +1,137 @@
+/* trajctl pack: reads the options and packs one file after another (clients/cli/pack). */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clients/cli/cli.h"
+#include "clients/cli/files/cli_files.h"
+#include "clients/cli/pack/pack_file.h"
+
+struct packer {
+    const char *layout, *output; /* layout NULL: guess */
+    bool force, resume;
+    bool is_folder; /* the output */
+    struct cli_files files;
+};
+
+static bool is_interrupted; /* set only by the signal handler */
+
+static void on_signal(int number)
+{
+    (void)number;
+    __atomic_store_n(&is_interrupted, true, __ATOMIC_RELAXED);
+}
+
+static void print_note(void *context, const char *text)
+{
+    (void)context;
+    fprintf(stderr, "note: %s\n", text);
+}
+
+/* Writes where the output of an input goes. */
+static void find_output(const struct packer *packer, const char *input, char path[CLI_PATH_SIZE])
+{
+    const char *slash = strrchr(input, '/');
+
+    if (packer->is_folder)
+        snprintf(path, CLI_PATH_SIZE, "%s/%s", packer->output, slash ? slash + 1 : input);
+    else
+        snprintf(path, CLI_PATH_SIZE, "%s", packer->output);
+}
+
+static void print_result(const char *output, const struct pack_result *result)
+{
+    printf("%s: %u datasets, %" PRIu64 " frames, %.1f MB of frames to %.1f MB; the file %.1f MB "
+           "to %.1f MB\n",
+           output, result->stream_count, result->frame_count, (double)result->stored_bytes / 1e6,
+           (double)result->packed_bytes / 1e6, (double)result->size_before / 1e6,
+           (double)result->size_after / 1e6);
+    fflush(stdout);
+}
+
+static int pack_one(struct packer *packer, const char *input)
+{
+    struct pack_options options = {.helper_path = packer->files.helper,
+                                   .force = packer->force,
+                                   .cancel = &is_interrupted,
+                                   .on_note = print_note};
+    char output[CLI_PATH_SIZE];
+    struct trajd_index *index = NULL;
+    struct pack_result result;
+    struct trajd_error error;
+    enum trajd_status status;
+
+    find_output(packer, input, output);
+    if (packer->resume && !access(output, F_OK)) {
+        printf("%s: is there, skipped\n", output);
+        return CLI_OK;
+    }
+    status = cli_files_open(&packer->files, packer->layout, input, &index, &error);
+    if (!status && index->file_count != 1)
+        status =
+            trajd_error_set(&error, TRAJD_ERR_ARGUMENT, 0, "name the files to pack, not a folder");
+    options.index = index;
+    options.output = output;
+    if (!status && index->kept_count < index->episode_count)
+        fprintf(stderr, "note: %s: frames of %u quarantined episodes are copied as they are\n",
+                input, index->episode_count - index->kept_count);
+    if (!status)
+        status = pack_file(&options, &result, &error);
+    if (index)
+        trajd_index_destroy(&index);
+    if (status)
+        return cli_fail("%s: %s", input, error.message);
+    print_result(output, &result);
+    return CLI_OK;
+}
+
+/* Moves the inputs to the front of argv, after the name. Returns their number, or -1 after it
+ * printed an error. */
+static int parse(int argc, char **argv, struct packer *packer)
+{
+    int count = 0;
+
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-')
+            argv[1 + count++] = argv[i];
+        else if (!strcmp(argv[i], "-o") && i + 1 < argc)
+            packer->output = argv[++i];
+        else if (!strcmp(argv[i], "--layout") && i + 1 < argc)
+            packer->layout = argv[++i];
+        else if (!strcmp(argv[i], "--force"))
+            packer->force = true;
+        else if (!strcmp(argv[i], "--resume"))
+            packer->resume = true;
+        else
+            return cli_fail("unknown option, or one without its value: %s", argv[i]), -1;
+    }
+    if (!count || !packer->output)
+        return cli_fail("name one or more files, and the output with -o"), -1;
+    return count;
+}
+
+int cli_pack(int argc, char **argv)
+{
+    struct packer packer = {0};
+    const int count = parse(argc, argv, &packer);
+    struct trajd_error error;
+    struct stat status;
+    int result = CLI_OK;
+
+    if (count < 0)
+        return cli_usage("pack");
+    packer.is_folder = !stat(packer.output, &status) && S_ISDIR(status.st_mode);
+    if (count > 1 && !packer.is_folder)
+        return cli_fail("%s: is no folder: several files need one", packer.output);
+    if (cli_files_find(&packer.files, &error))
+        return cli_fail("%s", error.message);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    for (int i = 1; i <= count && !is_interrupted; i++)
+        if (pack_one(&packer, argv[i]))
+            result = CLI_FAILED;
+    return is_interrupted ? CLI_FAILED : result;
+}

@@ -1,0 +1,33 @@
+/* Packs the encoded frames of one file: a copy in which each dataset of frames is a group with the
+ * datasets `bytes` (N) u8 and `offsets` (T + 1) i64. */
+#ifndef TRAJD_CLI_PACK_PACK_FILE_H
+#define TRAJD_CLI_PACK_PACK_FILE_H
+
+#include "daemon/index/index.h"
+
+struct pack_options {
+    const struct trajd_index *index; /* of the input alone */
+    const char *output;
+    const char *helper_path;                          /* of trajd-indexer */
+    bool force;                                       /* an existing output is replaced */
+    const bool *cancel;                               /* set by a signal handler */
+    void (*on_note)(void *context, const char *text); /* the copy leaves something out */
+    void *context;
+};
+
+struct pack_result {
+    uint32_t stream_count; /* datasets that are packed, over all episodes */
+    uint64_t frame_count;
+    uint64_t stored_bytes, packed_bytes; /* of these datasets, before and after */
+    uint64_t size_before, size_after;    /* of the file */
+};
+
+/* Writes the output beside its place as OUTPUT.partial, reads it again with the input's layout, and
+ * renames it. TRAJD_ERR_NOT_FOUND: the input has no encoded frames. TRAJD_ERR_UNSUPPORTED: its
+ * layout finds datasets by a '*' or cuts arrays into episodes. TRAJD_ERR_ARGUMENT: something is at the
+ * output's place. TRAJD_ERR_DATA: a row cannot be read, or the output is not as it should be.
+ * TRAJD_ERR_CLOSED: cancelled. Other errors as those of convert_child.h. */
+enum trajd_status pack_file(const struct pack_options *options, struct pack_result *result,
+                            struct trajd_error *error);
+
+#endif
