@@ -321,10 +321,12 @@ static void json_stream(struct trajd_json *json, const struct trajd_index *index
     trajd_json_close_object(json);
 }
 
+/* `number` is that of `episodes:` of a feed. */
 static void json_episode(struct trajd_json *json, const struct trajd_index *index,
-                         const struct trajd_episode *episode)
+                         const struct trajd_episode *episode, uint32_t number)
 {
     trajd_json_open_object(json, NULL);
+    trajd_json_u64(json, "number", number);
     trajd_json_string(json, "file", index->files[episode->file_index].relative_path);
     trajd_json_string(json, "id", episode->id);
     trajd_json_string(json, "quarantine", episode->quarantine);
@@ -346,6 +348,17 @@ static void json_episode(struct trajd_json *json, const struct trajd_index *inde
         trajd_json_string(json, index->layout->metas[i].name, episode->metas[i]);
     trajd_json_close_object(json);
     trajd_json_close_object(json);
+}
+
+static void json_episodes(struct trajd_json *json, const struct trajd_index *index)
+{
+    uint32_t refused_before = 0, file = 0;
+
+    for (uint32_t i = 0; i < index->episode_count; i++) {
+        for (; file < index->episodes[i].file_index; file++)
+            refused_before += index->files[file].refusal != NULL;
+        json_episode(json, index, &index->episodes[i], i + refused_before);
+    }
 }
 
 static void json_files(struct trajd_json *json, const struct trajd_index *index)
@@ -388,8 +401,7 @@ static void json_index(struct trajd_json *json, const char *path, const struct t
         trajd_json_string(json, NULL, index->notes[i]);
     trajd_json_close_array(json);
     trajd_json_open_array(json, "episodes");
-    for (uint32_t i = 0; i < index->episode_count; i++)
-        json_episode(json, index, &index->episodes[i]);
+    json_episodes(json, index);
     trajd_json_close_array(json);
     trajd_json_close_object(json);
 }

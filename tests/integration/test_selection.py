@@ -1,4 +1,5 @@
 """Which episodes a feed has: `episodes:` and `split:`, in a real daemon, up to the windows that a worker gets."""
+import json
 import re
 import subprocess
 
@@ -78,6 +79,9 @@ def test_numbers_names_and_files(daemon, folder):
                for text in bad), bad
     assert any(text.startswith("episodes: 1 of the 3 listed episodes are quarantined and not used (the first: episode_2.hdf5")
                for text in files), files
+    listed = json.loads(subprocess.run([BUILD / "clients/cli/trajctl", "inspect", "--json", "--layout", "aloha", folder / "lab"],
+                                       capture_output=True, text=True).stdout)
+    assert [(e["number"], e["id"]) for e in listed[0]["episodes"]] == [(n, f"episode_{n}.hdf5") for n in (0, 1, 3, 4)]
     printed = check(one).stdout
     assert "  episodes: 4 of 12 are listed\n" in printed and "  episodes: 3 of 5 are listed\n" in printed
     client.close()

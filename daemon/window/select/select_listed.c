@@ -69,7 +69,7 @@ static enum trajd_status mark_name(const struct trajd_select_entry *entry,
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
                                "%s: no episode and no file of the dataset is called %.200s "
                                "(%s%.200s%sFILE:EPISODE names one of several files' episodes; "
-                               "`trajctl inspect` lists them)",
+                               "`trajctl inspect --json` lists them)",
                                entry->place, entry->name, nearest ? "did you mean " : "",
                                nearest ? nearest : "", nearest ? "? " : "");
     }
