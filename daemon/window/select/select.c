@@ -46,6 +46,7 @@ uint64_t trajd_select_digest(const struct trajd_select_rules *rules)
     }
     trajd_digest_add_u64(&digest, rules->hold_out);
     trajd_digest_add_u64(&digest, rules->takes_held_out);
-    trajd_digest_add_u64(&digest, rules->ranges ? rules->ranges->digest : 0);
+    if (rules->ranges)
+        trajd_digest_add_u64(&digest, rules->ranges->digest);
     return trajd_digest_end(&digest);
 }

@@ -122,7 +122,7 @@ static void test_bad_files(void **state)
 
 #define FEED                                                                                       \
     ", global_batch: 2, tail: short, anchor: {clock: camera}, outputs: {action: {from: cam, at: "  \
-    "0..9}}}"
+    "-3..9}}}"
 
 /* Writes the windows of a plan as runs: "a 0..9, b 3..4". */
 static void write_runs(const struct fixture *f, const struct trajd_window_plan *plan, char *text)
@@ -151,6 +151,8 @@ static void test_windows_and_warnings(void **state)
         {"ranges: {a: [[3, 5], [80, 90]], b: [[0, 1]]}", "a 3..4, a 80..89, b 0..0", NULL},
         {"ranges: {a: [[3, 5], [5, 7]], \"file:b\": [[0, 90]]}", "a 3..6, b 0..89", NULL},
         {"ranges: {a: [[0, 90]], b: [[70, 90]]}, pad: {after: 0}", "a 0..80, b 70..80", NULL},
+        {"ranges: {a: [[0, 5], [80, 90]]}, filter: train, pad: {before: 0, after: 0}",
+         "a 3..4, a 80..80", NULL},
         {"ranges: {a: [[3, 5]]}", "a 3..4",
          "ranges: test:1: ranges: 1 of the 2 selected episodes have no range there, and so no "
          "window "
