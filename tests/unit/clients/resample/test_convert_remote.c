@@ -239,6 +239,11 @@ static void auto_takes_a_gpu_for_much_work(void **state)
     assert_int_equal(report.backend, TRAJD_CONVERT_CPU);
     trajd_convert_report_clear(&report);
     options.endpoint = played.directory;
+    options.rate.num = 15; /* little work: it is not worth a connection */
+    assert_int_equal(convert("long", "much", options, &report, &error), TRAJD_OK);
+    assert_int_equal(report.backend, TRAJD_CONVERT_CPU);
+    trajd_convert_report_clear(&report);
+    options.rate.num = 20000;
     assert_int_equal(convert("long", "much", options, &report, &error), TRAJD_OK);
     assert_int_equal(report.backend, TRAJD_CONVERT_DAEMON);
     assert_non_null(strstr(report.backend_text, "/out, on its a GPU"));

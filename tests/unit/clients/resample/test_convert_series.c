@@ -173,6 +173,24 @@ static void what_cannot_be_drawn_is_an_error(void **state)
     }
 }
 
+static void a_file_that_is_gone_is_an_error(void **state)
+{
+    struct trajd_index *index;
+    struct convert_series_options options;
+    struct convert_series *series;
+    struct trajd_error error;
+
+    (void)state;
+    shell("cp %s/plain.hdf5 %s/gone.hdf5", convert_folder, convert_folder);
+    index = convert_open_input("gone", "one");
+    options = all_of(index, 0, "q");
+    shell("rm %s/gone.hdf5", convert_folder);
+    assert_int_equal(convert_series_read(&options, &series, &error), TRAJD_ERR_IO);
+    assert_non_null(strstr(error.message, "gone.hdf5: No such file or directory"));
+    assert_null(series);
+    trajd_index_destroy(&index);
+}
+
 /* More steps than one segment has. */
 static void long_spans_are_whole(void **state)
 {
@@ -197,6 +215,7 @@ int main(void)
         cmocka_unit_test(spans_have_their_rows_and_steps),
         cmocka_unit_test(rows_are_those_that_the_clock_kept),
         cmocka_unit_test(what_cannot_be_drawn_is_an_error),
+        cmocka_unit_test(a_file_that_is_gone_is_an_error),
         cmocka_unit_test(long_spans_are_whole),
     };
 
