@@ -241,8 +241,18 @@ class File:
         number = int(match[1], 16 if match[1][:2].lower() == "0x" else 8 if match[1][:1] == "0" else 10)
         # more memory than needed changes nothing, and one element less of `count + 1` is the sanitizers' business
         needless = {number + 1} | ({0} if self.text(i - 1) == "+" else set()) if i in self.allocated else set()
+        if number == 1 and self.is_absent_id(i):
+            needless = needless | {2}
         for value in {number + 1, abs(number - 1)} - needless:
             self.add("constant", function, i, i, f"{value}{match[2]}")
+
+    def is_absent_id(self, i):
+        """Returns whether -1 stands for no descriptor or id, so that -2 does, too."""
+        begin = i
+        while self.text(begin) not in ("=", ";", "{", ","):
+            begin -= 1
+        name = self.text(begin - 1)
+        return self.text(i - 1) == "-" and self.text(begin) == "=" and (name in self.ids or bool(HANDLES.search(name)))
 
     def change_value(self, i, end, function):
         """Adds one to a number that is computed and then assigned. Pointers, results of calls and values that are only
