@@ -57,6 +57,7 @@ def test_an_epoch_has_one_window_of_each_episode(daemon, path):
     for window_id, episode, row in epochs[4][1]:  # a window's number says which one it is
         found = client.ask("explain", window=window_id)
         assert (found["episode"], found["anchor"]) == (f"demo_{episode}", row)
+    assert "windows: each pass draws one of each episode's windows, 10 of 235" in one.run("--check").stdout
     positions = client.ask("position", window=4, first=0)["items"]
     assert [p["window_id"] for p in positions] == [w for w, _, _ in epochs[4][1]]
     client.close()
@@ -111,6 +112,7 @@ def test_an_epoch_goes_on_through_the_passes(daemon, path):
     ids = [w for epoch in range(6) for w, _, _ in read(one, epoch=epoch)[1]]
     assert len(ids) == 480 and sorted(ids[:235]) == sorted(ids[235:470]) == list(range(235))
     assert ids[:235] != ids[235:470]
+    assert "epoch: passes of 235 windows go on over the ends of epochs" in one.run("--check").stdout
     wrapped = daemon(config(path, "windows: one_per_episode\n    epoch: 13", tail="wrap"), folder="wrap")
     info, rows = read(wrapped)
     assert (info.window_count, info.epoch_length) == (13, 16) and rows[13:] == rows[:3]
