@@ -34,6 +34,13 @@ streams:
   jpeg: {path: jpeg, clock: arm, kind: previous, optional: true}
 """
 
+DEEP = """layout: deep
+episodes: {files: "*.hdf5", groups: /GROUPS/ep_*}
+clocks: {steps: {rate: 20}}
+streams:
+  q: {path: q, kind: linear}
+""".replace("GROUPS", "/".join("d" * 30))
+
 
 def ramp(rows, columns, dtype="f8"):
     return (np.arange(rows)[:, None] * np.arange(1, columns + 1) * 0.5).astype(dtype)
@@ -114,6 +121,22 @@ def robo_beside():
         f["data"].attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 20}})
 
 
+def robo_unclear():
+    """Writes datasets that no stream names and whose rows cannot be told, and groups that are nested too deep."""
+    for name, shapes in (("square", [(12, 12)]), ("sometimes", [(12, 2), (5, 2)]), ("other_axis", [(12, 2), (2, 12)]), ("nested", [(3,)])):
+        with h5py.File(FOLDER / f"{name}.hdf5", "w") as f:
+            for i, shape in enumerate(shapes):
+                f[f"data/demo_{i}/actions"] = ramp(12, 3)
+                f[f"data/demo_{i}/beside"] = np.zeros(shape)
+            if name == "nested":
+                f["data/demo_0/" + "/".join("g" * 40) + "/deep"] = 1
+            f["data"].attrs["env_args"] = json.dumps({"env_kwargs": {"control_freq": 20}})
+    (FOLDER / "deep.yaml").write_text(DEEP)
+    with h5py.File(FOLDER / "deep.hdf5", "w") as f:
+        f["/".join("d" * 30) + "/ep_0/q"] = ramp(9, 2)
+        f["/".join("d" * 30) + "/beside"] = 1
+
+
 def lab():
     """Writes stamped and regular clocks in one file: two episodes, of which one has a gap and rows that its clock drops."""
     (FOLDER / "lab.yaml").write_text(LAB)
@@ -173,6 +196,7 @@ robo("first", (12, 9, 15), json.dumps({"env_name": "Lift", "env_kwargs": {"contr
 robo("second", (11, 8), json.dumps({"env_name": "Stack", "env_kwargs": {"control_freq": 20}}), number=1)
 robo("assumed", (10, 10), np.bytes_(json.dumps({"env_name": "Lift"})))
 robo_beside()
+robo_unclear()
 lab()
 one()
 long()

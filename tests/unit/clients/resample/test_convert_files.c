@@ -72,6 +72,8 @@ static const struct conversion_case cases[] = {
      {.rate = {15, 1}, .rules = nearest_rules, .rule_count = ARRAY_LEN(nearest_rules)},
      NULL},
     {"beside_same", {"beside"}, NULL, {.rate = {20, 1}}, NULL},
+    {"nested", {"nested"}, NULL, {.rate = {10, 1}}, NULL},
+    {"deep", {"deep"}, "deep", {.rate = {10, 1}}, NULL},
     {"lab", {"lab"}, "lab", {.rate = {20, 1}}, NULL},
     {"lab_ntsc", {"lab"}, "lab", {.rate = {30000, 1001}}, NULL},
     /* as decimal number it has 15 digits */
@@ -90,6 +92,9 @@ static const struct conversion_case cases[] = {
     {"dry_parts", {"one"}, "one", {.rate = {25, 1}, .dry_run = true}, NULL},
     /* what is refused */
     {"is_assumed", {"assumed"}, NULL, {.rate = {10, 1}}, NULL},
+    {"square", {"square"}, NULL, {.rate = {10, 1}}, NULL},
+    {"sometimes", {"sometimes"}, NULL, {.rate = {10, 1}}, NULL},
+    {"other_axis", {"other_axis"}, NULL, {.rate = {10, 1}}, NULL},
     {"is_too_fast", {"one"}, "one", {.rate = {2000000, 1}}, NULL},
 };
 
