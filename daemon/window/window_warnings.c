@@ -53,6 +53,48 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
             trajd_window_kind_name(trajd_plan_kind(plan, target)), grid_hz / source_hz, source_hz);
 }
 
+/* Returns whether an output takes rows of the clock. */
+static bool is_clock_used(const struct trajd_window_plan *plan, uint32_t clock)
+{
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (plan->targets[t].stream_index != TRAJD_PLAN_ABSENT &&
+            plan->brackets[plan->targets[t].bracket_index].clock_index == clock)
+            return true;
+    return false;
+}
+
+/* Returns whether both clocks have rows in the episode, and none of their times are the same. */
+static bool is_disjoint(const struct trajd_episode *episode, uint32_t clock, uint32_t other)
+{
+    const struct trajd_episode_clock *a = &episode->clocks[clock], *b = &episode->clocks[other];
+
+    return a->row_count && b->row_count &&
+           (trajd_clock_row_ns(a, a->row_count - 1) < trajd_clock_row_ns(b, 0) ||
+            trajd_clock_row_ns(b, b->row_count - 1) < trajd_clock_row_ns(a, 0));
+}
+
+/* Warns of a clock that has no time in common with the anchors: no step finds a row near it. */
+static void warn_of_disjoint_clocks(struct trajd_window_plan *plan, uint32_t clock)
+{
+    const struct trajd_index *index = plan->dataset->index;
+    uint32_t count = 0, first = 0;
+
+    if (plan->anchor_clock < 0 || plan->anchor_clock == (int64_t)clock ||
+        !is_clock_used(plan, clock))
+        return;
+    for (uint32_t i = 0; i < plan->episode_count; i++)
+        if (is_disjoint(&index->episodes[plan->episodes[i]], clock, (uint32_t)plan->anchor_clock))
+            first = count++ ? first : plan->episodes[i];
+    if (count)
+        trajd_window_plan_warn(
+            plan,
+            "clock %s has no time in common with the anchors' clock %s in %u of %u episodes (the "
+            "first: %s: %s): align them with `offset:` of the clock in the layout",
+            index->clocks[clock].name, index->clocks[plan->anchor_clock].name, count,
+            plan->episode_count, index->files[index->episodes[first].file_index].relative_path,
+            index->episodes[first].id);
+}
+
 /* Returns whether the rate of the clock decides which rows the target takes. Steps that are rows of
  * the anchor's own clock are the same at any rate. */
 static bool depends_on_rate(const struct trajd_window_plan *plan,
@@ -181,4 +223,6 @@ void trajd_window_plan_find_warnings(struct trajd_window_plan *plan)
     }
     for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
         warn_of_assumption(plan, c);
+    for (uint32_t c = 0; c < plan->dataset->index->clock_count; c++)
+        warn_of_disjoint_clocks(plan, c);
 }

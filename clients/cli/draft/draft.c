@@ -36,21 +36,71 @@ static char *write_text(void (*write)(FILE *, const struct draft_facts *),
     return text;
 }
 
+static enum trajd_status try_probe(const struct cli_files *files, const char *path,
+                                   const struct draft_facts *facts, struct trajd_index **index,
+                                   struct trajd_error *error)
+{
+    char *probe = write_text(draft_write_probe, facts);
+    enum trajd_status status = probe ? open_text(files, probe, path, index, error)
+                                     : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
+
+    free(probe);
+    return status;
+}
+
+/* Returns whether some episodes lack a stream that others have. */
+static bool has_optional(const struct draft_facts *facts)
+{
+    for (uint32_t s = 0; s < facts->streams->count; s++) {
+        if (!facts->streams->list[s].left_out &&
+            facts->streams->list[s].episode_count < facts->episodes->count)
+            return true;
+    }
+    return false;
+}
+
+/* Indexes the file with the probe. A few episodes are enough where there are many alike. Cuts the arrays of a file that is one group into episodes where
+ * datasets give their lengths, or where flags do and the arrays are not one episode. */
+static enum trajd_status open_probe(const struct cli_files *files, const char *path,
+                                    struct draft_facts *facts, struct draft_streams *streams,
+                                    struct trajd_index **index, struct trajd_error *error)
+{
+    const struct draft_split split =
+        facts->episodes->count == 1 ? draft_find_split(streams) : (struct draft_split){0};
+    const bool are_flags = split.kind && !strcmp(split.kind, "flags");
+    enum trajd_status status = TRAJD_ERR_NOT_FOUND;
+
+    char few[DRAFT_PATTERN_SIZE];
+
+    if (!has_optional(facts) && draft_few_episodes(facts->tree, facts->episodes, few)) {
+        facts->few = few;
+        status = try_probe(files, path, facts, index, error);
+        facts->few = NULL;
+    }
+    if (status && (!split.kind || are_flags))
+        status = try_probe(files, path, facts, index, error);
+    if (split.kind && status) {
+        draft_apply_split(&split, streams);
+        facts->split = split;
+        status = try_probe(files, path, facts, index, error);
+    }
+    return status;
+}
+
 /* Looks at the rows, then plans the clocks and writes the draft. */
 static enum trajd_status make_layout(const struct cli_files *files, const char *path,
                                      struct draft_facts *facts, struct draft_streams *streams,
                                      struct draft *draft, struct trajd_error *error)
 {
-    char *probe = write_text(draft_write_probe, facts);
     struct trajd_index *index = NULL;
     struct draft_clocks clocks;
     struct draft_plan *plan = malloc(sizeof *plan);
     enum trajd_status status = TRAJD_OK;
 
-    if (!probe || !plan)
+    if (!plan)
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory");
     if (!status)
-        status = open_text(files, probe, path, &index, error);
+        status = open_probe(files, path, facts, streams, &index, error);
     if (!status)
         status = draft_find_clocks(index, streams, &clocks, error);
     if (!status) {
@@ -60,7 +110,6 @@ static enum trajd_status make_layout(const struct cli_files *files, const char *
         draft->layout = write_text(draft_write_layout, facts);
     }
     trajd_index_destroy(&index);
-    free(probe);
     free(plan);
     return status;
 }

@@ -17,14 +17,15 @@ struct sample {
     void *rows;
 };
 
-/* Reads the first rows as numbers. Returns their count; 0 where they cannot be read. */
-static uint64_t read_rows(struct sample *sample, const struct trajd_array *array)
+/* Reads up to ROWS_MAX rows from `first` on as numbers. Returns their count; 0 where they cannot be
+ * read. */
+static uint64_t read_rows(struct sample *sample, const struct trajd_array *array, uint64_t first)
 {
     const uint64_t elements = trajd_array_row_elements(array), rows = trajd_array_row_count(array);
-    const uint64_t count = rows < ROWS_MAX ? rows : ROWS_MAX;
+    const uint64_t count = rows - first < ROWS_MAX ? rows - first : ROWS_MAX;
 
     if (!count || !elements || elements > COLUMNS_MAX ||
-        trajd_array_read(sample->reader, sample->fd, array, 0, count, sample->rows, NULL) ||
+        trajd_array_read(sample->reader, sample->fd, array, first, count, sample->rows, NULL) ||
         !trajd_array_to_f64(array->dtype, sample->rows, count * elements, sample->values))
         return 0;
     return count;
@@ -61,19 +62,20 @@ static bool test_stream(const struct trajd_index *index, struct sample *sample, 
         uint64_t rows;
         if (episode->quarantine || array->rank > 2 || trajd_array_row_count(array) < 3)
             continue;
-        rows = read_rows(sample, array);
+        rows = read_rows(sample, array, 0);
         if (!rows || !test_column(stream, sample->values, rows, trajd_array_row_elements(array),
                                   !tested, clock))
             return false;
+        if (read_rows(sample, array, trajd_array_row_count(array) - 1))
+            clock->last = sample->values[0];
         tested++;
     }
     return tested > 0;
 }
 
-/* Looks at the first row of padded bytes in the first kept episode. */
-static bool is_encoded(const struct trajd_index *index, struct sample *sample, uint32_t which)
+/* Returns the stream's array in the first kept episode, or NULL. */
+static const struct trajd_array *find_array(const struct trajd_index *index, uint32_t which)
 {
-    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff}, png[] = {0x89, 'P', 'N', 'G'};
     const struct trajd_array *array = NULL;
     char name[32];
     int64_t found;
@@ -83,11 +85,29 @@ static bool is_encoded(const struct trajd_index *index, struct sample *sample, u
     for (uint32_t e = 0; found >= 0 && !array && e < index->episode_count; e++)
         if (!index->episodes[e].quarantine)
             array = &index->episodes[e].extents[index->streams[found].array_index];
+    return array;
+}
+
+/* Looks at the first row of padded bytes. */
+static bool is_encoded(struct sample *sample, const struct trajd_array *array)
+{
+    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff}, png[] = {0x89, 'P', 'N', 'G'};
+
     return array && array->rank == 2 && array->dtype == TRAJD_U8 && trajd_array_row_count(array) &&
            trajd_array_row_bytes(array) >= sizeof png &&
            trajd_array_row_bytes(array) <= ROWS_MAX * COLUMNS_MAX * sizeof(double) &&
            !trajd_array_read(sample->reader, sample->fd, array, 0, 1, sample->rows, NULL) &&
            (!memcmp(sample->rows, jpeg, sizeof jpeg) || !memcmp(sample->rows, png, sizeof png));
+}
+
+static bool are_matrices(struct sample *sample, const struct trajd_array *array)
+{
+    const bool is_float =
+        array && (array->dtype == TRAJD_F32 || array->dtype == TRAJD_F64) && array->rank > 1;
+    const uint64_t elements = is_float ? trajd_array_row_elements(array) : 0;
+
+    return (elements == 9 || elements == 16) &&
+           draft_are_matrices(sample->values, read_rows(sample, array, 0), elements);
 }
 
 enum trajd_status draft_find_clocks(const struct trajd_index *index, struct draft_streams *streams,
@@ -108,13 +128,16 @@ enum trajd_status draft_find_clocks(const struct trajd_index *index, struct draf
         status = trajd_array_reader_create(&sample.reader, error);
     for (uint32_t s = 0; !status && s < streams->count && clocks->count < DRAFT_CLOCKS_MAX; s++) {
         struct draft_stream *stream = &streams->list[s];
+        const struct trajd_array *array = find_array(index, s);
         if (stream->left_out || stream->example->form != TRAJD_TREE_PLAIN)
             continue;
-        stream->is_encoded = is_encoded(index, &sample, s);
+        stream->is_encoded = is_encoded(&sample, array);
+        stream->is_matrix = are_matrices(&sample, array);
         if (!stream->is_encoded &&
             test_stream(index, &sample, s, stream, &clocks->list[clocks->count]))
             clocks->count++;
     }
+    draft_settle_units(clocks);
     trajd_array_reader_destroy(&sample.reader);
     free(sample.values);
     free(sample.rows);

@@ -11,6 +11,8 @@
 
 enum { PICTURE_RANK = 2, LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
 
+static const double slowest_anchor_hz = 2; /* slower ones only where all are */
+
 /* Returns the mean rate of a clock over the first kept episode with at least two rows, or 0. */
 static double mean_rate_hz(const struct trajd_index *index, uint32_t which)
 {
@@ -44,10 +46,25 @@ static bool is_action(const struct trajd_index_stream *stream)
     return strncmp(stream->name, "action", 6) == 0;
 }
 
+/* Returns whether the stream may be the action of a dataset in which none has this name. */
+static bool is_command(const struct trajd_index *index, const struct trajd_index_stream *stream)
+{
+    static const char *const words[] = {"target", "cmd", "command", "ctrl"};
+    bool is_named = false;
+
+    for (uint32_t s = 0; s < index->stream_count; s++)
+        if (is_action(&index->streams[s]))
+            return false;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        is_named = is_named || strcasestr(stream->name, words[i]);
+    return is_named && stream->kind == TRAJD_KIND_PREVIOUS && stream->rank < PICTURE_RANK;
+}
+
 /* Returns whether a policy would read the stream. Other streams are printed as comments. */
 static bool is_observation(const struct trajd_index_stream *stream)
 {
-    static const char *const others[] = {"next_obs/", "rewards", "dones", "states", "action"};
+    static const char *const others[] = {"next_obs/", "rewards",   "dones",   "states",
+                                         "action",    "terminals", "timeouts"};
 
     if (stream->form != TRAJD_ROWS_PLAIN) /* no feed has encoded frames */
         return false;
@@ -55,6 +72,16 @@ static bool is_observation(const struct trajd_index_stream *stream)
         if (strncmp(stream->name, others[i], strlen(others[i])) == 0)
             return false;
     return true;
+}
+
+/* Returns whether anchors of the rate are better than those of the other one: slow, though not as slow
+ * as a battery's voltage. */
+static bool is_better_anchor(double rate_hz, double other_hz)
+{
+    const bool is_enough = rate_hz >= slowest_anchor_hz;
+
+    return rate_hz > 0 &&
+           (is_enough == (other_hz >= slowest_anchor_hz) ? rate_hz < other_hz : is_enough);
 }
 
 /* Chooses the clock for the anchors: that of the actions, else the slowest one. */
@@ -66,7 +93,7 @@ static uint32_t anchor_clock(const struct trajd_index *index)
         if (is_action(&index->streams[s]))
             return index->streams[s].clock_index;
     for (uint32_t c = 1; c < index->clock_count; c++)
-        if (mean_rate_hz(index, c) > 0 && mean_rate_hz(index, c) < mean_rate_hz(index, best))
+        if (is_better_anchor(mean_rate_hz(index, c), mean_rate_hz(index, best)))
             best = c;
     return best;
 }
@@ -148,7 +175,8 @@ static void print_output(FILE *out, const struct trajd_index *index,
                          const struct config_preset *preset)
 {
     const bool is_picture = stream->rank >= PICTURE_RANK;
-    const char *at = is_action(stream)                    ? preset->actions
+    const bool is_guess = is_command(index, stream);
+    const char *at = is_action(stream) || is_guess        ? preset->actions
                      : is_picture && preset == &no_preset ? "0"
                                                           : preset->observations;
     const bool has_norm = preset->norm && !is_picture && stream->kind != TRAJD_KIND_SLERP_XYZW &&
@@ -157,8 +185,8 @@ static void print_output(FILE *out, const struct trajd_index *index,
 
     fprintf(out, "      %s", is_observation(stream) || is_action(stream) ? "" : "# ");
     print_name(out, stream->name);
-    fprintf(out, ": {at: %s%s%s}%*s# %s", at, has_norm ? ", norm: " : "",
-            has_norm ? preset->norm : "", width > 1 ? width : 1, "",
+    fprintf(out, ": {at: %s%s%s%s}%*s# %s", at, is_guess ? ", role: action" : "",
+            has_norm ? ", norm: " : "", has_norm ? preset->norm : "", width > 1 ? width : 1, "",
             trajd_dtype_name(stream->dtype));
     for (uint32_t i = 0; i < stream->rank; i++)
         fprintf(out, "%s%" PRIu64, i ? "x" : " ", stream->shape[i]);
@@ -169,6 +197,8 @@ static void print_output(FILE *out, const struct trajd_index *index,
     }
     if (stream->unit)
         fprintf(out, ", %s", stream->unit);
+    if (is_guess)
+        fprintf(out, ", GUESS: a command, so an action");
     if (stream->form != TRAJD_ROWS_PLAIN)
         fprintf(out, ", %s frames, which trajd does not decode",
                 trajd_picture_encoding_name(stream->encoding));

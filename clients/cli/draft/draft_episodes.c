@@ -8,7 +8,7 @@
 #include "daemon/base/digest.h"
 #include "daemon/layout/glob.h"
 
-enum { PREFIXES_MAX = 64, NAME_SIZE = 256, LEVELS_MAX = 4 };
+enum { PREFIXES_MAX = 64, NAME_SIZE = 256, LEVELS_MAX = 4, MANY_EPISODES = 30 };
 
 /* Groups in one group whose names begin alike: demo_0, demo_1, ... */
 struct set {
@@ -274,5 +274,19 @@ bool draft_find_episodes(const struct trajd_tree *tree, struct draft_episodes *e
     }
     sorted_tree = tree;
     qsort(episodes->groups, episodes->count, sizeof *episodes->groups, compare_groups);
+    return true;
+}
+
+bool draft_few_episodes(const struct trajd_tree *tree, const struct draft_episodes *episodes,
+                        char pattern[DRAFT_PATTERN_SIZE])
+{
+    const char *path =
+        episodes->count ? tree->objects[episodes->groups[episodes->count / 2]].path : "";
+    const size_t length = strlen(path);
+
+    if (episodes->count < MANY_EPISODES || length + 8 > DRAFT_PATTERN_SIZE ||
+        strpbrk(path, "*?[]\\") || path[length - 1] < '0' || path[length - 1] > '9')
+        return false;
+    snprintf(pattern, DRAFT_PATTERN_SIZE, "/%.*s[0-9]", (int)length - 1, path);
     return true;
 }

@@ -24,6 +24,11 @@ bool draft_has_rows(const struct trajd_tree_object *object);
  * count. */
 uint64_t draft_signature(const struct trajd_tree *tree, uint32_t group);
 
+/* Writes a pattern that matches one to ten of many episodes, in the middle of them. Returns false where
+ * there are not many, or their names do not end in a digit. */
+bool draft_few_episodes(const struct trajd_tree *tree, const struct draft_episodes *episodes,
+                        char pattern[DRAFT_PATTERN_SIZE]);
+
 /* Fills *episodes; the caller frees episodes->groups. False where memory ran out. */
 bool draft_find_episodes(const struct trajd_tree *tree, struct draft_episodes *episodes);
 

@@ -1,4 +1,4 @@
-#include "clients/cli/draft/draft_layout.h"
+#include "clients/cli/draft/draft_layout_internal.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -9,34 +9,32 @@
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
 
-enum { NAME_SIZE = 512, COMMENT_COLUMN = 72 };
+enum { OUTSIDE_MAX = 24 };
 
 static const char *const unit_names[] = {
     [TRAJD_UNIT_NS] = "ns", [TRAJD_UNIT_US] = "us", [TRAJD_UNIT_MS] = "ms", [TRAJD_UNIT_S] = "s"};
 
-/* Writes a YAML scalar. */
-static void write_text(FILE *out, const char *text)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
-
-    if (*text && strspn(text, letters) == strlen(text) && isalpha((unsigned char)*text))
-        fputs(text, out);
-    else
-        trajd_json_text(out, text);
-}
-
-static void write_episodes(FILE *out, const struct draft_facts *facts)
+static void write_episodes(FILE *out, const struct draft_facts *facts, const char *groups)
 {
     fprintf(out, "episodes: {files: \"**/*%s\", groups: ", facts->extension);
-    trajd_json_text(out, facts->episodes->pattern);
+    trajd_json_text(out, groups);
+    if (facts->split.kind) {
+        fprintf(out, ", split: {%s: %s", facts->split.kind, facts->split.count > 1 ? "[" : "");
+        for (uint32_t i = 0; i < facts->split.count; i++) {
+            fputs(i ? ", " : "", out);
+            draft_write_text(out, facts->streams->list[facts->split.streams[i]].path);
+        }
+        fprintf(out, "%s}}   # GUESS: where episodes end, by the names\n",
+                facts->split.count > 1 ? "]" : "");
+        return;
+    }
     fprintf(out, "}\n");
 }
 
 void draft_write_probe(FILE *out, const struct draft_facts *facts)
 {
-    fprintf(out, "layout: probe\nversion: 1\n");
-    write_episodes(out, facts);
+    fprintf(out, "layout: draft\nversion: 1\n");
+    write_episodes(out, facts, facts->few ? facts->few : facts->episodes->pattern);
     fprintf(out, "clocks:\n");
     for (uint32_t s = 0; s < facts->streams->count; s++)
         if (!facts->streams->list[s].left_out &&
@@ -48,35 +46,30 @@ void draft_write_probe(FILE *out, const struct draft_facts *facts)
         if (stream->left_out || stream->example->form != TRAJD_TREE_PLAIN)
             continue;
         fprintf(out, "  s%u: {path: ", s);
-        write_text(out, stream->path);
+        draft_write_text(out, stream->path);
         fprintf(out, ", clock: c%u, kind: previous, optional: true", s);
         fprintf(out, "}\n");
     }
 }
 
-static bool contains(const char *text, const char *const *words, size_t count)
+/* Warns of a clock that has no time in common with most others. */
+static void write_foreign(FILE *out, const struct draft_facts *facts, uint32_t which)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (strcasestr(text, words[i]))
-            return true;
+    const struct draft_clocks *clocks = &facts->plan->stamped;
+    uint32_t others = 0, foreign = 0, first = 0;
+    char name[DRAFT_NAME_MAX];
+
+    for (uint32_t c = 0; c < clocks->count; c++) {
+        if (c == which || !draft_is_clock_used(facts->streams, facts->plan, (int)c))
+            continue;
+        others++;
+        if (!draft_have_common_time(&clocks->list[which], &clocks->list[c]))
+            first = foreign++ ? first : c;
     }
-    return false;
-}
-
-/* Writes the name of a clock: letters of its path. */
-static void name_clock(const struct draft_facts *facts, int clock, char name[NAME_SIZE])
-{
-    const struct draft_plan *plan = facts->plan;
-    const char *path;
-
-    if (!plan->stamped.count) {
-        snprintf(name, NAME_SIZE, clock ? "steps%d" : "steps", clock + 1);
+    if (!foreign || 2 * foreign <= others)
         return;
-    }
-    path = facts->streams->list[plan->stamped.list[clock].stream].path;
-    snprintf(name, NAME_SIZE, "%s%s", isalpha((unsigned char)*path) ? "" : "t", path);
-    for (char *c = name; *c; c++)
-        *c = isalnum((unsigned char)*c) ? *c : '_';
+    draft_name_clock(facts, (int)first, name);
+    fprintf(out, "; no time in common with %s: add `offset:`, the difference of the two", name);
 }
 
 static void write_stamped(FILE *out, const struct draft_facts *facts)
@@ -84,17 +77,19 @@ static void write_stamped(FILE *out, const struct draft_facts *facts)
     for (uint32_t c = 0; c < facts->plan->stamped.count; c++) {
         const struct draft_clock *clock = &facts->plan->stamped.list[c];
         const struct draft_stream *stream = &facts->streams->list[clock->stream];
-        char name[NAME_SIZE];
+        char name[DRAFT_NAME_MAX];
         if (!draft_is_clock_used(facts->streams, facts->plan, (int)c))
             continue;
-        name_clock(facts, (int)c, name);
+        draft_name_clock(facts, (int)c, name);
         fprintf(out, "  %s: {path: ", name);
-        write_text(out, stream->path);
+        draft_write_text(out, stream->path);
         fprintf(
             out,
-            "%s, unit: %s%s}   # GUESS: stamps of %.4g Hz, intervals within %.0f %% of the mean\n",
+            "%s, unit: %s%s}   # GUESS: stamps of %.4g Hz, intervals within %.0f %% of the mean",
             stream->example->rank > 1 ? ", column: 0" : "", unit_names[clock->unit],
             clock->has_repeats ? ", repeated: drop" : "", clock->rate_hz, clock->jitter_percent);
+        write_foreign(out, facts, c);
+        fprintf(out, "\n");
     }
 }
 
@@ -113,7 +108,7 @@ static void write_attribute(FILE *out, const struct draft_facts *facts,
 {
     const bool is_episode =
         !strcmp(group->path, facts->tree->objects[facts->episodes->groups[0]].path);
-    char text[NAME_SIZE];
+    char text[DRAFT_NAME_MAX];
 
     snprintf(text, sizeof text, "%s%s@%s", is_episode ? "" : "/", is_episode ? "" : group->path,
              name);
@@ -136,7 +131,7 @@ static const struct trajd_tree_attribute *find_attribute(const struct draft_fact
         for (uint32_t a = 0; a < object->attribute_count; a++) {
             const struct trajd_tree_attribute *attribute =
                 &facts->tree->attributes[object->first_attribute + a];
-            if (contains(attribute->name, words, count) && fits(attribute->value)) {
+            if (draft_contains(attribute->name, words, count) && fits(attribute->value)) {
                 *group = object;
                 return attribute;
             }
@@ -202,9 +197,9 @@ static double write_rate(FILE *out, const struct draft_facts *facts, bool *is_st
     for (uint32_t i = 0; i < facts->streams->count; i++) {
         const struct draft_stream *stream = &facts->streams->list[i];
         if (!stream->example->rank && stream->example->dtype &&
-            contains(stream->path, rates, ARRAY_LEN(rates))) {
+            draft_contains(stream->path, rates, ARRAY_LEN(rates))) {
             fprintf(out, "{path: ");
-            write_text(out, stream->path);
+            draft_write_text(out, stream->path);
             fprintf(out, "}");
             *is_stated = true;
             return 0;
@@ -235,7 +230,7 @@ static void write_regular(FILE *out, const struct draft_facts *facts)
                     (double)(int64_t)((rate_hz > 0 ? rate_hz : 20) * clock->ratio * 1000 + 0.5) /
                         1000);
         fprintf(out, ", rows: ");
-        write_text(out, facts->streams->list[clock->stream].path);
+        draft_write_text(out, facts->streams->list[clock->stream].path);
         fprintf(out, "}%s\n",
                 c ? "   # GUESS: by the number of rows; both begin at the same time"
                 : is_stated
@@ -244,203 +239,118 @@ static void write_regular(FILE *out, const struct draft_facts *facts)
     }
 }
 
-static void write_comment(FILE *out, long begin, const char *comment)
+/* Returns whether the dataset is a list of episode names. */
+static bool is_filter(const struct trajd_tree_object *object)
 {
-    const long column = ftell(out) - begin;
-
-    if (*comment)
-        fprintf(out, "%*s# %s", column < COMMENT_COLUMN ? (int)(COMMENT_COLUMN - column) : 1, "",
-                comment);
-    fprintf(out, "\n");
-}
-
-static void write_shape(const struct draft_stream *stream, char text[NAME_SIZE])
-{
-    size_t used = (size_t)snprintf(text, NAME_SIZE, "%s (T", stream->example->type);
-
-    for (uint32_t i = 1; i < stream->example->rank && used < NAME_SIZE; i++)
-        used +=
-            (size_t)snprintf(text + used, NAME_SIZE - used, ",%" PRIu64, stream->example->shape[i]);
-    if (used < NAME_SIZE)
-        snprintf(text + used, NAME_SIZE - used, ")");
-}
-
-/* One line of `streams:`. */
-struct entry {
-    uint32_t stream;
-    uint64_t begin, end; /* columns; end 0: all */
-    const char *kind;    /* with its order */
-    const char *guess;   /* NULL: none */
-};
-
-static void write_entry(FILE *out, const struct draft_facts *facts, const struct entry *entry)
-{
-    const struct draft_stream *stream = &facts->streams->list[entry->stream];
-    const int clock = facts->plan->clock_of[entry->stream];
-    char name[NAME_SIZE], shape[NAME_SIZE], comment[2 * NAME_SIZE];
-    const long begin = ftell(out);
-
-    fprintf(out, "  ");
-    snprintf(name, sizeof name, "%s", stream->path);
-    if (entry->end)
-        snprintf(name, sizeof name, "%s_%" PRIu64 "_%" PRIu64, stream->path, entry->begin,
-                 entry->end);
-    write_text(out, name);
-    fprintf(out, ": {path: ");
-    write_text(out, stream->path);
-    if (facts->plan->stamped.count + facts->plan->regular_count > 1) {
-        name_clock(facts, clock, name);
-        fprintf(out, ", clock: %s", name);
-    }
-    fprintf(out, ", kind: %s", entry->kind);
-    if (entry->end)
-        fprintf(out, ", columns: \"%" PRIu64 ":%" PRIu64 "\"", entry->begin, entry->end);
-    if (facts->plan->is_row_longer[entry->stream])
-        fprintf(out, ", rows: first");
-    if (stream->episode_count < facts->episodes->count)
-        fprintf(out, ", optional: true");
-    fprintf(out, "}");
-    write_shape(stream, shape);
-    snprintf(comment, sizeof comment, "%s%s%s", shape, entry->guess ? "; GUESS: " : "",
-             entry->guess ? entry->guess : "");
-    write_comment(out, begin, comment);
-}
-
-/* Finds the quaternions that the probe saw in the stream's rows. */
-static uint32_t find_quaternions(const struct draft_facts *facts, uint32_t stream,
-                                 const struct trajd_quaternion **list)
-{
-    char name[32];
-    int64_t found;
-
-    snprintf(name, sizeof name, "s%u", stream);
-    found = trajd_index_find_stream(facts->probe, name);
-    if (found < 0)
-        return 0;
-    *list = facts->probe->arrays[facts->probe->streams[found].array_index].quaternions;
-    return facts->probe->arrays[facts->probe->streams[found].array_index].quaternion_count;
-}
-
-static struct entry make_quaternion(uint32_t stream, const struct trajd_quaternion *quaternion)
-{
-    const char *order = trajd_quaternion_order(quaternion);
-
-    return (struct entry){.stream = stream,
-                          .begin = quaternion->column,
-                          .end = quaternion->column + 4,
-                          .kind = order && !strcmp(order, "wxyz") ? "slerp, order: wxyz"
-                                                                  : "slerp, order: xyzw",
-                          .guess = order ? "a quaternion; the order by its values"
-                                         : "a quaternion; nothing shows its order"};
-}
-
-/* Writes the entries of a stream of rank 2 some of whose columns are quaternions. */
-static void write_columns(FILE *out, const struct draft_facts *facts, struct entry rest,
-                          const struct trajd_quaternion *quaternions, uint32_t count)
-{
-    const uint64_t columns = facts->streams->list[rest.stream].example->shape[1];
-    uint64_t column = 0;
-
-    if (count == 1 && columns == 4) {
-        struct entry entry = make_quaternion(rest.stream, quaternions);
-        entry.end = 0;
-        write_entry(out, facts, &entry);
-        return;
-    }
-    for (uint32_t q = 0; q <= count; q++) {
-        rest.begin = column;
-        rest.end = q < count ? quaternions[q].column : columns;
-        if (rest.end > rest.begin)
-            write_entry(out, facts, &rest);
-        if (q < count) {
-            const struct entry entry = make_quaternion(rest.stream, &quaternions[q]);
-            write_entry(out, facts, &entry);
-            column = quaternions[q].column + 4;
-        }
-    }
-}
-
-static void write_stream(FILE *out, const struct draft_facts *facts, uint32_t which)
-{
-    static const char *const commands[] = {"action", "cmd", "command", "target", "ctrl", "reward"};
-    const struct draft_stream *stream = &facts->streams->list[which];
-    const struct trajd_tree_object *example = stream->example;
-    const bool is_float =
-        example->dtype == TRAJD_F16 || example->dtype == TRAJD_F32 || example->dtype == TRAJD_F64;
-    const bool is_command = contains(stream->path, commands, ARRAY_LEN(commands));
-    struct entry entry = {.stream = which, .kind = "previous"};
-    const struct trajd_quaternion *quaternions;
-    uint32_t count;
-
-    if (draft_is_picture(stream)) {
-        const bool is_depth =
-            example->dtype == TRAJD_U16 || is_float || strcasestr(stream->path, "depth");
-        entry.kind = is_depth ? "previous, image: {unit: mm}" : "previous, image: {color: rgb}";
-        entry.guess = is_depth ? "depth; look up its unit"
-                               : "pictures; look at one: red and blue may be swapped";
-        write_entry(out, facts, &entry);
-        return;
-    }
-    count = is_float ? find_quaternions(facts, which, &quaternions) : 0;
-    if (is_float && !is_command) {
-        entry.kind = "linear";
-        entry.guess = NULL;
-    }
-    if (count && example->rank == 2)
-        write_columns(out, facts, entry, quaternions, count);
-    else
-        write_entry(out, facts, &entry);
+    return !strncmp(object->path, "mask/", 5) && object->rank == 1 &&
+           (object->form == TRAJD_TREE_STRING || object->form == TRAJD_TREE_TEXT);
 }
 
 /* Writes the lists of episode names, if the file has such. */
 static void write_filter(FILE *out, const struct draft_facts *facts)
 {
     for (uint32_t i = 0; i < facts->tree->object_count; i++) {
-        const struct trajd_tree_object *object = &facts->tree->objects[i];
-        if (!strncmp(object->path, "mask/", 5) && object->rank == 1 &&
-            (object->form == TRAJD_TREE_STRING || object->form == TRAJD_TREE_TEXT)) {
+        if (is_filter(&facts->tree->objects[i])) {
             fprintf(out, "filter: /mask/{key}\n");
             return;
         }
     }
 }
 
+/* Where the task is described in words. */
+struct meta {
+    const struct trajd_tree_attribute *attribute; /* or NULL */
+    const struct trajd_tree_object *group;        /* of the attribute */
+    const struct draft_stream *stream;            /* without an attribute: a dataset, or NULL */
+};
+
+static struct meta find_words(const struct draft_facts *facts, const char *const *words,
+                              size_t count)
+{
+    struct meta meta = {0};
+
+    meta.attribute = find_attribute(facts, words, count, is_text, &meta.group);
+    for (uint32_t s = 0; s < facts->streams->count && !meta.attribute && !meta.stream; s++) {
+        const struct draft_stream *stream = &facts->streams->list[s];
+        if (!stream->example->rank &&
+            (stream->example->form == TRAJD_TREE_TEXT ||
+             stream->example->form == TRAJD_TREE_STRING) &&
+            draft_contains(stream->path, words, count))
+            meta.stream = stream;
+    }
+    return meta;
+}
+
+/* Prefers what must be words to a task, which may be a number or the name of an environment. */
+static struct meta find_meta(const struct draft_facts *facts)
+{
+    static const char *const words[] = {"language", "instruction", "prompt", "task"};
+    const struct meta meta = find_words(facts, words, ARRAY_LEN(words) - 1);
+
+    return meta.attribute || meta.stream ? meta
+                                         : find_words(facts, words + ARRAY_LEN(words) - 1, 1);
+}
+
 static void write_meta(FILE *out, const struct draft_facts *facts)
 {
-    static const char *const words[] = {"language", "instruction", "task", "prompt"};
-    const struct trajd_tree_object *group;
-    const struct trajd_tree_attribute *attribute =
-        find_attribute(facts, words, ARRAY_LEN(words), is_text, &group);
+    const struct meta meta = find_meta(facts);
 
-    if (attribute) {
-        fprintf(out, "meta: {language: {attribute: ");
-        write_attribute(out, facts, group, attribute->name);
-        fprintf(out, "}}   # GUESS: the task in words\n");
+    if (!meta.attribute && !meta.stream)
         return;
+    fprintf(out, "meta: {language: {%s: ", meta.attribute ? "attribute" : "path");
+    if (meta.attribute)
+        write_attribute(out, facts, meta.group, meta.attribute->name);
+    else
+        draft_write_text(out, meta.stream->path);
+    fprintf(out, "}}   # GUESS: the task in words\n");
+}
+
+/* Returns whether a line above names the dataset: the draft reads it, though not as a stream. */
+static bool is_named(const struct draft_facts *facts, uint32_t which)
+{
+    for (uint32_t c = 0; c < facts->plan->stamped.count; c++) {
+        if (facts->plan->stamped.list[c].stream == which)
+            return draft_is_clock_used(facts->streams, facts->plan, (int)c);
     }
-    for (uint32_t s = 0; s < facts->streams->count; s++) {
-        const struct draft_stream *stream = &facts->streams->list[s];
-        if (stream->example->rank ||
-            (stream->example->form != TRAJD_TREE_TEXT &&
-             stream->example->form != TRAJD_TREE_STRING) ||
-            !contains(stream->path, words, ARRAY_LEN(words)))
+    for (uint32_t i = 0; i < facts->split.count; i++) {
+        if (facts->split.streams[i] == which)
+            return true;
+    }
+    return find_meta(facts).stream == &facts->streams->list[which];
+}
+
+/* Names the datasets that are outside all episodes. */
+static void write_outside(FILE *out, const struct draft_facts *facts)
+{
+    const struct trajd_tree *tree = facts->tree;
+    const uint32_t *groups = facts->episodes->groups;
+    bool *is_inside = calloc(tree->object_count, sizeof *is_inside);
+    uint32_t count = 0;
+
+    for (uint32_t e = 0; is_inside && e < facts->episodes->count; e++)
+        memset(is_inside + groups[e], true, draft_end_of(tree, groups[e]) - groups[e]);
+    for (uint32_t i = 0; is_inside && i < tree->object_count; i++) {
+        const struct trajd_tree_object *object = &tree->objects[i];
+        if (is_inside[i] || object->kind != TRAJD_TREE_DATASET || is_filter(object))
             continue;
-        fprintf(out, "meta: {language: {path: ");
-        write_text(out, stream->path);
-        fprintf(out, "}}   # GUESS: the task in words\n");
-        return;
+        if (count++ < OUTSIDE_MAX)
+            fprintf(out, "  # left out: /%s: it is outside the episodes\n", object->path);
     }
+    if (count > OUTSIDE_MAX)
+        fprintf(out, "  # left out: %u more datasets outside the episodes\n", count - OUTSIDE_MAX);
+    free(is_inside);
 }
 
 static void write_left_out(FILE *out, const struct draft_facts *facts)
 {
     for (uint32_t s = 0; s < facts->streams->count; s++) {
         const struct draft_stream *stream = &facts->streams->list[s];
-        if (stream->left_out)
+        if (stream->left_out && !is_named(facts, s))
             fprintf(out, "  # left out: %s: %s\n", stream->path, stream->left_out);
     }
     if (facts->streams->is_cut)
         fprintf(out, "  # left out: all datasets after the first %d\n", DRAFT_STREAMS_MAX);
+    write_outside(out, facts);
 }
 
 void draft_write_layout(FILE *out, const struct draft_facts *facts)
@@ -449,18 +359,15 @@ void draft_write_layout(FILE *out, const struct draft_facts *facts)
         out,
         "# A draft, made from names, shapes and values of one file. Check each line with GUESS.\n"
         "layout: ");
-    write_text(out, facts->name);
+    draft_write_text(out, facts->name);
     fprintf(out, "\nversion: 1\n");
-    write_episodes(out, facts);
+    write_episodes(out, facts, facts->episodes->pattern);
     write_filter(out, facts);
     write_meta(out, facts);
     fprintf(out, "clocks:\n");
     write_stamped(out, facts);
     write_regular(out, facts);
     fprintf(out, "streams:\n");
-    for (uint32_t s = 0; s < facts->streams->count; s++) {
-        if (!facts->streams->list[s].left_out)
-            write_stream(out, facts, s);
-    }
+    draft_write_streams(out, facts);
     write_left_out(out, facts);
 }

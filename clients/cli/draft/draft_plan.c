@@ -151,6 +151,11 @@ void draft_plan_clocks(const struct draft_episodes *episodes, struct draft_strea
         if (stream->example->rank == 1)
             stream->left_out = "its values are stamps";
     }
+    for (uint32_t c = 0; c < stamped->count; c++) {
+        struct draft_stream *stream = &streams->list[stamped->list[c].stream];
+        if (stream->left_out && !draft_is_clock_used(streams, plan, (int)c))
+            stream->left_out = "its values are stamps that no stream needs";
+    }
 }
 
 bool draft_is_clock_used(const struct draft_streams *streams, const struct draft_plan *plan,

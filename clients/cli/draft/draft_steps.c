@@ -8,6 +8,8 @@
 
 /* A clock of a robot has a rate in this range. */
 static const double rate_min_hz = 1, rate_max_hz = 5000;
+/* one that other stamps confirm may also be that of a battery or a GPS receiver */
+static const double confirmed_min_hz = 0.01;
 /* stamps since 1970 of the years 2001 to 2100 */
 static const double epoch_min_s = 1e9, epoch_max_s = 4.1e9;
 static const double repeats_max = 0.5; /* of all steps */
@@ -136,6 +138,9 @@ bool draft_is_clock(const struct draft_steps *steps, const char *name, struct dr
         clock->unit = (enum trajd_stamp_unit)unit;
     else if (!is_epoch && !find_rate_unit(steps, mean_step, &clock->unit))
         return false;
+    clock->is_unit_known = is_epoch || (int)clock->unit == unit;
+    clock->first = steps->first;
+    clock->last = steps->last;
     clock->rate_hz = per_second[clock->unit] / mean_step;
     clock->has_repeats = steps->equal > 0;
     clock->jitter_percent = 100 * fmax(steps->largest_step / mean_step - 1,
@@ -146,4 +151,41 @@ bool draft_is_clock(const struct draft_steps *steps, const char *name, struct dr
         return false;
     return is_epoch ? is_rate(clock->rate_hz)
                     : clock->jitter_percent < 20 && mean_step != 1 && steps->smallest_step > 0;
+}
+
+/* Returns whether the numbers of both, without their units, lie mostly in the same range. */
+static bool have_same_range(const struct draft_clock *a, const struct draft_clock *b)
+{
+    const double common = fmin(a->last, b->last) - fmax(a->first, b->first);
+
+    return common > 0.5 * fmax(a->last - a->first, b->last - b->first);
+}
+
+/* Returns the rate that the clock has in another unit. */
+static double rate_in(const struct draft_clock *clock, enum trajd_stamp_unit unit)
+{
+    return clock->rate_hz * per_second[unit] / per_second[clock->unit];
+}
+
+void draft_settle_units(struct draft_clocks *clocks)
+{
+    for (uint32_t i = 0; i < clocks->count; i++) {
+        struct draft_clock *clock = &clocks->list[i];
+        for (uint32_t j = 0; j < clocks->count && !clock->is_unit_known; j++) {
+            const struct draft_clock *other = &clocks->list[j];
+            const double rate_hz = rate_in(clock, other->unit);
+            if (other->unit == clock->unit || !have_same_range(clock, other) ||
+                rate_hz < confirmed_min_hz || rate_hz > rate_max_hz ||
+                (!other->is_unit_known && is_rate(rate_in(other, clock->unit))))
+                continue;
+            clock->unit = other->unit;
+            clock->rate_hz = rate_hz;
+        }
+    }
+}
+
+bool draft_have_common_time(const struct draft_clock *a, const struct draft_clock *b)
+{
+    return a->last / per_second[a->unit] >= b->first / per_second[b->unit] &&
+           b->last / per_second[b->unit] >= a->first / per_second[a->unit];
 }

@@ -16,6 +16,7 @@ struct draft_stream {
     uint64_t *rows;  /* [episodes->count]; UINT64_MAX: the episode lacks it */
     bool differs;    /* its type or row shape differs between episodes */
     bool is_encoded; /* its rows begin as JPEG or PNG do */
+    bool is_matrix;  /* its rows are poses or rotations as matrices */
     /* NULL, or why it is no stream, in words that complete "left out: " */
     const char *left_out;
 };

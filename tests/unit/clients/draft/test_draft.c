@@ -12,6 +12,7 @@
 
 #include "clients/cli/draft/draft.h"
 #include "clients/cli/draft/draft_plan.h"
+#include "clients/cli/draft/draft_split.h"
 
 struct world {
     struct trajd_tree tree;
@@ -170,6 +171,95 @@ static void test_stamps(void **state)
     destroy(world);
 }
 
+static void test_stamps_that_no_stream_needs(void **state)
+{
+    const struct draft_clocks clocks = {.count = 2, .list = {{.stream = 1}, {.stream = 2}}};
+    struct world *world = make("G;\nG;d_1\n" DATASET("d_1/q", "10") //
+                               "D;d_1/received;plain;f64;10;contiguous\n"
+                               "D;d_1/sent;plain;f64;10;contiguous\n");
+
+    (void)state;
+    draft_plan_clocks(&world->episodes, &world->streams, &clocks, &world->plan);
+    assert_string_equal(world->streams.list[1].left_out, "its values are stamps");
+    assert_string_equal(world->streams.list[2].left_out,
+                        "its values are stamps that no stream needs");
+    destroy(world);
+}
+
+#define FLAG(path, rows) "D;" path ";plain;bool;" rows ";contiguous\n"
+
+/* Arrays that hold several episodes: flags of other lengths do not count, and lengths come first. */
+static void test_split(void **state)
+{
+    static const char flags[] = "G;\n" DATASET("action", "90") FLAG("info/dones", "7") //
+        FLAG("terminals", "90") FLAG("timeouts", "90") DATASET("weights", "64");
+    static const char lengths[] = "G;\n" DATASET("action", "90") FLAG("terminals", "90") //
+        "D;episode_lengths;plain;i64;7;contiguous\n";
+    struct world *world = make(flags);
+    struct draft_split split;
+
+    (void)state;
+    world->streams.list[1].left_out = "it is of no use";
+    split = draft_find_split(&world->streams);
+    assert_string_equal(split.kind, "flags");
+    assert_int_equal(split.count, 2);
+    assert_string_equal(world->streams.list[split.streams[1]].path, "timeouts");
+    draft_apply_split(&split, &world->streams);
+    assert_null(world->streams.list[0].left_out);
+    assert_non_null(world->streams.list[4].left_out);
+    destroy(world);
+
+    world = make(lengths);
+    split = draft_find_split(&world->streams);
+    assert_string_equal(split.kind, "lengths");
+    draft_apply_split(&split, &world->streams);
+    assert_null(world->streams.list[0].left_out);
+    assert_null(world->streams.list[1].left_out);
+    destroy(world);
+
+    world = make("G;\n" DATASET("action", "90"));
+    assert_null(draft_find_split(&world->streams).kind);
+    destroy(world);
+}
+
+/* Makes a file of `count` episodes. Returns whether a few of them stand for all, and their pattern. */
+static bool find_few(uint32_t count, const char *name, char pattern[DRAFT_PATTERN_SIZE])
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    struct world *world;
+    bool found;
+
+    fprintf(out, "G;\n");
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(out, "G;");
+        fprintf(out, name, i);
+        fprintf(out, "\nD;");
+        fprintf(out, name, i);
+        fprintf(out, "/q;plain;f32;9,7;contiguous\n");
+    }
+    fclose(out);
+    world = make(text);
+    found = draft_few_episodes(&world->tree, &world->episodes, pattern);
+    assert_int_equal(world->episodes.count, count);
+    destroy(world);
+    free(text);
+    return found;
+}
+
+static void test_few_episodes(void **state)
+{
+    char pattern[DRAFT_PATTERN_SIZE];
+
+    (void)state;
+    assert_true(find_few(200, "demo_%u", pattern));
+    assert_string_equal(pattern, "/demo_10[0-9]");
+    assert_false(find_few(20, "demo_%u", pattern));
+    assert_false(find_few(200, "demo_%u_a", pattern));
+    assert_false(find_few(200, "d[%u]0", pattern));
+}
+
 static void test_print(void **state)
 {
     struct world *world = make("G;\nA;fps;30\nG;demo_0\n" DATASET("demo_0/q", "10") //
@@ -202,6 +292,9 @@ int main(void)
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_rows_and_clocks),
         cmocka_unit_test(test_stamps),
+        cmocka_unit_test(test_stamps_that_no_stream_needs),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_few_episodes),
         cmocka_unit_test(test_print),
     };
 

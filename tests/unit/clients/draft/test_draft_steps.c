@@ -88,11 +88,87 @@ static void test_irregular(void **state)
     assert_false(draft_is_clock(&steps, "time", &clock)); /* too few rows */
 }
 
+/* Returns what is found for 100 stamps. */
+static struct draft_clock clock_of(const char *name, double begin, double step)
+{
+    double values[100];
+    struct draft_clock clock = {0};
+    struct draft_steps steps;
+
+    for (int row = 0; row < 100; row++)
+        values[row] = begin + row * step;
+    steps = draft_add_steps(values, 100, 1);
+    assert_true(draft_is_clock(&steps, name, &clock));
+    return clock;
+}
+
+static void test_units_of_one_file(void **state)
+{
+    struct draft_clocks clocks = {.count = 2};
+
+    (void)state;
+    /* 1 Hz in us, which would be 1 kHz in ns */
+    clocks.list[0] = clock_of("battery/time", 7e7, 1e6);
+    clocks.list[1] = clock_of("imu/time", 7e7, 1e6 - 7);
+    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS);
+    draft_settle_units(&clocks);
+    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS); /* both may be ns */
+    clocks.list[1] =
+        (struct draft_clock){.unit = TRAJD_UNIT_US, .first = 7e7, .last = 17e7, .rate_hz = 50};
+    draft_settle_units(&clocks);
+    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_US);
+    assert_true(fabs(clocks.list[0].rate_hz - 1) < 1e-9);
+
+    /* a name decides, and numbers of another range prove nothing */
+    clocks.list[0] = clock_of("battery/time_ns", 7e7, 1e6);
+    draft_settle_units(&clocks);
+    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS);
+    clocks.list[0] = clock_of("battery/time", 7e9, 1e6);
+    draft_settle_units(&clocks);
+    assert_int_equal(clocks.list[0].unit, TRAJD_UNIT_NS);
+}
+
+static void test_common_time(void **state)
+{
+    const struct draft_clock since_1970 = clock_of("time", 1.7e9, 0.5);
+    const struct draft_clock since_boot = clock_of("time_ms", 8e6, 1);
+    const struct draft_clock in_ns = clock_of("time", 1.7e18 + 30e9, 1e7);
+
+    (void)state;
+    assert_false(draft_have_common_time(&since_1970, &since_boot));
+    assert_false(draft_have_common_time(&since_boot, &since_1970));
+    assert_true(draft_have_common_time(&since_1970, &in_ns));
+}
+
+static void test_matrices(void **state)
+{
+    double pose[2][16] = {{0, -1, 0, 5, 1, 0, 0, 6, 0, 0, 1, 7, 0, 0, 0, 1},
+                          {1, 0, 0, 5, 0, 1, 0, 6, 0, 0, 1, 7, 0, 0, 0, 1}};
+    double transposed[16], rotation[9] = {0, -1, 0, 1, 0, 0, 0, 0, 1};
+
+    (void)state;
+    for (int i = 0; i < 16; i++)
+        transposed[i] = pose[0][i % 4 * 4 + i / 4];
+    assert_true(draft_are_matrices(pose[0], 2, 16));
+    assert_true(draft_are_matrices(transposed, 1, 16));
+    assert_true(draft_are_matrices(rotation, 1, 9));
+    assert_false(draft_are_matrices(pose[0], 0, 16));
+    assert_false(draft_are_matrices(pose[0], 2, 12));
+    pose[1][15] = 0;
+    assert_false(draft_are_matrices(pose[0], 2, 16));
+    pose[1][15] = 1;
+    pose[1][0] = NAN;
+    assert_false(draft_are_matrices(pose[0], 2, 16));
+    rotation[8] = 0.5; /* a covariance */
+    assert_false(draft_are_matrices(rotation, 1, 9));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_irregular),
+        cmocka_unit_test(test_columns),           cmocka_unit_test(test_irregular),
+        cmocka_unit_test(test_units_of_one_file), cmocka_unit_test(test_common_time),
+        cmocka_unit_test(test_matrices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
