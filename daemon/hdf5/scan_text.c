@@ -80,9 +80,10 @@ static char *read_source(const struct trajd_scan_value *source, const char **why
 
     if (!trajd_scan_value_is_one(source))
         *why = "it is not one value";
-    else if (class != H5T_STRING && class != H5T_INTEGER && class != H5T_FLOAT)
+    else if (class != H5T_STRING && class != H5T_ENUM && class != H5T_INTEGER && class != H5T_FLOAT)
         *why = "it is neither a text nor a number";
     else if (!(text = class == H5T_STRING ? trajd_scan_value_read_text(source)
+                      : class == H5T_ENUM ? trajd_scan_value_read_enum(source)
                                           : print_number(source, class == H5T_INTEGER)))
         *why = "it cannot be read";
     return text;

@@ -37,22 +37,14 @@ static void add_line(struct walk *walk, const char *const *fields)
     add(walk, "\n");
 }
 
-/* Writes the name of an enum's value, such as the TRUE of h5py's booleans. */
-static void describe_enum(const struct trajd_scan_value *value, char *text, size_t size)
-{
-    uint64_t member = 0;
-
-    if (H5Tget_size(value->type) <= sizeof member &&
-        trajd_scan_value_read(value, value->type, &member))
-        H5Tenum_nameof(value->type, &member, text, size);
-}
-
 /* Writes the value in words: a text, cut to the size, a number, the name of an enum's value, or the
  * number of elements. */
 static void describe_value(const struct trajd_scan_value *value, char *text, size_t size)
 {
     const H5T_class_t class = value->id < 0 ? H5T_NO_CLASS : H5Tget_class(value->type);
-    char *copy = class == H5T_STRING ? trajd_scan_value_read_text(value) : NULL;
+    char *copy = class == H5T_STRING ? trajd_scan_value_read_text(value)
+                 : class == H5T_ENUM ? trajd_scan_value_read_enum(value)
+                                     : NULL;
     double number;
 
     snprintf(text, size, "?");
@@ -64,8 +56,6 @@ static void describe_value(const struct trajd_scan_value *value, char *text, siz
     else if ((class == H5T_INTEGER || class == H5T_FLOAT) &&
              trajd_scan_value_read(value, H5T_NATIVE_DOUBLE, &number))
         snprintf(text, size, "%.9g", number);
-    else if (class == H5T_ENUM)
-        describe_enum(value, text, size);
     for (char *c = text; *c; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = ' ';

@@ -6,7 +6,7 @@
 #include "daemon/hdf5/scan_value.h"
 #include "daemon/hdf5/helper_socket.h"
 
-enum { TEXT_BYTES_MAX = 16 << 20 };
+enum { TEXT_BYTES_MAX = 16 << 20, ENUM_NAME_SIZE = 128 };
 
 struct trajd_scan_value trajd_scan_value_open(hid_t group, const char *object,
                                               const char *attribute)
@@ -55,6 +55,18 @@ char *trajd_scan_value_read_text(const struct trajd_scan_value *value)
         copy = NULL;
     }
     return copy;
+}
+
+char *trajd_scan_value_read_enum(const struct trajd_scan_value *value)
+{
+    uint64_t member = 0;
+    char name[ENUM_NAME_SIZE] = "";
+
+    if (!trajd_scan_value_is_one(value) || H5Tget_size(value->type) > sizeof member ||
+        !trajd_scan_value_read(value, value->type, &member) ||
+        H5Tenum_nameof(value->type, &member, name, sizeof name) < 0 || !*name)
+        return NULL;
+    return strdup(!strcmp(name, "TRUE") ? "true" : !strcmp(name, "FALSE") ? "false" : name);
 }
 
 void trajd_scan_value_close(struct trajd_scan_value *value)

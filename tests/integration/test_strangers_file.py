@@ -85,7 +85,7 @@ def test_json(tmp_path):
 def test_init_of_several_clocks(tmp_path):
     write_lab(tmp_path / "lab.h5")
     config, layout, checked = make_config(tmp_path, tmp_path / "lab.h5")
-    assert 'layout: "./lab.layout.yaml"' in config and "meta: {language: {attribute: \"@task_description\"}}" in layout
+    assert 'layout: "./lab.layout.yaml"' in config and "language: {attribute: \"@task_description\"}" in layout
     assert "arm/pose_3_7" in checked and "slerp xyzw" in checked and "12 of 12 kept" in checked
     assert trajctl("init", tmp_path / "lab.h5", "-o", tmp_path / "lab.yaml").returncode == 1  # nothing is written over
 

@@ -9,7 +9,7 @@
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
 
-enum { OUTSIDE_MAX = 24 };
+enum { OUTSIDE_MAX = 24, META_MAX = 8 };
 
 static const char *const unit_names[] = {
     [TRAJD_UNIT_NS] = "ns", [TRAJD_UNIT_US] = "us", [TRAJD_UNIT_MS] = "ms", [TRAJD_UNIT_S] = "s"};
@@ -161,6 +161,7 @@ static bool is_text(const char *value)
     char *end;
 
     return *value && *value != '(' && *value != '{' && strcmp(value, "?") &&
+           strcmp(value, "true") && strcmp(value, "false") &&
            strlen(value) < TRAJD_TREE_VALUE_MAX && (strtod(value, &end), *end);
 }
 
@@ -291,18 +292,56 @@ static struct meta find_meta(const struct draft_facts *facts)
                                          : find_words(facts, words + ARRAY_LEN(words) - 1, 1);
 }
 
+static bool is_plain_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+    return strcmp(name, "language") && isalpha((unsigned char)*name) &&
+           strlen(name) <= TRAJD_LAYOUT_META_NAME_MAX && strspn(name, letters) == strlen(name);
+}
+
+/* Returns whether all episodes have the attribute, as one value, and the values differ. */
+static bool differs(const struct draft_facts *facts, const struct trajd_tree_attribute *attribute)
+{
+    bool found = false;
+
+    for (uint32_t e = 0; e < facts->episodes->count; e++) {
+        const struct trajd_tree_object *group = &facts->tree->objects[facts->episodes->groups[e]];
+        const struct trajd_tree_attribute *list = &facts->tree->attributes[group->first_attribute];
+        uint32_t a = 0;
+        while (a < group->attribute_count && strcmp(list[a].name, attribute->name))
+            a++;
+        if (a == group->attribute_count || *list[a].value == '(' || !strcmp(list[a].value, "?"))
+            return false;
+        found = found || strcmp(list[a].value, attribute->value);
+    }
+    return found;
+}
+
 static void write_meta(FILE *out, const struct draft_facts *facts)
 {
     const struct meta meta = find_meta(facts);
 
-    if (!meta.attribute && !meta.stream)
-        return;
-    fprintf(out, "meta: {language: {%s: ", meta.attribute ? "attribute" : "path");
-    if (meta.attribute)
-        write_attribute(out, facts, meta.group, meta.attribute->name);
-    else
-        draft_write_text(out, meta.stream->path);
-    fprintf(out, "}}   # GUESS: the task in words\n");
+    const struct trajd_tree_object *first = &facts->tree->objects[facts->episodes->groups[0]];
+    uint32_t count = meta.attribute || meta.stream;
+
+    if (count) {
+        fprintf(out, "meta:\n  language: {%s: ", meta.attribute ? "attribute" : "path");
+        if (meta.attribute)
+            write_attribute(out, facts, meta.group, meta.attribute->name);
+        else
+            draft_write_text(out, meta.stream->path);
+        fprintf(out, "}   # GUESS: the task in words\n");
+    }
+    for (uint32_t a = 0; a < first->attribute_count && count < META_MAX; a++) {
+        const struct trajd_tree_attribute *attribute =
+            &facts->tree->attributes[first->first_attribute + a];
+        if (attribute == meta.attribute || !is_plain_name(attribute->name) ||
+            !differs(facts, attribute))
+            continue;
+        fprintf(out, "%s  %s: {attribute: \"@%s\"}   # to select by, with `where:` of a feed\n",
+                count++ ? "" : "meta:\n", attribute->name, attribute->name);
+    }
 }
 
 /* Returns whether a line above names the dataset: the draft reads it, though not as a stream. */
