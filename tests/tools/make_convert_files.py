@@ -41,6 +41,13 @@ streams:
   q: {path: q, kind: linear}
 """.replace("GROUPS", "/".join("d" * 30))
 
+STATES = """layout: states
+episodes: {files: "*.hdf5", groups: /ep_*}
+clocks: {arm: {path: s, column: 0, unit: ms}}
+streams:
+  q: {path: s, kind: linear, columns: "1:3"}
+"""
+
 
 def ramp(rows, columns, dtype="f8"):
     return (np.arange(rows)[:, None] * np.arange(1, columns + 1) * 0.5).astype(dtype)
@@ -164,6 +171,14 @@ def lab():
             g["calibration/camera_front"] = np.arange(20.0)                                 # as long as the arm by coincidence
 
 
+def states():
+    """Writes stamps in a column beside the values, as numbers of floating point and as integers."""
+    (FOLDER / "states.yaml").write_text(STATES)
+    for name, kind in (("states", "f8"), ("whole_states", "i4")):
+        with h5py.File(FOLDER / f"{name}.hdf5", "w") as f:
+            f["ep_0/s"] = np.concatenate([np.arange(10)[:, None] * 20, ramp(10, 2) * 2], axis=1).astype(kind)
+
+
 def one():
     """Writes one episode a file, with gaps: each of its parts becomes a file."""
     (FOLDER / "one.yaml").write_text(ONE)
@@ -198,5 +213,6 @@ robo("assumed", (10, 10), np.bytes_(json.dumps({"env_name": "Lift"})))
 robo_beside()
 robo_unclear()
 lab()
+states()
 one()
 long()

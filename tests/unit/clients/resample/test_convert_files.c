@@ -36,6 +36,12 @@ static const struct trajd_convert_rule short_rules[] = {
     {.stream = "pos", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 31000000}};
 static const struct trajd_convert_rule shortest_rules[] = {
     {.stream = "pos", .kind = TRAJD_CONVERT_NO_KIND, .max_gap_ns = 29000000}};
+static const struct trajd_convert_rule single_rules[] = {
+    {.kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_F32}};
+static const struct trajd_convert_rule two_rules[] = {
+    {.stream = "pos", .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_F32},
+    {.stream = "quat", .kind = TRAJD_CONVERT_NO_KIND, .dtype = TRAJD_F16}};
+static const struct trajd_convert_rule nearest_q[] = {{.stream = "q", .kind = TRAJD_KIND_NEAREST}};
 static const char *const eef_streams[] = {"obs/eef_*", "actions"}, *const pos_stream[] = {"pos"};
 static const char *const wanted_episodes[] = {"demo_1", "2..3"};
 
@@ -84,6 +90,19 @@ static const struct conversion_case cases[] = {
      {"lab"},
      "lab",
      {.rate = {20, 1}, .rules = shortest_rules, .rule_count = 1},
+     NULL},
+    {"two_types", {"lab"}, "lab", {.rate = {20, 1}, .rules = two_rules, .rule_count = 2}, NULL},
+    {"states", {"states"}, "states", {.rate = {25, 1}}, NULL},
+    {"states_single",
+     {"states"},
+     "states",
+     {.rate = {25, 1}, .rules = single_rules, .rule_count = 1},
+     NULL},
+    {"whole_states", {"whole_states"}, "states", {.rate = {25, 1}}, NULL},
+    {"whole_states_nearest",
+     {"whole_states"},
+     "states",
+     {.rate = {25, 1}, .rules = nearest_q, .rule_count = 1},
      NULL},
     {"lab_pos", {"lab"}, "lab", {.rate = {50, 1}, .streams = pos_stream, .stream_count = 1}, NULL},
     {"one", {"one"}, "one", {.rate = {25, 1}}, "one_part0.hdf5 one_part1.hdf5 one_part2.hdf5"},
