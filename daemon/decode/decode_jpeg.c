@@ -124,7 +124,7 @@ bool trajd_decode_jpeg(const uint8_t *bytes, size_t size, const struct trajd_pic
                        uint8_t *pixels, char *reason, size_t reason_size)
 {
     struct decoder decoder = {.reason = reason, .reason_size = reason_size};
-    bool is_good = false;
+    volatile bool is_good = false;
 
     decoder.jpeg.err = jpeg_std_error(&decoder.errors);
     decoder.errors.error_exit = on_error;
