@@ -11,7 +11,8 @@
 #include "daemon/hdf5/scan_column.h"
 #include "proto/array_len.h"
 
-enum { EPISODE_COUNT_MAX = 1 << 20 };
+enum { EPISODE_COUNT_MAX = 1 << 20, CHUNK_CACHE_SLOTS = 4001 };
+static const size_t chunk_cache_bytes = (size_t)64 << 20;
 
 static const char no_memory[] = "no memory for its episodes";
 
@@ -238,14 +239,25 @@ static const char *check_rows(struct trajd_scan *scan, struct trajd_record_episo
 
 /* ---- episodes ---- */
 
+/* Opens an array with a chunk cache for all chunks of one row. */
+static hid_t open_array(hid_t group, const char *path)
+{
+    const hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
+    hid_t dataset;
+
+    H5Pset_chunk_cache(access, CHUNK_CACHE_SLOTS, chunk_cache_bytes, 1);
+    dataset = H5Dopen2(group, path, access);
+    H5Pclose(access);
+    return dataset;
+}
+
 /* Gives the array of each episode: its rows, and what libhdf5 reads of the first ones. */
 static void cut_array(struct trajd_scan *scan, hid_t group, uint32_t a,
                       const struct trajd_record_episode *whole,
                       const struct trajd_scan_parts *parts, struct trajd_record_episode *episodes)
 {
     const struct trajd_record_array *from = &whole->arrays[a];
-    hid_t dataset =
-        from->refusal ? -1 : H5Dopen2(group, from->match ? from->match : from->path, H5P_DEFAULT);
+    hid_t dataset = from->refusal ? -1 : open_array(group, from->match ? from->match : from->path);
 
     for (uint32_t i = 0; i < parts->count; i++) {
         const uint64_t begin = parts->begins[i], rows = parts->begins[i + 1] - begin;

@@ -377,6 +377,7 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
                            .error = error ? error : &local};
     enum trajd_status status = TRAJD_OK;
 
+    trajd_array_reader_keep(reader, layout->split.kind != TRAJD_SPLIT_NONE);
     for (uint32_t i = 0; i < record->episode_count && !status; i++) {
         e.episode = &record->episodes[i];
         e.loaded = NULL;
@@ -385,6 +386,7 @@ enum trajd_status trajd_index_evaluate(const struct trajd_layout *layout,
         if (!status)
             status = evaluate_episode(&e);
     }
+    trajd_array_reader_keep(reader, false);
     trajd_encoded_reader_destroy(&e.encoded);
     free(e.buffer);
     return status;

@@ -115,6 +115,9 @@ struct trajd_array_reader;
 enum trajd_status trajd_array_reader_create(struct trajd_array_reader **reader,
                                             struct trajd_error *error);
 void trajd_array_reader_destroy(struct trajd_array_reader **reader);
+/* Keeps inflated chunks of at most 64 MiB from now on, or drops them. All reads meanwhile must be from
+ * one file that does not change. For slices of the same arrays. */
+void trajd_array_reader_keep(struct trajd_array_reader *reader, bool keeps);
 
 /* Reads stored rows [row_begin, row_begin + row_count) densely into `rows`, which has room for row_count *
  * row_bytes. Reads with pread and inflates each chunk once, however many of its rows are requested.

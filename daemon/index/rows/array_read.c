@@ -6,6 +6,7 @@
 #include "daemon/index/rows/array.h"
 #include "daemon/index/rows/array_box.h"
 #include "daemon/index/rows/inflate.h"
+#include "daemon/index/rows/kept_chunks.h"
 #include "daemon/index/rows/read_exactly.h"
 
 /* chunks closer than this are read together: a seek costs more than the bytes between them */
@@ -24,8 +25,9 @@ struct buffer {
 
 struct trajd_array_reader {
     struct trajd_inflater *inflater;
-    struct buffer run;  /* the stored bytes of neighbouring chunks */
-    struct buffer fill; /* a chunk of fill values */
+    struct buffer run;              /* the stored bytes of neighbouring chunks */
+    struct buffer fill;             /* a chunk of fill values */
+    struct trajd_kept_chunks *kept; /* or NULL */
     uint64_t order[SORT_COUNT];
 };
 
@@ -67,9 +69,16 @@ void trajd_array_reader_destroy(struct trajd_array_reader **reader)
     if (!made)
         return;
     trajd_inflater_destroy(&made->inflater);
+    trajd_kept_chunks_destroy(&made->kept);
     free(made->run.bytes);
     free(made->fill.bytes);
     free(made);
+}
+
+void trajd_array_reader_keep(struct trajd_array_reader *reader, bool keeps)
+{
+    trajd_kept_chunks_destroy(&reader->kept);
+    reader->kept = keeps ? trajd_kept_chunks_create() : NULL;
 }
 
 static enum trajd_status make_room(struct buffer *buffer, uint64_t bytes, struct trajd_error *error)
@@ -133,8 +142,27 @@ static enum trajd_status place_chunk(const struct reading *reading, uint64_t chu
         chunk_failed(reading, chunk_index, error);
         return status;
     }
+    if (reading->reader->kept && array->filter_count)
+        trajd_kept_chunks_add(reading->reader->kept, chunk->offset, bytes, reading->chunk_bytes);
     trajd_array_box_copy(reading->array, &box, bytes, reading->row_begin, reading->rows);
     return TRAJD_OK;
+}
+
+/* Copies the rows of a chunk that was kept. Returns false where it was not. */
+static bool place_kept(const struct reading *reading, uint64_t chunk_index)
+{
+    const struct trajd_kept_chunks *kept = reading->reader->kept;
+    const uint8_t *bytes =
+        kept ? trajd_kept_chunks_find(kept, reading->array->chunks[chunk_index].offset,
+                                      reading->chunk_bytes)
+             : NULL;
+    struct trajd_array_box box;
+
+    if (!bytes)
+        return false;
+    box = box_of_chunk(reading, chunk_index);
+    trajd_array_box_copy(reading->array, &box, bytes, reading->row_begin, reading->rows);
+    return true;
 }
 
 static enum trajd_status place_missing(struct reading *reading, uint64_t chunk_index,
@@ -282,7 +310,7 @@ static enum trajd_status read_chunked(struct reading *reading, struct trajd_erro
          c++) {
         if (array->chunks[c].offset == TRAJD_ARRAY_MISSING_CHUNK)
             status = place_missing(reading, c, error);
-        else
+        else if (!place_kept(reading, c))
             reading->reader->order[count++] = c;
         if (!status && count && (count == SORT_COUNT || c + 1 == last)) {
             status = read_in_file_order(reading, count, error);

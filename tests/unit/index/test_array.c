@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/index/rows/inflate.h"
+#include "daemon/index/rows/kept_chunks.h"
 #include "proto/array_len.h"
 #include "tests/support/array_list.h"
 
@@ -232,6 +233,31 @@ static void inline_and_empty_rows(void **state)
     trajd_array_reader_destroy(&reader);
 }
 
+static void chunks_are_kept_by_place_and_size(void **state)
+{
+    struct trajd_kept_chunks *chunks = trajd_kept_chunks_create();
+    static uint8_t bytes[3 << 20];
+
+    (void)state;
+    assert_non_null(chunks);
+    assert_null(trajd_kept_chunks_find(chunks, 0, 8));
+    for (uint64_t i = 0; i < 3000; i++) { /* more than there is room for */
+        memset(bytes, (int)(i % 251), 16);
+        trajd_kept_chunks_add(chunks, i * 4096, bytes, 16);
+        assert_memory_equal(trajd_kept_chunks_find(chunks, i * 4096, 16), bytes, 16);
+    }
+    assert_null(trajd_kept_chunks_find(chunks, 2999 * 4096, 15));
+    memset(bytes, 7, sizeof bytes);
+    trajd_kept_chunks_add(chunks, 2999 * 4096, bytes, 24); /* replaces it */
+    assert_memory_equal(trajd_kept_chunks_find(chunks, 2999 * 4096, 24), bytes, 24);
+    for (uint64_t i = 0; i < 30; i++) /* 90 MiB in all, which is too much */
+        trajd_kept_chunks_add(chunks, i, bytes, sizeof bytes);
+    assert_null(trajd_kept_chunks_find(chunks, 0, sizeof bytes));
+    assert_non_null(trajd_kept_chunks_find(chunks, 29, sizeof bytes));
+    trajd_kept_chunks_destroy(&chunks);
+    assert_null(chunks);
+}
+
 static void unshuffle_is_exact_at_every_size(void **state)
 {
     uint8_t plain[1100], shuffled[1100], out[1100];
@@ -352,6 +378,10 @@ static void compare_with_h5py(struct trajd_array_reader *reader, const struct li
             fail_msg("%s: rows from %" PRIu64 " differ from h5py's", listed->label, ranges[r][0]);
         if (ranges[r][1])
             compare_slice(reader, listed, fd, ranges[r], truth + ranges[r][0] * row_bytes, read);
+        trajd_array_reader_keep(reader, true); /* slices from inflated chunks are the same */
+        for (int again = 0; again < 2 && ranges[r][1]; again++)
+            compare_slice(reader, listed, fd, ranges[r], truth + ranges[r][0] * row_bytes, read);
+        trajd_array_reader_keep(reader, false);
     }
     free(truth);
     free(read);
@@ -409,6 +439,7 @@ int main(void)
         cmocka_unit_test(broken_chunks_are_data_errors),
         cmocka_unit_test(hostile_records_are_refused),
         cmocka_unit_test(inline_and_empty_rows),
+        cmocka_unit_test(chunks_are_kept_by_place_and_size),
         cmocka_unit_test(unshuffle_is_exact_at_every_size),
         cmocka_unit_test(lzf_is_bounded),
         cmocka_unit_test(numbers_convert),
