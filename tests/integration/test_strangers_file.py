@@ -99,7 +99,7 @@ def test_init_of_one_episode(tmp_path):
 
 def test_presets(tmp_path):
     write_single(tmp_path / "one.hdf5")
-    for preset, steps in (("diffusion_policy", ("-1..0", "norm: min_max", "after: 7")), ("act", ("at: 0,", "with: zero"))):
+    for preset, steps in (("diffusion_policy", ("-1..0", "norm: min_max", "after: 7")), ("act", ("at: 0,", "with: zero", "windows: one_per_episode"))):
         made = trajctl("init", "--preset", preset, tmp_path / "one.hdf5", "-o", tmp_path / f"{preset}.yaml")
         assert made.returncode == 0, made.stderr
         text = (tmp_path / f"{preset}.yaml").read_text().replace("at: 0}", "at: 0,")

@@ -139,14 +139,15 @@ static bool is_plain(const char *name)
 
 /* Windows as a trainer has them by default. */
 static const struct config_preset presets[] = {
-    {"act", "0", "0..99", "{before: 0, after: any, with: zero}", NULL},
-    {"diffusion_policy", "-1..0", "-1..14", "{before: 1, after: 7, with: edge}", "min_max"},
-    {"lerobot", "0", "0..99", "{before: 0, after: any, with: edge}", "mean_std"},
-    {"openpi", "0", "0..49", "{before: 0, after: any, with: edge}", "q01_q99"},
-    {"robomimic", "0..9", "0..9", "{before: 0, after: any, with: edge}", NULL},
+    {"act", "0", "0..99", "{before: 0, after: any, with: zero}", NULL,
+     "one_per_episode  # one random row of each episode is ACT's epoch"},
+    {"diffusion_policy", "-1..0", "-1..14", "{before: 1, after: 7, with: edge}", "min_max", NULL},
+    {"lerobot", "0", "0..99", "{before: 0, after: any, with: edge}", "mean_std", NULL},
+    {"openpi", "0", "0..49", "{before: 0, after: any, with: edge}", "q01_q99", NULL},
+    {"robomimic", "0..9", "0..9", "{before: 0, after: any, with: edge}", NULL, NULL},
 };
-static const struct config_preset no_preset = {"", "-1..0", "0..15",
-                                               "{before: 1, after: any, with: edge}", NULL};
+static const struct config_preset no_preset = {
+    "", "-1..0", "0..15", "{before: 1, after: any, with: edge}", NULL, NULL};
 
 const struct config_preset *config_preset_find(const char *name, struct trajd_error *error)
 {
@@ -211,6 +212,7 @@ static void print_feed(FILE *out, const struct config_dataset *dataset, const ch
     const struct trajd_index *index = dataset->index;
     const uint32_t anchor = anchor_clock(index);
     const double rate = mean_rate_hz(index, anchor);
+    const uint64_t windows = preset->windows ? index->kept_count : count_rows(index, anchor);
     char text[TRAJD_RATES_TEXT_SIZE];
 
     write_rate(index, anchor, text);
@@ -220,7 +222,7 @@ static void print_feed(FILE *out, const struct config_dataset *dataset, const ch
     else if (index->kept_count >= FEWEST_TO_SPLIT)
         fprintf(out, "    split: 0..0.9              # 0.9..1 remains for validation; new data "
                      "moves no episode\n");
-    fprintf(out, "    global_batch: %u\n", guess_batch(count_rows(index, anchor)));
+    fprintf(out, "    global_batch: %u\n", guess_batch(windows));
     if (index->clock_count > 1 && rate > 0)
         fprintf(out, "    rate: %.0f                   # of all steps; the anchors' clock has %s\n",
                 fmax(1, round(rate)), text);
@@ -228,7 +230,10 @@ static void print_feed(FILE *out, const struct config_dataset *dataset, const ch
             "");
     if (*text)
         fprintf(out, ", %s", text);
-    fprintf(out, "\n    pad: %s\n    outputs:\n", preset->pad);
+    fprintf(out, "\n    pad: %s\n", preset->pad);
+    if (preset->windows)
+        fprintf(out, "    windows: %s\n", preset->windows);
+    fprintf(out, "    outputs:\n");
     for (uint32_t s = 0; s < index->stream_count; s++)
         print_output(out, index, &index->streams[s], anchor, preset);
 }

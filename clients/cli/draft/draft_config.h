@@ -11,7 +11,8 @@ struct config_preset {
     const char *name;
     const char *observations, *actions; /* steps */
     const char *pad;
-    const char *norm; /* of what is no picture; NULL: none */
+    const char *norm;    /* of what is no picture; NULL: none */
+    const char *windows; /* NULL: each row */
 };
 
 /* Returns the preset; for NULL one that suits most trainers. Returns NULL, with the error, for
