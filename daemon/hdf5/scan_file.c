@@ -125,6 +125,26 @@ static int compare_datasets(const void *a, const void *b)
     return strcmp(left->path, right->path);
 }
 
+static bool is_number(const char *name)
+{
+    const size_t digits = strspn(name, "0123456789");
+
+    return digits && (!name[digits] || name[digits] == '.');
+}
+
+/* Returns whether the path is a group in which each dataset is one frame: "000.jpg", "001.jpg". */
+static bool holds_frames(struct trajd_scan *scan, hid_t group, const char *path,
+                         struct wanted *wanted, struct trajd_record_episode *episode)
+{
+    const struct trajd_scan_folder *folder =
+        trajd_scan_folder(scan, group, path, strlen(path), &wanted->folders, episode);
+    uint32_t count = 0;
+
+    while (folder && count < folder->links.count && is_number(folder->links.names[count]))
+        count++;
+    return count > 1 && count == folder->links.count;
+}
+
 /* Returns whether the layout has streams below the path, which is a group for them. */
 static bool is_group(const struct trajd_layout *layout, const char *path)
 {
@@ -159,6 +179,11 @@ static void scan_dataset(struct trajd_scan *scan, hid_t group, const char *path,
                                  dataset);
     dataset->path = path;
     dataset->match = match;
+    if (found == TRAJD_SCAN_OTHER && holds_frames(scan, group, place, wanted, episode)) {
+        dataset->refusal = "a group with a dataset for each frame is not supported: write the "
+                           "frames into one dataset";
+        found = TRAJD_SCAN_ARRAY;
+    }
     if (found == TRAJD_SCAN_OTHER &&
         (is_of_family || (is_group(scan->layout, path) && !is_required(scan->layout, path))))
         return;

@@ -147,3 +147,22 @@ def test_an_attribute_that_is_named_like_a_period(tmp_path, rate):
                                               ('{attribute: "/@width", default: 20}', {}), ('{attribute: "/@dtype_rate", default: 20}', {})])
 def test_rates(tmp_path, rate, attributes):
     assert inspect(tmp_path, ROWS, rate=rate, attributes=attributes) == (0, [])
+
+
+def test_a_dataset_for_each_frame(tmp_path):
+    frames = {f"more/front/{i:04}.jpg": np.full(50, i, np.uint8) for i in range(5)}
+    status, said = inspect(tmp_path, ROWS | frames)
+    assert status == 0 and said == []
+    text = subprocess.run([TRAJCTL, "inspect", "--layout", tmp_path / "lab.yaml", tmp_path / "one.hdf5"], capture_output=True, text=True).stdout
+    assert "more/front: left out: a group with a dataset for each frame is not supported" in text, text
+    (tmp_path / "lab.yaml").write_text(LAYOUT.format(groups="/", rate=20) + "  front: {path: more/front, kind: previous}\n")
+    done = subprocess.run([TRAJCTL, "inspect", "--layout", tmp_path / "lab.yaml", tmp_path / "one.hdf5"], capture_output=True, text=True)
+    assert done.returncode == 1 and "more/front: a group with a dataset for each frame" in done.stderr, done.stderr
+
+
+def test_big_endian_numbers(tmp_path):
+    status, said = inspect(tmp_path, ROWS | {"actions": np.zeros((90, 7), ">f8")})
+    assert status == 1 and "actions: a big-endian type is not supported" in said, said
+    inspect(tmp_path, ROWS | {"obs/eef": np.zeros((90, 3), ">i4")})
+    text = subprocess.run([TRAJCTL, "inspect", "--layout", tmp_path / "lab.yaml", tmp_path / "one.hdf5"], capture_output=True, text=True).stdout
+    assert "obs/eef: left out: a big-endian type is not supported" in text, text

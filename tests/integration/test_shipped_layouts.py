@@ -94,6 +94,12 @@ def test_robotwin(tmp_path, layout, color):
     document = inspect(path, layout)
     streams = compare(document, path, {f"observation/{camera}/rgb": 3 for camera in ("head_camera", "left_camera")})
     assert one_clock(document) == (15, "declared") and len(streams) == 11
+    assert document["episodes"][0]["meta"] == {"language": None}
+    (tmp_path / "instructions").mkdir()
+    (tmp_path / "data").mkdir()
+    families.robotwin(tmp_path / "data/episode0.hdf5")
+    (tmp_path / "instructions/episode0.json").write_text(json.dumps({"seen": ["pick it", "grasp it"], "unseen": ["lift it"]}))
+    assert inspect(tmp_path / "data/episode0.hdf5", layout)["episodes"][0]["meta"] == {"language": "pick it"}
     assert f"jpeg 48x64 {color}" in trajctl("inspect", "--layout", layout, path).stdout
 
 
@@ -159,6 +165,10 @@ def test_maniskill(tmp_path):
     streams = compare(document, path)
     assert document["layout"] == "maniskill" and one_clock(document) == (20, "assumed") and document["notes"] == []
     assert [e["id"] for e in document["episodes"]] == ["traj_0", "traj_1", "traj_10"]
+    path.with_suffix(".json").write_text(json.dumps({"env_info": {}, "episodes": [
+        {"episode_id": i, "success": i != 1, "control_mode": "pd_joint_pos"} for i in (0, 1, 10)]}))
+    assert [e["meta"] for e in inspect(path)["episodes"]] == [
+        {"success_of_episode": success, "control_mode": "pd_joint_pos"} for success in ("true", "false", "true")]
     assert streams["obs/sensor_data/base_camera/depth"]["dtype"] == "u16" and document["trimmed_rows"] == 15
     with h5py.File(path, "r+") as file:
         del file["traj_0/obs/agent/qpos"]
