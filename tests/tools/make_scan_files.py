@@ -66,6 +66,14 @@ streams:
   "x/*": {path: x/*, kind: previous}
 """,
 }
+for kind in ("flags: [ends, stops]", "lengths: n", "ends: n", "starts: n"):
+    LAYOUTS["split_" + kind.split(":")[0]] = f"""layout: split
+episodes: {{files: "*.hdf5", groups: /, split: {{{kind}}}}}
+clocks: {{steps: {{rate: 20}}}}
+streams:
+  a: {{path: a, kind: linear}}
+  b: {{path: b, kind: linear, optional: true}}
+"""
 for name, text in LAYOUTS.items():
     (FOLDER / f"{name}.yaml").write_text(text)
     (FOLDER / name).mkdir()
@@ -284,6 +292,30 @@ def rows():
                 g.attrs["hz"] = hz
 
 
+def split():
+    """Writes several episodes one after another: at flags, by lengths, ends and starts, good ones and bad ones."""
+    numbers = {"one": [12], "three": [4, 3, 5], "empty": [4, 0, 8], "short": [4, 3], "long": [4, 3, 6], "none": [], "half": [4.5, 7.5],
+               "negative": [-1, 13], "words": [b"a", b"b"], "table": [[4, 1], [8, 1]], "missing": None}
+    for name, lengths in numbers.items():
+        arrays = {"a": np.arange(24.0).reshape(12, 2), "b": filled(11 if name == "three" else 12)}
+        for kind in ("lengths", "ends", "starts"):
+            n = lengths
+            if name not in ("words", "table", "missing"):
+                n = {"lengths": lengths, "ends": list(np.cumsum(lengths)), "starts": list(np.cumsum([0, *lengths])[:-1])}[kind]
+            write(f"split_{kind}", name, arrays if n is None else {**arrays, "n": np.array(n)})
+    write("split_ends", "back", {"a": filled(12), "n": np.array([8, 4, 12])})
+    write("split_starts", "late", {"a": filled(12), "n": np.array([1, 4])})
+    write("split_starts", "beyond", {"a": filled(12), "n": np.array([0, 13])})
+    write("split_lengths", "many", {"a": filled(2600), "n": np.full(1300, 2)[:1030]})
+    for name, (ends, stops) in {"both": ((3, 11), (7,)), "one": ((11,), ()), "open": ((3,), ()), "none": ((), ()), "each": (range(4), (11,)),
+                                "same": ((3, 11), (3,))}.items():
+        write("split_flags", name, {"a": filled(12, 2), "ends": marked(12, *ends), "stops": marked(12, *stops)})
+    write("split_flags", "unequal", {"a": filled(12, 2), "ends": marked(12, 11), "stops": marked(11, 10)})
+    write("split_flags", "missing", {"a": filled(12, 2), "ends": marked(12, 11)})
+
+
+write("whole", "many_links", {"a": filled(5, 2), **{f"g{i:03}/x": 1 for i in range(150)}})
 groups()
 rows()
+split()
 types()

@@ -204,7 +204,9 @@ static void record(FILE *out, const char *layout, const char *name)
 
 static void indexes_are_as_recorded(void **state)
 {
-    static const char *const layouts[] = {"whole", "stamped", "groups", "rows", "types"};
+    static const char *const layouts[] = {"whole",         "stamped",    "groups",
+                                          "rows",          "types",      "split_flags",
+                                          "split_lengths", "split_ends", "split_starts"};
 
     (void)state;
     for (size_t k = 0; k < ARRAY_LEN(layouts); k++) {
