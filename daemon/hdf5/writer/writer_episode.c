@@ -58,19 +58,6 @@ static const uint8_t *rows_of_pick(const struct episode *episode, uint32_t which
                : NULL;
 }
 
-/* Returns whether the dataset has as many rows as the rows of a pick were counted from. */
-static bool has_rows_of(hid_t dataset, const uint8_t *rows)
-{
-    const hid_t space = H5Dget_space(dataset);
-    hsize_t shape[H5S_MAX_RANK] = {0};
-    uint64_t count;
-
-    memcpy(&count, rows - sizeof count, sizeof count);
-    H5Sget_simple_extent_dims(space, shape, NULL);
-    H5Sclose(space);
-    return shape[0] >= count;
-}
-
 /* Copies the rows that the steps take of a dataset of encoded frames. */
 static bool pick_dataset(struct episode *episode, const struct trajd_writer_dataset *dataset,
                          const struct trajd_writer_place *place, uint32_t which)
