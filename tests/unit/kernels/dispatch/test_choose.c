@@ -131,6 +131,18 @@ static void test_slices_cover_the_windows(void **state)
         }
 }
 
+/* Without windows there is still one thread, and a slice of one window. */
+static void test_no_windows(void **state)
+{
+    struct trajd_problem problem = problem_of(0, 50, 40, TRAJD_KIND_MEAN);
+    struct trajd_choice choice;
+
+    (void)state;
+    assert_int_equal(trajd_choose(&problem, &four_threads, NULL, &choice, NULL), TRAJD_OK);
+    assert_int_equal(choice.thread_count, 1);
+    assert_int_equal(choice.slice_windows, 1);
+}
+
 static void test_names(void **state)
 {
     struct trajd_problem problem = problem_of(256, 2, 7, TRAJD_KIND_LINEAR);
@@ -154,6 +166,7 @@ int main(void)
         cmocka_unit_test(test_costs_are_ordered),
         cmocka_unit_test(test_little_work_stays_on_one_thread),
         cmocka_unit_test(test_slices_cover_the_windows),
+        cmocka_unit_test(test_no_windows),
         cmocka_unit_test(test_names),
     };
 
