@@ -89,7 +89,7 @@ static enum trajd_status add_lane(struct statistics_sweep *sweep, uint32_t item,
     struct statistics_lane *lane = &sweep->lanes[sweep->lane_count++];
 
     *lane = (struct statistics_lane){
-        .item = item, .first_column = first_column, .column_count = columns, .group = 1};
+        .item = item, .first_column = first_column, .column_count = columns};
     lane->runs = calloc(room, sizeof *lane->runs);
     return lane->runs ? TRAJD_OK : no_memory(error);
 }

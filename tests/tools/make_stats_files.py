@@ -52,7 +52,7 @@ with h5py.File(FOLDER / "stats.hdf5", "w") as f:
         if e % 5 == 3:
             g["pos"][5, 1], g["pos"][2, 2], g["pos"][3, 2] = np.nan, np.inf, -np.inf
         angle = np.arange(rows) * 0.2 + e
-        g["quat"] = np.stack([0 * angle, np.sin(angle / 2), 0 * angle, np.cos(angle / 2)], axis=1)
+        g["quat"] = np.round(np.stack([0 * angle, np.sin(angle / 2), 0 * angle, np.cos(angle / 2)], axis=1), 6)
         g["act"] = wave(rows, 2, e + 0.25).astype("f4")
         g["force"] = wave(rows, 3, 2 * e).astype("f4") - 8
         g["count"] = (np.arange(rows) + 100 * e).astype("i4") - 700

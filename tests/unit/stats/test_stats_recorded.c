@@ -58,6 +58,10 @@ static const char *const feeds[] = {
     "windows}}}",
     "anchor: {clock: cam}, outputs: {image: {at: 0, norm: {over: windows}}, pos: {at: 0}, act: "
     "{at: 0}}",
+    "anchor: {clock: cam}, outputs: {extra: {at: 0..1, role: action, max_age: 1s, missing: zero, "
+    "norm: {over: windows}}, image: {at: 0}}",
+    "anchor: {rate: 100/3}, outputs: {act: {at: 0}}",
+    "anchor: {rate: 100}, outputs: {act: {at: 0}}",
     ACT "filter: some, outputs: {act: {at: 0}, large: {at: 0}}",
     ACT "split: 0.2..0.7, order: sequential, outputs: {act: {at: -1..0, norm: {over: windows}}}",
     ACT "episodes: [0..1, ep_7], tail: short, outputs: {act: {at: 0}}",
@@ -148,21 +152,28 @@ static void put_streams(FILE *out, struct trajd_dataset *dataset, struct trajd_p
     trajd_window_spec_destroy(&spec);
 }
 
-static void write_figures(const char *path, uint64_t cache_budget_bytes, struct trajd_pool *pool)
+static struct trajd_dataset *open_stats(uint64_t cache_budget_bytes)
 {
     char data[128], layout[128];
     struct trajd_dataset_options options = {
         .name = "stats", .cache_budget_bytes = cache_budget_bytes, .reader_count = 2};
     struct trajd_dataset *dataset;
     struct trajd_error error;
-    FILE *out = fopen(path, "w");
 
-    assert_non_null(out);
     snprintf(data, sizeof data, "%s/stats.hdf5", folder);
     snprintf(layout, sizeof layout, "%s/stats.yaml", folder);
     options.index = options_for(data, layout);
     if (trajd_dataset_open(&options, &dataset, &error))
         fail_msg("%s", error.message);
+    return dataset;
+}
+
+static void write_figures(const char *path, uint64_t cache_budget_bytes, struct trajd_pool *pool)
+{
+    struct trajd_dataset *dataset = open_stats(cache_budget_bytes);
+    FILE *out = fopen(path, "w");
+
+    assert_non_null(out);
     for (size_t k = 0; k < ARRAY_LEN(feeds); k++)
         put_feed(out, dataset, pool, feeds[k]);
     put_streams(out, dataset, pool, ACT "outputs: {act: {at: 0}}");
@@ -192,6 +203,29 @@ static void figures_are_as_recorded(void **state)
     }
 }
 
+/* Anchors at other rates are other windows, also where only the denominator differs. */
+static void fingerprints_tell_rates_apart(void **state)
+{
+    static const char *const rates[] = {"100", "50", "100/3", "100/7", "50/3"};
+    struct trajd_dataset *dataset = open_stats(1 << 20);
+    uint64_t fingerprints[ARRAY_LEN(rates)];
+
+    (void)state;
+    for (size_t k = 0; k < ARRAY_LEN(rates); k++) {
+        struct trajd_window_spec *spec;
+        struct trajd_window_plan *plan;
+        char keys[128];
+        snprintf(keys, sizeof keys, "anchor: {rate: %s}, outputs: {act: {at: 0}}", rates[k]);
+        plan = make_feed(dataset, keys, &spec);
+        fingerprints[k] = trajd_statistics_output_fingerprint(plan, 0);
+        for (size_t i = 0; i < k; i++)
+            assert_true(fingerprints[i] != fingerprints[k]);
+        trajd_window_plan_destroy(&plan);
+        trajd_window_spec_destroy(&spec);
+    }
+    trajd_dataset_destroy(&dataset);
+}
+
 static int make_files(void **state)
 {
     char arguments[256];
@@ -215,6 +249,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_as_recorded),
+        cmocka_unit_test(fingerprints_tell_rates_apart),
     };
 
     recorded_folder = argc > 1 ? argv[1] : NULL;
