@@ -1,4 +1,5 @@
-"""Part `frames`: encoded rows against pread and h5py, and the start over 200 compressed ALOHA episodes."""
+"""Part `frames`: encoded rows against pread and h5py, packing against a copy, and the start over 200 compressed ALOHA episodes."""
+import os
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from make_frame_files import LAYOUT, pad, variable  # noqa: E402
 ROWS, EPISODES, CAMERAS, FRAME_BYTES = 400, 200, 4, 20_000
 MANY_ROWS = 4000  # 100 MB for each form: more than the processor's caches hold
 ROUNDS = 5
-READ_RATIO, H5PY_RATIO, READY_MS, CACHED_MS = 0.9, 4, 1000, 50
+READ_RATIO, H5PY_RATIO, PACK_RATIO, READY_MS, CACHED_MS = 0.9, 4, 0.8, 1000, 50
 STREAMS = """\
   action: {kind: previous}
   "cams/*": {path: observations/images/*, kind: previous, image: {color: rgb, size: [480, 640]}}
@@ -107,10 +108,47 @@ def reading(options, layout):
     return figures
 
 
+def copy(source, target):
+    """Copies a file and waits until it is on disk, as `trajctl pack` does. Returns the seconds."""
+    begin = time.perf_counter()
+    with open(source, "rb", buffering=0) as read, open(target, "wb", buffering=0) as write:
+        while block := read.read(4 << 20):
+            write.write(block)
+        os.fsync(write.fileno())
+    return time.perf_counter() - begin
+
+
+def packing(options):
+    """Packs a file of each form with 30 episodes, in turns with a copy of it."""
+    random, figures = np.random.default_rng(7), []
+    forms = {"padded": lambda images, rows: images.create_dataset("cam", data=pad(rows), chunks=(1, max(map(len, rows)))),
+             "strings": lambda images, rows: images.create_dataset("cam", data=np.array(rows, f"S{max(map(len, rows))}")),
+             "variable": lambda images, rows: variable(images, "cam", rows)}
+    source, target, layout = options.work / "to_pack.hdf5", options.work / "packed.hdf5", options.work / "pack_bench.yaml"
+    layout.write_text(LAYOUT.format(name="pack_bench", groups="/data/demo_*", streams=STREAMS))
+    for form, write in forms.items():
+        with h5py.File(source, "w") as file:
+            for e in range(3 * MANY_ROWS // ROWS):
+                file[f"data/demo_{e}/action"] = np.zeros((ROWS, 14), "f4")
+                write(file.create_group(f"data/demo_{e}/observations/images"), frames(random, ROWS))
+        ours, plain = [], []
+        for _ in range(max(3, options.rounds)):
+            begin = time.perf_counter()
+            subprocess.run([options.build / "clients/cli/trajctl", "pack", source, "-o", target, "--layout", layout, "--force"],
+                           check=True, stdout=subprocess.DEVNULL)
+            ours.append(time.perf_counter() - begin)
+            plain.append(copy(source, options.work / "copied.hdf5"))
+        ratio = min(plain) / min(ours)
+        figures.append(figure(f"{form}: packed", round(source.stat().st_size / min(ours) / 1e6), "MB/s", of_copy=round(ratio, 3),
+                              mb_before=round(source.stat().st_size / 1e6, 1), mb_after=round(target.stat().st_size / 1e6, 1),
+                              budget=f">= {PACK_RATIO} of a copy", met=ratio >= PACK_RATIO))
+    return figures
+
+
 def run(options):
     layout = options.work / "frames_bench.yaml"
     layout.write_text(LAYOUT.format(name="frames_bench", groups="/", streams=STREAMS))
-    figures = reading(options, layout)
+    figures = reading(options, layout) + packing(options)
     write_episodes(options.work / "aloha")
     config = CONFIG.format(path=options.work / "aloha", layout=layout)
     for keep_cache, limit in (False, READY_MS), (True, CACHED_MS):

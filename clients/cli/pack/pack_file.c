@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "clients/cli/resample/convert_child.h"
@@ -15,7 +16,9 @@
 #include "daemon/index/writer_protocol.h"
 
 enum { PATH_SIZE = 4096, FILE_TIMEOUT_MS = 600000 };
-#define BLOCK_BYTES (UINT64_C(4) << 20) /* that are written at a time */
+#define BLOCK_BYTES                                                                                \
+    (UINT64_C(2) << 20)          /* of stored rows that are read at a time: they stay in cache */
+#define BLOCK_ROWS UINT64_C(256) /* that are read and written at a time at most */
 
 /* One dataset of frames. */
 struct packing {
@@ -35,8 +38,6 @@ struct pack {
     char partial[PATH_SIZE];
     uint32_t count;
     struct packing *packings;
-    uint8_t *block; /* rows that are written together */
-    uint64_t block_capacity;
     struct pack_result *result;
 };
 
@@ -124,6 +125,20 @@ static enum trajd_status find_packings(struct pack *p)
 
 /* ---- reading ---- */
 
+/* Returns how many rows are read at a time. */
+static uint64_t block_rows(const struct packing *packing, uint64_t row)
+{
+    const struct trajd_array *array = packing->array;
+    const uint64_t rest = array->shape[0] - row,
+                   width = array->form == TRAJD_ROWS_HEAP ? BLOCK_BYTES / 64
+                                                          : trajd_array_row_bytes(array),
+                   fit =
+                       width && BLOCK_BYTES / width < BLOCK_ROWS ? BLOCK_BYTES / width : BLOCK_ROWS,
+                   rows = fit ? fit : 1;
+
+    return rest < rows ? rest : rows;
+}
+
 /* Returns the bytes of a frame. Raw pixels may end with zeros, which are no padding. */
 static uint64_t frame_bytes(const struct packing *packing, const struct trajd_row_bytes *row,
                             struct trajd_picture *picture)
@@ -146,7 +161,7 @@ static enum trajd_status read_rows(struct pack *p, const struct packing *packing
     if (p->options->cancel && __atomic_load_n(p->options->cancel, __ATOMIC_RELAXED))
         return trajd_error_set(p->error, TRAJD_ERR_CLOSED, 0, "interrupted");
     status = trajd_encoded_read(p->reader, p->input, file->stat.size_bytes, packing->array, row,
-                                packing->array->shape[0] - row, rows, done, p->error);
+                                block_rows(packing, row), rows, done, p->error);
     if (status)
         trajd_error_prefix(p->error, "%s: %s", file->relative_path, packing->path);
     return status;
@@ -286,35 +301,29 @@ static enum trajd_status write_at(struct pack *p, const void *data, uint64_t len
     return TRAJD_OK;
 }
 
-/* Writes frames of which the first goes to offset `row` of its dataset: in blocks, because they do
- * not lie side by side in memory. */
+/* Writes the frames from `row` on, which follow one another in the output, in one call. A short
+ * write goes on frame by frame. */
 static enum trajd_status write_rows(struct pack *p, const struct packing *packing, uint64_t row,
                                     const struct trajd_row_bytes *rows, uint64_t count)
 {
+    const uint64_t place = packing->places[0];
+    struct iovec parts[BLOCK_ROWS];
     enum trajd_status status = TRAJD_OK;
+    ssize_t done;
 
-    for (uint64_t r = 0; r < count && !status;) {
-        const int64_t begin = packing->offsets[row + r];
-        uint64_t used = 0, first = r;
-        for (; r < count; r++) {
-            const uint64_t size =
-                (uint64_t)(packing->offsets[row + r + 1] - packing->offsets[row + r]);
-            if (r > first && used + size > BLOCK_BYTES)
-                break;
-            if (used + size > p->block_capacity) {
-                uint8_t *grown = realloc(p->block, used + size);
-                if (!grown)
-                    return no_memory(p);
-                p->block = grown;
-                p->block_capacity = used + size;
-            }
-            if (size)
-                memcpy(p->block + used, rows[r].data, size);
-            used += size;
-        }
-        if (used)
-            status = write_at(p, p->block, used, packing->places[0] + (uint64_t)begin);
-    }
+    for (uint64_t r = 0; r < count; r++)
+        parts[r] = (struct iovec){(void *)rows[r].data, (size_t)(packing->offsets[row + r + 1] -
+                                                                 packing->offsets[row + r])};
+    if (packing->offsets[row] == packing->offsets[row + count])
+        return TRAJD_OK;
+    done = pwritev(p->output, parts, (int)count, (off_t)(place + (uint64_t)packing->offsets[row]));
+    if (done == packing->offsets[row + count] - packing->offsets[row])
+        return TRAJD_OK;
+    if (done < 0 && errno != EINTR)
+        return output_failed(p);
+    for (uint64_t r = 0; r < count && !status; r++)
+        status = write_at(p, parts[r].iov_base, parts[r].iov_len,
+                          place + (uint64_t)packing->offsets[row + r]);
     return status;
 }
 
@@ -343,10 +352,14 @@ static enum trajd_status write_packing(struct pack *p, const struct packing *pac
         if (!status)
             status = write_rows(p, packing, row, rows, done);
     }
-    return status ? status
-                  : write_at(p, packing->offsets,
-                             (packing->array->shape[0] + 1) * sizeof *packing->offsets,
-                             packing->places[1]);
+    if (!status)
+        status =
+            write_at(p, packing->offsets, (packing->array->shape[0] + 1) * sizeof *packing->offsets,
+                     packing->places[1]);
+    /* Only begins to write to the disk, which goes on during the next reads and the check. */
+    sync_file_range(p->output, (off_t)packing->places[0],
+                    (off_t)packing->offsets[packing->array->shape[0]], SYNC_FILE_RANGE_WRITE);
+    return status;
 }
 
 /* ---- the finished file ---- */
@@ -425,7 +438,6 @@ static void clear(struct pack *p)
         free(p->packings[i].offsets);
     }
     free(p->packings);
-    free(p->block);
     if (p->input >= 0)
         close(p->input);
     if (p->output >= 0)

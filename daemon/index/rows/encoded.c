@@ -92,7 +92,8 @@ void trajd_encoded_reader_destroy(struct trajd_encoded_reader **reader)
     free(made);
 }
 
-/* Makes room for `size` bytes in all, and keeps the bytes that are there. */
+/* Makes room for `size` bytes in all, and keeps the bytes that are there. Grows by half at least, so
+ * that many small runs do not move it often. */
 static enum trajd_status grow(uint8_t **bytes, uint64_t *capacity, uint64_t size,
                               struct trajd_error *error)
 {
@@ -100,6 +101,7 @@ static enum trajd_status grow(uint8_t **bytes, uint64_t *capacity, uint64_t size
 
     if (size <= *capacity)
         return TRAJD_OK;
+    size = size < *capacity + *capacity / 2 ? *capacity + *capacity / 2 : size;
     grown = realloc(*bytes, size);
     if (!grown)
         return no_memory(error);
