@@ -201,3 +201,19 @@ def test_a_period(tmp_path):
         file["cmd"] = RANDOM.normal(size=(50, 6))
     _, layout, checked = make_config(tmp_path, tmp_path / "sim.h5")
     assert 'rate: {attribute: "@dt", unit: s}' in layout and "500 Hz" in checked and "assumed" not in checked
+
+
+def test_outcomes(tmp_path):
+    """What says how an episode went is a text to select by: a dataset of one value, or an attribute. The rate is not left out."""
+    with h5py.File(tmp_path / "runs.h5", "w") as file:
+        for run in range(4):
+            group = file.create_group(f"run_{run}")
+            group["q"] = RANDOM.normal(size=(30 + run, 6))
+            group["success"] = run % 2 == 1
+            group["fps"] = 30
+            group.attrs.update(success="yes", weather=["rain", "sun"][run % 2], robot="a")
+    config, layout, _ = make_config(tmp_path, tmp_path / "runs.h5")
+    assert "  success: {path: success}" in layout and '  weather: {attribute: "@weather"}' in layout and "robot" not in layout
+    assert "left out" not in layout and "rate: {path: fps}" in layout
+    (tmp_path / "lab.yaml").write_text(config.replace("    dataset: data\n", "    dataset: data\n    where: {success: ['true']}\n"))
+    assert "2 episodes" in trajctl("check", tmp_path / "lab.yaml").stdout

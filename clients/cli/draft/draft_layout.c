@@ -9,7 +9,7 @@
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
 
-enum { OUTSIDE_MAX = 24, META_MAX = 8 };
+enum { OUTSIDE_MAX = 24 };
 
 static const char *const unit_names[] = {
     [TRAJD_UNIT_NS] = "ns", [TRAJD_UNIT_US] = "us", [TRAJD_UNIT_MS] = "ms", [TRAJD_UNIT_S] = "s"};
@@ -93,53 +93,6 @@ static void write_stamped(FILE *out, const struct draft_facts *facts)
     }
 }
 
-static bool is_above(const struct draft_facts *facts, const struct trajd_tree_object *group)
-{
-    const char *episode = facts->tree->objects[facts->episodes->groups[0]].path;
-    const size_t length = strlen(group->path);
-
-    return !length ||
-           (!strncmp(episode, group->path, length) && (episode[length] == '/' || !episode[length]));
-}
-
-/* Writes OBJECT@NAME, relative to the episode where the object is its group. */
-static void write_attribute(FILE *out, const struct draft_facts *facts,
-                            const struct trajd_tree_object *group, const char *name)
-{
-    const bool is_episode =
-        !strcmp(group->path, facts->tree->objects[facts->episodes->groups[0]].path);
-    char text[DRAFT_NAME_MAX];
-
-    snprintf(text, sizeof text, "%s%s@%s", is_episode ? "" : "/", is_episode ? "" : group->path,
-             name);
-    trajd_json_text(out, text);
-}
-
-/* Finds an attribute, of the episode's group or one above it, whose name has one of the words and
- * whose value fits. */
-static const struct trajd_tree_attribute *find_attribute(const struct draft_facts *facts,
-                                                         const char *const *words, size_t count,
-                                                         bool (*fits)(const char *),
-                                                         const struct trajd_tree_object **group)
-{
-    const uint32_t last = facts->episodes->groups[0];
-
-    for (uint32_t i = last + 1; i-- > 0;) {
-        const struct trajd_tree_object *object = &facts->tree->objects[i];
-        if (object->kind != TRAJD_TREE_GROUP || !is_above(facts, object))
-            continue;
-        for (uint32_t a = 0; a < object->attribute_count; a++) {
-            const struct trajd_tree_attribute *attribute =
-                &facts->tree->attributes[object->first_attribute + a];
-            if (draft_contains(attribute->name, words, count) && fits(attribute->value)) {
-                *group = object;
-                return attribute;
-            }
-        }
-    }
-    return NULL;
-}
-
 static bool is_rate(const char *value)
 {
     char *end;
@@ -156,60 +109,69 @@ static bool is_period(const char *value)
     return end != value && !*end && number >= 0.0002 && number < 1;
 }
 
-static bool is_text(const char *value)
-{
-    char *end;
-
-    return *value && *value != '(' && *value != '{' && strcmp(value, "?") &&
-           strcmp(value, "true") && strcmp(value, "false") &&
-           strlen(value) < TRAJD_TREE_VALUE_MAX && (strtod(value, &end), *end);
-}
-
 static bool is_anything(const char *value)
 {
     return *value;
+}
+
+static const char *const rates[] = {"fps", "hz", "freq", "rate"};
+static const char *const periods[] = {"dt", "period", "timestep"};
+
+/* Returns the dataset of one value that gives the rate, or -1 where an attribute gives it, or stamps, or
+ * nothing. */
+static int find_rate_stream(const struct draft_facts *facts)
+{
+    const struct trajd_tree_object *group;
+
+    if (facts->plan->stamped.count ||
+        draft_find_attribute(facts, rates, ARRAY_LEN(rates), is_rate, &group) ||
+        draft_find_attribute(facts, periods, ARRAY_LEN(periods), is_period, &group))
+        return -1;
+    for (uint32_t i = 0; i < facts->streams->count; i++) {
+        const struct draft_stream *stream = &facts->streams->list[i];
+        if (!stream->example->rank && stream->example->dtype &&
+            draft_contains(stream->path, rates, ARRAY_LEN(rates)))
+            return (int)i;
+    }
+    return -1;
 }
 
 /* Writes the rate of the first regular clock. Returns it where it is known; *is_stated: the file
  * states it. */
 static double write_rate(FILE *out, const struct draft_facts *facts, bool *is_stated)
 {
-    static const char *const rates[] = {"fps", "hz", "freq", "rate"}, *const env[] = {"env_args"};
-    static const char *const periods[] = {"dt", "period", "timestep"};
+    static const char *const env[] = {"env_args"};
+    const int stream = find_rate_stream(facts);
     const struct trajd_tree_object *group;
     const struct trajd_tree_attribute *attribute =
-        find_attribute(facts, rates, ARRAY_LEN(rates), is_rate, &group);
+        draft_find_attribute(facts, rates, ARRAY_LEN(rates), is_rate, &group);
 
     if (attribute) {
         fprintf(out, "{attribute: ");
-        write_attribute(out, facts, group, attribute->name);
+        draft_write_attribute(out, facts, group, attribute->name);
         fprintf(out, "}");
         *is_stated = true;
         return strtod(attribute->value, NULL);
     }
-    attribute = find_attribute(facts, periods, ARRAY_LEN(periods), is_period, &group);
+    attribute = draft_find_attribute(facts, periods, ARRAY_LEN(periods), is_period, &group);
     if (attribute) {
         fprintf(out, "{attribute: ");
-        write_attribute(out, facts, group, attribute->name);
+        draft_write_attribute(out, facts, group, attribute->name);
         fprintf(out, ", unit: s}");
         *is_stated = true;
         return 1 / strtod(attribute->value, NULL);
     }
-    for (uint32_t i = 0; i < facts->streams->count; i++) {
-        const struct draft_stream *stream = &facts->streams->list[i];
-        if (!stream->example->rank && stream->example->dtype &&
-            draft_contains(stream->path, rates, ARRAY_LEN(rates))) {
-            fprintf(out, "{path: ");
-            draft_write_text(out, stream->path);
-            fprintf(out, "}");
-            *is_stated = true;
-            return 0;
-        }
+    if (stream >= 0) {
+        fprintf(out, "{path: ");
+        draft_write_text(out, facts->streams->list[stream].path);
+        fprintf(out, "}");
+        *is_stated = true;
+        return 0;
     }
-    attribute = find_attribute(facts, env, ARRAY_LEN(env), is_anything, &group);
+    attribute = draft_find_attribute(facts, env, ARRAY_LEN(env), is_anything, &group);
     fprintf(out, "{attribute: ");
     if (attribute)
-        write_attribute(out, facts, group, attribute->name);
+        draft_write_attribute(out, facts, group, attribute->name);
     else
         fprintf(out, "\"@rate\"");
     fprintf(out, "%s, default: 20}", attribute ? ", json: env_kwargs.control_freq" : "");
@@ -258,92 +220,6 @@ static void write_filter(FILE *out, const struct draft_facts *facts)
     }
 }
 
-/* Where the task is described in words. */
-struct meta {
-    const struct trajd_tree_attribute *attribute; /* or NULL */
-    const struct trajd_tree_object *group;        /* of the attribute */
-    const struct draft_stream *stream;            /* without an attribute: a dataset, or NULL */
-};
-
-static struct meta find_words(const struct draft_facts *facts, const char *const *words,
-                              size_t count)
-{
-    struct meta meta = {0};
-
-    meta.attribute = find_attribute(facts, words, count, is_text, &meta.group);
-    for (uint32_t s = 0; s < facts->streams->count && !meta.attribute && !meta.stream; s++) {
-        const struct draft_stream *stream = &facts->streams->list[s];
-        if (!stream->example->rank &&
-            (stream->example->form == TRAJD_TREE_TEXT ||
-             stream->example->form == TRAJD_TREE_STRING) &&
-            draft_contains(stream->path, words, count))
-            meta.stream = stream;
-    }
-    return meta;
-}
-
-/* Prefers what must be words to a task, which may be a number or the name of an environment. */
-static struct meta find_meta(const struct draft_facts *facts)
-{
-    static const char *const words[] = {"language", "instruction", "prompt", "task"};
-    const struct meta meta = find_words(facts, words, ARRAY_LEN(words) - 1);
-
-    return meta.attribute || meta.stream ? meta
-                                         : find_words(facts, words + ARRAY_LEN(words) - 1, 1);
-}
-
-static bool is_plain_name(const char *name)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-
-    return strcmp(name, "language") && isalpha((unsigned char)*name) &&
-           strlen(name) <= TRAJD_LAYOUT_META_NAME_MAX && strspn(name, letters) == strlen(name);
-}
-
-/* Returns whether all episodes have the attribute, as one value, and the values differ. */
-static bool differs(const struct draft_facts *facts, const struct trajd_tree_attribute *attribute)
-{
-    bool found = false;
-
-    for (uint32_t e = 0; e < facts->episodes->count; e++) {
-        const struct trajd_tree_object *group = &facts->tree->objects[facts->episodes->groups[e]];
-        const struct trajd_tree_attribute *list = &facts->tree->attributes[group->first_attribute];
-        uint32_t a = 0;
-        while (a < group->attribute_count && strcmp(list[a].name, attribute->name))
-            a++;
-        if (a == group->attribute_count || *list[a].value == '(' || !strcmp(list[a].value, "?"))
-            return false;
-        found = found || strcmp(list[a].value, attribute->value);
-    }
-    return found;
-}
-
-static void write_meta(FILE *out, const struct draft_facts *facts)
-{
-    const struct meta meta = find_meta(facts);
-
-    const struct trajd_tree_object *first = &facts->tree->objects[facts->episodes->groups[0]];
-    uint32_t count = meta.attribute || meta.stream;
-
-    if (count) {
-        fprintf(out, "meta:\n  language: {%s: ", meta.attribute ? "attribute" : "path");
-        if (meta.attribute)
-            write_attribute(out, facts, meta.group, meta.attribute->name);
-        else
-            draft_write_text(out, meta.stream->path);
-        fprintf(out, "}   # GUESS: the task in words\n");
-    }
-    for (uint32_t a = 0; a < first->attribute_count && count < META_MAX; a++) {
-        const struct trajd_tree_attribute *attribute =
-            &facts->tree->attributes[first->first_attribute + a];
-        if (attribute == meta.attribute || !is_plain_name(attribute->name) ||
-            !differs(facts, attribute))
-            continue;
-        fprintf(out, "%s  %s: {attribute: \"@%s\"}   # to select by, with `where:` of a feed\n",
-                count++ ? "" : "meta:\n", attribute->name, attribute->name);
-    }
-}
-
 /* Returns whether a line above names the dataset: the draft reads it, though not as a stream. */
 static bool is_named(const struct draft_facts *facts, uint32_t which)
 {
@@ -355,7 +231,7 @@ static bool is_named(const struct draft_facts *facts, uint32_t which)
         if (facts->split.streams[i] == which)
             return true;
     }
-    return find_meta(facts).stream == &facts->streams->list[which];
+    return find_rate_stream(facts) == (int)which || draft_is_meta(facts, which);
 }
 
 /* Names the datasets that are outside all episodes. */
@@ -402,7 +278,7 @@ void draft_write_layout(FILE *out, const struct draft_facts *facts)
     fprintf(out, "\nversion: 1\n");
     write_episodes(out, facts, facts->episodes->pattern);
     write_filter(out, facts);
-    write_meta(out, facts);
+    draft_write_meta(out, facts);
     fprintf(out, "clocks:\n");
     write_stamped(out, facts);
     write_regular(out, facts);

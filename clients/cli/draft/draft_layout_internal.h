@@ -21,4 +21,21 @@ void draft_name_clock(const struct draft_facts *facts, int clock, char name[DRAF
 /* Writes the lines of `streams:`. */
 void draft_write_streams(FILE *out, const struct draft_facts *facts);
 
+/* Finds an attribute, of the episode's group or one above it, whose name has one of the words and
+ * whose value fits. */
+const struct trajd_tree_attribute *draft_find_attribute(const struct draft_facts *facts,
+                                                        const char *const *words, size_t count,
+                                                        bool (*fits)(const char *),
+                                                        const struct trajd_tree_object **group);
+
+/* Writes OBJECT@NAME, relative to the episode where the object is its group. */
+void draft_write_attribute(FILE *out, const struct draft_facts *facts,
+                           const struct trajd_tree_object *group, const char *name);
+
+/* Writes the lines of `meta:`, if there are any. */
+void draft_write_meta(FILE *out, const struct draft_facts *facts);
+
+/* Returns whether such a line names the dataset. */
+bool draft_is_meta(const struct draft_facts *facts, uint32_t which);
+
 #endif
