@@ -127,6 +127,18 @@ def test_a_row_that_cannot_be_read_leaves_no_output(tmp_path, layout):
     assert not out.exists() and not (tmp_path / "out.h5.partial").exists()
 
 
+def test_a_frame_that_the_layout_leaves_out_is_not_lost(tmp_path, layout):
+    """A set with one frame more than its clock has stamps: packing would drop the last one."""
+    layout.write_text(layout.read_text().replace("clocks: {robot: {rate: 30}}", "clocks: {robot: {path: t, unit: s}}"))
+    source = write(tmp_path / "in.h5")
+    with h5py.File(source, "r+") as file:
+        for group in file["data"].values():
+            group["t"] = np.arange(ROWS - 1) / 30
+    refused = pack(source, "-o", tmp_path / "out.h5", "--layout", layout, check=False)
+    assert refused.returncode and "depth has another number of rows than its episode: it cannot be packed" in refused.stderr
+    assert not (tmp_path / "out.h5").exists()
+
+
 @pytest.mark.parametrize("name, layout, path", [(name, layout, path) for name, layout, _, path in SHARED])
 def test_files_of_public_recorders(tmp_path, name, layout, path):
     source = RECORDINGS / "images" / name
