@@ -65,7 +65,7 @@ def test_inspect_prints_tree_and_draft(tmp_path):
     write_lab(tmp_path / "lab.h5")
     shown = trajctl("inspect", tmp_path / "lab.h5")
     assert shown.returncode == 0, shown.stderr
-    for text in ("no group matches /data/demo_*", "trial_000/  @task_description=put the cup on the plate",
+    for text in ("no group matches /data/demo_*", "\n    aloha: action: missing\n", "trial_000/  @task_description=put the cup on the plate",
                  "f64 (100,7) contiguous", "... 11 more like it, up to trial_011", "12 of 12 episodes kept",
                  "arm_t: {path: arm/t, unit: s}", "stamps of 500 Hz", "{path: hand/stamp_ns, unit: ns}", "stamps of 30 Hz",
                  'columns: "3:7"', "slerp, order: xyzw", "GUESS", "left out: K: no stamps have its number of rows"):

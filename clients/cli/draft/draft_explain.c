@@ -54,10 +54,27 @@ static void describe_result(const struct trajd_index *index, const struct trajd_
         snprintf(text, size, "%s", error->message);
 }
 
+/* Prints why the layouts do not fit, a reason a line. */
+static void print_tried(const char *tried)
+{
+    static const char begin[] = "no layout fits: ";
+
+    printf("  no layout of trajd reads it\n");
+    if (!strncmp(tried, begin, strlen(begin)))
+        tried += strlen(begin);
+    while (*tried) {
+        const char *end = strstr(tried, "; ");
+        const size_t length = end ? (size_t)(end - tried) : strlen(tried);
+        printf("    %.*s\n", (int)length, tried);
+        tried += length + (end ? 2 : 0);
+    }
+}
+
 static void print_draft(const char *path, const struct draft *draft, const char *file,
                         const char *tried, const char *result)
 {
-    printf("%s\n  no layout of trajd reads it: %s\n", path, tried);
+    printf("%s\n", path);
+    print_tried(tried);
     printf(" tree%s%s\n", strcmp(path, file) ? " of " : "", strcmp(path, file) ? file : "");
     draft_print_tree(stdout, &draft->tree);
     if (!draft->layout) {
