@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -346,6 +347,27 @@ static void the_end_kills_the_child(void **state)
     unlink(path);
 }
 
+static void without_descriptors_no_child_is_started(void **state)
+{
+    const struct trajd_convert_options of = {.output = "out.hdf5", .helper_path = "/bin/true"};
+    const struct convert_plan planned = {.options = &of};
+    struct trajd_error error;
+    struct convert_child child = {.plan = &planned, .error = &error, .socket = -1};
+    struct rlimit before, none;
+
+    (void)state;
+    assert_return_code(getrlimit(RLIMIT_NOFILE, &before), errno);
+    none = before;
+    none.rlim_cur = 3;
+    assert_return_code(setrlimit(RLIMIT_NOFILE, &none), errno);
+    assert_int_equal(convert_child_start(&child), TRAJD_ERR_SYSTEM);
+    assert_return_code(setrlimit(RLIMIT_NOFILE, &before), errno);
+    assert_int_equal(error.foreign_code, EMFILE);
+    assert_memory_equal(error.message, "socketpair: ", 12);
+    assert_int_equal(child.socket, -1);
+    convert_child_end(&child);
+}
+
 /* A child that only closes its socket is killed after some time, and its end is the error. */
 static void a_child_that_closed_its_socket_is_killed(void **state)
 {
@@ -378,6 +400,7 @@ int main(void)
         cmocka_unit_test(failures_have_their_codes),
         cmocka_unit_test(cancelling_ends_the_wait),
         cmocka_unit_test(frames_arrive_with_their_descriptor),
+        cmocka_unit_test(without_descriptors_no_child_is_started),
         cmocka_unit_test(the_end_kills_the_child),
         cmocka_unit_test(a_child_that_closed_its_socket_is_killed),
     };
