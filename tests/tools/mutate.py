@@ -43,7 +43,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_name("mutate_no_effect.txt")
 BUILD_SECONDS, FIRST_TEST_SECONDS = 1800, 900
 HANGS = "hangs"
-LEFT_OUT = 3  # Python tests of an area that may fail without a change
+LEFT_OUT = 3  # tests of an area that may fail without a change
 NO_TESTS = 5  # pytest's exit status where no test is left
 PROGRAMS = ["trajd", "trajctl", "trajd-indexer", "trajd_client", "trajd_python", "tests/support/all", "tests/fake/all"]
 
@@ -53,7 +53,7 @@ class Area:
     files: list
     c_tests: list  # patterns of the C tests that can notice a change, from the fastest to the slowest
     python_tests: list
-    left_out: list = field(default_factory=list)  # Python tests that fail without a change
+    left_out: list = field(default_factory=list)  # tests that fail without a change
     c_seconds: int = FIRST_TEST_SECONDS  # a test that takes longer hangs
     python_seconds: int = FIRST_TEST_SECONDS
     is_checked: threading.Event = field(default_factory=threading.Event)  # check_unchanged has ended
@@ -148,7 +148,8 @@ class Build:
     def c_tests(self, area):
         """Returns the name of a C test that fails, or None."""
         for names in area.c_tests:
-            status, output = self.run(["ctest", "--test-dir", str(self.folder), "-R", names, "-j2", "--stop-on-failure",
+            left_out = ["-E", f"^({'|'.join(map(re.escape, area.left_out))})$"] if area.left_out else []
+            status, output = self.run(["ctest", "--test-dir", str(self.folder), "-R", names, *left_out, "-j2", "--stop-on-failure",
                                        "--timeout", str(area.c_seconds)], 2 * area.c_seconds)
             if status != 0:
                 failed = re.search(r"Test +#\d+: (\S+) \.*(?!.*(Passed|Skipped))", output)
@@ -259,10 +260,10 @@ def try_change(copy, area, change, arguments):
         plain = copy.plain
         if plain.make(plain.test_targets(area))[0]:
             return "does not compile", ""
+        area.is_checked.wait()
         noticed = plain.noticed_by(area, plain.c_tests)
         if noticed:
             return "C tests", noticed
-        area.is_checked.wait()
         if not arguments.quick:
             plain.make(PROGRAMS)
             noticed = plain.noticed_by(area, plain.python_tests)
@@ -278,30 +279,30 @@ def try_change(copy, area, change, arguments):
         path.write_text(source)
 
 
-def check_unchanged(copy, name, arguments):
-    """Checks that the area's tests pass without a change, and measures their time: a test that takes longer than all of them
-    hangs. A Python test that fails without a change is left out."""
-    area = AREAS[name]
-    builds = [copy.plain] + ([copy.sanitized] if arguments.sanitize else [])
-    for build in builds:
-        status, output = build.make(build.test_targets(area) + (PROGRAMS if build is copy.plain else []))
-        if status:
-            sys.exit(f"mutate: the tree does not build:\n{output[-2000:]}")
+def passing_seconds(area, name, build, tests):
+    """Runs tests without a change until they pass. Returns how long they took. A test that fails is left out."""
+    while True:
         started = time.monotonic()
-        failed = build.noticed_by(area, build.c_tests)
-        if failed:
-            sys.exit(f"mutate: {failed} fails without any change")
-        area.c_seconds = 30 + 3 * round(time.monotonic() - started)
-    while not arguments.quick:
-        started = time.monotonic()
-        failed = copy.plain.noticed_by(area, copy.plain.python_tests)
-        area.python_seconds = 30 + round(time.monotonic() - started)
+        failed = build.noticed_by(area, tests)
         if not failed:
-            break
+            return round(time.monotonic() - started)
         area.left_out.append(failed)
         print(f"{name}: {failed} fails without any change, and is left out", flush=True)
         if failed.endswith(HANGS) or len(area.left_out) > LEFT_OUT:
             sys.exit("mutate: too many tests fail without any change")
+
+
+def check_unchanged(copy, name, arguments):
+    """Checks that the area's tests pass without a change, and measures their time: a test that takes longer than all of them
+    hangs."""
+    area = AREAS[name]
+    for build in [copy.plain] + ([copy.sanitized] if arguments.sanitize else []):
+        status, output = build.make(build.test_targets(area) + ([] if arguments.quick or build is not copy.plain else PROGRAMS))
+        if status:
+            sys.exit(f"mutate: the tree does not build:\n{output[-2000:]}")
+        area.c_seconds = 30 + 3 * passing_seconds(area, name, build, build.c_tests)
+    if not arguments.quick:
+        area.python_seconds = 30 + passing_seconds(area, name, copy.plain, copy.plain.python_tests)
 
 
 class Run:

@@ -5,10 +5,10 @@ more or less (constant), the result of an expression is one more (offset), a con
 result is not used is removed (call), a return in the middle of a function is removed (return).
 
 Left out is what no test of behaviour is meant to notice: code outside functions, assertions, log lines, the texts of errors
-and notes, calls that only speed things up or report progress, the growth of buffers, which of two equal values is taken, the
-last nanosecond of a deadline, what happens when memory runs out, whether a descriptor or an id of libhdf5 may be 0, which it
-never is, locks, whose absence only ThreadSanitizer sees (`make test` runs it), and memory and ids that the helper program
-returns, which ends soon."""
+and notes, calls that only speed things up or report progress, the growth of buffers, the sizes of declared arrays, which of
+two equal values is taken, the last nanosecond of a deadline, what happens when memory runs out, whether a descriptor or an
+id of libhdf5 may be 0, which it never is, locks, whose absence only ThreadSanitizer sees (`make test` runs it), and memory
+and ids that the helper program returns, which ends soon."""
 import re
 from dataclasses import dataclass
 
@@ -232,7 +232,8 @@ class File:
         while not self.starts_statement(begin):
             begin -= 1
         between = [self.text(k) for k in range(begin, i)]
-        return self.text(i - 1) == "[" and bool(TYPES.match(between[0])) and "=" not in between
+        opening = max((k for k in range(begin, i) if self.text(k) in ("[", "]", "(", ",")), default=begin)
+        return self.text(opening) == "[" and bool(TYPES.match(between[0])) and "=" not in between
 
     def change_constant(self, i, function):
         match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", self.text(i))

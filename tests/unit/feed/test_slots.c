@@ -635,9 +635,79 @@ static void test_options_of_a_feed(void **state)
     destroy(world);
 }
 
+/* Of sessions that hold equally many batches, the one that was served longest ago gets the next. */
+static void test_sessions_take_turns(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    uint64_t sessions[3];
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++)
+        sessions[i] = open_as(world, "run", 0);
+    for (uint32_t i = 0; i < 9; i++) {
+        const struct trajd_wire_message *sent;
+        world->sent_count = 0;
+        publish(world, take(world));
+        assert_int_equal(count_sent(world, TRAJD_WIRE_BATCH), 1);
+        sent = last_sent(world, TRAJD_WIRE_BATCH);
+        for (uint32_t k = 0; k < world->sent_count; k++)
+            if (&world->sent[k].message == sent)
+                assert_int_equal(world->sent[k].session, sessions[i % 3]);
+        assert_int_equal(give_back(world, sessions[i % 3]), 1);
+    }
+    destroy(world);
+}
+
+/* Each OPEN that is refused gets one ERROR, which names the key and what it may be. */
+static void test_refused_opens(void **state)
+{
+    static const struct {
+        struct trajd_wire_open open;
+        enum trajd_status status;
+        const char *text;
+    } cases[] = {
+        {{.world = 1, .credit = 2, .next = 41, .fresh = true},
+         TRAJD_ERR_ARGUMENT,
+         "next: 41 is after the end of the epoch, which has 40 windows"},
+        {{.world = 1, .credit = 2, .fingerprint = 9},
+         TRAJD_ERR_ARGUMENT,
+         "fingerprint: the job needs 0000000000000009, but feed train has 0000000000000007"},
+        {{.world = 5, .mode = TRAJD_WIRE_SHARD, .credit = 2, .fresh = true},
+         TRAJD_ERR_ARGUMENT,
+         "world: a batch of 4 windows cannot be split among 5 ranks"},
+        {{.world = 1, .credit = 2, .norm = 3},
+         TRAJD_ERR_ARGUMENT,
+         "norm: the job was opened with values scaled as 0000000000000003"},
+    };
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t session = greet(world);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct trajd_wire_open open = cases[i].open;
+        open.request = ++world->requests;
+        assert_int_not_equal(open_with(world, session, open), TRAJD_OK);
+        assert_int_equal(count_sent(world, TRAJD_WIRE_ERROR), 1);
+        assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, cases[i].status);
+        assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.request, open.request);
+        if (!strstr(last_error(world), cases[i].text))
+            fail_msg("%s\nsaid: %s", cases[i].text, last_error(world));
+    }
+    open_with(world, session, make_open(world, 0)); /* the session can open the feed after that */
+    assert_non_null(last_sent(world, TRAJD_WIRE_OPENED));
+    trajd_core_goaway(world->core, "end", world->now_ns);
+    assert_int_not_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
+    assert_non_null(strstr(last_error(world), "the daemon is shutting down"));
+    destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sessions_take_turns),
+        cmocka_unit_test(test_refused_opens),
         cmocka_unit_test(test_order_of_publishing),
         cmocka_unit_test(test_credit_and_release),
         cmocka_unit_test(test_dead_sessions_batches_first),

@@ -99,6 +99,17 @@ static void test_other_files_are_refused(void **state)
     assert_int_equal(trajd_key_parse("some.key", "a\0b", 3, &keys, &error), TRAJD_ERR_ARGUMENT);
 }
 
+/* What cannot be read is an error with the reason. */
+static void test_a_directory_is_no_key_file(void **state)
+{
+    (void)state;
+    struct trajd_key_file keys;
+    struct trajd_error error;
+    assert_int_equal(trajd_key_read(directory, &keys, &error), TRAJD_ERR_SYSTEM);
+    assert_non_null(strstr(error.message, "directory"));
+    assert_int_equal(trajd_key_read(path, &keys, &error), TRAJD_ERR_NOT_FOUND);
+}
+
 static void test_a_secret_must_be_private(void **state)
 {
     (void)state;
@@ -160,6 +171,8 @@ int main(void)
                                         remove_directory),
         cmocka_unit_test(test_certificates_of_other_tools_are_read),
         cmocka_unit_test(test_other_files_are_refused),
+        cmocka_unit_test_setup_teardown(test_a_directory_is_no_key_file, make_directory,
+                                        remove_directory),
         cmocka_unit_test_setup_teardown(test_a_secret_must_be_private, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(test_a_secret_must_be_an_ordinary_file_with_a_secret_key,

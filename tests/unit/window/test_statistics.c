@@ -89,7 +89,8 @@ static void test_bad_files(void **state)
         struct trajd_statistics *s = (struct trajd_statistics *)1;
         struct trajd_error error = {0};
         const enum trajd_status status = read_text(bad[i].text, "x", &s, &error);
-        if (status != bad[i].status || s || !strstr(error.message, bad[i].message))
+        if (status != bad[i].status || error.status != status || s ||
+            !strstr(error.message, bad[i].message))
             fail_msg("%s: %d %s", bad[i].text, (int)status, error.message);
     }
 }

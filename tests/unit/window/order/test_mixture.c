@@ -380,9 +380,31 @@ static void bad_options_are_refused(void **state)
     assert_int_equal(try_mixture(&f, good, &error), TRAJD_ERR_ARGUMENT); /* without datasets */
 }
 
+/* A weight has 2^56 at most, and a mixture 64 datasets. */
+static void limits_of_weights(void **state)
+{
+    static const uint64_t windows[] = {10, 10};
+    uint64_t weights[] = {TRAJD_MIXTURE_MAX_LENGTH / TRAJD_MIXTURE_MAX_DATASETS, 1};
+    struct trajd_mixture_options options = {
+        .weights = weights, .epoch_windows = 10, .global_batch = 4};
+    struct fixture f;
+    struct trajd_mixture *mixture;
+    struct trajd_error error;
+
+    (void)state;
+    make(&f, windows, 2, TRAJD_ORDER_GLOBAL, &options);
+    assert_int_equal(trajd_mixture_weight_sum(f.mixture), weights[0] + 1);
+    options.dataset_count = 2;
+    weights[0]++;
+    assert_int_equal(trajd_mixture_create(&options, &mixture, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "weight 0 is "));
+    clear(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_of_weights),
         cmocka_unit_test(golden_vectors_hold),
         cmocka_unit_test(quotas_are_exact),
         cmocka_unit_test(windows_of_a_dataset_take_turns),
