@@ -158,6 +158,7 @@ def lab():
             g["t/arm"] = stamps.astype("f8" if e else "i8")
             g["q"] = np.concatenate([ramp(20, 3), np.arange(20)[:, None] * 40.0 % 360, quaternions(20)[:, [3, 0, 1, 2]],
                                      np.full((20, 1), 7.0)], axis=1)
+            g["q"][2, 8] = np.nan                                                           # in a column that no stream has
             g["t/cam"] = np.stack([np.zeros(9), np.arange(9) * 0.1 + 0.99], axis=1)
             g["rgb"] = np.arange(9 * 12).reshape(9, 2, 2, 3).astype("u1")
             g["frame_numbers"] = np.arange(9) * 10                                          # a number for each image

@@ -99,6 +99,23 @@ static void figures_are_exact(void **state)
     trajd_dataset_destroy(&dataset);
 }
 
+/* A prefetch counts towards the total at once, whatever is loaded. */
+static void prefetched_arrays_count(void **state)
+{
+    struct trajd_dataset *dataset = open_rows(1 << 20);
+    const uint32_t first = 0;
+    uint64_t room = 0;
+
+    (void)state;
+    for (uint32_t e = 0; e < dataset->index->episode_count; e++)
+        if (!dataset->index->episodes[e].quarantine)
+            bytes_of(dataset, e, &room);
+    assert_int_equal(stats_of(dataset).total_bytes, 0);
+    trajd_cache_prefetch(dataset->cache, &some, &first, 1, 1);
+    assert_int_equal(stats_of(dataset).total_bytes, room);
+    trajd_dataset_destroy(&dataset);
+}
+
 /* Readers that found no room go on as soon as the budget grows. */
 static void a_larger_budget_lets_readers_go_on(void **state)
 {
@@ -186,6 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_exact),
+        cmocka_unit_test(prefetched_arrays_count),
         cmocka_unit_test(a_larger_budget_lets_readers_go_on),
         cmocka_unit_test(nothing_is_left_behind),
     };

@@ -239,6 +239,26 @@ static void test_steps_of_a_derivative(void **state)
     assert_non_null(strstr(error.message, "derivative strides overlap"));
 }
 
+/* A stride counts as soon as there are two windows or two steps. */
+static void test_strides_are_aligned(void **state)
+{
+    struct trajd_error error;
+    struct small_request one;
+
+    (void)state;
+    for (uint32_t windows = 1; windows < 3; windows++)
+        for (uint32_t steps = 1; steps < 3; steps++)
+            for (int of_steps = 0; of_steps < 2; of_steps++) {
+                small_request_set_up(&one, TRAJD_KIND_LINEAR, 1, small_request_ramp);
+                one.grid.step_count = steps;
+                one.request.window_count = windows;
+                one.stream.window_stride_bytes = 160 + !of_steps;
+                one.stream.step_stride_bytes = 16 + of_steps;
+                assert_int_equal(trajd_resample_check(&one.request, &error),
+                                 (of_steps ? steps : windows) > 1 ? TRAJD_ERR_ARGUMENT : TRAJD_OK);
+            }
+}
+
 /* Streams of one mask: the mask, its stride and the steps are the same. */
 static void test_joined_masks(void **state)
 {
@@ -309,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_rows),
         cmocka_unit_test(test_steps_of_a_derivative),
+        cmocka_unit_test(test_strides_are_aligned),
         cmocka_unit_test(test_joined_masks),
         cmocka_unit_test(test_bad_requests),
     };

@@ -350,6 +350,18 @@ static void episodes_are_split_at_gaps(void **state)
     assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
     assert_true(plan.digest != uncut_digest);
     hand.index.fingerprint--;
+    for (int k = 0; k < 5; k++) { /* or of the file that is read */
+        const struct trajd_index_file file = hand.file;
+        convert_plan_clear(&plan);
+        hand.file.path = k == 0 ? "/y/hand.hdf5" : file.path;
+        hand.file.stat.size_bytes += k == 1;
+        hand.file.stat.mtime_ns += k == 2;
+        hand.file.stat.ctime_ns += k == 3;
+        hand.file.stat.inode += k == 4;
+        assert_int_equal(convert_plan_make(&options, &plan, &error), TRAJD_OK);
+        assert_true(plan.digest != uncut_digest);
+        hand.file = file;
+    }
     text = convert_part_json(&plan, &plan.episodes[1]);
     assert_string_equal(text, "");
     free(text);
