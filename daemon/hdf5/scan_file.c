@@ -8,6 +8,7 @@
 #include "daemon/layout/glob.h"
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/scan_split.h"
+#include "daemon/index/helper.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -405,6 +406,10 @@ static void take_slice(struct trajd_scan *scan, struct trajd_scan_names *groups)
 {
     const uint64_t count = groups->count, begin = count * scan->slice.index / scan->slice.count;
 
+    if (scan->slice.count == TRAJD_HELPER_PROBE) {
+        groups->count = count < TRAJD_HELPER_PROBED ? (uint32_t)count : TRAJD_HELPER_PROBED;
+        return;
+    }
     groups->names += begin;
     groups->count = (uint32_t)(count * (scan->slice.index + 1) / scan->slice.count - begin);
     if (scan->slice.index)

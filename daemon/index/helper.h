@@ -4,7 +4,7 @@
  * a header and `length` bytes. Numbers are in the machine's byte order: both ends are of one build.
  *
  *     parent: LAYOUT, the YAML text; then FILE, one at a time: u32 slice, u32 slice count (which of
- *             the file's episodes), and the file's descriptor by SCM_RIGHTS.
+ *             the file's episodes, or TRAJD_HELPER_PROBE), and the file's descriptor by SCM_RIGHTS.
  *             Or TREE in place of both: no bytes, and the file's descriptor
  *     child:  READY when the sandbox stands; then one RECORD (record.h) for each FILE. It exits at
  *             the end of the socket. Or one TREE (tree/tree.h), and it exits */
@@ -16,6 +16,9 @@
 
 #include "daemon/sandbox/sandbox.h"
 
+/* As the slice count: only the first TRAJD_HELPER_PROBED episodes of the file. */
+#define TRAJD_HELPER_PROBE UINT32_MAX
+#define TRAJD_HELPER_PROBED 8
 #define TRAJD_HELPER_SOCKET TRAJD_SANDBOX_SOCKET
 #define TRAJD_HELPER_MAGIC 0x58494A54u /* "TJIX" */
 

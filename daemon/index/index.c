@@ -8,6 +8,7 @@
 
 #include "daemon/base/heartbeat.h"
 #include "daemon/layout/glob.h"
+#include "daemon/index/helper.h"
 #include "daemon/index/index_internal.h"
 
 enum { PATH_SIZE = 4096 };
@@ -183,6 +184,7 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
                                       struct trajd_error *error)
 {
     struct files files = {0};
+    uint32_t count, unread_count;
     enum trajd_status status = TRAJD_OK;
 
     *index = NULL;
@@ -197,14 +199,23 @@ enum trajd_status trajd_index_open_as(const struct trajd_index_options *options,
     if (!status)
         trajd_index_cache_load(options, layout, files.entries, files.count);
     trajd_heartbeat_resume();
+    count =
+        options->is_probe && files.count > TRAJD_HELPER_PROBED ? TRAJD_HELPER_PROBED : files.count;
+    unread_count = options->is_probe ? 0 : files.unread_count;
+    for (uint32_t i = 0; i < count && options->is_probe; i++)
+        files.entries[i].slice_count = TRAJD_HELPER_PROBE;
     if (!status)
-        status = trajd_index_run_split(options, layout, files.entries, files.count, error);
+        status = options->is_probe
+                     ? trajd_index_run_children(options, layout, files.entries, count, error)
+                     : trajd_index_run_split(options, layout, files.entries, count, error);
     if (!status) {
         trajd_heartbeat_wait();
-        const int cache_errno = trajd_index_cache_save(options, layout, files.entries, files.count);
+        const int cache_errno =
+            options->is_probe ? 0
+                              : trajd_index_cache_save(options, layout, files.entries, files.count);
         trajd_heartbeat_resume();
-        status = trajd_index_build(options, layout, files.entries, files.count, files.unread_count,
-                                   index, error);
+        status =
+            trajd_index_build(options, layout, files.entries, count, unread_count, index, error);
         if (!status)
             (*index)->cache_errno = cache_errno;
         layout = NULL;

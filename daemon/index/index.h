@@ -185,6 +185,8 @@ struct trajd_index_options {
     /* Rate of the layout's regular clocks: it counts over what the files and the layout say. num 0:
      * none. */
     struct trajd_rate rate;
+    /* Only the first 8 files, and the first 8 episodes of each: tells whether the layout fits. */
+    bool is_probe;
     /* Replaces the layout's default, which is assumed where a file states no rate. num 0: none. */
     struct trajd_rate assumed_rate;
 };

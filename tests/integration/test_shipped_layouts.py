@@ -270,3 +270,15 @@ def test_fingerprints_of_0_1_0(tmp_path):
 
 
 FINGERPRINTS = ["e92899e6f62b638b", "54e7b172761adff9", "8fbdc257885e82f5"]
+
+
+@pytest.mark.parametrize("missing, layout", [(1, "libero"), (7, "libero"), (8, "robomimic")])
+def test_the_first_eight_episodes_decide(tmp_path, missing, layout):
+    """A layout that none of the first eight fits is passed over without a look at the others."""
+    with h5py.File(make(tmp_path, "libero"), "r+") as file:
+        for number in range(2, 10):
+            file.copy("data/demo_0", f"data/demo_{number}")
+        for number in range(missing):
+            del file[f"data/demo_{number}/obs/agentview_rgb"]
+    document = inspect(tmp_path / "libero.hdf5")
+    assert (document["layout"], document["kept_count"]) == (layout, 10 - missing if layout == "libero" else 10)

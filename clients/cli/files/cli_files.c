@@ -33,12 +33,13 @@ struct trajd_index_options cli_files_options(const struct cli_files *files, cons
 }
 
 static enum trajd_status open_with(const struct cli_files *files, const char *layout,
-                                   const char *path, struct trajd_index **index,
+                                   const char *path, bool is_probe, struct trajd_index **index,
                                    struct trajd_error *error)
 {
     struct trajd_index_options options = cli_files_options(files, path);
 
     options.layout = layout;
+    options.is_probe = is_probe;
     return trajd_index_open(&options, index, error);
 }
 
@@ -46,6 +47,6 @@ enum trajd_status cli_files_open(const struct cli_files *files, const char *layo
                                  const char *path, struct trajd_index **index,
                                  struct trajd_error *error)
 {
-    return layout ? open_with(files, layout, path, index, error)
+    return layout ? open_with(files, layout, path, false, index, error)
                   : cli_guess(files, open_with, path, index, error);
 }

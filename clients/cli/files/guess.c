@@ -105,6 +105,17 @@ static enum trajd_status refuse_twins(const struct candidate *candidate, struct 
                            candidate->layout, candidate->twin, candidate->difference);
 }
 
+/* Opens the path if the first episodes fit the layout: the others need not be read to refuse it. */
+static enum trajd_status try(const struct cli_files *files, cli_open_function *open,
+                             const char *layout, const char *path, struct trajd_index **index,
+                             struct trajd_error *error)
+{
+    enum trajd_status status = open(files, layout, path, true, index, error);
+
+    trajd_index_destroy(index);
+    return status == TRAJD_ERR_NOT_FOUND ? status : open(files, layout, path, false, index, error);
+}
+
 enum trajd_status cli_guess(const struct cli_files *files, cli_open_function *open,
                             const char *path, struct trajd_index **index, struct trajd_error *error)
 {
@@ -114,7 +125,7 @@ enum trajd_status cli_guess(const struct cli_files *files, cli_open_function *op
     char text[TRAJD_ERROR_MESSAGE_SIZE];
 
     for (size_t i = 0; i < ARRAY_LEN(candidates) && status == TRAJD_ERR_NOT_FOUND; i++) {
-        status = open(files, candidates[i].layout, path, index, error);
+        status = try(files, open, candidates[i].layout, path, index, error);
         if (status) {
             add_reason(&reasons, error->message);
         } else if (candidates[i].twin) {
