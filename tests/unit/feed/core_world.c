@@ -21,6 +21,13 @@ static void on_send(void *context, uint64_t session, void *user,
         memcpy(sent->token, message->checkpointed.token.data, message->checkpointed.token.size);
 }
 
+static void on_report(void *context, const char *text)
+{
+    struct world *world = context;
+
+    trajd_wire_text_copy(trajd_wire_text(text), world->report, sizeof world->report);
+}
+
 static void on_wake(void *context, struct trajd_core_feed *feed)
 {
     (void)feed;
@@ -48,6 +55,7 @@ struct world *make(const struct trajd_core_feed_options *options)
                                       .version = "test",
                                       .send = on_send,
                                       .wake = on_wake,
+                                      .report = on_report,
                                       .context = world};
 
     assert_non_null(world);

@@ -28,6 +28,7 @@ struct world {
     uint32_t sent_count, wakes;
     uint64_t now_ns, requests;
     uint8_t tokens;
+    char report[1024]; /* the last one */
 };
 
 /* Returns the options of a feed with 40 windows in batches of 4, three slots, no journal. */

@@ -259,15 +259,43 @@ static void test_a_fresh_open_waits(void **state)
     destroy(world);
 }
 
+/* The log names the job whose epoch begins anew, and what is lost. */
+static void test_the_report_of_a_new_epoch(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct world *world = make(&options);
+    uint64_t session = open_as(world, "run", 5);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        world->sent_count = 0;
+        publish(world, take(world));
+        if (i == 0)
+            assert_int_equal(give_back(world, session), 1);
+    }
+    destroy(world);
+    world = make(&options);
+    session = greet(world);
+    world->now_ns = SECOND;
+    assert_int_equal(open_with(world, session, make_open_as(world, "run", 0)), TRAJD_ERR_BUSY);
+    world->now_ns = 11 * SECOND;
+    assert_string_equal(world->report, "");
+    assert_int_equal(open_with(world, session, make_open_as(world, "run", 0)), TRAJD_OK);
+    assert_string_equal(world->report,
+                        "job \"run\" of feed train begins epoch 0 anew: 1 of 10 batches of epoch 5 "
+                        "were DONE under an earlier daemon, and no worker of that run returned "
+                        "within 10 s (rejoin_wait)");
+    destroy(world);
+}
+
 static void test_what_does_not_wait(void **state)
 {
     struct trajd_core_feed_options options = options_with_journal();
     struct trajd_wire_open open;
     struct world *world;
-    uint64_t pass;
 
     (void)state;
-    pass = die_serving(&options, 1);
+    die_serving(&options, 1);
     world = make(&options);
     open = make_open(world, 0);
     open.next = 8; /* an explicit position */
@@ -321,6 +349,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_two_deaths, journal_folder_make,
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_a_fresh_open_waits, journal_folder_make,
+                                        journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_the_report_of_a_new_epoch, journal_folder_make,
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_what_does_not_wait, journal_folder_make,
                                         journal_folder_remove),

@@ -396,6 +396,29 @@ static void test_texts(void **state)
     assert_string_equal(copy, "ab"); /* never half a character */
 }
 
+/* One tensor that cannot be encoded, the last of several, spoils the message. */
+static void test_a_tensor_without_a_valid_name(void **state)
+{
+    uint32_t tried = 0;
+    size_t size;
+
+    (void)state;
+    for (size_t i = 0; i < wire_vector_count; i++) {
+        struct trajd_wire_message opened = wire_vectors[i].message;
+        struct trajd_wire_tensor changed[TRAJD_WIRE_MAX_TENSORS];
+        if (opened.op != TRAJD_WIRE_OPENED || !opened.opened.tensor_count)
+            continue;
+        memcpy(changed, opened.opened.tensors, opened.opened.tensor_count * sizeof *changed);
+        opened.opened.tensors = changed;
+        assert_int_equal(trajd_wire_encode(&opened, frame, sizeof frame, &size, NULL), TRAJD_OK);
+        changed[opened.opened.tensor_count - 1].name = (struct trajd_wire_text){"bad \xff", 5};
+        assert_int_equal(trajd_wire_encode(&opened, frame, sizeof frame, &size, NULL),
+                         TRAJD_ERR_ARGUMENT);
+        tried++;
+    }
+    assert_true(tried > 0);
+}
+
 static void test_lists(void **state)
 {
     struct trajd_wire_message ack = {.op = TRAJD_WIRE_ACK};
@@ -436,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_open_rules),
         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_a_tensor_without_a_valid_name),
         cmocka_unit_test(test_lists),
     };
 
