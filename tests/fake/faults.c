@@ -354,18 +354,27 @@ static int add_range(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* Splits the program's range: libhdf5 lies behind trajd's own code, and before it. */
+/* Leaves of the program's range the two parts "BEGIN-END,BEGIN-END": libhdf5 and the CUDA runtime lie
+ * between trajd's own code and behind it. */
 static void limit_own_range(const char *text)
 {
-    uintptr_t begin, end;
+    uintptr_t begin[2], end[2];
+    int program = 0;
 
-    if (!text || sscanf(text, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2)
+    if (!text || sscanf(text, "%" SCNxPTR "-%" SCNxPTR ",%" SCNxPTR "-%" SCNxPTR, &begin[0],
+                        &end[0], &begin[1], &end[1]) != 4)
         return;
-    for (int i = 0; i < range_count; i++)
-        if (ranges[i].is_own) {
-            ranges[i].begin = ranges[i].base + begin;
-            ranges[i].end = ranges[i].base + end;
-        }
+    while (program < range_count && !ranges[program].is_own)
+        program++;
+    if (program == range_count || range_count == RANGES_MAX)
+        return;
+    ranges[range_count] = ranges[program];
+    for (int i = 0; i < 2; i++) {
+        struct range *part = &ranges[i ? range_count : program];
+        part->begin = part->base + begin[i];
+        part->end = part->base + end[i];
+    }
+    range_count++;
 }
 
 static _Unwind_Reason_Code ignore(struct _Unwind_Context *context, void *data)

@@ -14,12 +14,15 @@ PROGRAMS = {"trajd": PROGRAM, "trajd-indexer": PROGRAM.parent / "hdf5" / "trajd-
 OPEN, WRITE, SYNC, RENAME, ALLOCATE, READ = 1, 2, 4, 8, 16, 32  # calls on a disk, for Page.disk_calls
 
 
-def own_part(program):
-    """Returns BEGIN-END, the part of a program before libhdf5, or "" where it does not contain libhdf5."""
+def own_parts(program):
+    """Returns BEGIN-END,BEGIN-END: trajd's own code, without libhdf5 and the CUDA runtime where the program contains them."""
     lines = subprocess.run(["nm", "-n", program], capture_output=True, text=True, check=True).stdout.splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.endswith(" _start"))
-    end = next((line for line in lines[begin:] if re.search(" [tT] H5", line)), None)
-    return f"{lines[begin].split()[0]}-{end.split()[0]}" if end else ""
+    symbols = [(line.split()[0], line.split()[-1]) for line in lines if re.search(" [tT] ", line)]
+    symbols = symbols[next(i for i, (_, name) in enumerate(symbols) if name == "_start"):]
+    end = next((i for i, (_, name) in enumerate(symbols) if name.startswith("H5")), len(symbols) - 1)
+    foreign = [i for i, (_, name) in enumerate(symbols[:end]) if re.match("libcudart_|cuda[A-Z]", name)] or [end]
+    cuts = [0, foreign[0], min(foreign[-1] + 1, end), end]
+    return f"{symbols[cuts[0]][0]}-{symbols[cuts[1]][0]},{symbols[cuts[2]][0]}-{symbols[cuts[3]][0]}"
 
 
 class Call(c.Structure):
@@ -44,7 +47,7 @@ class Faults:
         self.program = PROGRAMS[program]
         self.names = {"LD_PRELOAD": str(BUILD / "tests/fake/libfaults.so"), "TRAJD_TEST_FAULTS": str(path),
                       "TRAJD_TEST_PROGRAM": program, "TRAJD_TEST_FOLDER": str(folder),
-                      "TRAJD_TEST_OWN": own_part(self.program)}
+                      "TRAJD_TEST_OWN": own_parts(self.program)}
 
     def environment(self, base):
         """Returns the environment of a program that has these faults."""
