@@ -6,15 +6,10 @@
 
 #include "daemon/decode/decode_library.h"
 
-static uint32_t channels_of(const struct trajd_layout_image *image)
-{
-    return image->color == TRAJD_COLOR_RGB || image->color == TRAJD_COLOR_BGR ? 3 : 1;
-}
-
 static uint64_t source_bytes(const struct trajd_decode_setup *setup)
 {
-    return (uint64_t)setup->image.height * setup->image.width * channels_of(&setup->image) *
-           setup->bits / 8;
+    return (uint64_t)setup->image.height * setup->image.width *
+           trajd_picture_channels(setup->image.color) * setup->bits / 8;
 }
 
 static bool is_side(uint32_t side)
@@ -85,7 +80,7 @@ static void turn_over(uint8_t *pixels, uint32_t height, size_t step)
 static void make_upright(const struct trajd_decode_setup *setup, uint8_t *pixels)
 {
     const struct trajd_layout_image *image = &setup->image;
-    const size_t pixel = channels_of(image) * setup->bits / 8u;
+    const size_t pixel = trajd_picture_channels(image->color) * setup->bits / 8u;
 
     if (image->color == TRAJD_COLOR_BGR)
         swap_red_and_blue(pixels, (uint64_t)image->height * image->width);
@@ -131,7 +126,8 @@ bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, 
         return false;
     }
     if (picture.bits != setup->bits || picture.height != setup->image.height ||
-        picture.width != setup->image.width || picture.channels != channels_of(&setup->image)) {
+        picture.width != setup->image.width ||
+        picture.channels != trajd_picture_channels(setup->image.color)) {
         snprintf(reason, reason_size, "a frame of %ux%u with %u values of %u bits a pixel",
                  picture.height, picture.width, picture.channels, picture.bits);
         return false;

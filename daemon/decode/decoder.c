@@ -111,12 +111,11 @@ static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd
 
 static uint64_t frame_bytes(const struct trajd_decoder_options *options)
 {
-    const uint64_t channels =
-        options->image.color == TRAJD_COLOR_RGB || options->image.color == TRAJD_COLOR_BGR ? 3 : 1;
+    const struct trajd_layout_image *image = &options->image;
 
     return options->preparation ? trajd_image_bytes(options->preparation)
-                                : (uint64_t)options->image.height * options->image.width *
-                                      channels * options->bits / 8;
+                                : (uint64_t)image->height * image->width *
+                                      trajd_picture_channels(image->color) * options->bits / 8;
 }
 
 static enum trajd_status check(const struct trajd_decoder_options *options,

@@ -149,7 +149,7 @@ static void check_frames(struct candidate *c, const struct trajd_layout_stream *
 {
     const struct trajd_layout_image *image = &source->image;
     const uint64_t channels = extent->rank == 4 ? extent->shape[3] : 1;
-    const bool is_color = image->color == TRAJD_COLOR_RGB || image->color == TRAJD_COLOR_BGR,
+    const bool is_color = trajd_picture_channels(image->color) == 3,
                is_depth = image->color == TRAJD_COLOR_DEPTH;
     const bool fits_type = is_depth ? extent->dtype == TRAJD_U16 || extent->dtype == TRAJD_F32
                                     : extent->dtype == TRAJD_U8;

@@ -45,6 +45,12 @@ struct trajd_layout_image {
     uint32_t height, width; /* of each frame; 0: as the first one */
 };
 
+/* Returns the values of a pixel: 3 in colour, 1 in grey and of depth. */
+static inline uint32_t trajd_picture_channels(enum trajd_picture_color color)
+{
+    return color == TRAJD_COLOR_RGB || color == TRAJD_COLOR_BGR ? 3 : 1;
+}
+
 /* Return the word of the configuration: "jpeg", "rgb" or "depth", "180", "mm". */
 const char *trajd_picture_encoding_name(enum trajd_picture_encoding encoding);
 const char *trajd_picture_color_name(enum trajd_picture_color color);

@@ -33,11 +33,6 @@ struct trajd_image_plan {
     uint8_t *between; /* [rows of the crop box][results], of filters that round between the axes */
 };
 
-static bool rounds_between(enum trajd_image_filter filter)
-{
-    return filter == TRAJD_IMAGE_PILLOW_BICUBIC || filter == TRAJD_IMAGE_PILLOW_LANCZOS;
-}
-
 /* Returns whether sums of 16 bits leave 0..255, because the filter has negative weights. */
 static bool overshoots(enum trajd_image_filter filter)
 {
@@ -80,7 +75,7 @@ static bool make_axis(enum trajd_image_filter filter, uint32_t size, uint32_t in
 
     if (!trajd_image_taps_make(filter, size, inner, span->first, span->count, &axis->taps))
         return false;
-    if (rounds_between(filter))
+    if (trajd_image_rounds_between(filter))
         return make_exact(axis);
     axis->weights = calloc((size_t)axis->taps.count * axis->taps.stride, sizeof *axis->weights);
     for (uint32_t o = 0; axis->weights && o < axis->taps.count; o++)
@@ -106,10 +101,10 @@ static bool make_buffers(struct trajd_image_plan *plan)
     plan->result = calloc((size_t)ROWS * plan->results, sizeof *plan->result);
     plan->ring_pointers = calloc(plan->ring_rows, sizeof *plan->ring_pointers);
     plan->pointers = calloc(plan->ring_rows, sizeof *plan->pointers);
-    if (rounds_between(p->filter))
+    if (trajd_image_rounds_between(p->filter))
         plan->between = malloc((size_t)p->crop.height * plan->results);
     return plan->ring && plan->ring_pointers && plan->pointers && plan->sums && plan->turned &&
-           plan->result && (plan->between || !rounds_between(p->filter));
+           plan->result && (plan->between || !trajd_image_rounds_between(p->filter));
 }
 
 enum trajd_status trajd_image_plan_create(const struct trajd_image_preparation *preparation,
@@ -253,7 +248,7 @@ void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void
     trajd_image_pad(p, output);
     if (p->filter == TRAJD_IMAGE_NEAREST)
         trajd_image_pick(p, &plan->y.taps, &plan->x.taps, source, output);
-    else if (rounds_between(p->filter))
+    else if (trajd_image_rounds_between(p->filter))
         prepare_x_first(plan, &rows, out, step);
     else
         prepare_y_first(plan, &rows, out, step);

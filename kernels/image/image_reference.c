@@ -11,12 +11,6 @@ static double clip(double value)
     return fmin(fmax(floor(value + 0.5), 0), 255);
 }
 
-/* Returns whether the filter rounds and clips the sums along x before it sums along y. */
-static bool rounds_between(enum trajd_image_filter filter)
-{
-    return filter == TRAJD_IMAGE_PILLOW_BICUBIC || filter == TRAJD_IMAGE_PILLOW_LANCZOS;
-}
-
 /* Pillow's weights are multiples of 2^-22, so these are. Its sums are then exact in double, too. */
 static void round_weights(struct trajd_image_taps *taps)
 {
@@ -49,7 +43,7 @@ static double pixel(const struct trajd_image_preparation *p, const uint8_t *sour
 
     for (uint32_t k = 0; k < y->lengths[row]; k++) {
         const double inner = sum_row(p, source, y->starts[row] + k, x, column, channel);
-        sum += weights[k] * (rounds_between(p->filter) ? clip(inner) : inner);
+        sum += weights[k] * (trajd_image_rounds_between(p->filter) ? clip(inner) : inner);
     }
     return sum;
 }
@@ -69,7 +63,7 @@ enum trajd_status trajd_image_reference(const struct trajd_image_preparation *pr
         trajd_image_taps_free(&y);
         return TRAJD_ERR_MEMORY;
     }
-    if (rounds_between(p->filter)) {
+    if (trajd_image_rounds_between(p->filter)) {
         round_weights(&y);
         round_weights(&x);
     }

@@ -4,6 +4,12 @@
 
 #include "kernels/image/image.h"
 
+/* Returns whether the filter rounds and clips the sums along x before it sums along y. */
+static inline bool trajd_image_rounds_between(enum trajd_image_filter filter)
+{
+    return filter == TRAJD_IMAGE_PILLOW_BICUBIC || filter == TRAJD_IMAGE_PILLOW_LANCZOS;
+}
+
 /* Output pixel o of [0, count) is the sum over k < lengths[o] of weights[o * stride + k] times source
  * pixel starts[o] + k. Weights of a pixel sum to 1. Starts are in the crop box: [0, size). */
 struct trajd_image_taps {

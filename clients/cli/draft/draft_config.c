@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "clients/cli/draft/draft_layout_internal.h"
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
 #include "proto/array_len.h"
@@ -129,14 +130,6 @@ static uint32_t guess_batch(uint64_t rows)
     return batch;
 }
 
-static bool is_plain(const char *name)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
-
-    return strspn(name, letters) == strlen(name) && strspn(name, "0123456789.") == 0;
-}
-
 /* Windows as a trainer has them by default. */
 static const struct config_preset presets[] = {
     {"act", "0", "0..99", "{before: 0, after: any, with: zero}", NULL,
@@ -163,14 +156,6 @@ const struct config_preset *config_preset_find(const char *name, struct trajd_er
     return NULL;
 }
 
-static void print_name(FILE *out, const char *name)
-{
-    if (is_plain(name))
-        fputs(name, out);
-    else
-        trajd_json_text(out, name);
-}
-
 static void print_output(FILE *out, const struct trajd_index *index,
                          const struct trajd_index_stream *stream, uint32_t anchor,
                          const struct config_preset *preset)
@@ -185,7 +170,7 @@ static void print_output(FILE *out, const struct trajd_index *index,
     const int width = 34 - (int)strlen(stream->name) - (int)strlen(at);
 
     fprintf(out, "      %s", is_observation(stream) || is_action(stream) ? "" : "# ");
-    print_name(out, stream->name);
+    draft_write_text(out, stream->name);
     fprintf(out, ": {at: %s%s%s%s}%*s# %s", at, is_guess ? ", role: action" : "",
             has_norm ? ", norm: " : "", has_norm ? preset->norm : "", width > 1 ? width : 1, "",
             trajd_dtype_name(stream->dtype));
@@ -267,7 +252,7 @@ static void print_dataset(FILE *out, const struct config_dataset *dataset)
     fprintf(out, "  %s: {path: ", dataset->name);
     trajd_json_text(out, dataset->path);
     fprintf(out, ", layout: ");
-    print_name(out, dataset->layout);
+    draft_write_text(out, dataset->layout);
     fprintf(out, "}\n");
     print_assumption(out, dataset);
 }

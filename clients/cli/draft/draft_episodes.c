@@ -19,7 +19,7 @@ struct set {
     uint32_t first; /* a member */
 };
 
-static const char *name_of(const struct trajd_tree_object *object)
+const char *draft_name_of(const struct trajd_tree_object *object)
 {
     const char *slash = strrchr(object->path, '/');
 
@@ -66,8 +66,7 @@ uint64_t draft_signature(const struct trajd_tree *tree, uint32_t group)
     return trajd_digest_end(&digest);
 }
 
-/* Returns the next object in the same group, or what comes after that group. */
-static uint32_t skip(const struct trajd_tree *tree, uint32_t object)
+uint32_t draft_next_of(const struct trajd_tree *tree, uint32_t object)
 {
     return tree->objects[object].kind == TRAJD_TREE_GROUP ? draft_end_of(tree, object) : object + 1;
 }
@@ -83,7 +82,7 @@ static uint32_t count_datasets(const struct trajd_tree *tree, uint32_t begin, ui
 
 static bool is_member(const struct trajd_tree *tree, uint32_t object, const struct set *set)
 {
-    const char *name = name_of(&tree->objects[object]);
+    const char *name = draft_name_of(&tree->objects[object]);
     const size_t length = strlen(set->prefix);
 
     return tree->objects[object].kind == TRAJD_TREE_GROUP && !strncmp(name, set->prefix, length) &&
@@ -98,7 +97,7 @@ static struct set make_set(const struct trajd_tree *tree, uint32_t parent, const
     struct set set = {.parent = parent, .is_numbered = is_numbered};
 
     snprintf(set.prefix, sizeof set.prefix, "%s", prefix);
-    for (uint32_t i = parent + 1; i < end; i = skip(tree, i)) {
+    for (uint32_t i = parent + 1; i < end; i = draft_next_of(tree, i)) {
         if (!is_member(tree, i, &set))
             continue;
         if (!set.count++)
@@ -177,8 +176,8 @@ static void consider_numbered(const struct trajd_tree *tree, const struct region
     const uint32_t end = draft_end_of(tree, parent);
     uint32_t count = 0;
 
-    for (uint32_t i = parent + 1; i < end; i = skip(tree, i)) {
-        const char *name = name_of(&tree->objects[i]);
+    for (uint32_t i = parent + 1; i < end; i = draft_next_of(tree, i)) {
+        const char *name = draft_name_of(&tree->objects[i]);
         const size_t length = strcspn(name, "0123456789");
         if (tree->objects[i].kind != TRAJD_TREE_GROUP || !name[length] || length >= NAME_SIZE ||
             count == PREFIXES_MAX || has_prefix(prefixes, count, name, length))
@@ -199,7 +198,7 @@ static void consider_alike(const struct trajd_tree *tree, const struct region *r
     uint64_t signature = 0;
     struct set set;
 
-    for (uint32_t i = parent + 1; i < end; i = skip(tree, i)) {
+    for (uint32_t i = parent + 1; i < end; i = draft_next_of(tree, i)) {
         if (tree->objects[i].kind != TRAJD_TREE_GROUP ||
             (i > parent + 1 && draft_signature(tree, i) != signature))
             return;

@@ -13,6 +13,12 @@ struct draft_episodes {
     uint32_t *groups; /* [count]: objects of the tree, in natural order of their paths; owned */
 };
 
+/* Returns the last component of the object's path; "" of the root. */
+const char *draft_name_of(const struct trajd_tree_object *object);
+
+/* Returns the next object in the same group, or what comes after that group. */
+uint32_t draft_next_of(const struct trajd_tree *tree, uint32_t object);
+
 /* Returns the object after the last one inside objects[group]. */
 uint32_t draft_end_of(const struct trajd_tree *tree, uint32_t group);
 

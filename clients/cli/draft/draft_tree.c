@@ -6,11 +6,10 @@
 
 enum { ALIKE_MIN = 3, LISTED_MAX = 40, VALUE_MAX = 60 };
 
+/* Returns the object's name as it is printed. */
 static const char *name_of(const struct trajd_tree_object *object)
 {
-    const char *slash = strrchr(object->path, '/');
-
-    return *object->path ? (slash ? slash + 1 : object->path) : "/";
+    return *object->path ? draft_name_of(object) : "/";
 }
 
 static bool is_digit(char c)
@@ -30,11 +29,6 @@ static bool are_named_alike(const char *a, const char *b)
         }
     }
     return !*a && !*b;
-}
-
-static uint32_t next_of(const struct trajd_tree *tree, uint32_t object)
-{
-    return tree->objects[object].kind == TRAJD_TREE_GROUP ? draft_end_of(tree, object) : object + 1;
 }
 
 /* Returns whether both objects can be printed as one. */
@@ -93,8 +87,8 @@ static void print_children(FILE *out, const struct trajd_tree *tree, uint32_t gr
             fprintf(out, "%*s... more; --json lists all\n", 2 * depth, "");
             return;
         }
-        for (uint32_t next = next_of(tree, i); next < end && are_alike(tree, i, next);
-             next = next_of(tree, next)) {
+        for (uint32_t next = draft_next_of(tree, i); next < end && are_alike(tree, i, next);
+             next = draft_next_of(tree, next)) {
             last = next;
             count++;
         }
@@ -106,7 +100,7 @@ static void print_children(FILE *out, const struct trajd_tree *tree, uint32_t gr
                     name_of(&tree->objects[last]));
         else
             last = i;
-        i = next_of(tree, last);
+        i = draft_next_of(tree, last);
     }
 }
 

@@ -186,14 +186,13 @@ static enum trajd_status read_preparation(const struct frame_request *request,
                    &fit_number))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "--fit %s: choose stretch, pad, pad_topleft or cover", request->fit);
-    *preparation = (struct trajd_image_preparation){
-        .source_height = frame->image.height,
-        .source_width = frame->image.width,
-        .channels =
-            frame->image.color == TRAJD_COLOR_RGB || frame->image.color == TRAJD_COLOR_BGR ? 3 : 1,
-        .type = frame->stream->dtype,
-        .crop = {0, 0, frame->image.height, frame->image.width},
-        .filter = (enum trajd_image_filter)filter_number};
+    *preparation =
+        (struct trajd_image_preparation){.source_height = frame->image.height,
+                                         .source_width = frame->image.width,
+                                         .channels = trajd_picture_channels(frame->image.color),
+                                         .type = frame->stream->dtype,
+                                         .crop = {0, 0, frame->image.height, frame->image.width},
+                                         .filter = (enum trajd_image_filter)filter_number};
     if (height && width && height <= TRAJD_IMAGE_SIDE_MAX && width <= TRAJD_IMAGE_SIDE_MAX)
         trajd_image_place(preparation, (enum trajd_image_fit)fit_number, height, width);
     return trajd_image_check(preparation, error);
@@ -215,7 +214,7 @@ static void write_rgb(const struct frame *frame, const void *pixels, struct side
     const uint8_t *bytes = pixels;
     double furthest = 0;
 
-    if (frame->image.color == TRAJD_COLOR_RGB || frame->image.color == TRAJD_COLOR_BGR) {
+    if (trajd_picture_channels(frame->image.color) == 3) {
         memcpy(side->pixels, pixels, 3 * count);
         return;
     }

@@ -151,8 +151,7 @@ static enum trajd_status check_picture(const struct trajd_picture *picture,
                                "a %s of %ux%u: a side has 1 to %u pixels, a picture at most %u",
                                name, picture->height, picture->width, TRAJD_PICTURE_SIDE_MAX,
                                TRAJD_PICTURE_PIXELS_MAX);
-    if (picture->channels !=
-        (image->color == TRAJD_COLOR_RGB || image->color == TRAJD_COLOR_BGR ? 3 : 1))
+    if (picture->channels != trajd_picture_channels(image->color))
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                "a %s with %u colours a pixel, the layout says %s", name,
                                picture->channels, trajd_picture_color_name(image->color));
