@@ -128,12 +128,12 @@ static bool read_key(struct reader *reader)
         const char c = *reader->at++;
         if (reader->key_length >= TRAJD_RANGES_MAX_NAME)
             return fail(reader, "a key of more than 4095 bytes");
-        if ((unsigned char)c < 0x20)
-            return fail(reader, "a control character in a key");
         if (c != '\\')
             reader->key[reader->key_length++] = c;
         else if (!read_escape(reader))
             return false;
+        if ((unsigned char)reader->key[reader->key_length - 1] < 0x20)
+            return fail(reader, "a control character in a key");
     }
     return take(reader, '"', "the file ends inside a key");
 }

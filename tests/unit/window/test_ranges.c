@@ -12,7 +12,7 @@ static void test_good_files(void **state)
 {
     static const char text[] =
         " {\"demo_0\": [[0, 12],\n [12,20] , [31, 32]], \"b\" : [ ] ,\r\n"
-        "\t\"\\u00e9\\ud83d\\ude00\\n\\\"\\/\": [[5, 999999999999999999]]}\n";
+        "\t\"\\u00e9\\ud83d\\ude00\\\"\\/\": [[5, 999999999999999999]]}\n";
     struct trajd_ranges *ranges, *other;
     struct trajd_error error;
 
@@ -23,7 +23,7 @@ static void test_good_files(void **state)
     assert_int_equal(ranges->range_count, 4);
     assert_string_equal(trajd_ranges_name(ranges, &ranges->entries[0]), "demo_0");
     assert_string_equal(trajd_ranges_name(ranges, &ranges->entries[2]),
-                        "\xc3\xa9\xf0\x9f\x98\x80\n\"/");
+                        "\xc3\xa9\xf0\x9f\x98\x80\"/");
     assert_int_equal(ranges->entries[0].count, 3);
     assert_int_equal(ranges->entries[1].count, 0);
     assert_int_equal(ranges->entries[2].first, 3);
@@ -102,6 +102,8 @@ static void test_bad_files(void **state)
         {"{\"a\\ud800\": []}", "half of a character"},
         {"{\"a\\u0000\": []}", "half of a character, or zero"},
         {"{\"a\n\": []}", "a control character"},
+        {"{\"a\\nb\": [], \"a\\nb\": []}", "a control character"},
+        {"{\"a\\u001b\": []}", "a control character"},
         {"{\"a", "the file ends inside a key"},
         {"{\"a\\", "the file ends inside a key"},
     };
