@@ -6,21 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/clones.h"
 #include "kernels/resample.h"
 
 /* Steps resolved together, on the stack: 8 KB of steps and 10 KB of moves stay in L1. */
 #define TRAJD_CPU_CHUNK_STEPS 256
-
-/* Compiles a hot function also for AVX2. The loader picks one at program start, before sanitizers
- * are ready, so there are no clones with a sanitizer. Only -mfma would change results, and it is
- * not enabled. Functions called by a clone are inlined, so that they are compiled for both. */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) &&      \
-    !defined(__clang__)
-#define TRAJD_CPU_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define TRAJD_CPU_CLONES
-#endif
-#define TRAJD_CPU_INLINE static inline __attribute__((always_inline))
 
 /* One target after the search. All streams on the bracket share it. */
 struct trajd_cpu_step {

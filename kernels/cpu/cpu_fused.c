@@ -22,7 +22,7 @@ typedef float four_floats __attribute__((vector_size(16)));
 typedef uint8_t four_bytes __attribute__((vector_size(4)));
 typedef int32_t four_integers __attribute__((vector_size(16)));
 
-TRAJD_CPU_INLINE void load_four_floats(const float *from, four_doubles *out)
+TRAJD_INLINE void load_four_floats(const float *from, four_doubles *out)
 {
     four_floats narrow;
 
@@ -30,8 +30,7 @@ TRAJD_CPU_INLINE void load_four_floats(const float *from, four_doubles *out)
     *out = __builtin_convertvector(narrow, four_doubles);
 }
 
-TRAJD_CPU_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t d,
-                                four_doubles *out)
+TRAJD_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t d, four_doubles *out)
 {
     four_bytes bytes;
 
@@ -56,7 +55,7 @@ struct fused {
     float *restrict out;
 };
 
-TRAJD_CPU_INLINE void fuse_four(struct fused work, uint32_t d, four_flags *nan)
+TRAJD_INLINE void fuse_four(struct fused work, uint32_t d, four_flags *nan)
 {
     four_doubles value, other;
     four_floats narrow;
@@ -77,14 +76,14 @@ TRAJD_CPU_INLINE void fuse_four(struct fused work, uint32_t d, four_flags *nan)
     memcpy(work.out + d, &narrow, sizeof narrow);
 }
 
-TRAJD_CPU_INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
+TRAJD_INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
 {
     if (type == TRAJD_F64)
         return ((const double *)row)[d];
     return type == TRAJD_F32 ? (double)((const float *)row)[d] : ((const uint8_t *)row)[d];
 }
 
-TRAJD_CPU_INLINE int64_t fuse_one(struct fused work, uint32_t d)
+TRAJD_INLINE int64_t fuse_one(struct fused work, uint32_t d)
 {
     double value = element(work.type, work.row, d);
     int64_t nan;
@@ -102,7 +101,7 @@ TRAJD_CPU_INLINE int64_t fuse_one(struct fused work, uint32_t d)
  * features: single remaining features took most of the time at D = 7. Long rows use a plain loop,
  * which the compiler makes faster. Returns whether a value is NaN, so that the caller looks
  * closer. */
-TRAJD_CPU_INLINE bool fuse_features(struct fused work, uint32_t count)
+TRAJD_INLINE bool fuse_features(struct fused work, uint32_t count)
 {
     four_flags nan = {0};
     int64_t any = 0;
@@ -121,8 +120,8 @@ TRAJD_CPU_INLINE bool fuse_features(struct fused work, uint32_t count)
 
 /* Processes one row for each of the four combinations. Constant arguments leave no branch in the
  * loop. */
-TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream,
-                                const struct trajd_cpu_move *move)
+TRAJD_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream,
+                            const struct trajd_cpu_move *move)
 {
     struct fused work = {type,
                          false,
@@ -149,8 +148,8 @@ TRAJD_CPU_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream
     return fuse_features(work, stream->feature_count);
 }
 
-TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream,
-                                 struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream,
+                             struct trajd_cpu_move *moves, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (!moves[i].row)
@@ -160,20 +159,20 @@ TRAJD_CPU_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_strea
     }
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_f32(const struct trajd_stream *stream,
-                                          struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_CLONES void trajd_cpu_fused_f32(const struct trajd_stream *stream,
+                                      struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_F32, stream, moves, count);
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_f64(const struct trajd_stream *stream,
-                                          struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_CLONES void trajd_cpu_fused_f64(const struct trajd_stream *stream,
+                                      struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_F64, stream, moves, count);
 }
 
-TRAJD_CPU_CLONES void trajd_cpu_fused_u8(const struct trajd_stream *stream,
-                                         struct trajd_cpu_move *moves, uint32_t count)
+TRAJD_CLONES void trajd_cpu_fused_u8(const struct trajd_stream *stream,
+                                     struct trajd_cpu_move *moves, uint32_t count)
 {
     fused_rows(TRAJD_U8, stream, moves, count);
 }

@@ -18,8 +18,7 @@
 #define TILE 64
 
 /* Loads a tile as double. A constant type leaves only one loop. */
-TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count,
-                           double *restrict out)
+TRAJD_INLINE void load(enum trajd_dtype type, const void *row, uint32_t count, double *restrict out)
 {
     switch (type) {
     case TRAJD_F16:
@@ -72,8 +71,8 @@ TRAJD_CPU_INLINE void load(enum trajd_dtype type, const void *row, uint32_t coun
     }
 }
 
-TRAJD_CPU_INLINE void store(enum trajd_dtype type, void *row, uint32_t count,
-                            const double *restrict values)
+TRAJD_INLINE void store(enum trajd_dtype type, void *row, uint32_t count,
+                        const double *restrict values)
 {
     switch (type) {
     case TRAJD_F16:
@@ -93,7 +92,7 @@ TRAJD_CPU_INLINE void store(enum trajd_dtype type, void *row, uint32_t count,
     }
 }
 
-TRAJD_CPU_INLINE bool has_nan(const double *values, uint32_t count)
+TRAJD_INLINE bool has_nan(const double *values, uint32_t count)
 {
     int64_t found = 0;
 
@@ -118,8 +117,8 @@ void trajd_cpu_write_edge(const struct trajd_stream *stream, char *out)
                                 : constant);
 }
 
-TRAJD_CPU_INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next,
-                                   uint32_t count, double *values)
+TRAJD_INLINE void blend_angles(const struct trajd_stream *stream, double a, const double *next,
+                               uint32_t count, double *values)
 {
     double period = stream->angle_period;
 
@@ -129,7 +128,7 @@ TRAJD_CPU_INLINE void blend_angles(const struct trajd_stream *stream, double a, 
     }
 }
 
-TRAJD_CPU_INLINE void limit_angles(double low, double period, uint32_t count, double *values)
+TRAJD_INLINE void limit_angles(double low, double period, uint32_t count, double *values)
 {
     for (uint32_t d = 0; d < count; d++) {
         double value = values[d] - period * floor((values[d] - low) / period);
@@ -137,8 +136,8 @@ TRAJD_CPU_INLINE void limit_angles(double low, double period, uint32_t count, do
     }
 }
 
-TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t stride_bytes,
-                               int64_t row_count, uint32_t count, double *restrict sums)
+TRAJD_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t stride_bytes,
+                           int64_t row_count, uint32_t count, double *restrict sums)
 {
     double next[TILE];
 
@@ -150,8 +149,8 @@ TRAJD_CPU_INLINE void add_rows(enum trajd_dtype type, const char *row, uint64_t 
 }
 
 /* Averages without NaN elements. The result is NaN if all elements of a feature are NaN. */
-TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const char *row,
-                                      int64_t row_count, uint32_t count, double *values)
+TRAJD_INLINE void average_of_some(const struct trajd_stream *stream, const char *row,
+                                  int64_t row_count, uint32_t count, double *values)
 {
     double next[TILE], seen[TILE];
 
@@ -170,8 +169,8 @@ TRAJD_CPU_INLINE void average_of_some(const struct trajd_stream *stream, const c
 
 /* Averages row_count rows from `row` on. First assumes that there is no NaN, and repeats the tile
  * with average_of_some if there is one. */
-TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count,
-                              uint32_t count, double *values)
+TRAJD_INLINE void average(const struct trajd_stream *stream, const char *row, int64_t row_count,
+                          uint32_t count, double *values)
 {
     uint64_t stride = stream->row_stride_bytes;
 
@@ -193,9 +192,8 @@ TRAJD_CPU_INLINE void average(const struct trajd_stream *stream, const char *row
 
 /* Forms one tile of one move. `at` is the tile's address in the first row. Returns whether a NaN
  * was used. */
-TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream,
-                                const struct trajd_cpu_move *move, const char *at, uint32_t count,
-                                double *values)
+TRAJD_INLINE bool form_tile(const struct trajd_stream *stream, const struct trajd_cpu_move *move,
+                            const char *at, uint32_t count, double *values)
 {
     double next[TILE];
     bool nan;
@@ -220,8 +218,7 @@ TRAJD_CPU_INLINE bool form_tile(const struct trajd_stream *stream,
     return nan;
 }
 
-TRAJD_CPU_CLONES static void move_tiles(const struct trajd_stream *stream,
-                                        struct trajd_cpu_move *move)
+TRAJD_CLONES static void move_tiles(const struct trajd_stream *stream, struct trajd_cpu_move *move)
 {
     uint64_t source_size = trajd_dtype_size(stream->source_type),
              output_size = trajd_dtype_size(stream->output_type);

@@ -32,7 +32,7 @@ struct lanes {
 
 /* clang-format off */
 /* h^2 from u = sin^2(h / 2): 4 asin^2(sqrt(u)) = 2 sum (4u)^n / (n^2 binomial(2n, n)). */
-TRAJD_CPU_INLINE double angle_square(double u)
+TRAJD_INLINE double angle_square(double u)
 {
     double x = 4 * u;
 
@@ -41,7 +41,7 @@ TRAJD_CPU_INLINE double angle_square(double u)
 }
 
 /* sin(h) / h from h^2. */
-TRAJD_CPU_INLINE double sine_ratio(double z)
+TRAJD_INLINE double sine_ratio(double z)
 {
     return 1 - z * (1. / 6) *
            (1 - z * (1. / 20) *
@@ -51,14 +51,14 @@ TRAJD_CPU_INLINE double sine_ratio(double z)
 /* clang-format on */
 
 /* Returns the factor that trajd_quaternion_make_unit multiplies by. */
-TRAJD_CPU_INLINE double unit_factor(double square)
+TRAJD_INLINE double unit_factor(double square)
 {
     double factor = 1 / sqrt(square);
 
     return square >= TRAJD_QUATERNION_MIN && square <= TRAJD_QUATERNION_MAX ? factor : NAN;
 }
 
-TRAJD_CPU_CLONES static void turn_lanes(struct lanes *restrict lanes, uint32_t count)
+TRAJD_CLONES static void turn_lanes(struct lanes *restrict lanes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         double p0 = lanes->p[0][i], p1 = lanes->p[1][i], p2 = lanes->p[2][i], p3 = lanes->p[3][i];

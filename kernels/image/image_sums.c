@@ -19,29 +19,23 @@
 
 #include <string.h>
 
-/* Compiles a function for AVX2, too, and picks it where the processor has it. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define CLONES
-#endif
-#define INLINE static inline __attribute__((always_inline))
+#include "kernels/clones.h"
 
-INLINE int16_t product(int16_t value, int16_t weight)
+TRAJD_INLINE int16_t product(int16_t value, int16_t weight)
 {
     return (int16_t)((((int32_t)value * weight >> 14) + 1) >> 1);
 }
 
-CLONES void trajd_image_widen(int16_t *restrict out, const uint8_t *restrict in, uint32_t count,
-                              int shift)
+TRAJD_CLONES void trajd_image_widen(int16_t *restrict out, const uint8_t *restrict in,
+                                    uint32_t count, int shift)
 {
     for (uint32_t i = 0; i < count; i++)
         out[i] = (int16_t)(in[i] << shift);
 }
 
 /* The sum of a few rows. `taps` is a constant where this is inlined. */
-INLINE void sum_few(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
-                    uint32_t taps, uint32_t count, bool add)
+TRAJD_INLINE void sum_few(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
+                          uint32_t taps, uint32_t count, bool add)
 {
     for (uint32_t i = 0; i < count; i++) {
         int16_t sum = add ? out[i] : 0;
@@ -51,8 +45,8 @@ INLINE void sum_few(int16_t *restrict out, const int16_t *const *rows, const int
     }
 }
 
-CLONES void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows,
-                                 const int16_t *weights, uint32_t taps, uint32_t count)
+TRAJD_CLONES void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows,
+                                       const int16_t *weights, uint32_t taps, uint32_t count)
 {
     uint32_t done = 0;
 
@@ -67,8 +61,8 @@ CLONES void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *ro
 }
 
 /* One column of a picture that is transposed: 16 rows. */
-INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in, const int16_t *weights,
-                       uint32_t taps, uint32_t step)
+TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
+                             const int16_t *weights, uint32_t taps, uint32_t step)
 {
     int16_t sum[TRAJD_IMAGE_ROWS] = {0};
 
@@ -80,8 +74,8 @@ INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in, const 
 }
 
 /* All columns: out[(c * channels + d) * TRAJD_IMAGE_ROWS], in[(x * channels + d) * TRAJD_IMAGE_ROWS]. */
-CLONES void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                                    const struct trajd_image_axis *x, uint32_t channels)
+TRAJD_CLONES void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
+                                          const struct trajd_image_axis *x, uint32_t channels)
 {
     for (uint32_t c = 0; c < x->taps.count; c++)
         for (uint32_t d = 0; d < channels; d++)
@@ -91,7 +85,7 @@ CLONES void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restri
                        channels * TRAJD_IMAGE_ROWS);
 }
 
-INLINE int32_t round_exact(int32_t sum)
+TRAJD_INLINE int32_t round_exact(int32_t sum)
 {
     const int32_t value = (sum + (1 << (TRAJD_IMAGE_EXACT_BITS - 1))) >> TRAJD_IMAGE_EXACT_BITS;
 
@@ -100,8 +94,8 @@ INLINE int32_t round_exact(int32_t sum)
 
 enum { EXACT_COLUMNS = 64 }; /* summed together: the sums stay in the first cache */
 
-CLONES void trajd_image_sum_rows_exact(uint8_t *restrict out, const uint8_t *const *rows,
-                                       const int32_t *weights, uint32_t taps, uint32_t count)
+TRAJD_CLONES void trajd_image_sum_rows_exact(uint8_t *restrict out, const uint8_t *const *rows,
+                                             const int32_t *weights, uint32_t taps, uint32_t count)
 {
     for (uint32_t begin = 0; begin < count; begin += EXACT_COLUMNS) {
         const uint32_t width = count - begin < EXACT_COLUMNS ? count - begin : EXACT_COLUMNS;
@@ -114,8 +108,8 @@ CLONES void trajd_image_sum_rows_exact(uint8_t *restrict out, const uint8_t *con
     }
 }
 
-CLONES void trajd_image_sum_columns_exact(int16_t *restrict out, const int16_t *restrict in,
-                                          const struct trajd_image_axis *x, uint32_t channels)
+TRAJD_CLONES void trajd_image_sum_columns_exact(int16_t *restrict out, const int16_t *restrict in,
+                                                const struct trajd_image_axis *x, uint32_t channels)
 {
     for (uint32_t c = 0; c < x->taps.count * channels; c++) {
         const uint32_t pixel = c / channels, channel = c % channels;
@@ -147,7 +141,7 @@ typedef int16_t lanes __attribute__((vector_size(16), aligned(2), may_alias));
 #define HIGH_4 4, 5, 6, 7, 12, 13, 14, 15
 
 /* Transposes 8 x 8 elements. */
-INLINE void turn_block(int16_t *out, uint32_t out_step, const int16_t *in, uint32_t in_step)
+TRAJD_INLINE void turn_block(int16_t *out, uint32_t out_step, const int16_t *in, uint32_t in_step)
 {
     lanes a[8], b[8];
 
@@ -179,8 +173,8 @@ void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count)
 }
 
 /* Rounds and clips. */
-CLONES void trajd_image_finish(uint8_t *restrict out, const int16_t *restrict in, uint32_t count,
-                               int shift)
+TRAJD_CLONES void trajd_image_narrow(uint8_t *restrict out, const int16_t *restrict in,
+                                     uint32_t count, int shift)
 {
     for (uint32_t i = 0; i < count; i++) {
         const int16_t half = (int16_t)(1 << shift >> 1);
@@ -199,7 +193,7 @@ void trajd_image_store(uint8_t *out, uint64_t step, const int16_t *result, uint3
         uint8_t bytes[TRAJD_IMAGE_ROWS * 8];
         turn_block(block, 8, result + (size_t)x * TRAJD_IMAGE_ROWS, TRAJD_IMAGE_ROWS);
         turn_block(block + 64, 8, result + (size_t)x * TRAJD_IMAGE_ROWS + 8, TRAJD_IMAGE_ROWS);
-        trajd_image_finish(bytes, block, TRAJD_IMAGE_ROWS * 8, shift);
+        trajd_image_narrow(bytes, block, TRAJD_IMAGE_ROWS * 8, shift);
         for (uint32_t r = 0; r < rows; r++)
             memcpy(out + r * step + x, bytes + 8 * r, width);
     }

@@ -40,7 +40,7 @@ void trajd_image_sum_columns_exact(int16_t *restrict out, const int16_t *restric
 void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count);
 
 /* Rounds to u8, and clips. */
-void trajd_image_finish(uint8_t *restrict out, const int16_t *restrict in, uint32_t count,
+void trajd_image_narrow(uint8_t *restrict out, const int16_t *restrict in, uint32_t count,
                         int shift);
 
 /* Transposes result[count][16] back, and rounds: `rows` rows of `count` bytes, `step` bytes apart.
