@@ -10,9 +10,8 @@
 
 static void test_good_files(void **state)
 {
-    static const char text[] =
-        " {\"demo_0\": [[0, 12],\n [12,20] , [31, 32]], \"b\" : [ ] ,\r\n"
-        "\t\"\\u00e9\\ud83d\\ude00\\\"\\/\": [[5, 999999999999999999]]}\n";
+    static const char text[] = " {\"demo_0\": [[0, 12],\n [12,20] , [31, 32]], \"b\" : [ ] ,\r\n"
+                               "\t\"\\u00e9\\ud83d\\ude00\\\"\\/\": [[5, 999999999999999999]]}\n";
     struct trajd_ranges *ranges, *other;
     struct trajd_error error;
 
