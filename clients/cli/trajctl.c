@@ -31,6 +31,11 @@ static const struct cli_command commands[] = {
      "draw a stream over time, as recorded and as resampled, on the terminal or as SVG"},
     {"status", cli_status, "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
      "show what a daemon is doing: feeds, workers, rates, stalls"},
+    {"doctor", cli_doctor,
+     "[CONFIG] [--seconds N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
+     "check that trajd works on this machine, and find what will be slow; the exit status is 1 if "
+     "it "
+     "does not work"},
     {"recv", cli_recv,
      "FEED [--count N] [--epoch N] [--next POSITION] [--rank R --world W] [--job NAME] [--credit "
      "N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",

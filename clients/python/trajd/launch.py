@@ -113,8 +113,9 @@ def program(name: str = "trajd") -> str:
 
     Raises LaunchError."""
     package = pathlib.Path(__file__).parent
+    built = "daemon" if name == "trajd" else "clients/cli"
     places = [package / "bin" / name,
-              package.parents[2] / "daemon" / name if len(package.parents) > 2 else package / name]
+              package.parents[2] / built / name if len(package.parents) > 2 else package / name]
     if name == "trajd" and os.environ.get("TRAJD_PROGRAM"):
         return os.environ["TRAJD_PROGRAM"]
     for place in places:

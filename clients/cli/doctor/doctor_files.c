@@ -1,0 +1,180 @@
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "clients/cli/doctor/doctor_checks.h"
+#include "daemon/config/config.h"
+#include "proto/array_len.h"
+
+#define GIB 1073741824.0
+
+enum { FOLDERS_MAX = 16 }; /* that are open at the same time while a tree is walked */
+
+struct filesystem {
+    const char *name;
+    uint32_t magic; /* statfs.f_type */
+    bool is_remote;
+};
+
+static const struct filesystem *find_filesystem(const char *path)
+{
+    static const struct filesystem known[] = {
+        {"nfs", 0x6969, true},          {"cifs", 0xff534d42, true},   {"smb", 0xfe534d42, true},
+        {"lustre", 0x0bd00bd0, true},   {"gpfs", 0x47504653, true},   {"ceph", 0x00c36400, true},
+        {"beegfs", 0x19830326, true},   {"9p", 0x01021997, true},     {"afs", 0x5346414f, true},
+        {"fuse", 0x65735546, true},     {"tmpfs", 0x01021994, false}, {"ext4", 0xef53, false},
+        {"xfs", 0x58465342, false},     {"btrfs", 0x9123683e, false}, {"zfs", 0x2fc12fc1, false},
+        {"overlay", 0x794c7630, false}, {"f2fs", 0xf2f52010, false},
+    };
+    static const struct filesystem other = {"another file system", 0, false};
+    struct statfs found;
+
+    if (statfs(path, &found))
+        return &other;
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (known[i].magic == (uint32_t)found.f_type)
+            return &known[i];
+    return &other;
+}
+
+static double free_gib(const char *path)
+{
+    struct statfs found;
+
+    return statfs(path, &found) ? 0 : (double)found.f_bavail * (double)found.f_bsize / GIB;
+}
+
+/* ---- folders that trajd writes to ---- */
+
+/* Cuts a path to the first folder that exists: trajd makes those below it. */
+static void cut_to_existing(char *path)
+{
+    char *slash;
+
+    while (access(path, F_OK) && (slash = strrchr(path, '/')) && slash != path)
+        *slash = '\0';
+}
+
+/* Finds the folder in which trajd.open makes those of private daemons. */
+static void find_runtime(char *path, size_t size)
+{
+    const char *given = getenv("TRAJD_RUNTIME_DIR"), *session = getenv("XDG_RUNTIME_DIR"),
+               *temporary = getenv("TMPDIR");
+    struct stat found;
+
+    if (given && *given)
+        snprintf(path, size, "%s", given);
+    else if (session && !stat(session, &found) && S_ISDIR(found.st_mode) &&
+             found.st_uid == geteuid())
+        snprintf(path, size, "%s", session);
+    else
+        snprintf(path, size, "%s", temporary && *temporary ? temporary : "/tmp");
+    cut_to_existing(path);
+}
+
+static void check_runtime(struct doctor_report *report, const char *path)
+{
+    const struct filesystem *filesystem = find_filesystem(path);
+
+    if (access(path, W_OK | X_OK))
+        doctor_add(report, DOCTOR_FAIL, "runtime",
+                   "%s: %s. Private daemons have their sockets there: set TRAJD_RUNTIME_DIR to "
+                   "another folder.",
+                   path, strerror(errno));
+    else
+        doctor_add(report, filesystem->is_remote ? DOCTOR_SLOW : DOCTOR_OK, "runtime",
+                   "%s is on %s, %.1f GiB free%s", path, filesystem->name, free_gib(path),
+                   filesystem->is_remote
+                       ? ". Sockets and locks of private daemons belong on a local "
+                         "disk: set TRAJD_RUNTIME_DIR"
+                       : "");
+}
+
+/* Finds the folder of indexes, or the one in which it will be made. */
+static void check_cache(struct doctor_report *report)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char path[DOCTOR_PATH_SIZE];
+
+    snprintf(path, sizeof path, "%s%s/trajd",
+             base && *base ? base
+             : home        ? home
+                           : "/",
+             base && *base ? "" : "/.cache");
+    cut_to_existing(path);
+    if (access(path, W_OK | X_OK))
+        doctor_add(report, DOCTOR_SLOW, "cache",
+                   "%s: %s. Each private daemon reads the structure of all files again: set "
+                   "XDG_CACHE_HOME to a folder that you may write to.",
+                   path, strerror(errno));
+    else
+        doctor_add(report, DOCTOR_OK, "cache", "%s is on %s, %.1f GiB free", path,
+                   find_filesystem(path)->name, free_gib(path));
+}
+
+/* ---- datasets ---- */
+
+static uint64_t tree_bytes; /* nftw passes nothing to its callback */
+
+static int add_size(const char *path, const struct stat *found, int kind, struct FTW *place)
+{
+    (void)path;
+    (void)place;
+    tree_bytes += kind == FTW_F ? (uint64_t)found->st_size : 0;
+    return 0;
+}
+
+static void check_dataset(struct doctor_report *report, const struct trajd_config *config,
+                          const struct trajd_config_dataset *dataset)
+{
+    const struct filesystem *filesystem = find_filesystem(dataset->path);
+    const uint64_t share = config->cache_bytes / config->dataset_count;
+
+    tree_bytes = 0;
+    if (access(dataset->path, R_OK) || nftw(dataset->path, add_size, FOLDERS_MAX, 0)) {
+        doctor_add(report, DOCTOR_FAIL, "data", "%s: %s: %s", dataset->name, dataset->path,
+                   strerror(errno));
+        return;
+    }
+    doctor_add(report, tree_bytes > share ? DOCTOR_SLOW : DOCTOR_OK, "data",
+               "%s: %.2f GiB on %s%s%s; memory.store holds %.2f GiB of its rows%s", dataset->name,
+               (double)tree_bytes / GIB, filesystem->name,
+               filesystem->is_remote ? " (not a local disk: the first epoch reads over the network)"
+                                     : "",
+               access(dataset->path, W_OK) ? ", read-only" : "", (double)share / GIB,
+               tree_bytes > share
+                   ? ". Rows that do not fit are read again in each epoch; only the streams of the "
+                     "feeds count. `trajctl status` of a running daemon shows them as \"evicted\"."
+                   : "");
+}
+
+static void check_config(struct doctor_report *report, const char *path)
+{
+    struct trajd_config *config = NULL;
+    struct trajd_error error;
+
+    if (trajd_config_load(path, NULL, 0, &config, &error)) {
+        doctor_add(report, DOCTOR_FAIL, "config", "%s", error.message);
+        return;
+    }
+    doctor_add(report, DOCTOR_OK, "config", "%s: %u datasets, %u feeds", path,
+               config->dataset_count, config->feed_count);
+    for (uint32_t i = 0; i < config->dataset_count; i++)
+        check_dataset(report, config, &config->datasets[i]);
+    trajd_config_destroy(&config);
+}
+
+void doctor_check_files(struct doctor_report *report, const char *config, char *runtime,
+                        size_t size)
+{
+    find_runtime(runtime, size);
+    check_runtime(report, runtime);
+    check_cache(report);
+    if (config)
+        check_config(report, config);
+}
