@@ -1,11 +1,12 @@
-"""Batch: a mapping from names to arrays, with this worker's rows of one global batch."""
+"""Batch: a dict from names to arrays, with this worker's rows of one global batch."""
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from . import arrays
 from .errors import Closed, NotFound
+from .group import Group
 from .styles import Field, Plan, Tensor
 
 if TYPE_CHECKING:
@@ -58,100 +59,91 @@ class Explanation(Dict[str, Any]):
         return "; ".join(sources)
 
 
-class Group(Mapping[str, Any]):
-    """A nested mapping of a batch, such as batch["obs"]."""
+class Arrays:
+    """Makes the arrays of one batch, each once. Keeps the batch's memory."""
 
-    __slots__ = ("_batch", "_plan", "_path")
-
-    def __init__(self, batch: "Batch", plan: Plan, path: str) -> None:
-        self._batch, self._plan, self._path = batch, plan, path
-
-    def __getitem__(self, key: str) -> Any:
-        return self._batch[f"{self._path}/{key}"]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._plan)
-
-    def __len__(self) -> int:
-        return len(self._plan)
-
-    def __repr__(self) -> str:
-        return f"Group({self._path}: {', '.join(self._plan)})"
-
-
-class Batch(Mapping[str, Any]):
-    """This worker's B rows of one global batch. Each array is made when it is first read.
-
-    `batch["obs"]["x"]` and `batch["obs/x"]` are the same array, [B, T, D] (images: [B, T, H, W, C]).
-    `batch["actions_is_pad"]` is bool [B, T], True where a step lies outside the episode. The feed's style determines
-    the keys and shapes (trajd.styles).
-
-    Memory: arrays are views of the daemon's ring. The memory goes back when the batch and all arrays and views of it
-    are gone, or by release(). Until then the ring has one slot less for all its workers. Copy what you keep for long.
-
-    Threads: arrays may be used, kept and dropped in any thread."""
-
-    __slots__ = ("_core", "_layout", "_view", "_feed", "_made", "__weakref__")
+    __slots__ = ("core", "layout", "view", "_feed", "_made", "__weakref__")
 
     def __init__(self, core: Any, layout: Layout, view: Callable[[int], Any], feed: "Feed") -> None:
-        self._core, self._layout, self._view = core, layout, view
+        self.core, self.layout, self.view = core, layout, view
         self._feed = weakref.ref(feed)  # a batch that is kept must not keep its feed, and so the batches ahead
-        self._made: Dict[Any, Any] = {}
+        self._made: Dict[int, Any] = {}
 
-    # ---- the mapping ----
-
-    def __getitem__(self, key: str) -> Any:
-        made = self._made.get(key)
-        if made is not None:
-            return made
-        entry: Any = self._layout.plan
-        for part in key.split("/") if isinstance(key, str) else (key,):
-            if not isinstance(entry, dict) or part not in entry:
-                raise KeyError(f"{key} (there are: {', '.join(self._layout.plan)})")
-            entry = entry[part]
-        made = Group(self, entry, key) if isinstance(entry, dict) else self._make(entry)
-        if not isinstance(made, Group):  # a group refers to the batch, so storing it here would be a cycle
-            self._made[key] = made
-        return made
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layout.plan)
-
-    def __len__(self) -> int:
-        return len(self._layout.plan)
-
-    def __repr__(self) -> str:
-        state = "released" if self._core.released else f"{self.rows} rows"
-        return f"Batch(epoch {self.epoch}, position {self.position}, {state}: {', '.join(self._layout.plan)})"
-
-    def _tensor(self, index: int) -> Any:
+    def tensor(self, index: int) -> Any:
         made = self._made.get(index)
         if made is None:
-            if self._core.released:
+            if self.core.released:
                 raise ValueError("this batch is released")
-            made = self._made[index] = self._view(index)
+            made = self._made[index] = self.view(index)
         return made
 
-    def _make(self, field: Field) -> Any:
+    def named(self, name: str) -> Any:
+        return self.tensor(self.layout.find(name))
+
+    def make(self, field: Field) -> Any:
         if field.meta is not None:
             try:
-                return self.meta(field.meta)
+                return self.texts(field.meta)
             except NotFound:  # the datasets have no such texts
-                return [None] * self.rows
-        parts = [self._tensor(source) for source in field.sources]
+                return [None] * int(self.core.row_count)
+        parts = [self.tensor(source) for source in field.sources]
         for step in field.steps:
             if step == "stack":
                 return arrays.stack(parts)
             parts = [arrays.STEPS[step](part) for part in parts]
         return parts[0]
 
-    # ---- its rows ----
-
-    def _ask_feed(self) -> "Feed":
+    def feed(self) -> "Feed":
         feed = self._feed()
         if feed is None:
             raise Closed("the feed of this batch no longer exists, and only it can answer this: keep the feed as well")
         return feed
+
+    def texts(self, name: str) -> List[Optional[str]]:
+        texts = self.feed()._texts_of(name)
+        places = zip(self.named("dataset_index").tolist(), self.named("episode_index").tolist())
+        return [texts[place] for place in places]
+
+    def release(self) -> None:
+        self._made.clear()
+        forget = getattr(self.view, "forget", None)
+        if forget is not None:
+            forget()
+        self.core.release()
+
+
+class Batch(Group):
+    """This worker's B rows of one global batch: a dict. Each array is made when it is first read.
+
+    `batch["obs"]["x"]` and `batch["obs/x"]` are the same array, [B, T, D] (images: [B, T, H, W, C]).
+    `batch["actions_is_pad"]` is bool [B, T], True where a step lies outside the episode. The feed's style determines
+    the keys and shapes (trajd.styles).
+
+    copy(), a pickle, and what torch's pytree and the like make of a batch are plain dicts. A pickle has copies of the
+    arrays, and all others the same arrays.
+
+    Memory: arrays are views of the daemon's ring. The memory goes back when the batch and all arrays and views of it
+    are gone, or by release(). Until then the ring has one slot less for all its workers. Copy what you keep for long.
+
+    Threads: arrays may be used, kept and dropped in any thread."""
+
+    __slots__ = ("_arrays", "_core")
+
+    _arrays: Arrays
+    _core: Any
+
+    @classmethod
+    def _of(cls, made: Arrays) -> "Batch":
+        batch: "Batch" = dict.__new__(cls)
+        batch._arrays, batch._core = made, made.core
+        batch._begin(made.layout.plan, made.make)
+        return batch
+
+    def __repr__(self) -> str:
+        state = "released" if self._core.released else f"{self.rows} rows"
+        return f"Batch(epoch {self.epoch}, position {self.position}, {state}: {', '.join(self)})"
+
+    # ---- its rows ----
 
     @property
     def epoch(self) -> int:
@@ -181,33 +173,33 @@ class Batch(Mapping[str, Any]):
     @property
     def window_id(self) -> Any:
         """int64 [B]: the number of each window, unique in the dataset."""
-        return self._tensor(self._layout.find("window_id"))
+        return self._arrays.named("window_id")
 
     @property
     def dataset_index(self) -> Any:
         """int64 [B]: the index of each window's dataset among the datasets of the feed."""
-        return self._tensor(self._layout.find("dataset_index"))
+        return self._arrays.named("dataset_index")
 
     @property
     def episode_index(self) -> Any:
         """int64 [B]: the index of each window's episode in its dataset."""
-        return self._tensor(self._layout.find("episode_index"))
+        return self._arrays.named("episode_index")
 
     @property
     def anchor_ns(self) -> Any:
         """int64 [B]: the time of each window's anchor in nanoseconds, on the clock of its recording."""
-        return self._tensor(self._layout.find("anchor_ns"))
+        return self._arrays.named("anchor_ns")
 
     def raw(self, name: str) -> Any:
         """Returns a tensor by its name in the feed, in any style. Raises NotFound."""
-        return self._tensor(self._layout.find(name))
+        return self._arrays.named(name)
 
     def mask(self, name: str) -> Any:
         """Returns the mask of an output, uint8 [B, T]. `name` is the output's name in the feed.
 
         0 valid, 1 before the episode's start, 2 after its end, 3 gap, 4 bad stamp, 5 NaN in the source, 6 stream
         missing, 7 too old. Raises NotFound."""
-        return self._tensor(self._layout.find_mask(name))
+        return self._arrays.tensor(self._arrays.layout.find_mask(name))
 
     def is_pad(self, name: str) -> Any:
         """Returns bool [B, T] of an output: True for padding, before the episode's start or after its end.
@@ -219,12 +211,11 @@ class Batch(Mapping[str, Any]):
         """Returns a text of each row's episode, such as "language". None for an episode without that text.
 
         Raises NotFound if no dataset of the feed has such a text, and Closed if the feed is gone."""
-        texts = self._ask_feed()._texts_of(name)
-        return [texts[place] for place in zip(self.dataset_index.tolist(), self.episode_index.tolist())]
+        return self._arrays.texts(name)
 
     def explain(self, row: int) -> Explanation:
         """Returns the origin of row `row`: print it. Raises Closed if the feed is gone."""
-        return self._ask_feed().explain(int(self.window_id[row]))
+        return self._arrays.feed().explain(int(self.window_id[row]))
 
     # ---- its end ----
 
@@ -244,14 +235,11 @@ class Batch(Mapping[str, Any]):
 
         Streams that are current when a tensor is read from the batch need not be named. Call it before the last tensor
         is dropped. Does nothing in host memory."""
-        record = getattr(self._view, "record_stream", None)
+        record = getattr(self._arrays.view, "record_stream", None)
         if record is not None:
             record(stream)
 
     def release(self) -> None:
         """Gives the memory back now. Raises BufferError while arrays of the batch are in use outside this object."""
-        self._made.clear()
-        forget = getattr(self._view, "forget", None)
-        if forget is not None:
-            forget()
-        self._core.release()
+        self._forget()
+        self._arrays.release()

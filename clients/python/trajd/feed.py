@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
 
 from . import _core, arrays, episodes, figures, job, left_out, styles
-from .batch import Batch, Explanation, Layout
+from .batch import Arrays, Batch, Explanation, Layout
 from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
+from .group import Group, register
 from .settings import Settings
 from .state import Norm, State, check_norm, frontier, norm_of, parse
 
@@ -102,7 +103,7 @@ class Feed:
         self._running: Optional[Run] = None
         self._layout: Optional[Layout] = None
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
-        self._held: "List[weakref.ref[Batch]]" = []
+        self._held: "List[weakref.ref[Arrays]]" = []
         self._compared = False
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
         self._gpu_ranks: Optional[Sequence[int]] = None
@@ -214,8 +215,8 @@ class Feed:
         last = self._held[-1]() if self._held else None
         if self._stage is not None:
             self._stage.done()
-        elif last is not None and not last.released:
-            last.done()
+        elif last is not None and not last.core.released:
+            last.core.done()
         return self._client.checkpoint(self._timeout_ms())
 
     def _token_for(self, epoch: int) -> Optional[bytes]:
@@ -244,6 +245,7 @@ class Feed:
         if self._opened_at == (epoch, position):
             return
         settings, resume = self._settings, self._resume
+        register(Batch, Group)
         self._running = None
         remaining = self._stage.leave() if self._stage is not None else []
         token = self._token_for(epoch)
@@ -331,9 +333,12 @@ class Feed:
     # ---- batches ----
 
     def _describe_held(self) -> str:
-        held = [batch for batch in (ref() for ref in self._held) if batch is not None and not batch.released]
-        positions = ", ".join(str(batch.position) for batch in held)
-        return f"the Batch objects at positions {positions}" if held else "arrays of batches that are gone"
+        positions = ", ".join(str(core.position) for core in self._held_cores())
+        return f"the Batch objects at positions {positions}" if positions else "arrays of batches that are gone"
+
+    def _held_cores(self) -> List[Any]:
+        """Returns the batches that the program holds, as a Batch or as a group of one."""
+        return [held.core for held in (ref() for ref in self._held) if held is not None and not held.core.released]
 
     def _next_core(self, timeout: Optional[float]) -> Optional["_core.Batch"]:
         """Waits for the next batch. Warns once if it takes long, or if this process holds all batches of its credit."""
@@ -387,10 +392,10 @@ class Feed:
             if core is None:
                 return None
             view = self._view_of(core)
-        batch = Batch(core, self._lay_out(core), view, self)
+        made = Arrays(core, self._lay_out(core), view, self)
         self._held = [ref for ref in self._held if ref() is not None]
-        self._held.append(weakref.ref(batch))
-        return batch
+        self._held.append(weakref.ref(made))
+        return Batch._of(made)
 
     # ---- its end ----
 
@@ -413,9 +418,9 @@ class Feed:
 
         Without that, the session would still be given batches that no one reads. An OPEN that is refused leaves the
         feed, so this sends one for a feed that does not exist."""
-        held = [batch for batch in (ref() for ref in self._held) if batch is not None and not batch.released]
-        for batch in held:
-            batch.done()
+        held = self._held_cores()
+        for core in held:
+            core.done()
         self._held.clear()
         try:
             # without a daemon nothing is waited for: the OPEN counts when the daemon returns

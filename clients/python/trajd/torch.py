@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from .batch import Group
+from .batch import Batch
 from .connect import connect
 from .connect import open as open_feed
 from .errors import ArgumentError, ForkError
@@ -23,31 +23,7 @@ from .settings import Config, Settings, make
 _imported_by = os.getpid()  # differs from os.getpid() in a forked worker
 
 
-def plain(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """Returns a batch as nested dicts, with all tensors made."""
-    return {key: plain(value) if isinstance(value, Group) else value for key, value in batch.items()}
-
-
-class Batched(Dict[str, Any]):
-    """A batch inside a DataLoader. Its type makes torch's default_collate refuse it.
-
-    Everything made from it is a plain dict: by default_convert (batch_size=None), which calls the type or copies it,
-    and by pickling."""
-
-    def __new__(cls, *arguments: Any) -> "Batched":
-        return dict(*arguments)  # type: ignore[return-value]
-
-    @classmethod
-    def of(cls, batch: Mapping[str, Any]) -> "Batched":
-        made = dict.__new__(cls)
-        made.update(plain(batch))
-        return made
-
-    def __copy__(self) -> Dict[str, Any]:
-        return dict(self)
-
-
-def refuse_to_collate(batches: List[Batched], *, collate_fn_map: Any = None) -> NoReturn:
+def refuse_to_collate(batches: List[Batch], *, collate_fn_map: Any = None) -> NoReturn:
     raise ArgumentError("DataLoader(FeedDataset) without batch_size=None: it would collate batches, which are "
                         "[B, T, ...] already, into a further dimension. Use DataLoader(dataset, batch_size=None); rows "
                         "of a batch are the feed's global_batch")
@@ -58,11 +34,11 @@ try:
 except ImportError:  # torch before 1.13
     pass
 else:
-    default_collate_fn_map[Batched] = refuse_to_collate
+    default_collate_fn_map[Batch] = refuse_to_collate
 
 
 class FeedDataset(IterableDataset):  # type: ignore[misc]
-    """An iterable dataset of complete batches: dicts of tensors, [B, T, ...].
+    """An iterable dataset of complete batches of tensors, [B, T, ...]. A DataLoader makes plain dicts of them.
 
     Takes the arguments of trajd.connect, or with config= those of trajd.open. The default device is "cpu". It connects
     when it is first iterated, in the process that iterates. Pickling it keeps its configuration and state, and not the
@@ -128,10 +104,10 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
             self._epoch = None
         return self._feed
 
-    def __iter__(self) -> Iterator[Dict[str, Any]]:
+    def __iter__(self) -> Iterator[Batch]:
         self._check_worker()
         for batch in self._connect():
-            yield Batched.of(batch)
+            yield batch
 
     def __len__(self) -> int:
         """The number of batches of an epoch. Raises TypeError before this process has connected."""
