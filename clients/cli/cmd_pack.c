@@ -49,6 +49,10 @@ static void print_result(const char *output, const struct pack_result *result)
            output, result->stream_count, result->frame_count, (double)result->stored_bytes / 1e6,
            (double)result->packed_bytes / 1e6, (double)result->size_before / 1e6,
            (double)result->size_after / 1e6);
+    if (result->left_count)
+        printf("  %u datasets of raw pixels stay as they are: without compression, each frame lies "
+               "in one piece\n",
+               result->left_count);
     fflush(stdout);
 }
 

@@ -94,8 +94,7 @@ static void make_upright(const struct trajd_decode_setup *setup, uint8_t *pixels
 static bool copy_raw(const struct trajd_picture *picture, const uint8_t *bytes, uint64_t size,
                      uint8_t *pixels)
 {
-    const uint64_t whole =
-        (uint64_t)picture->height * picture->width * picture->channels * picture->bits / 8;
+    const uint64_t whole = trajd_picture_raw_bytes(picture);
     const uint64_t kept = size < whole ? size : whole;
 
     memcpy(pixels, bytes, kept);

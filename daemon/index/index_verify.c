@@ -197,30 +197,84 @@ static enum trajd_status find_picture(struct evaluation *e, const struct trajd_l
     return status;
 }
 
-/* Finds the size of the frames, and adds the first, the last and two others to the digest: their
- * bytes, wherever they lie. */
-static enum trajd_status sample_frames(struct evaluation *e, const char *path,
+/* Returns the layout's words with the size that packed raw frames have in the file. */
+static struct trajd_layout_image image_of(const struct trajd_layout_image *image,
+                                          const struct trajd_array *extent)
+{
+    struct trajd_layout_image sized = *image;
+
+    if (extent->picture.encoding && !sized.height) {
+        sized.height = extent->picture.height;
+        sized.width = extent->picture.width;
+    }
+    return sized;
+}
+
+/* Returns the row of a frame whose bytes go into the digest. Few frames are enough: the first, the
+ * last and two others. */
+static uint64_t sampled_frame(uint64_t rows, uint64_t i)
+{
+    return rows <= SAMPLE_FRAMES ? i : (rows - 1) * i / (SAMPLE_FRAMES - 1);
+}
+
+static void add_frame(struct trajd_digest *digest, const uint8_t *bytes, uint64_t size)
+{
+    trajd_digest_add_u64(digest, size);
+    if (size)
+        trajd_digest_add(digest, bytes, size);
+}
+
+/* Finds the size of the frames, and adds some of them to the digest: their bytes, wherever they
+ * lie. */
+static enum trajd_status sample_frames(struct evaluation *e, const struct trajd_layout_image *image,
                                        struct trajd_array *extent, struct trajd_digest *digest)
 {
-    const struct trajd_layout_image *image = trajd_layout_image_of(e->layout, path);
     const uint64_t rows = extent->shape[0];
-    enum trajd_status status = TRAJD_OK;
+    struct trajd_layout_image sized;
+    struct trajd_picture picture;
+    enum trajd_status status;
 
     if (!rows)
         return TRAJD_OK;
     if (!image)
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "has encoded rows, but no stream has the key image");
-    status = find_picture(e, image, extent);
+    sized = image_of(image, extent);
+    status = find_picture(e, &sized, extent);
     for (uint64_t i = 0; i < SAMPLE_FRAMES && i < rows && !status; i++) {
-        const uint64_t at = rows <= SAMPLE_FRAMES ? i : (rows - 1) * i / (SAMPLE_FRAMES - 1);
         struct trajd_row_bytes row;
-        status = read_frame(e, extent, at, &row);
-        trajd_digest_add_u64(digest, row.size);
-        if (!status && row.size)
-            trajd_digest_add(digest, row.data, row.size);
+        status = read_frame(e, extent, sampled_frame(rows, i), &row);
+        if (!status)
+            add_frame(digest, row.data, trajd_encoded_frame_bytes(extent, &row, &sized, &picture));
     }
     return status;
+}
+
+/* Adds some frames of raw pixels to the digest, as sample_frames does: compression and `trajctl
+ * pack` do not change it. */
+static enum trajd_status sample_raw_frames(struct evaluation *e, const struct trajd_array *extent,
+                                           struct trajd_digest *digest)
+{
+    const uint64_t rows = extent->shape[0];
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint64_t i = 0; i < SAMPLE_FRAMES && i < rows && !status; i++) {
+        const uint8_t *bytes;
+        status = read_rows(e, extent, sampled_frame(rows, i), 1, &bytes);
+        if (!status)
+            add_frame(digest, bytes, trajd_array_row_bytes(extent));
+    }
+    return status;
+}
+
+static enum trajd_status sample(struct evaluation *e, const char *path, struct trajd_array *extent,
+                                struct trajd_digest *digest)
+{
+    const struct trajd_layout_image *image = trajd_layout_image_of(e->layout, path);
+
+    if (trajd_array_is_encoded(extent))
+        return sample_frames(e, image, extent, digest);
+    return image ? sample_raw_frames(e, extent, digest) : sample_rows(e, extent, digest);
 }
 
 static const struct trajd_record_array *find_array(const struct trajd_record_episode *episode,
@@ -351,9 +405,7 @@ static enum trajd_status evaluate_episode(struct evaluation *e)
         trajd_digest_add_text(&digest, array->path);
         status = check_first_rows(e, array);
         if (!status)
-            status = trajd_array_is_encoded(&array->extent)
-                         ? sample_frames(e, array->path, &array->extent, &digest)
-                         : sample_rows(e, &array->extent, &digest);
+            status = sample(e, array->path, &array->extent, &digest);
         status = set_problem(e, array->path, status);
     }
     for (uint32_t i = 0; i < layout->clock_count && !episode->problem && !status; i++)

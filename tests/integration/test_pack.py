@@ -1,4 +1,5 @@
 """`trajctl pack`: frames in one piece, byte for byte those of the input, and everything else as it was."""
+import json
 import os
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def test_frames_are_packed_and_the_rest_is_copied(tmp_path, layout):
         assert after["about"].get("link", getlink=True).path == "/about/calibration"
     assert os.listdir(tmp_path).count("out.h5.partial") == 0
     again = pack(out, "-o", tmp_path / "again.h5", "--layout", layout, check=False)
-    assert again.returncode and "no stream of layout lab holds encoded frames that are not packed" in again.stderr
+    assert again.returncode and "nothing to pack: its frames are raw pixels without compression" in again.stderr
 
 
 def test_several_files_and_resume(tmp_path, layout):
@@ -128,15 +129,101 @@ def test_a_row_that_cannot_be_read_leaves_no_output(tmp_path, layout):
 
 
 def test_a_frame_that_the_layout_leaves_out_is_not_lost(tmp_path, layout):
-    """A set with one frame more than its clock has stamps: packing would drop the last one."""
+    """Sets with one frame more than their clock has stamps, as ManiSkill and Minari have them: the last one is packed, too."""
     layout.write_text(layout.read_text().replace("clocks: {robot: {rate: 30}}", "clocks: {robot: {path: t, unit: s}}"))
     source = write(tmp_path / "in.h5")
     with h5py.File(source, "r+") as file:
         for group in file["data"].values():
             group["t"] = np.arange(ROWS - 1) / 30
+    pack(source, "-o", tmp_path / "out.h5", "--layout", layout)
+    with h5py.File(source) as before, h5py.File(tmp_path / "out.h5") as after:
+        for name in ("images/padded", "images/strings", "images/variable", "depth"):
+            assert len(rows_of(after[f"data/ep_1/{name}"])) == ROWS
+            assert rows_of(after[f"data/ep_1/{name}"]) == rows_of(before[f"data/ep_1/{name}"])
+
+
+RAW = """\
+  action: {kind: linear}
+  "cams/*": {path: images/*, kind: previous, image: {color: rgb, flip: 180}}
+  "depth/*": {path: depth/*, kind: previous, image: {unit: mm}}
+"""
+
+
+def write_raw(path, **first):
+    """Raw pixels in the ways that recorders compress and cut them. `first` sets the first frames of some cameras."""
+    random = np.random.default_rng(3)
+    pixels = {name: random.integers(0, 256, (ROWS, 24, 32, 3), dtype=np.uint8) for name in ("gzip", "tiles", "whole", "plain", "inflated")}
+    pixels["gzip"][4], pixels["tiles"][ROWS - 1, 20:] = 0, 0  # frames of zeros, and with zeros at their end
+    for name, frame in first.items():
+        pixels[name][0] = frame
+    with h5py.File(path, "w") as file:
+        group = file.create_group("data/ep_0")
+        group["action"] = random.normal(size=(ROWS, 7))
+        images = group.create_group("images")
+        images.create_dataset("gzip", data=pixels["gzip"], chunks=(5, 12, 32, 3), compression="gzip")
+        images.create_dataset("tiles", data=pixels["tiles"], chunks=(3, 12, 16, 2))
+        images.create_dataset("whole", data=pixels["whole"], chunks=(1, 24, 32, 3))
+        images["plain"] = pixels["plain"]
+        images.create_dataset("inflated", data=pixels["inflated"], chunks=(1, 24, 32, 3), compression="gzip", shuffle=True)
+        depth = random.integers(0, 5000, (ROWS, 24, 32, 1)).astype("u2")
+        group.create_dataset("depth/u16", data=depth, compression="gzip")
+        group.create_dataset("depth/f32", data=depth[..., 0].astype("f4") / 1000, compression="gzip")
+    return path
+
+
+def test_raw_pixels_become_rows(tmp_path, layout):
+    """Compressed pixels and pixels in tiles are packed, each frame in one piece; others are such frames already."""
+    layout.write_text(LAYOUT.format(name="lab", groups="/data/ep_*", streams=RAW))
+    source, out = write_raw(tmp_path / "in.h5"), tmp_path / "out.h5"
+    text = pack(source, "-o", out, "--layout", layout).stdout
+    assert "5 datasets, 60 frames" in text and "2 datasets of raw pixels stay as they are" in text
+    with h5py.File(source) as before, h5py.File(out) as after:
+        for name in ("images/whole", "images/plain"):
+            assert (after[f"data/ep_0/{name}"][:] == before[f"data/ep_0/{name}"][:]).all()
+        for name in ("images/gzip", "images/tiles", "images/inflated", "depth/u16", "depth/f32"):
+            made, pixels = after[f"data/ep_0/{name}"], before[f"data/ep_0/{name}"]
+            assert made.attrs["encoding"] == "raw" and made.attrs["size"].tolist() == [24, 32]
+            assert rows_of(made) == [row.tobytes() for row in pixels[:]], name
+    for path in (source, out):
+        seen = subprocess.run([TRAJCTL, "inspect", "--json", "--layout", layout, path], capture_output=True, text=True, timeout=60)
+        assert seen.returncode == 0, seen.stderr
+        streams = {s["name"]: s for s in json.loads(seen.stdout)[0]["streams"]}
+        assert [streams[n]["row_shape"][:2] for n in ("cams/gzip", "depth/f32")] == [[24, 32]] * 2
+        assert [streams[n]["dtype"] for n in ("cams/gzip", "depth/u16", "depth/f32")] == ["u8", "u16", "f32"]
+        png = tmp_path / f"{path.stem}.png"
+        shown = subprocess.run([TRAJCTL, "inspect", "--layout", layout, "--frame", "cams/tiles:7", "-o", png, path], capture_output=True, text=True)
+        assert shown.returncode == 0, shown.stderr
+    assert (tmp_path / "in.png").read_bytes() == (tmp_path / "out.png").read_bytes()
+
+
+def test_raw_pixels_like_a_jpeg(tmp_path, layout):
+    """A frame whose first pixel is FF D8 FF would be taken for a JPEG, unless the layout says that frames are raw."""
+    layout.write_text(LAYOUT.format(name="lab", groups="/data/ep_*", streams=RAW))
+    source = write_raw(tmp_path / "in.h5", gzip=np.tile(np.array([255, 216, 255], np.uint8), (24, 32, 1)))
     refused = pack(source, "-o", tmp_path / "out.h5", "--layout", layout, check=False)
-    assert refused.returncode and "depth has another number of rows than its episode: it cannot be packed" in refused.stderr
+    assert refused.returncode and "images/gzip: the raw pixels of row 0 begin like a JPEG or PNG; write encoding: raw" in refused.stderr
     assert not (tmp_path / "out.h5").exists()
+    layout.write_text(layout.read_text().replace("flip: 180", "flip: 180, encoding: raw"))
+    pack(source, "-o", tmp_path / "out.h5", "--layout", layout)
+    one = "  cam: {path: images/gzip, kind: previous, image: {color: rgb, flip: 180, encoding: jpeg}}\n"
+    layout.write_text(LAYOUT.format(name="lab", groups="/data/ep_*", streams=one))
+    seen = subprocess.run([TRAJCTL, "inspect", "--layout", layout, tmp_path / "out.h5"], capture_output=True, text=True, timeout=60)
+    assert "their attribute encoding is raw, the layout says jpeg" in seen.stdout + seen.stderr
+
+
+@pytest.mark.parametrize("zeros", [1, 500])
+def test_padded_raw_frames_that_end_in_zeros(tmp_path, layout, zeros):
+    """Zeros at the end of raw pixels are pixels, not padding."""
+    layout.write_text(LAYOUT.format(name="lab", groups="/data/ep_*", streams=STREAMS.rsplit("  depth", 1)[0]))
+    source = tmp_path / "in.h5"
+    pixels = np.random.default_rng(4).integers(1, 256, (ROWS, 24 * 32 * 3 + 40), dtype=np.uint8)
+    pixels[:, 24 * 32 * 3 - zeros:] = 0
+    with h5py.File(source, "w") as file:
+        file["data/ep_0/action"] = np.zeros((ROWS, 7))
+        file["data/ep_0/images/padded"] = pixels
+    pack(source, "-o", tmp_path / "out.h5", "--layout", layout)
+    with h5py.File(tmp_path / "out.h5") as after:
+        assert rows_of(after["data/ep_0/images/padded"]) == [row[:24 * 32 * 3].tobytes() for row in pixels]
 
 
 @pytest.mark.parametrize("name, layout, path", [(name, layout, path) for name, layout, _, path in SHARED])

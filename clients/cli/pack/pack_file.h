@@ -1,4 +1,4 @@
-/* Packs the encoded frames of one file: a copy in which each dataset of frames is a group with the
+/* Packs the frames of one file: a copy in which each dataset of frames is a group with the
  * datasets `bytes` (N) u8 and `offsets` (T + 1) i64. */
 #ifndef TRAJD_CLI_PACK_PACK_FILE_H
 #define TRAJD_CLI_PACK_PACK_FILE_H
@@ -17,15 +17,17 @@ struct pack_options {
 
 struct pack_result {
     uint32_t stream_count; /* datasets that are packed, over all episodes */
+    uint32_t left_count;   /* datasets of raw pixels that stay: each frame lies in one piece */
     uint64_t frame_count;
     uint64_t stored_bytes, packed_bytes; /* of these datasets, before and after */
     uint64_t size_before, size_after;    /* of the file */
 };
 
 /* Writes the output beside its place as OUTPUT.partial, reads it again with the input's layout, and
- * renames it. TRAJD_ERR_NOT_FOUND: the input has no encoded frames. TRAJD_ERR_UNSUPPORTED: its
+ * renames it. TRAJD_ERR_NOT_FOUND: the input has no frames to pack. TRAJD_ERR_UNSUPPORTED: its
  * layout finds datasets by a '*' or cuts arrays into episodes. TRAJD_ERR_ARGUMENT: something is at the
- * output's place. TRAJD_ERR_DATA: a row cannot be read, or the output is not as it should be.
+ * output's place. TRAJD_ERR_DATA: a row cannot be read or looks like
+ * another encoding, or the output is not as it should be.
  * TRAJD_ERR_CLOSED: cancelled. Other errors as those of convert_child.h. */
 enum trajd_status pack_file(const struct pack_options *options, struct pack_result *result,
                             struct trajd_error *error);

@@ -66,15 +66,16 @@ static void read_word(hid_t group, const char *name, char word[WORD_SIZE])
 static const char *check_words(struct trajd_scan *scan, hid_t group,
                                const struct trajd_layout_image *image)
 {
-    const char *const names[] = {"color", "flip", "unit"};
-    const char *const expected[] = {trajd_picture_color_name(image->color),
-                                    trajd_picture_flip_name(image->flip),
-                                    trajd_depth_unit_name(image->unit)};
+    const char *const names[] = {"color", "flip", "unit", "encoding"};
+    const char *const expected[] = {
+        trajd_picture_color_name(image->color), trajd_picture_flip_name(image->flip),
+        trajd_depth_unit_name(image->unit), trajd_picture_encoding_name(image->encoding)};
     char word[WORD_SIZE];
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         read_word(group, names[i], word);
-        if (!*word || !strcmp(word, expected[i]))
+        if (!*word || !strcmp(word, expected[i]) || !strcmp(word, "auto") ||
+            !strcmp(expected[i], "auto"))
             continue;
         if (!trajd_scan_name_ok(word))
             snprintf(word, sizeof word, "unreadable");
@@ -82,6 +83,50 @@ static const char *check_words(struct trajd_scan *scan, hid_t group,
                                   "packed frames: their attribute %s is %s, the layout says %s",
                                   names[i], word, expected[i]);
     }
+    return NULL;
+}
+
+/* Reads the attribute `size`. False where it is not two numbers. */
+static bool read_size(hid_t group, uint64_t size[2])
+{
+    const hid_t attribute = H5Aexists(group, "size") > 0 ? H5Aopen(group, "size", H5P_DEFAULT) : -1;
+    const hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
+    const bool ok = attribute >= 0 && H5Sget_simple_extent_npoints(space) == 2 &&
+                    H5Aread(attribute, H5T_NATIVE_UINT64, size) >= 0;
+
+    H5Eclear2(H5E_DEFAULT);
+    if (attribute >= 0) {
+        H5Sclose(space);
+        H5Aclose(attribute);
+    }
+    return ok;
+}
+
+/* Finds what packed frames are that are all raw pixels. Only the attribute `size` has their height
+ * and width. Other frames have them in their headers. */
+static const char *read_raw(hid_t group, const struct trajd_layout_image *image, uint64_t rows,
+                            struct trajd_array *array)
+{
+    const uint64_t channels = trajd_picture_channels(image->color);
+    uint64_t size[2], values, bits;
+    char word[WORD_SIZE];
+
+    read_word(group, "encoding", word);
+    if (strcmp(word, "raw") || !rows || !read_size(group, size))
+        return NULL;
+    if (!size[0] || !size[1] || size[0] > TRAJD_PICTURE_SIDE_MAX ||
+        size[1] > TRAJD_PICTURE_SIDE_MAX)
+        return "packed frames: their attribute size is out of range";
+    if (__builtin_mul_overflow(rows, size[0] * size[1] * channels, &values))
+        values = UINT64_MAX;
+    bits = array->payload_bytes / values * 8;
+    if (array->payload_bytes % values || (bits != 8 && bits != 16 && bits != 32))
+        return "packed frames: bytes does not hold raw pixels of the attribute size";
+    array->picture = (struct trajd_picture){.encoding = TRAJD_PICTURE_RAW,
+                                            .height = (uint32_t)size[0],
+                                            .width = (uint32_t)size[1],
+                                            .channels = (uint8_t)channels,
+                                            .bits = (uint8_t)bits};
     return NULL;
 }
 
@@ -112,6 +157,8 @@ const char *trajd_scan_packed(struct trajd_scan *scan, hid_t group, const char *
         why = "packed frames: offsets must have one entry more than there are frames";
     if (!why)
         why = check_words(scan, folder, image);
+    if (!why)
+        why = read_raw(folder, image, count - 1, array);
     if (folder >= 0)
         H5Gclose(folder);
     if (why)

@@ -72,7 +72,14 @@ void trajd_array_slice(struct trajd_array *array, uint64_t row_begin, uint64_t r
 
 void trajd_array_cut(struct trajd_array *array, uint64_t rows)
 {
+    array->cut_rows += array->shape[0] - rows;
     trajd_array_slice(array, 0, rows);
+}
+
+void trajd_array_uncut(struct trajd_array *array)
+{
+    trajd_array_slice(array, 0, array->shape[0] + array->cut_rows);
+    array->cut_rows = 0;
 }
 
 static enum trajd_status check_shape(const struct trajd_array *array, struct trajd_error *error)

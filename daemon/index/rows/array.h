@@ -64,6 +64,7 @@ struct trajd_array {
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
     uint64_t offset;                        /* in the file, of contiguous storage */
     uint64_t size_bytes;                    /* of all elements; at most INT64_MAX */
+    uint64_t cut_rows;                      /* behind the last row: trajd_array_cut left them out */
     uint64_t payload_offset, payload_bytes; /* TRAJD_ROWS_PACKED */
     struct trajd_picture picture;           /* of encoded rows: the first frame */
     const uint8_t *inline_bytes;
@@ -102,6 +103,8 @@ void trajd_array_slice(struct trajd_array *array, uint64_t row_begin, uint64_t r
 /* Cuts an array to its first `rows` rows, which it must have, and one at least. Chunks are in
  * row-major order, so their list just ends earlier. */
 void trajd_array_cut(struct trajd_array *array, uint64_t rows);
+/* Gives back the rows that trajd_array_cut left out. */
+void trajd_array_uncut(struct trajd_array *array);
 
 /* Checks everything that trajd_array_read relies on: rank, overflow, offsets within the file,
  * number and sizes of chunks, filters. `inline_size`: bytes at inline_bytes. TRAJD_ERR_DATA or

@@ -487,6 +487,20 @@ uint64_t trajd_encoded_row_room(const struct trajd_array *array, uint64_t size)
                                                                                 : size;
 }
 
+uint64_t trajd_encoded_frame_bytes(const struct trajd_array *array,
+                                   const struct trajd_row_bytes *row,
+                                   const struct trajd_layout_image *image,
+                                   struct trajd_picture *picture)
+{
+    const uint64_t room = trajd_encoded_row_room(array, row->size);
+
+    if (trajd_picture_examine(row->data, row->size, room, image, picture, NULL)) {
+        *picture = (struct trajd_picture){0};
+        return row->size;
+    }
+    return picture->encoding == TRAJD_PICTURE_RAW ? trajd_picture_raw_bytes(picture) : row->size;
+}
+
 const char *trajd_row_form_name(enum trajd_row_form form)
 {
     static const char *const names[] = {"plain", "padded", "strings", "variable length", "packed"};

@@ -23,6 +23,12 @@ enum trajd_status trajd_picture_examine(const uint8_t *bytes, uint64_t size, uin
                                         const struct trajd_layout_image *image,
                                         struct trajd_picture *picture, struct trajd_error *error);
 
+/* Returns the bytes of the picture's pixels. */
+static inline uint64_t trajd_picture_raw_bytes(const struct trajd_picture *picture)
+{
+    return (uint64_t)picture->height * picture->width * picture->channels * picture->bits / 8;
+}
+
 /* Writes "jpeg 480x640 rgb". */
 #define TRAJD_PICTURE_TEXT_SIZE 64
 const char *trajd_picture_text(const struct trajd_picture *picture,

@@ -1,0 +1,272 @@
+/* Reads the frames of a dataset twice: once to find how long each is, once to write them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "clients/cli/pack/pack_internal.h"
+
+#define BLOCK_BYTES                                                                                \
+    (UINT64_C(2) << 20)          /* of stored rows that are read at a time: they stay in cache */
+#define BLOCK_ROWS UINT64_C(256) /* that are read and written at a time at most */
+
+static bool is_raw(const struct pack_dataset *dataset)
+{
+    return !trajd_array_is_encoded(&dataset->array);
+}
+
+/* ---- reading ---- */
+
+/* Returns how many rows are read at a time. Of raw pixels in chunks these are whole chunks, so that
+ * none is inflated twice. */
+static uint64_t block_rows(const struct pack_dataset *dataset, uint64_t row)
+{
+    const struct trajd_array *array = &dataset->array;
+    const uint64_t rest = array->shape[0] - row,
+                   width = array->form == TRAJD_ROWS_HEAP ? BLOCK_BYTES / 64
+                                                          : trajd_array_row_bytes(array),
+                   fit =
+                       width && BLOCK_BYTES / width < BLOCK_ROWS ? BLOCK_BYTES / width : BLOCK_ROWS;
+    uint64_t rows = fit ? fit : 1;
+
+    if (is_raw(dataset)) {
+        const uint64_t chunk = array->chunk_shape[0];
+        rows = chunk > BLOCK_ROWS ? BLOCK_ROWS : (rows + chunk - 1) / chunk * chunk;
+        rows = rows > BLOCK_ROWS ? BLOCK_ROWS : rows;
+    }
+    return rest < rows ? rest : rows;
+}
+
+static enum trajd_status read_failed(struct pack *p, const struct pack_dataset *dataset,
+                                     enum trajd_status status)
+{
+    if (status)
+        trajd_error_prefix(p->error, "%s: %s", p->options->index->files[0].relative_path,
+                           dataset->path);
+    return status;
+}
+
+static enum trajd_status check_cancelled(struct pack *p)
+{
+    if (p->options->cancel && __atomic_load_n(p->options->cancel, __ATOMIC_RELAXED))
+        return trajd_error_set(p->error, TRAJD_ERR_CLOSED, 0, "interrupted");
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_rows(struct pack *p, const struct pack_dataset *dataset, uint64_t row,
+                                   const struct trajd_row_bytes **rows, uint64_t *done)
+{
+    const struct trajd_index_file *file = &p->options->index->files[0];
+    enum trajd_status status = check_cancelled(p);
+
+    if (status)
+        return status;
+    status = trajd_encoded_read(p->reader, p->input, file->stat.size_bytes, &dataset->array, row,
+                                block_rows(dataset, row), rows, done, p->error);
+    return read_failed(p, dataset, status);
+}
+
+/* ---- measuring ---- */
+
+static uint64_t stored_bytes(const struct trajd_array *array)
+{
+    uint64_t bytes = 0;
+
+    if (array->storage != TRAJD_STORAGE_CHUNKED)
+        return array->size_bytes;
+    for (uint64_t i = 0; i < array->chunk_count; i++)
+        if (array->chunks[i].offset != TRAJD_ARRAY_MISSING_CHUNK)
+            bytes += array->chunks[i].stored_size;
+    return bytes;
+}
+
+/* All rows of raw pixels have one length. */
+static void measure_raw(struct pack_dataset *dataset)
+{
+    const int64_t width = (int64_t)trajd_array_row_bytes(&dataset->array);
+
+    dataset->encoding = TRAJD_PICTURE_RAW;
+    for (uint64_t row = 0; row < dataset->array.shape[0]; row++)
+        dataset->offsets[row + 1] = dataset->offsets[row] + width;
+}
+
+static enum trajd_status measure_encoded(struct pack *p, struct pack_dataset *dataset)
+{
+    const struct trajd_row_bytes *rows;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint64_t row = 0, done; row < dataset->array.shape[0] && !status; row += done) {
+        status = read_rows(p, dataset, row, &rows, &done);
+        for (uint64_t r = row; r < row + done && !status; r++) {
+            struct trajd_picture picture;
+            dataset->offsets[r + 1] = dataset->offsets[r] + (int64_t)trajd_encoded_frame_bytes(
+                                                                &dataset->array, &rows[r - row],
+                                                                &dataset->image, &picture);
+            if (r == 0)
+                dataset->encoding = picture.encoding;
+            else if (picture.encoding != dataset->encoding)
+                dataset->encoding = TRAJD_PICTURE_AUTO;
+        }
+    }
+    return status;
+}
+
+enum trajd_status pack_measure(struct pack *p, struct pack_dataset *dataset)
+{
+    const uint64_t rows = dataset->array.shape[0];
+    enum trajd_status status = TRAJD_OK;
+
+    if (is_raw(dataset))
+        measure_raw(dataset);
+    else
+        status = measure_encoded(p, dataset);
+    p->result->stream_count++;
+    p->result->frame_count += rows;
+    p->result->stored_bytes += stored_bytes(&dataset->array);
+    if (dataset->array.form == TRAJD_ROWS_HEAP)
+        p->result->stored_bytes += (uint64_t)dataset->offsets[rows];
+    p->result->packed_bytes += (uint64_t)dataset->offsets[rows] + 8 * (rows + 1);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static enum trajd_status write_at(struct pack *p, const void *data, uint64_t length, uint64_t at)
+{
+    const uint8_t *next = data;
+
+    while (length) {
+        const ssize_t done = pwrite(p->output, next, length, (off_t)at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return pack_output_failed(p);
+        next += done;
+        at += (uint64_t)done;
+        length -= (uint64_t)done;
+    }
+    return TRAJD_OK;
+}
+
+/* Writes the frames from `row` on, which follow one another in the output, in one call. A short
+ * write goes on frame by frame. */
+static enum trajd_status write_rows(struct pack *p, const struct pack_dataset *dataset,
+                                    uint64_t row, const struct trajd_row_bytes *rows,
+                                    uint64_t count)
+{
+    const uint64_t place = dataset->places[0];
+    struct iovec parts[BLOCK_ROWS];
+    enum trajd_status status = TRAJD_OK;
+    ssize_t done;
+
+    for (uint64_t r = 0; r < count; r++)
+        parts[r] = (struct iovec){(void *)rows[r].data, (size_t)(dataset->offsets[row + r + 1] -
+                                                                 dataset->offsets[row + r])};
+    if (dataset->offsets[row] == dataset->offsets[row + count])
+        return TRAJD_OK;
+    done = pwritev(p->output, parts, (int)count, (off_t)(place + (uint64_t)dataset->offsets[row]));
+    if (done == dataset->offsets[row + count] - dataset->offsets[row])
+        return TRAJD_OK;
+    if (done < 0 && errno != EINTR)
+        return pack_output_failed(p);
+    for (uint64_t r = 0; r < count && !status; r++)
+        status = write_at(p, parts[r].iov_base, parts[r].iov_len,
+                          place + (uint64_t)dataset->offsets[row + r]);
+    return status;
+}
+
+/* Checks that a frame has the length that was measured: the input may change meanwhile. */
+static bool is_as_measured(const struct pack_dataset *dataset, uint64_t row,
+                           const struct trajd_row_bytes *bytes)
+{
+    struct trajd_picture picture;
+
+    return trajd_encoded_frame_bytes(&dataset->array, bytes, &dataset->image, &picture) ==
+           (uint64_t)(dataset->offsets[row + 1] - dataset->offsets[row]);
+}
+
+static enum trajd_status write_encoded(struct pack *p, const struct pack_dataset *dataset)
+{
+    const struct trajd_row_bytes *rows;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint64_t row = 0, done; row < dataset->array.shape[0] && !status; row += done) {
+        status = read_rows(p, dataset, row, &rows, &done);
+        for (uint64_t r = 0; r < done && !status; r++)
+            if (!is_as_measured(dataset, row + r, &rows[r]))
+                return trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
+                                       "%s: row %llu changed while it was packed", dataset->path,
+                                       (unsigned long long)(row + r));
+        if (!status)
+            status = write_rows(p, dataset, row, rows, done);
+    }
+    return status;
+}
+
+/* Makes room for one block of raw pixels. */
+static enum trajd_status make_block(struct pack *p, const struct pack_dataset *dataset)
+{
+    const uint64_t size = block_rows(dataset, 0) * trajd_array_row_bytes(&dataset->array);
+
+    if (size <= p->block_size)
+        return TRAJD_OK;
+    free(p->block);
+    p->block = malloc(size);
+    p->block_size = p->block ? size : 0;
+    return p->block ? TRAJD_OK
+                    : trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory to pack a file");
+}
+
+/* Packed rows have no type: the first bytes of a frame must not make it a JPEG or PNG. */
+static enum trajd_status check_raw(struct pack *p, const struct pack_dataset *dataset, uint64_t row,
+                                   uint64_t count)
+{
+    const uint64_t width = trajd_array_row_bytes(&dataset->array);
+
+    for (uint64_t r = 0; r < count; r++) {
+        struct trajd_picture picture;
+        if (trajd_picture_examine(p->block + r * width, width, width, &dataset->image, &picture,
+                                  NULL) ||
+            picture.encoding != TRAJD_PICTURE_RAW)
+            return trajd_error_set(p->error, TRAJD_ERR_DATA, 0,
+                                   "%s: the raw pixels of row %llu begin like a JPEG or PNG; write "
+                                   "encoding: raw into the stream's image: in the layout",
+                                   dataset->path, (unsigned long long)(row + r));
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status write_raw(struct pack *p, const struct pack_dataset *dataset)
+{
+    const uint64_t width = trajd_array_row_bytes(&dataset->array);
+    enum trajd_status status = make_block(p, dataset);
+
+    for (uint64_t row = 0, rows; row < dataset->array.shape[0] && !status; row += rows) {
+        rows = block_rows(dataset, row);
+        status = check_cancelled(p);
+        if (!status)
+            status = read_failed(p, dataset,
+                                 trajd_array_read(p->pixels, p->input, &dataset->array, row, rows,
+                                                  p->block, p->error));
+        if (!status)
+            status = check_raw(p, dataset, row, rows);
+        if (!status)
+            status = write_at(p, p->block, rows * width, dataset->places[0] + row * width);
+    }
+    return status;
+}
+
+enum trajd_status pack_write(struct pack *p, const struct pack_dataset *dataset)
+{
+    const uint64_t rows = dataset->array.shape[0];
+    enum trajd_status status = is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
+
+    if (!status)
+        status = write_at(p, dataset->offsets, (rows + 1) * sizeof *dataset->offsets,
+                          dataset->places[1]);
+    /* Only begins to write to the disk, which goes on during the next reads and the check. */
+    sync_file_range(p->output, (off_t)dataset->places[0], (off_t)dataset->offsets[rows],
+                    SYNC_FILE_RANGE_WRITE);
+    return status;
+}
