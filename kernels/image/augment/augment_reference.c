@@ -1,0 +1,270 @@
+/* The definition of correct: one step at a time, one pixel at a time, in double precision. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/image/augment/augment_step.h"
+
+/* A frame between two steps. `pixels` has the size that `frame` gives. */
+struct picture {
+    struct trajd_augment_frame frame;
+    uint8_t *pixels;
+};
+
+static uint64_t pixel_bytes(const struct picture *p)
+{
+    return (uint64_t)p->frame.channels * trajd_dtype_size(p->frame.type);
+}
+
+static uint64_t picture_bytes(const struct picture *p)
+{
+    return pixel_bytes(p) * p->frame.height * p->frame.width;
+}
+
+static uint8_t *at(const struct picture *p, int64_t y, int64_t x)
+{
+    return p->pixels + ((uint64_t)y * p->frame.width + (uint64_t)x) * pixel_bytes(p);
+}
+
+static bool is_inside(const struct picture *p, int64_t y, int64_t x)
+{
+    return y >= 0 && x >= 0 && y < p->frame.height && x < p->frame.width;
+}
+
+static void crop(const struct picture *in, const float *values, struct picture *out)
+{
+    for (uint32_t y = 0; y < out->frame.height; y++)
+        memcpy(at(out, y, 0), at(in, y + (int64_t)values[0], (int64_t)values[1]),
+               out->frame.width * pixel_bytes(out));
+}
+
+static void flip(const struct picture *in, const float *values, struct picture *out)
+{
+    for (uint32_t y = 0; y < out->frame.height; y++)
+        for (uint32_t x = 0; x < out->frame.width; x++)
+            memcpy(at(out, y, x), at(in, y, values[0] == 1 ? out->frame.width - 1 - x : x),
+                   pixel_bytes(out));
+}
+
+static uint8_t to_byte(double value)
+{
+    return (uint8_t)fmin(fmax(floor(value + 0.5), 0), 255);
+}
+
+/* Bilinear at a place in 2^-32 of a pixel, where a pixel's centre is a whole number. Pixels outside
+ * count as 0. */
+static void sample(const struct picture *in, int64_t y, int64_t x, uint8_t *pixel)
+{
+    const double part_y = ldexp((double)(y & UINT32_MAX), -32);
+    const double part_x = ldexp((double)(x & UINT32_MAX), -32);
+
+    for (uint32_t c = 0; c < in->frame.channels; c++) {
+        double sum = 0;
+        for (int corner = 0; corner < 4; corner++) {
+            const int64_t row = (y >> 32) + corner / 2, column = (x >> 32) + corner % 2;
+            const double weight =
+                (corner / 2 ? part_y : 1 - part_y) * (corner % 2 ? part_x : 1 - part_x);
+            if (is_inside(in, row, column))
+                sum += weight * at(in, row, column)[c];
+        }
+        pixel[c] = to_byte(sum);
+    }
+}
+
+static void warp(const struct trajd_augment_step *step, const struct picture *in,
+                 const float *values, struct picture *out)
+{
+    const struct trajd_augment_warp w =
+        trajd_augment_warp_make(values, in->frame.height, in->frame.width);
+    const int64_t half = INT64_C(1) << 31;
+
+    for (uint32_t y = 0; y < out->frame.height; y++)
+        for (uint32_t x = 0; x < out->frame.width; x++) {
+            const int64_t from_y = w.y + y * w.y_down + x * w.y_right;
+            const int64_t from_x = w.x + y * w.x_down + x * w.x_right;
+            if (step->filter == TRAJD_IMAGE_LINEAR)
+                sample(in, from_y - half, from_x - half, at(out, y, x));
+            else if (is_inside(in, from_y >> 32, from_x >> 32))
+                memcpy(at(out, y, x), at(in, from_y >> 32, from_x >> 32), pixel_bytes(out));
+            else
+                memset(at(out, y, x), 0, pixel_bytes(out));
+        }
+}
+
+static int64_t place(const struct trajd_augment_line *line, uint32_t output)
+{
+    const int64_t at = line->first + output * line->step;
+
+    return at < line->last ? at : line->last;
+}
+
+static void sample_box(const struct picture *in, const float *values, struct picture *out)
+{
+    const struct trajd_augment_line rows =
+        trajd_augment_line_make(values[0], values[2], in->frame.height, out->frame.height);
+    const struct trajd_augment_line columns =
+        trajd_augment_line_make(values[1], values[3], in->frame.width, out->frame.width);
+
+    for (uint32_t y = 0; y < out->frame.height; y++)
+        for (uint32_t x = 0; x < out->frame.width; x++)
+            sample(in, place(&rows, y), place(&columns, x), at(out, y, x));
+}
+
+static enum trajd_status apply_geometry(const struct trajd_augment_step *step,
+                                        const struct picture *in, const float *values,
+                                        struct picture *out)
+{
+    struct trajd_image_preparation resize;
+
+    switch (step->kind) {
+    case TRAJD_AUGMENT_CROP:
+        crop(in, values, out);
+        return TRAJD_OK;
+    case TRAJD_AUGMENT_FLIP:
+        flip(in, values, out);
+        return TRAJD_OK;
+    case TRAJD_AUGMENT_AFFINE:
+        warp(step, in, values, out);
+        return TRAJD_OK;
+    default:
+        if (step->kind == TRAJD_AUGMENT_RESIZED_CROP && step->box == TRAJD_AUGMENT_BOX_TF) {
+            sample_box(in, values, out);
+            return TRAJD_OK;
+        }
+        resize = trajd_augment_box_resize(step, &in->frame, values);
+        return trajd_image_reference(&resize, in->pixels, out->pixels);
+    }
+}
+
+/* Colours are between 0 and 255. */
+static double clip(double value)
+{
+    return fmin(fmax(value, 0), 255);
+}
+
+/* The grey of a pixel, with the weights of torchvision. */
+static double grey(const double *pixel, uint32_t channels, bool rounds)
+{
+    const double value =
+        channels == 1 ? pixel[0] : 0.2989 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2];
+
+    return rounds ? floor(value) : value;
+}
+
+static double hue_of(const double *pixel, double most, double range)
+{
+    if (range == 0)
+        return 0;
+    if (most == pixel[0])
+        return (pixel[1] - pixel[2]) / range;
+    if (most == pixel[1])
+        return 2 + (pixel[2] - pixel[0]) / range;
+    return 4 + (pixel[0] - pixel[1]) / range;
+}
+
+/* From RGB to HSV, and back with another hue: a sixth of the circle is 1. */
+static void turn_hue(double *pixel, double shift)
+{
+    static const double places[] = {5, 3, 1};
+    const double most = fmax(fmax(pixel[0], pixel[1]), pixel[2]);
+    const double range = most - fmin(fmin(pixel[0], pixel[1]), pixel[2]);
+    const double hue = hue_of(pixel, most, range) + 6 * shift;
+
+    for (int c = 0; c < 3; c++) {
+        const double k = places[c] + hue - 6 * floor((places[c] + hue) / 6);
+        pixel[c] = most - range * fmin(fmax(fmin(k, 4 - k), 0), 1);
+    }
+}
+
+/* One colour step, for all pixels. */
+static void apply_color(const struct trajd_augment_step *step, double value, bool rounds,
+                        uint64_t pixels, uint32_t channels, double *colors)
+{
+    double mean = 0;
+
+    for (uint64_t i = 0; step->kind == TRAJD_AUGMENT_CONTRAST && i < pixels; i++)
+        mean += grey(colors + i * channels, channels, rounds) / (double)pixels;
+    for (uint64_t i = 0; i < pixels; i++) {
+        double *pixel = colors + i * channels;
+        const double other = step->kind == TRAJD_AUGMENT_CONTRAST ? mean
+                             : step->kind == TRAJD_AUGMENT_SATURATION
+                                 ? grey(pixel, channels, rounds)
+                                 : 0;
+        if (step->kind == TRAJD_AUGMENT_HUE)
+            turn_hue(pixel, value);
+        for (uint32_t c = 0; c < channels; c++) {
+            if (step->kind != TRAJD_AUGMENT_HUE)
+                pixel[c] = clip(value * pixel[c] + (1 - value) * other);
+            else if (rounds) /* torchvision's way from [0, 1] to u8 */
+                pixel[c] *= 255.999 / 255;
+            if (rounds)
+                pixel[c] = floor(pixel[c]);
+        }
+    }
+}
+
+/* A run of colour steps: from `first` to the next step of geometry. Returns the step after it, or
+ * `first` where memory ran out. */
+static uint32_t apply_run(const struct trajd_augment *augment, uint32_t first,
+                          const struct trajd_augment_params *params, struct picture *p)
+{
+    const uint64_t count = picture_bytes(p);
+    double *colors = malloc(count * sizeof *colors);
+    uint32_t i = first;
+
+    if (!colors)
+        return first;
+    for (uint64_t k = 0; k < count; k++)
+        colors[k] = p->pixels[k];
+    for (; i < augment->count && trajd_augment_is_color(&augment->steps[i]); i++)
+        if (!trajd_augment_is_idle(&augment->steps[i], params->values[i]))
+            apply_color(&augment->steps[i], params->values[i][0],
+                        augment->rounding == TRAJD_AUGMENT_ROUND_EACH, count / p->frame.channels,
+                        p->frame.channels, colors);
+    for (uint64_t k = 0; k < count; k++)
+        p->pixels[k] = to_byte(colors[k]);
+    free(colors);
+    return i;
+}
+
+/* Replaces the picture by the one after a step of geometry. */
+static enum trajd_status replace(const struct trajd_augment_step *step, const float *values,
+                                 struct picture *p)
+{
+    struct picture next = *p;
+    enum trajd_status status = TRAJD_ERR_MEMORY;
+
+    trajd_augment_resize(step, &next.frame.height, &next.frame.width);
+    next.pixels = malloc(picture_bytes(&next));
+    if (next.pixels)
+        status = apply_geometry(step, p, values, &next);
+    free(p->pixels);
+    *p = next;
+    return status;
+}
+
+enum trajd_status trajd_augment_reference(const struct trajd_augment *augment,
+                                          const struct trajd_augment_frame *frame,
+                                          const struct trajd_augment_params *params,
+                                          const void *source, void *output)
+{
+    struct picture p = {.frame = *frame};
+    enum trajd_status status = TRAJD_OK;
+    uint32_t next;
+
+    p.pixels = malloc(picture_bytes(&p));
+    if (!p.pixels)
+        return TRAJD_ERR_MEMORY;
+    memcpy(p.pixels, source, picture_bytes(&p));
+    for (uint32_t i = 0; !status && i < augment->count; i = next) {
+        next = i + 1;
+        if (!trajd_augment_is_color(&augment->steps[i]))
+            status = replace(&augment->steps[i], params->values[i], &p);
+        else if ((next = apply_run(augment, i, params, &p)) == i)
+            status = TRAJD_ERR_MEMORY;
+    }
+    if (!status)
+        memcpy(output, p.pixels, picture_bytes(&p));
+    free(p.pixels);
+    return status;
+}
