@@ -353,6 +353,25 @@ static enum trajd_status resolve_paths(struct trajd_config *config, const char *
     return status;
 }
 
+/* Refuses an HDF5 file, which a user may take for a configuration: the YAML parser only finds a wrong
+ * character, or a file that is too long. */
+static enum trajd_status refuse_hdf5(const char *path, struct trajd_error *error)
+{
+    static const char signature[8] = "\x89HDF\r\n\x1a\n";
+    char begin[sizeof signature] = "";
+    FILE *file = fopen(path, "rbe");
+    const size_t count = file ? fread(begin, 1, sizeof begin, file) : 0;
+
+    if (file)
+        fclose(file);
+    if (count < sizeof begin || memcmp(begin, signature, sizeof begin) != 0)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "%s: an HDF5 file, and no configuration (YAML). `trajctl init %s -o "
+                           "trajd.yaml` writes a configuration that reads it",
+                           path, path);
+}
+
 enum trajd_status trajd_config_load(const char *path, const struct trajd_config_value *values,
                                     uint32_t value_count, struct trajd_config **out,
                                     struct trajd_error *error)
@@ -363,7 +382,9 @@ enum trajd_status trajd_config_load(const char *path, const struct trajd_config_
     *out = NULL;
     if (!config)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the configuration");
-    status = trajd_yaml_load(path, &config->yaml, error);
+    status = refuse_hdf5(path, error);
+    if (!status)
+        status = trajd_yaml_load(path, &config->yaml, error);
     if (!status)
         status = read_config(config, error);
     if (!status)

@@ -165,7 +165,7 @@ def test_data_loader():
     """A state taken in the middle of an epoch resumes exactly there. DataLoader gives device tensors in this
     process."""
     with producer(length=800, batch=8) as one:
-        data = trajd.torch.FeedDataset(one.endpoint, spec={"any": 1}, timeout=30, device=DEVICE)
+        data = trajd.torch.FeedDataset(endpoint=one.endpoint, spec={"any": 1}, timeout=30, device=DEVICE)
         loader = torch.utils.data.DataLoader(data, batch_size=None)
         ids, state = [], None
         for count, batch in enumerate(loader):

@@ -221,6 +221,21 @@ def test_a_program_that_is_not_there(node):
     assert status == 1 and "nowhere.yaml" in err, err
 
 
+def test_files_that_are_missing_or_no_configuration(node):
+    code = f"""
+        import trajd
+        for path in ({str(node.demo_file)!r}, {str(node.config)!r}):
+            try: trajd.open(path, feed="train")
+            except trajd.Error as error: print(type(error).__name__, isinstance(error, FileNotFoundError), error)"""
+    node.config.write_text(node.config.read_text().replace(str(node.demo_file), "nowhere.hdf5"))
+    status, out, err = node.run(code)
+    assert status == 0, err
+    hdf5, missing = out.splitlines()
+    assert hdf5.startswith("LaunchError False") and "an HDF5 file, and no configuration" in hdf5 and f"trajctl init {node.demo_file} -o" in hdf5
+    assert missing == (f"MissingFile True [Errno 2] square.yaml: no such file or folder: datasets.demo.path: '{node.folder}/nowhere.hdf5'")
+    assert not node.daemons(), "no daemon was started for it"
+
+
 def test_a_dict_is_a_configuration_relative_to_the_current_directory(node):
     (node.folder / "demo.hdf5").symlink_to(node.demo_file)
     code = """

@@ -41,8 +41,32 @@ def test_arguments():
                           (dict(feed="a", rank=0, world_size=4, local_ranks=[1, 2]), "own rank 0")]:
         with pytest.raises(trajd.ArgumentError, match=text):
             trajd.connect("/nowhere", **options)
-    with pytest.raises(TypeError):
-        trajd.connect("/nowhere", feed="a", spede=1)
+    for options, text in (({"spede": 1}, "no option spede: did you mean spec"), ({"batch_size": 4}, "global_batch"), ({"shuffle": True}, "seed"),
+                          ({"num_workers": 4}, "the daemon is the worker pool"), ({"zzzz": 4}, "there are: credit, device")):
+        with pytest.raises(TypeError, match=text):
+            trajd.connect("/nowhere", feed="a", **options)
+        with pytest.raises(TypeError, match=text):
+            trajd.open("/nowhere", feed="a", **options)
+
+
+def test_things_in_the_wrong_place(tmp_path, monkeypatch):
+    """No endpoint, no configuration: each is refused at once, where it would wait for ever or say something else."""
+    config = tmp_path / "square.yaml"
+    config.write_text("version: 1")
+    for place in (config, tmp_path / "missing.yaml"):
+        with pytest.raises(trajd.ArgumentError, match=r"yaml: this is a file. An endpoint is .* first argument of trajd.open"):
+            trajd.connect(str(place), feed="train")
+    monkeypatch.setenv("TRAJD_ENDPOINT", str(config))
+    with pytest.raises(trajd.ArgumentError, match="this is a file"):
+        trajd.connect(feed="train")
+    monkeypatch.delenv("TRAJD_ENDPOINT")
+    for place in (tmp_path, "tcp://robot:5555"):
+        with pytest.raises(trajd.ArgumentError, match=r"this is no configuration .* endpoint="):
+            trajd.open(place, feed="train")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"No such configuration in {tmp_path}: 'missing.yaml'") as caught:
+        trajd.open("missing.yaml", feed="train")
+    assert caught.value.filename == "missing.yaml" and isinstance(caught.value, trajd.Error)
 
 
 def test_odd_values(producer):

@@ -28,7 +28,7 @@ WorkerInfo = collections.namedtuple("WorkerInfo", "num_workers")
 
 
 def dataset(one, **options):
-    return trajd.torch.FeedDataset(str(one.endpoint), **{"spec": {"any": 1}, "timeout": 20, **options})
+    return trajd.torch.FeedDataset(endpoint=str(one.endpoint), **{"spec": {"any": 1}, "timeout": 20, **options})
 
 
 def test_tensors_are_views_that_keep_the_memory(producer):
@@ -91,6 +91,24 @@ def test_a_dataset_in_this_process(producer):
     assert [batch["window_id"].tolist() for batch in loader] == first[5:]
     assert state["position"] == 40
     data.close()
+
+
+def test_the_configuration_comes_first(tmp_path):
+    """What is wrong is said when the dataset is made, not when a training has waited for it."""
+    with pytest.raises(FileNotFoundError, match="square.yaml"):
+        trajd.torch.FeedDataset(tmp_path / "square.yaml", feed="train")
+    with pytest.raises(trajd.ArgumentError, match="give it to trajd.connect, or to FeedDataset as endpoint="):
+        trajd.torch.FeedDataset(str(tmp_path), feed="train")
+    (tmp_path / "square.yaml").touch()
+    with pytest.raises(trajd.ArgumentError, match="this is a file"):
+        trajd.torch.FeedDataset(endpoint=tmp_path / "square.yaml", feed="train")
+    with pytest.raises(trajd.ArgumentError, match="either endpoint or config"):
+        trajd.torch.FeedDataset(tmp_path / "square.yaml", endpoint="/nowhere", feed="train")
+    with pytest.raises(trajd.ArgumentError, match="overrides"):
+        trajd.torch.FeedDataset(endpoint="/nowhere", feed="train", overrides={"seed": 1})
+    with pytest.raises(TypeError, match="no option batch_size: .*global_batch"):
+        trajd.torch.FeedDataset(tmp_path / "square.yaml", feed="train", batch_size=4)
+    assert trajd.torch.FeedDataset(tmp_path / "square.yaml", feed="train")._config == tmp_path / "square.yaml"
 
 
 def test_batches_are_not_batched_again(producer):
@@ -236,12 +254,12 @@ def test_a_dataset_of_a_configuration(demo_file, tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", folder)
         monkeypatch.setenv("TRAJD_PROGRAM", str(PROGRAM))
         (tmp_path / "demo.yaml").write_text("version: 1\nexit_idle: 1s\nmemory: {store: 64MiB, rings: 64MiB, reserve: 0}\n" + feed_of(demo_file))
-        whole = trajd.torch.FeedDataset(config=tmp_path / "demo.yaml", timeout=30)
+        whole = trajd.torch.FeedDataset(tmp_path / "demo.yaml", timeout=30)
         ids = [batch["window_id"].tolist() for batch in DataLoader(whole, batch_size=None)]
         part = trajd.torch.FeedDataset(config=tmp_path / "demo.yaml", feed="train", overrides={"global_batch": 32}, timeout=30)
         taken = next(iter(part))["window_id"].tolist()
         assert taken == ids[0] + ids[1] and len(part) == len(ids) // 2 + len(ids) % 2
-        again = trajd.torch.FeedDataset(config=tmp_path / "demo.yaml", timeout=30)
+        again = trajd.torch.FeedDataset(tmp_path / "demo.yaml", timeout=30)
         assert [batch["window_id"].tolist() for batch in again] == ids
         pids = {session["pid"] for session in again.connect().status()["sessions"]}
         assert pids == {os.getpid()}

@@ -9,11 +9,12 @@ from .batch import Batch, Explanation
 from .connect import connect, open
 from .epoch import Epoch
 from .errors import (ArgumentError, Busy, Closed, DataError, DataWarning, DeviceError, Error, ForkError, LaunchError,
-                     MemoryLimit, NotFound, ProtocolError, StateError, StorageError, SystemFailure, Timeout,
-                     Unsupported)
+                     MemoryLimit, MissingFile, NotFound, ProtocolError, StateError, StorageError, SystemFailure,
+                     Timeout, Unsupported)
 from .feed import Feed, FeedInfo
 from .stats import Stats
 
 __all__ = ["ArgumentError", "Batch", "Busy", "Closed", "DataError", "DataWarning", "DeviceError", "Epoch", "Error",
-           "Explanation", "Feed", "FeedInfo", "ForkError", "LaunchError", "MemoryLimit", "NotFound", "ProtocolError", "StateError",
-           "Stats", "StorageError", "SystemFailure", "Timeout", "Unsupported", "__version__", "connect", "open"]
+           "Explanation", "Feed", "FeedInfo", "ForkError", "LaunchError", "MemoryLimit", "MissingFile", "NotFound",
+           "ProtocolError", "StateError", "Stats", "StorageError", "SystemFailure", "Timeout", "Unsupported",
+           "__version__", "connect", "open"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 from . import launch
 from .daemon_watcher import DaemonWatcher
 from .feed import Feed
-from .settings import Config, Options, make
+from .settings import Config, Options, check_options, make
 from .topology import detect
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
 
     Raises Timeout if no daemon answers in time, and ArgumentError for wrong options. A wrong feed name is reported when
     the feed is first used."""
+    check_options(options)
     return Feed(make(endpoint=endpoint, feed=feed, spec=spec, timeout=timeout, **options))
 
 
@@ -82,7 +83,9 @@ def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapp
     All other options are those of connect. Pass mode= or job= in processes that are to divide the batches of one job.
     Without them, a process that is not one rank of several is a job of its own.
 
-    Raises LaunchError if the private daemon does not start; the message contains its errors."""
+    Raises LaunchError if the private daemon does not start; the message contains its errors. Raises MissingFile, which
+    is a FileNotFoundError, if the configuration or a dataset's path does not exist."""
+    check_options(options)
     target = launch.resolve(config, feed, overrides, timeout=timeout)
     if target.private is None:
         return connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options)

@@ -26,6 +26,12 @@ class NotFound(Error, LookupError):
     status = "not_found"
 
 
+class MissingFile(Error, FileNotFoundError):
+    """A configuration, or the path of a dataset in it, does not exist. `filename` has the path."""
+
+    status = "not_found"
+
+
 class DataError(Error):
     """A batch could not be made. The message names file and row. Iteration can go on with the next batch."""
 

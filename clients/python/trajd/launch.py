@@ -14,6 +14,7 @@ kill -9.
 import contextlib
 import copy
 import difflib
+import errno
 import fcntl
 import hashlib
 import json
@@ -30,7 +31,7 @@ import time
 import uuid
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from .errors import LaunchError, Timeout
+from .errors import ArgumentError, LaunchError, MissingFile, Timeout
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
@@ -57,7 +58,7 @@ def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapp
 
     The daemon is that of $TRAJD_ENDPOINT if it is set, else a private one. `feed` may be left out if the configuration
     has only one. `overrides` are merged into the feed's mapping (None removes a key) and sent as a specification.
-    Raises LaunchError and Timeout.
+    Raises LaunchError, MissingFile and Timeout.
     """
     source = _Source(config)
     feeds = source.document["feeds"]
@@ -153,10 +154,23 @@ def merge(base: Any, changes: Mapping[str, Any]) -> Dict[str, Any]:
 # ---- the configuration ----
 
 
+def check_config(config: Config) -> None:
+    """Raises MissingFile if the configuration does not exist, and ArgumentError if it cannot be one."""
+    if isinstance(config, Mapping):
+        return
+    path = os.fspath(config)
+    if "://" in path or os.path.isdir(path):
+        raise ArgumentError(f"{path}: this is no configuration (a YAML file). If it is a daemon's endpoint, give it to "
+                            "trajd.connect, or to FeedDataset as endpoint=")
+    if not os.path.exists(path):
+        raise MissingFile(errno.ENOENT, f"No such configuration in {os.getcwd()}", path)
+
+
 class _Source:
     """A configuration: its path, name and content. A dict is written to a file in the private folder."""
 
     def __init__(self, config: Config):
+        check_config(config)
         if isinstance(config, Mapping):
             text = json.dumps(_absolute(config), sort_keys=True)
             self.name = "configuration"
@@ -168,6 +182,12 @@ class _Source:
             self.path = pathlib.Path(os.path.realpath(os.fspath(config)))
             self.name = self.path.name
         self.document = read_config(self.path)
+
+    def check_datasets(self) -> None:
+        for name, dataset in self.document["datasets"].items():
+            if not os.path.exists(dataset["path"]):
+                raise MissingFile(errno.ENOENT, f"{self.name}: no such file or folder: datasets.{name}.path",
+                                  dataset["path"])
 
     def digest(self, *others: str) -> str:
         """Returns a digest of the configuration, its layouts, datasets and other files, the program and `others`.
@@ -289,6 +309,7 @@ class Private:
     """The private daemon of a configuration and a job. It may be running or not."""
 
     def __init__(self, source: _Source, job: Optional[str] = None):
+        source.check_datasets()
         digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
         self._source = source
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", source.path.stem[:20])

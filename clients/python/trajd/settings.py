@@ -1,6 +1,7 @@
 """The options of a feed as plain values, which can be pickled and sent to another process."""
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from dataclasses import dataclass
@@ -77,6 +78,32 @@ def _choose_device(device: Optional[str], framework: Optional[str]) -> "tuple[st
     return device, framework or "torch"
 
 
+_OTHERS_OPTIONS = {  # of DataLoader, and where they are in trajd
+    "batch_size": "the rows of a batch are the feed's global_batch, over all ranks: set it in the configuration, or "
+                  "with overrides={'global_batch': ...} of trajd.open and FeedDataset",
+    "num_workers": "the daemon is the worker pool; `threads.readers` of the configuration is its size",
+    "shuffle": "the order is the feed's `order:` and `seed:`",
+}
+
+
+def _check_endpoint(endpoint: Optional[str]) -> None:
+    """Refuses a file, which a user may take for an endpoint. Without this check, the wait would have no end."""
+    place = os.environ.get("TRAJD_ENDPOINT", "") if endpoint is None else endpoint
+    if "://" not in place and (os.path.isfile(place) or place.endswith((".yaml", ".yml"))):
+        raise ArgumentError(f"endpoint {place}: this is a file. An endpoint is the runtime directory of a daemon, or "
+                            "tcp://HOST:PORT. A configuration is the first argument of trajd.open or FeedDataset")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that does not exist, such as those of DataLoader."""
+    known = {*Options.__annotations__, "endpoint", "feed", "spec", "timeout"}
+    for name in options.keys() - known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = _OTHERS_OPTIONS.get(name) or (
+            f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known))}")
+        raise TypeError(f"no option {name}: {hint}")
+
+
 def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
          spec: Union[str, Mapping[str, Any], None] = None, job: str = "", mode: Optional[str] = None,
          rank: Optional[int] = None, world_size: Optional[int] = None,
@@ -87,6 +114,7 @@ def make(*, endpoint: Optional[str] = None, feed: Optional[str] = None,
          key_file: "Union[str, os.PathLike[str], None]" = None, server_key: Optional[str] = None,
          gpu_ranks: Optional[Sequence[int]] = None) -> Settings:
     """Checks the options and fills in defaults. Raises ArgumentError."""
+    _check_endpoint(None if endpoint is None else str(endpoint))
     if (feed is None) == (spec is None):
         raise ArgumentError("give exactly one of feed= (a name in the daemon's configuration) and spec= (a feed of "
                             "your own)")

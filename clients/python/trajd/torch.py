@@ -1,6 +1,6 @@
 """A feed for torch.utils.data.DataLoader: trajd.torch.FeedDataset.
 
-    dataset = trajd.torch.FeedDataset("/run/trajd/main", feed="train")
+    dataset = trajd.torch.FeedDataset("square.yaml", feed="train")
     for batch in DataLoader(dataset, batch_size=None): ...
 
 batch_size=None is required: the dataset yields complete batches, and a DataLoader with a batch size would collate them
@@ -18,7 +18,8 @@ from .connect import connect
 from .connect import open as open_feed
 from .errors import ArgumentError, ForkError
 from .feed import Feed
-from .settings import Config, Settings, make
+from .launch import check_config
+from .settings import Config, Settings, check_options, make
 
 _imported_by = os.getpid()  # differs from os.getpid() in a forked worker
 
@@ -40,21 +41,26 @@ else:
 class FeedDataset(IterableDataset):  # type: ignore[misc]
     """An iterable dataset of complete batches of tensors, [B, T, ...]. A DataLoader makes plain dicts of them.
 
-    Takes the arguments of trajd.connect, or with config= those of trajd.open. The default device is "cpu". It connects
-    when it is first iterated, in the process that iterates. Pickling it keeps its configuration and state, and not the
-    connection.
+    Takes the arguments of trajd.open: the configuration comes first. Without one, or with endpoint=, it takes those of
+    trajd.connect. The default device is "cpu". It connects when it is first iterated, in the process that iterates.
+    Pickling it keeps its configuration and state, and not the connection.
 
     Make it after torch.distributed is initialised, because it finds rank and world size when it is made. Each iteration
     is the next epoch, or the epoch of set_epoch. Call set_epoch before each epoch if worker processes are started anew
     for each epoch.
 
-    Raises ArgumentError for wrong options, more than one worker process, or a GPU device in a worker process, and
+    Raises MissingFile if the configuration does not exist, ArgumentError for wrong options, more than one worker process, or a GPU device in a worker process, and
     ForkError in a forked worker process."""
 
-    def __init__(self, endpoint: Optional[str] = None, *, config: Optional[Config] = None,
+    def __init__(self, config: Optional[Config] = None, *, endpoint: Optional[str] = None,
                  overrides: Optional[Mapping[str, Any]] = None, **options: Any) -> None:
         if config is not None and endpoint is not None:
             raise ArgumentError("give either endpoint or config")
+        if config is None and overrides:
+            raise ArgumentError("overrides= changes a feed of a configuration: give config, or the whole feed as spec=")
+        if config is not None:
+            check_config(config)
+        check_options(options)
         options.setdefault("device", "cpu")
         self._endpoint, self._config, self._overrides = endpoint, config, overrides
         # checks the options here and finds this process's ranks; with config= the feed's name may be missing

@@ -193,6 +193,16 @@ static void a_missing_file_is_named(void **state)
     assert_non_null(strstr(error.message, "/nowhere/trajd.yaml"));
 }
 
+static void an_hdf5_file_is_no_configuration(void **state)
+{
+    struct fixture *f = *state;
+    struct trajd_error error = {0};
+
+    assert_int_equal(load(f, "\x89HDF\r\n\x1a\n and more", NULL, 0, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "trajd.yaml: an HDF5 file"));
+    assert_non_null(strstr(error.message, "trajctl init"));
+}
+
 static void values_of_the_command_line_override_the_file(void **state)
 {
     static const struct trajd_config_value values[] = {
@@ -343,6 +353,7 @@ int main(void)
         TEST(the_table_is_sound),
         TEST(bad_values_are_refused_with_their_line),
         TEST(a_missing_file_is_named),
+        TEST(an_hdf5_file_is_no_configuration),
         TEST(values_of_the_command_line_override_the_file),
         TEST(bad_values_of_the_command_line),
         TEST(a_share_of_the_memory_is_bytes),
