@@ -1,5 +1,6 @@
 /* Finds where the chunks of a dataset lie in the file. */
 #include "daemon/hdf5/scan.h"
+#include "daemon/index/rows/chunk_tree.h"
 
 static const uint64_t chunk_count_max = 4u << 20;
 
@@ -37,10 +38,47 @@ static int visit_chunk(const hsize_t *begin, unsigned mask, haddr_t address, hsi
     place_chunk(context, begin, mask, address, size);
     return H5_ITER_CONT;
 }
+
+/* Some releases give the chunk's number instead of its first element. That does not fit the grid. */
+static bool list_fast(struct trajd_scan *scan, hid_t dataset, uint64_t count,
+                      struct chunk_visit *visit)
+{
+    (void)scan;
+    (void)count;
+    return H5Dchunk_iter(dataset, H5P_DEFAULT, visit_chunk, visit) >= 0 && !visit->odd;
+}
+#else
+static bool visit_entry(void *context, const uint64_t *first, const struct trajd_chunk *chunk)
+{
+    struct chunk_visit *visit = context;
+    hsize_t begin[TRAJD_ARRAY_MAX_RANK];
+
+    for (uint32_t d = 0; d < TRAJD_ARRAY_MAX_RANK; d++)
+        begin[d] = first[d];
+    place_chunk(visit, begin, chunk->filter_mask, chunk->offset, chunk->stored_size);
+    return !visit->odd;
+}
+
+/* Lists the chunks without libhdf5, which has to know as many. */
+static bool list_fast(struct trajd_scan *scan, hid_t dataset, uint64_t count,
+                      struct chunk_visit *visit)
+{
+    const hid_t space = H5Dget_space(dataset);
+    hsize_t known = 0;
+    uint64_t found;
+    H5O_info_t info;
+    const bool ok = scan->has_wide_places && H5Oget_info2(dataset, &info, H5O_INFO_BASIC) >= 0 &&
+                    trajd_chunk_tree_walk(scan->descriptor.fd, info.addr, visit->array->rank, count,
+                                          visit_entry, visit, &found) &&
+                    H5Dget_num_chunks(dataset, space, &known) >= 0 && found == known;
+
+    H5Sclose(space);
+    return ok;
+}
 #endif
 
 /* Lists the chunks by their numbers. This takes O(n^2) in the library, but releases before 1.10.10
- * have no other way. */
+ * have no other way, and some trees of chunks can only be read by it. */
 static bool list_chunks(hid_t dataset, struct chunk_visit *visit)
 {
     hid_t space = H5Dget_space(dataset);
@@ -49,7 +87,6 @@ static bool list_chunks(hid_t dataset, struct chunk_visit *visit)
     haddr_t address;
     unsigned mask;
 
-    visit->odd = false;
     for (hsize_t i = 0; ok && i < count; i++) {
         ok = H5Dget_chunk_info(dataset, space, i, begin, &mask, &address, &size) >= 0;
         if (ok)
@@ -59,11 +96,18 @@ static bool list_chunks(hid_t dataset, struct chunk_visit *visit)
     return ok && !visit->odd;
 }
 
+static void clear_chunks(struct chunk_visit *visit, uint64_t count)
+{
+    visit->odd = false;
+    for (uint64_t i = 0; i < count; i++)
+        visit->chunks[i].offset = TRAJD_ARRAY_MISSING_CHUNK;
+}
+
 const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct trajd_array *array)
 {
     struct chunk_visit visit = {.array = array};
     uint64_t count = 1;
-    bool ok = false;
+    bool ok;
 
     for (uint32_t i = 0; i < array->rank; i++) {
         uint64_t grid = (array->shape[i] + array->chunk_shape[i] - 1) / array->chunk_shape[i];
@@ -73,14 +117,13 @@ const char *trajd_scan_chunks(struct trajd_scan *scan, hid_t dataset, struct tra
     visit.chunks = trajd_arena_alloc(scan->arena, count * sizeof *visit.chunks);
     if (!visit.chunks)
         return "no memory for its chunks";
-    for (uint64_t i = 0; i < count; i++)
-        visit.chunks[i].offset = TRAJD_ARRAY_MISSING_CHUNK;
-#ifdef TRAJD_HAVE_CHUNK_ITER
-    /* Some releases give the chunk's number instead of its first element. That does not fit the
-     * grid, and the slow way follows. */
-    ok = H5Dchunk_iter(dataset, H5P_DEFAULT, visit_chunk, &visit) >= 0 && !visit.odd;
-#endif
-    if (!ok && !list_chunks(dataset, &visit))
+    clear_chunks(&visit, count);
+    ok = list_fast(scan, dataset, count, &visit);
+    if (!ok) {
+        clear_chunks(&visit, count);
+        ok = list_chunks(dataset, &visit);
+    }
+    if (!ok)
         return visit.odd ? "its chunks do not fit its shape" : trajd_scan_error(scan);
     array->chunk_count = count;
     array->chunks = visit.chunks;
