@@ -1,0 +1,96 @@
+/* Transforms of an output's rows: what a policy is trained on, made from what was recorded. The
+ * contract between the daemon and the code here.
+ *
+ * A transform goes over the columns of an output in parts, one after another:
+ *   plain     copied, or minus the same columns of the origin
+ *   angle     minus the angle of the origin, the short way round
+ *   rotation  converted from one form to another, and taken relative to the rotation of the origin
+ *
+ * The origin of a step is a row that the step is relative to: the reference row of the window (a
+ * state at its anchor), or the step before it, where step 0 has the reference row.
+ *
+ *   frame anchor   a pose is seen from the origin's pose:  R' = R0^-1 R   p' = R0^-1 (p - p0)
+ *   frame base     differences along the axes of the base: R' = R R0^-1   p' = p - p0
+ *
+ * Each part has an inverse: a step and its origin give the row back. Rows have D columns before and
+ * E after the transform; B, T as in resample.h. Functions are thread-safe. */
+#ifndef TRAJD_KERNELS_TRANSFORM_TRANSFORM_H
+#define TRAJD_KERNELS_TRANSFORM_TRANSFORM_H
+
+#include "kernels/pool.h"
+#include "kernels/resample.h"
+#include "kernels/transform/rotation_forms.h"
+
+enum { TRAJD_TRANSFORM_MAX_PARTS = 64, TRAJD_TRANSFORM_MAX_COLUMNS = 1024 };
+
+enum trajd_part_kind { TRAJD_PART_PLAIN = 0, TRAJD_PART_ANGLE = 1, TRAJD_PART_ROTATION = 2 };
+enum trajd_frame { TRAJD_FRAME_ANCHOR = 0, TRAJD_FRAME_BASE = 1 };
+
+struct trajd_transform_part {
+    enum trajd_part_kind kind;
+    bool is_relative;
+    uint32_t first, count;               /* columns of a row */
+    uint32_t output_first, output_count; /* columns after the transform */
+    uint32_t reference_first;            /* column of the reference row, of a relative part */
+    uint32_t origin_first; /* place in an origin: `count` numbers, or 4 of a rotation */
+    double period;         /* of an angle */
+    enum trajd_rotation_form from, to, reference_form; /* of a rotation */
+    /* of a position (plain, three columns) in the frame of the anchor: the part whose rotation
+     * turns it; -1: none */
+    int32_t turned_by;
+};
+
+struct trajd_transform {
+    uint32_t part_count;
+    struct trajd_transform_part parts[TRAJD_TRANSFORM_MAX_PARTS];
+    uint32_t column_count;    /* D */
+    uint32_t output_count;    /* E */
+    uint32_t reference_count; /* columns of the reference row; 0: no part is relative */
+    uint32_t origin_count;
+    enum trajd_frame frame;
+    bool from_step_before; /* the origin is the step before; else the reference row */
+};
+
+/* ---- transform_reference.c: the definition of correct, one row at a time, in double ---- */
+
+/* Fills origin[origin_count] from a reference row, or from a row of the output. */
+void trajd_transform_origin_of_reference(const struct trajd_transform *transform,
+                                         const double *reference, double *origin);
+void trajd_transform_origin_of_row(const struct trajd_transform *transform, const double *row,
+                                   double *origin);
+/* Transforms row[D] to out[E]. A rotation without direction, in the row or in the origin, gives NaN
+ * in the parts that it is used for. */
+void trajd_transform_row(const struct trajd_transform *transform, const double *origin,
+                         const double *row, double *out);
+/* The inverse: finds row[D] from out[E]. */
+void trajd_transform_invert(const struct trajd_transform *transform, const double *origin,
+                            const double *out, double *row);
+
+/* ---- transform_run.c: all windows of a batch ---- */
+
+/* Arrays are dense. Row w of the batch is window_rows[w], or w. */
+struct trajd_transform_job {
+    const struct trajd_transform *transform;
+    uint32_t window_count, step_count;                         /* B, T */
+    const uint32_t *window_rows;                               /* [B] or NULL */
+    enum trajd_dtype source_type, reference_type, output_type; /* the first two: f32 or f64 */
+    const void *source;                                        /* [rows, T, D] */
+    const void *reference;         /* [rows, reference_count]; unused without a reference */
+    const uint8_t *reference_mask; /* [rows] */
+    /* [rows, T]: the mask of the source. A step also gets the mask of its origin (the larger code
+     * wins), and NAN where it becomes NaN. */
+    uint8_t *mask;
+    enum trajd_edge edge;
+    void *output; /* [rows, T, E] */
+    /* normalisation after the transform: [E], or [T, E] if norm_per_step; or both NULL */
+    const float *scale, *offset;
+    bool norm_per_step;
+};
+
+/* Transforms all windows on the threads of `pool`. All arithmetic is in double and is rounded once.
+ * Steps without a row of the recording get the value of `edge` before normalisation: zero or NaN.
+ * Those are steps that are masked BEFORE_START, AFTER_END or BAD_STAMP unless `edge` is HOLD, and
+ * steps that are masked MISSING. */
+void trajd_transform_run(const struct trajd_transform_job *job, struct trajd_pool *pool);
+
+#endif
