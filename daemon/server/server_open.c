@@ -153,6 +153,9 @@ void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns)
 
 /* ---- OPEN ---- */
 
+/* The feed that a worker names to leave the one that it has: no feed can have this name. */
+#define LEAVE "(closing)"
+
 void trajd_feed_gpu_name(const char *name, const char *gpu, char *text, size_t size)
 {
     snprintf(text, size, "%s@%s", name, gpu);
@@ -190,6 +193,8 @@ uint64_t trajd_server_handle_open(struct trajd_server *server, struct trajd_peer
         trajd_error_set(&error, TRAJD_ERR_PROTOCOL, 0, "OPEN: connect to fd.sock first");
     } else if (feed && enter_feed(server, peer, open, feed, now_ns)) {
         return 0;
+    } else if (trajd_wire_text_equals(open->feed, LEAVE)) {
+        trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no feed is open");
     } else if (!feed && !server->options.open_feed) {
         trajd_error_set(&error, TRAJD_ERR_NOT_FOUND, 0, "no feed of that name");
     } else {

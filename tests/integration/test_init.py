@@ -2,8 +2,9 @@
 import subprocess
 
 import pytest
+import yaml
 
-from paths import RECORDINGS, TRAJCTL
+from paths import RECORDINGS, ROOT, TRAJCTL
 
 
 def trajctl(*arguments):
@@ -30,6 +31,27 @@ def test_many_clocks(tmp_path, demo_file):
 def test_a_guessed_layout(tmp_path, demo_file):
     made, checked = check(tmp_path, demo_file)
     assert "layout: robomimic" in made and "obs/robot0_eef_quat" in checked
+
+
+def steps_of(text):
+    """Returns the steps of `obs/robot0_eef_pos` and of `actions` in a configuration."""
+    document = yaml.safe_load(text)
+    outputs = next(iter(document["feeds"].values()))["outputs"]
+    return [str(outputs[name]["at"]) for name in ("obs/robot0_eef_pos", "actions")]
+
+
+def test_the_windows_of_init_the_readme_and_the_example_are_alike(tmp_path, demo_file):
+    made, checked = check(tmp_path, demo_file)
+    readme = (ROOT / "README.md").read_text()
+    lines = [line[4:] for line in readme.splitlines() if line.startswith("    ")]
+    first = lines.index("version: 1                         # of this format")
+    last = next(i for i in range(first, len(lines)) if "norm: min_max" in lines[i])
+    wanted = ["-1..0", "-1..14"]
+    assert steps_of(made) == steps_of("\n".join(lines[first:last + 1])) == wanted
+    assert steps_of((ROOT / "clients/python/examples/square.yaml").read_text()) == wanted
+    assert steps_of(trajctl("init", "--preset", "diffusion_policy", demo_file).stdout) == wanted
+    assert "| obs `at: -1..0`, actions `at: -1..14` |" in readme and "rows -1..14  action   f32 [256,16,7]" in readme
+    assert "rows -1..14" in checked
 
 
 @pytest.mark.skipif(not RECORDINGS.exists(), reason="the recordings are not beside this checkout")

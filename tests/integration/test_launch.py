@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 
 import pytest
 
@@ -348,3 +349,107 @@ def test_a_watcher_does_not_outlive_its_feed(node):
         try: trajd.open({str(node.config)!r}, mode="neither")
         except trajd.ArgumentError: print("refused")""")
     assert status == 0 and out == "refused\n", err
+
+
+def test_the_log_ends_without_a_refused_open(node):
+    node.write(exit_idle="1s")
+    status, out, err = node.run(f"""
+        import trajd
+        feed = trajd.open({str(node.config)!r})
+        next(iter(feed))
+        feed.close()
+        print(feed._settings.endpoint)""")
+    assert status == 0, err
+    wait_for(lambda: not node.daemons(), 60, "its end")
+    log = (pathlib.Path(out.strip()).parent / "log").read_text()
+    assert "closing" not in log and "warning" not in log, log
+
+
+def test_a_low_hard_limit_of_descriptors_means_fewer_workers(node):
+    code = f"""
+        import resource, trajd
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+        feed = trajd.open({str(node.config)!r})
+        print(sum(1 for _ in feed))"""
+    status, out, err = node.run(code)
+    assert status == 0 and int(out) > 0, err
+    assert b"limits.sessions=179" in pathlib.Path(f"/proc/{node.daemons()[0]}/cmdline").read_bytes()
+    assert "the hard limit of open files is 1024 (ulimit -Hn), so the private daemon serves at most 179 workers instead of 256" in err
+    node.config.write_text(node.config.read_text() + "limits: {sessions: 200}\n")  # the user's own number stays
+    status, out, err = node.run(code)
+    assert status == 1 and "raise it, or lower limits.sessions" in err, err
+
+
+def age(folder, days):
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (time.time() - days * 86400,) * 2, follow_symlinks=False)
+
+
+def test_old_folders_of_private_daemons_are_removed(node):
+    """Those in which no daemon has run for 30 days, at the start of another daemon. A configuration of a running daemon stays."""
+    node.write(exit_idle="1s")
+    dead = pathlib.Path(node.ensure(TRAJD_JOB="dead")[0]).parent
+    recent = pathlib.Path(node.ensure(TRAJD_JOB="recent")[0]).parent
+    wait_for(lambda: not node.daemons(), 60, "their end")
+    node.write()
+    running = pathlib.Path(node.ensure(TRAJD_JOB="running")[0]).parent
+    for folder, days in ((dead, 31), (recent, 29), (running, 31)):
+        age(folder, days)
+    configs = dead.parent / "configs"
+    configs.mkdir(mode=0o700)
+    for name in ("unused", running.name.rpartition("-")[0]):
+        (configs / f"{name}.json").write_text("{}")
+    age(configs, 31)
+    here = pathlib.Path(node.ensure(TRAJD_JOB="here")[0]).parent
+    assert not dead.exists() and recent.exists() and running.exists() and here.exists()
+    assert [path.stem for path in configs.iterdir()] == [running.name.rpartition("-")[0]]
+
+
+def test_a_start_in_a_folder_that_is_removed_meanwhile(node):
+    """The process that waits for the lock of a removed folder makes the folder again."""
+    endpoint = pathlib.Path(node.ensure()[0])
+    for pid in node.daemons():
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not node.daemons(), 60, "its end")
+    place = endpoint.parent
+    code = f"""
+        import fcntl, shutil, threading
+        place = launch.pathlib.Path({str(place)!r})
+        with launch.opened(place / "launch.lock") as lock:
+            fcntl.flock(lock.fd, fcntl.LOCK_EX)
+            found = []
+            thread = threading.Thread(target=lambda: found.append(launch.ensure_daemon({str(node.config)!r})))
+            thread.start()
+            while not any(os.readlink(f"/proc/self/fd/{{fd}}").endswith("launch.lock") and int(fd) != lock.fd
+                          for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{{fd}}")):
+                time.sleep(0.01)
+            shutil.rmtree(place)
+        thread.join()
+        print(found[0])"""
+    status, out, err = node.run(code)
+    assert status == 0 and out.strip() == str(endpoint) and len(node.daemons()) == 1, err
+
+
+def test_one_dataset_in_two_configurations_is_told_to_both(node):
+    other = node.folder / "other.yaml"
+    other.write_text(node.config.read_text())
+    code = """
+        import trajd
+        from trajd import daemon_watcher
+        daemon_watcher.CHECK_INTERVAL_S = daemon_watcher.COPIES_INTERVAL_S = 0.05
+        feed = trajd.open({!r})
+        print("open", flush=True)
+        sys.stdin.readline()"""
+    first = node.begin(code.format(str(node.config)))
+    assert first.stdout.readline() == "open\n"
+    second = node.begin(code.format(str(other)))
+    line = f"trajd: {node.demo_file} is in memory twice, for other.yaml and for square.yaml."
+    for process in (first, second):
+        said = ""
+        while line not in said:
+            read = process.stderr.readline()
+            assert read, said
+            said += read
+    for process in (first, second):
+        _, rest = process.communicate("\n", timeout=60)
+        assert process.returncode == 0 and line not in rest, "once each"

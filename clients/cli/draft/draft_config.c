@@ -139,8 +139,9 @@ static const struct config_preset presets[] = {
     {"openpi", "0", "0..49", "{before: 0, after: any, with: edge}", "q01_q99", NULL},
     {"robomimic", "0..9", "0..9", "{before: 0, after: any, with: edge}", NULL, NULL},
 };
+/* two observations and a horizon of 16 that begins with the first of them, as diffusion_policy */
 static const struct config_preset no_preset = {
-    "", "-1..0", "0..15", "{before: 1, after: any, with: edge}", NULL, NULL};
+    "", "-1..0", "-1..14", "{before: 1, after: any, with: edge}", NULL, NULL};
 
 const struct config_preset *config_preset_find(const char *name, struct trajd_error *error)
 {

@@ -89,10 +89,11 @@ def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapp
     target = launch.resolve(config, feed, overrides, timeout=timeout)
     if target.private is None:
         return connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options)
-    if not {"job", "mode", "rank", "world_size", "resume"} & set(options) and detect().world_size == 1:
+    ranks = detect()
+    if not {"job", "mode", "rank", "world_size", "resume"} & set(options) and ranks.world_size == 1:
         # so that two runs in one terminal never divide an epoch between them by accident
         options["job"] = f"pid {os.getpid()} {uuid.uuid4().hex[:8]}"
-    with DaemonWatcher(target.private) as watcher:
+    with DaemonWatcher(target.private, ranks.rank == min(ranks.local_ranks or (0,))) as watcher:
         opened: Feed = watcher.watch(
             connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options))
         return opened

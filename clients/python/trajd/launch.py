@@ -21,22 +21,25 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from .errors import ArgumentError, LaunchError, MissingFile, Timeout
+from .folders import (Lock, cache_folder, held_twice, make_private, note_datasets, opened, private_folder,
+                      remove_old)
+from .folders import is_alive as _is_alive
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 # for keys that the configuration does not set
 PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}
+DEFAULT_SESSIONS = 256  # of limits.sessions
 MESSAGE_INTERVAL_S = 10.0  # between messages to a user who waits
 LOG_LINES = 12  # of the daemon's log, in messages
 
@@ -175,7 +178,7 @@ class _Source:
             text = json.dumps(_absolute(config), sort_keys=True)
             self.name = "configuration"
             folder = private_folder() / "configs"
-            _make_private(folder)
+            make_private(folder)
             self.path = folder / (hashlib.sha256(text.encode()).hexdigest()[:16] + ".json")
             _write_once(self.path, text)
         else:
@@ -252,56 +255,6 @@ def _write_once(path: pathlib.Path, text: str) -> None:
     fresh.replace(path)
 
 
-# ---- folders ----
-
-
-def private_folder() -> pathlib.Path:
-    """Returns this user's folder for private daemons, and makes it if needed.
-
-    It lies in $TRAJD_RUNTIME_DIR, else in $XDG_RUNTIME_DIR if that exists, else in the folder for temporary files."""
-    given, session = os.environ.get("TRAJD_RUNTIME_DIR"), os.environ.get("XDG_RUNTIME_DIR")
-    if given:
-        folder = pathlib.Path(os.path.abspath(given))
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder /= f"trajd-{os.geteuid()}"
-    elif session and os.path.isdir(session) and os.stat(session).st_uid == os.geteuid():
-        folder = pathlib.Path(session) / "trajd"
-    else:
-        folder = pathlib.Path(tempfile.gettempdir()) / f"trajd-{os.geteuid()}"
-    return _make_private(folder)
-
-
-def _make_private(folder: pathlib.Path) -> pathlib.Path:
-    """Makes a folder with mode 0700, or checks that an existing one is ours alone. Raises LaunchError.
-
-    The check matters in folders where other users may write, such as /tmp."""
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode):
-        raise LaunchError(f"{folder}: this must be a folder of yours, and it is "
-                          f"{'a symbolic link' if stat.S_ISLNK(found.st_mode) else 'no folder'}"
-                          "; set $TRAJD_RUNTIME_DIR to another place")
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise LaunchError(f"{folder}: it belongs to uid {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}; "
-                          f"it must be yours alone (uid {os.geteuid()}, mode 0700); set $TRAJD_RUNTIME_DIR to "
-                          "another place")
-    return folder
-
-
-def _cache_folder(place: pathlib.Path) -> pathlib.Path:
-    """Returns the folder for indexes, which outlive the daemon: in $XDG_CACHE_HOME or ~/.cache if it is writable."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = pathlib.Path(base) / "trajd"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK | os.X_OK):
-            return folder
-    except OSError:
-        pass
-    return _make_private(place / "cache")
-
-
 # ---- starting ----
 
 
@@ -313,7 +266,8 @@ class Private:
         digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
         self._source = source
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", source.path.stem[:20])
-        self._place = _make_private(private_folder() / f"{name}-{digest}")
+        self._place = make_private(private_folder() / f"{name}-{digest}")
+        self._reported: Set[Tuple[str, str]] = set()
 
     def ensure(self, timeout: Optional[float] = None) -> str:
         """Returns the daemon's endpoint when it can serve. Starts the daemon if no other process does.
@@ -328,6 +282,8 @@ class Private:
             attempt = _read_attempt(place)
             if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"] and _tail(place):
                 raise _failure(source, place)  # another process has just failed, and this one would fail the same way
+            remove_old(place.parent)
+            note_datasets(place, source.name, [d["path"] for d in source.document["datasets"].values()])
             process = _start(source, place, lock)
         with _locked(place, end):
             if _is_alive(place):
@@ -336,9 +292,16 @@ class Private:
                 process.wait(5)
             raise _failure(source, place, process.returncode)
 
+    def report_copies(self) -> None:
+        """Prints a line for each dataset that another private daemon of this user holds in memory, too. Each once."""
+        for key, line in held_twice(self._place).items():
+            if key not in self._reported:
+                self._reported.add(key)
+                print(line, file=sys.stderr, flush=True)
+
     def is_gone(self) -> bool:
         """Returns True if the daemon neither runs nor is being started."""
-        with _opened(self._place / "launch.lock") as lock:
+        with opened(self._place / "launch.lock") as lock:
             try:
                 fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -353,32 +316,20 @@ def _read_attempt(place: pathlib.Path) -> List[str]:
     return []
 
 
-class _Lock:
-    """An open lock file. close() also unlocks it, because a process forked by another thread may have it open too."""
-
-    def __init__(self, path: pathlib.Path, flags: int = 0):
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
-        self.is_daemons = False
-
-    def close(self) -> None:
-        if not self.is_daemons:
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
-        os.close(self.fd)
-
-
-def _opened(path: pathlib.Path, flags: int = os.O_CREAT) -> "contextlib.closing[_Lock]":
-    return contextlib.closing(_Lock(path, flags))
-
-
 @contextlib.contextmanager
-def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[_Lock]:
+def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[Lock]:
     """Takes the lock. Raises Timeout at `end`. Prints the daemon's last log line to standard error every 10 s."""
-    with _opened(place / "launch.lock") as lock:
-        pause, message_at = 0.002, time.monotonic() + MESSAGE_INTERVAL_S
+    pause, message_at = 0.002, time.monotonic() + MESSAGE_INTERVAL_S
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(opened(place / "launch.lock"))
         while True:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                if lock.is_at(place / "launch.lock"):
+                    break
+                make_private(place)  # remove_old of another process had the lock
+                lock = stack.enter_context(opened(place / "launch.lock"))
+                continue
             now = time.monotonic()
             if end is not None and now >= end:
                 raise Timeout(f"the private daemon is not ready yet; its log: {place / 'log'}")
@@ -391,21 +342,18 @@ def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[_Lock]:
         yield lock
 
 
-def _is_alive(place: pathlib.Path) -> bool:
-    """Returns True if a daemon holds the lock of the runtime directory.
-
-    The caller holds launch.lock, so no daemon is just starting."""
-    try:
-        with _opened(place / "run" / "lock", 0) as lock:
-            fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
+def _few_descriptors() -> Dict[str, str]:
+    """Returns the preset for a hard limit of descriptors that is too low for the default of limits.sessions."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    sessions = (hard - 128) // 5  # trajd_connections_descriptors: each worker needs 5, all else 128
+    if hard == resource.RLIM_INFINITY or not 1 <= sessions < DEFAULT_SESSIONS:
+        return {}
+    print(f"trajd: the hard limit of open files is {hard} (ulimit -Hn), so the private daemon serves at most {sessions} "
+          f"workers instead of {DEFAULT_SESSIONS}", file=sys.stderr, flush=True)
+    return {"limits.sessions": str(sessions)}
 
 
-def _start(source: _Source, place: pathlib.Path, lock: _Lock) -> "subprocess.Popen[bytes]":
+def _start(source: _Source, place: pathlib.Path, lock: Lock) -> "subprocess.Popen[bytes]":
     """Starts the daemon and passes the lock on to it. The daemon has its own session and outlives this process."""
     path = place / "log"
     with contextlib.suppress(FileNotFoundError):
@@ -414,9 +362,9 @@ def _start(source: _Source, place: pathlib.Path, lock: _Lock) -> "subprocess.Pop
     os.pwrite(lock.fd, f"{uuid.uuid4().hex}\n".encode(), 0)
     os.lseek(lock.fd, 0, os.SEEK_END)
     command = [program(), "--config", str(source.path), "--ready-fd", str(lock.fd),
-               "--set", f"runtime={place / 'run'}", "--set", f"state={_make_private(place / 'state')}",
-               "--preset", f"cache={_cache_folder(place)}"]
-    for key, value in PRESETS.items():
+               "--set", f"runtime={place / 'run'}", "--set", f"state={make_private(place / 'state')}",
+               "--preset", f"cache={cache_folder(place)}"]
+    for key, value in {**PRESETS, **_few_descriptors()}.items():
         command += ["--preset", f"{key}={value}"]
     service = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID")
     lock.is_daemons = True

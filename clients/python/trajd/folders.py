@@ -1,0 +1,164 @@
+"""The folders of private daemons: which exist, which daemons run, which folders are old."""
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import stat
+import tempfile
+import time
+from typing import Dict, Iterator, List, Tuple
+
+from .errors import LaunchError
+
+OLD_AFTER_S = 30 * 24 * 3600.0  # without a daemon; the journals of mode queue are in the folder
+
+
+def private_folder() -> pathlib.Path:
+    """Returns this user's folder for private daemons, and makes it if needed.
+
+    It lies in $TRAJD_RUNTIME_DIR, else in $XDG_RUNTIME_DIR if that exists, else in the folder for temporary files."""
+    given, session = os.environ.get("TRAJD_RUNTIME_DIR"), os.environ.get("XDG_RUNTIME_DIR")
+    if given:
+        folder = pathlib.Path(os.path.abspath(given))
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder /= f"trajd-{os.geteuid()}"
+    elif session and os.path.isdir(session) and os.stat(session).st_uid == os.geteuid():
+        folder = pathlib.Path(session) / "trajd"
+    else:
+        folder = pathlib.Path(tempfile.gettempdir()) / f"trajd-{os.geteuid()}"
+    return make_private(folder)
+
+
+def make_private(folder: pathlib.Path) -> pathlib.Path:
+    """Makes a folder with mode 0700, or checks that an existing one is ours alone. Raises LaunchError.
+
+    The check matters in folders where other users may write, such as /tmp."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        raise LaunchError(f"{folder}: this must be a folder of yours, and it is "
+                          f"{'a symbolic link' if stat.S_ISLNK(found.st_mode) else 'no folder'}"
+                          "; set $TRAJD_RUNTIME_DIR to another place")
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise LaunchError(f"{folder}: it belongs to uid {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}; "
+                          f"it must be yours alone (uid {os.geteuid()}, mode 0700); set $TRAJD_RUNTIME_DIR to "
+                          "another place")
+    return folder
+
+
+def cache_folder(place: pathlib.Path) -> pathlib.Path:
+    """Returns the folder for indexes, which outlive the daemon: in $XDG_CACHE_HOME or ~/.cache if it is writable."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = pathlib.Path(base) / "trajd"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except OSError:
+        pass
+    return make_private(place / "cache")
+
+
+class Lock:
+    """An open lock file. close() also unlocks it, because a process forked by another thread may have it open too."""
+
+    def __init__(self, path: pathlib.Path, flags: int = 0):
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+        self.is_daemons = False
+
+    def is_at(self, path: pathlib.Path) -> bool:
+        """Returns True if this is the file at `path`, and not one that was removed after it was opened."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self.fd), os.stat(path))
+        return False
+
+    def close(self) -> None:
+        if not self.is_daemons:
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+        os.close(self.fd)
+
+
+def opened(path: pathlib.Path, flags: int = os.O_CREAT) -> "contextlib.closing[Lock]":
+    return contextlib.closing(Lock(path, flags))
+
+
+def is_alive(place: pathlib.Path) -> bool:
+    """Returns True if a daemon holds the lock of the runtime directory.
+
+    The caller holds launch.lock, so no daemon is just starting."""
+    try:
+        with opened(place / "run" / "lock", 0) as lock:
+            fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+
+
+def runs(place: pathlib.Path) -> bool:
+    """Returns True if a daemon runs there that is not just being started."""
+    try:
+        with opened(place / "launch.lock", 0) as lock:
+            fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return is_alive(place)
+    except OSError:
+        return False
+
+
+def note_datasets(place: pathlib.Path, name: str, paths: List[str]) -> None:
+    """Writes which datasets the daemon of a folder holds in memory, for the daemons of other configurations."""
+    (place / "datasets").write_text(json.dumps({"name": name, "paths": [os.path.realpath(path) for path in paths]}))
+
+
+def _read_datasets(place: pathlib.Path) -> Tuple[str, List[str]]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads((place / "datasets").read_text())
+        return found["name"], found["paths"]
+    return "", []
+
+
+def held_twice(place: pathlib.Path) -> Dict[Tuple[str, str], str]:
+    """Returns a line for each dataset of this daemon that another running private daemon of this user also holds."""
+    name, own = _read_datasets(place)
+    lines = {}
+    for other in sorted(place.parent.glob("*/datasets")):
+        other_name, paths = _read_datasets(other.parent)
+        for path in set(own) & set(paths) if other.parent != place else ():
+            if runs(other.parent):
+                first, second = sorted((name, other_name))
+                lines[str(other.parent), path] = (
+                    f"trajd: {path} is in memory twice, for {first} and for {second}. One configuration with the feeds "
+                    "of both, opened with the same $TRAJD_JOB, has one daemon, which holds it once")
+    return lines
+
+
+def _newest_s(folder: pathlib.Path) -> float:
+    """Returns the time of the newest change in a folder."""
+    return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
+
+
+def _places(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    for lock in folder.glob("*/launch.lock"):
+        yield lock.parent
+
+
+def remove_old(folder: pathlib.Path) -> None:
+    """Removes the folders in which no daemon has run for OLD_AFTER_S, and the configurations that only they used."""
+    before = time.time() - OLD_AFTER_S
+    for place in _places(folder):
+        with contextlib.suppress(OSError):  # another process removes it, too
+            if _newest_s(place) > before:
+                continue
+            with opened(place / "launch.lock", 0) as lock:
+                fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not is_alive(place):
+                    shutil.rmtree(place)
+    used = {place.name.rpartition("-")[0] for place in _places(folder)}
+    for config in (folder / "configs").glob("*.json"):
+        with contextlib.suppress(OSError):
+            if config.stem not in used and config.stat().st_mtime < before:
+                config.unlink()
