@@ -66,6 +66,31 @@ ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, i
     return sendmsg(socket, &message, flags | MSG_NOSIGNAL);
 }
 
+ssize_t trajd_receive_fd(int socket, void *data, size_t size_bytes, int *fd)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {.iov_base = data, .iov_len = size_bytes};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    const struct cmsghdr *rights;
+    ssize_t received;
+
+    *fd = -1;
+    do
+        received = recvmsg(socket, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+    while (received < 0 && errno == EINTR);
+    rights = received > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS &&
+        rights->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(fd, CMSG_DATA(rights), sizeof(int));
+    return received;
+}
+
 uid_t trajd_unix_peer_uid(int socket)
 {
     struct ucred peer;

@@ -1,4 +1,4 @@
-/* Unix sockets: listens at a path, sends bytes and a file descriptor, and divides the places of a
+/* Unix sockets: listens at a path, sends and receives bytes with a file descriptor, and divides the places of a
  * table of connections among users. */
 #ifndef TRAJD_BASE_UNIX_SOCKET_H
 #define TRAJD_BASE_UNIX_SOCKET_H
@@ -26,6 +26,11 @@ void trajd_unix_refuse_descriptors(int listener);
 /* Like send(2) with MSG_NOSIGNAL and `flags`. The descriptor travels with the first byte (fd < 0:
  * none) and stays open for the caller. */
 ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, int flags);
+
+/* Receives up to `size_bytes` from a blocking socket, and all of them where it is a stream that does
+ * not end before. *fd is the descriptor that came with them, which the caller closes, or -1.
+ * Returns the number of bytes; 0 at the end of the socket; -1 with errno after an error. */
+ssize_t trajd_receive_fd(int socket, void *data, size_t size_bytes, int *fd);
 
 /* A connection in a table. */
 struct trajd_unix_place {

@@ -18,8 +18,8 @@ struct trajd_decoder_options {
     /* true: frames are turned upright, and red comes first. false: as they are stored */
     bool upright;
     const struct trajd_image_preparation *preparation; /* NULL: none */
-    uint64_t largest_frame_bytes;                      /* encoded; larger frames are bad */
-    uint32_t timeout_ms;                               /* for a job of 32 frames */
+    uint64_t largest_frame_bytes; /* encoded; larger frames are bad. 512 MiB at most */
+    uint32_t timeout_ms;          /* for a job of up to 32 frames */
 };
 
 /* A frame to decode. */

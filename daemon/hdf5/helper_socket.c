@@ -2,32 +2,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
+
+#include "daemon/base/unix_socket.h"
 
 bool trajd_helper_receive(struct trajd_helper_header *header, int *fd)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec slice = {header, sizeof *header};
-    struct msghdr message = {.msg_iov = &slice,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *rights;
-    ssize_t received;
-
-    *fd = -1;
-    do
-        received = recvmsg(TRAJD_HELPER_SOCKET, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
-    while (received < 0 && errno == EINTR);
-    rights = CMSG_FIRSTHDR(&message);
-    if (received > 0 && rights && rights->cmsg_type == SCM_RIGHTS &&
-        rights->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(fd, CMSG_DATA(rights), sizeof(int));
-    return received == sizeof *header && header->magic == TRAJD_HELPER_MAGIC;
+    return trajd_receive_fd(TRAJD_HELPER_SOCKET, header, sizeof *header, fd) == sizeof *header &&
+           header->magic == TRAJD_HELPER_MAGIC;
 }
 
 static bool send_all(const void *data, size_t length)

@@ -1,10 +1,10 @@
-// libs: trajd_decode PkgConfig::JPEG
-// sources: ../../daemon/decode/decode_jpeg.c
+// libs: trajd_decode trajd_decode_child
 /* Measures pictures on one core. Prints the best time of many turns, in us of processor time a frame.
  *
  *     bench_pictures resize                  resize of 640x480, for each filter
- *     bench_pictures decode FILE.jpg...      libjpeg-turbo in this process; the helper program and
- *                                            its parent, with and without a resize to 224x224
+ *     bench_pictures decode FILE.jpg...      bare libjpeg-turbo; a decoder in this thread; the helper
+ *                                            program and its parent. The last two with and without a
+ *                                            resize to 224x224, into memory for 64 frames
  *
  * tests/bench/pictures.py makes the files, and measures other programs beside it. */
 #include <inttypes.h>
@@ -15,11 +15,12 @@
 #include <time.h>
 
 #include "daemon/base/paths.h"
+#include "daemon/decode/decode_frame.h"
 #include "daemon/decode/decode_library.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/picture_header.h"
 
-enum { HEIGHT = 480, WIDTH = 640, TURNS = 60, FRAMES = 64, HELPER_TURNS = 8, LARGEST = 1 << 20 };
+enum { HEIGHT = 480, WIDTH = 640, TURNS = 60, FRAMES = 64, HELPER_TURNS = 32, LARGEST = 1 << 20 };
 
 static double now_us(clockid_t clock)
 {
@@ -117,6 +118,50 @@ static double all_us(void)
            (double)(children.ru_utime.tv_usec + children.ru_stime.tv_usec);
 }
 
+static struct trajd_layout_image image(void)
+{
+    return (struct trajd_layout_image){
+        .is_present = true, .color = TRAJD_COLOR_RGB, .height = HEIGHT, .width = WIDTH};
+}
+
+static uint64_t frame_bytes(const struct trajd_image_preparation *preparation)
+{
+    return preparation ? trajd_image_bytes(preparation) : HEIGHT * WIDTH * 3;
+}
+
+/* Decodes and prepares as the helper program does it, but in this thread. */
+static void measure_thread(const struct file *files, int count,
+                           const struct trajd_image_preparation *preparation, const char *name)
+{
+    struct trajd_decode_setup setup = {.image = image(),
+                                       .bits = 8,
+                                       .upright = true,
+                                       .is_prepared = preparation != NULL,
+                                       .frame_bytes = frame_bytes(preparation)};
+    uint8_t *pixels = malloc(FRAMES * setup.frame_bytes);
+    struct trajd_decode_state state;
+    char reason[160];
+    double best = 1e12;
+
+    if (preparation)
+        setup.preparation = *preparation;
+    if (!pixels || !trajd_decode_state_make(&setup, &state))
+        fail("no memory");
+    for (int turn = 0; turn < TURNS / 4; turn++) {
+        const double begin = now_us(CLOCK_THREAD_CPUTIME_ID);
+        for (int i = 0; i < FRAMES; i++)
+            if (!trajd_decode_frame(&state, files[i % count].bytes, files[i % count].size,
+                                    files[i % count].size, pixels + i * setup.frame_bytes, reason,
+                                    sizeof reason))
+                fail(reason);
+        const double time = (now_us(CLOCK_THREAD_CPUTIME_ID) - begin) / FRAMES;
+        best = time < best ? time : best;
+    }
+    trajd_decode_state_free(&state);
+    free(pixels);
+    printf("decode %s %.1f\n", name, best);
+}
+
 static void run_helper(const struct trajd_decoder_options *options, const struct file *files,
                        int count)
 {
@@ -145,14 +190,13 @@ static void measure_helper(const struct file *files, int count,
                            const struct trajd_image_preparation *preparation, const char *name)
 {
     char program[4096];
-    const struct trajd_decoder_options options = {
-        .program = program,
-        .image = {.is_present = true, .color = TRAJD_COLOR_RGB, .height = HEIGHT, .width = WIDTH},
-        .bits = 8,
-        .upright = true,
-        .preparation = preparation,
-        .largest_frame_bytes = LARGEST,
-        .timeout_ms = 60000};
+    const struct trajd_decoder_options options = {.program = program,
+                                                  .image = image(),
+                                                  .bits = 8,
+                                                  .upright = true,
+                                                  .preparation = preparation,
+                                                  .largest_frame_bytes = LARGEST,
+                                                  .timeout_ms = 60000};
     double best = 1e12;
 
     if (!trajd_paths_decoder(program, sizeof program))
@@ -183,6 +227,8 @@ int main(int argc, char **argv)
         for (int i = 2; i < argc; i++)
             files[i - 2] = load(argv[i]);
         measure_library(files, argc - 2);
+        measure_thread(files, argc - 2, NULL, "thread");
+        measure_thread(files, argc - 2, &to_224, "thread_224");
         measure_helper(files, argc - 2, NULL, "helper");
         measure_helper(files, argc - 2, &to_224, "helper_224");
         return 0;

@@ -1,8 +1,10 @@
-/* The places of a table of connections, and what they are to each user. */
+/* The places of a table of connections, and what they are to each user. Descriptors that travel. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -38,12 +40,37 @@ static void test_equal_shares_stay(void **state)
     assert_int_equal(trajd_unix_choose_place(one_each, 2, 3), NONE);
 }
 
+static void test_a_descriptor_travels(void **state)
+{
+    int sockets[2], ends[2], fd;
+    char bytes[4] = "";
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets), 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(trajd_send_fd(sockets[0], "abc", 3, ends[1], 0), 3);
+    assert_int_equal(trajd_receive_fd(sockets[1], bytes, sizeof bytes, &fd), 3);
+    assert_string_equal(bytes, "abc");
+    assert_int_equal(write(fd, "x", 1), 1); /* it is the pipe's other end */
+    assert_int_equal(read(ends[0], bytes, sizeof bytes), 1);
+    close(fd);
+    assert_int_equal(trajd_send_fd(sockets[0], "d", 1, -1, 0), 1);
+    assert_int_equal(trajd_receive_fd(sockets[1], bytes, sizeof bytes, &fd), 1);
+    assert_int_equal(fd, -1);
+    close(sockets[0]);
+    assert_int_equal(trajd_receive_fd(sockets[1], bytes, sizeof bytes, &fd), 0);
+    close(sockets[1]);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_free_place_comes_first),
         cmocka_unit_test(test_the_user_with_the_most_gives_its_least_recently_used_place),
         cmocka_unit_test(test_equal_shares_stay),
+        cmocka_unit_test(test_a_descriptor_travels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,6 +189,25 @@ static void test_bad_frames(void **state)
     free(good.data);
 }
 
+/* A stream whose rows may have many bytes: all jobs together would not fit into the child's memory. */
+static void test_large_rows(void **state)
+{
+    static const uint64_t sizes[] = {UINT64_C(100) << 20, UINT64_C(1) << 40};
+    struct bytes bytes = load("420.jpg");
+    uint8_t pixels[HEIGHT * WIDTH * 3];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
+        struct trajd_decoder *decoder;
+        options.largest_frame_bytes = sizes[i];
+        decoder = start(&options);
+        assert_string_equal(decode(decoder, &bytes, pixels), "");
+        trajd_decoder_destroy(&decoder);
+    }
+    free(bytes.data);
+}
+
 /* Returns the one process that this one has started and that is still there. */
 static pid_t find_child(void)
 {
@@ -274,7 +293,9 @@ static void test_mistakes(void **state)
     options = options_for(TRAJD_COLOR_RGB, 8);
     options.image.height = 0;
     assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_ARGUMENT);
-    options = options_for(TRAJD_COLOR_RGB, 7); /* the child refuses it */
+    options = options_for(TRAJD_COLOR_RGB, 0);
+    assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_ARGUMENT);
+    options = options_for(TRAJD_COLOR_RGB, 9); /* the child refuses it */
     assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_SYSTEM);
 }
 
@@ -283,8 +304,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pixels),          cmocka_unit_test(test_upright),
         cmocka_unit_test(test_prepared),        cmocka_unit_test(test_bad_frames),
-        cmocka_unit_test(test_killed_children), cmocka_unit_test(test_a_hanging_child),
-        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_large_rows),      cmocka_unit_test(test_killed_children),
+        cmocka_unit_test(test_a_hanging_child), cmocka_unit_test(test_mistakes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
