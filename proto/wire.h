@@ -167,6 +167,7 @@ struct trajd_wire_ask {
     struct trajd_wire_text name; /* this and the members below may be absent; `what` defines them */
     uint64_t window, first;
     uint32_t count;
+    uint64_t pass;
 };
 
 struct trajd_wire_checkpoint {
@@ -200,7 +201,7 @@ struct trajd_wire_welcome {
 
 struct trajd_wire_tensor {
     struct trajd_wire_text name;
-    /* "obs", "action", "ids" or "mask"; later versions may have other words */
+    /* "obs", "action", "next", "goal", "ids" or "mask"; later versions may have other words */
     struct trajd_wire_text role;
     struct trajd_wire_text of; /* the output that a mask belongs to; empty for other tensors */
     enum trajd_dtype dtype;

@@ -61,6 +61,7 @@ static const struct trajd_wire_field ask_fields[] = {
     {"window", TRAJD_WIRE_KIND_U64, AT(ask, window), true, 0, UINT64_MAX},
     {"first", TRAJD_WIRE_KIND_U64, AT(ask, first), true, 0, UINT64_MAX},
     {"count", TRAJD_WIRE_KIND_U32, AT(ask, count), true, 0, UINT32_MAX},
+    {"pass", TRAJD_WIRE_KIND_U64, AT(ask, pass), true, 0, UINT64_MAX},
 };
 
 static const struct trajd_wire_field checkpoint_fields[] = {

@@ -111,7 +111,8 @@ enum trajd_status trajd_client_ask(struct trajd_client *client, const struct tra
                                                        .name = trajd_wire_text(query->name),
                                                        .window = query->window,
                                                        .first = query->first,
-                                                       .count = query->count}};
+                                                       .count = query->count,
+                                                       .pass = query->pass}};
     struct trajd_error own;
     error = error ? error : &own;
     *json = NULL;

@@ -174,7 +174,7 @@ struct trajd_feed_info {
 struct trajd_tensor {
     /* "obs/robot0_eef_pos", its mask "obs/robot0_eef_pos.mask", "window_id", ... */
     const char *name;
-    const char *role; /* "obs", "action", "ids" or "mask" */
+    const char *role; /* "obs", "action", "next", "goal", "ids" or "mask" */
     const char *of;   /* for a mask: the name of its output; else NULL */
     enum trajd_dtype dtype;
     uint32_t rank;                           /* number of dimensions, at least 1 */
@@ -254,6 +254,7 @@ struct trajd_question {
     uint64_t first;   /* in answers of several pages: the number of the page's first item */
     uint32_t count;   /* the most items of a page; 0: as many as one message holds */
     uint32_t feed_id; /* 0: the open feed; else a feed's number in the status */
+    uint64_t pass;    /* of "explain": the pass over the dataset for which goals are drawn */
 };
 /* Sends a question and waits for the answer, a JSON document. The caller frees *json with free().
  * timeout_ms 0: 10,000. With `reconnect` it waits for the return of a daemon that is gone.

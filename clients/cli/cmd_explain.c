@@ -10,9 +10,9 @@
 
 #define NOT_GIVEN UINT64_MAX
 
-/* Finds the window at --position of --epoch. */
+/* Finds the window at --position of --epoch, and the pass that it belongs to. */
 static bool find_window(struct trajd_client *client, uint32_t feed_id,
-                        struct cli_feed_arguments *arguments)
+                        struct cli_feed_arguments *arguments, uint64_t *pass)
 {
     const struct trajd_question question = {.what = "position",
                                             .feed_id = feed_id,
@@ -27,8 +27,10 @@ static bool find_window(struct trajd_client *client, uint32_t feed_id,
     if (!yaml)
         return false;
     item = cli_first(trajd_yaml_root(yaml), "items");
-    if (item)
+    if (item) {
         arguments->window = strtoull(cli_text(item, "window_id"), NULL, 10);
+        *pass = strtoull(cli_text(item, "pass"), NULL, 10);
+    }
     trajd_yaml_destroy(&yaml);
     free(json);
     return item || (cli_fail("the daemon has no window at that position"), false);
@@ -77,6 +79,9 @@ static void print_step(const struct trajd_yaml_node *step, int64_t anchor_ns)
 static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns)
 {
     printf("\n%s (%s)\n", cli_text(output, "name"), cli_text(output, "role"));
+    if (trajd_yaml_get(output, "goal"))
+        printf("  steps count from the goal: anchor %s at %.9g s\n", cli_text(output, "goal"),
+               (double)cli_number(output, "goal_ns") * 1e-9);
     for (const struct trajd_yaml_node *source = cli_first(output, "sources"); source;
          source = source->next) {
         const int64_t first = cli_number(source, "first_column");
@@ -97,18 +102,22 @@ static void print_head(const struct trajd_yaml_node *root)
            cli_text(root, "window_id"), cli_text(root, "feed"), cli_text(root, "dataset"),
            cli_text(root, "file"), cli_text(root, "episode"), cli_text(root, "anchor"),
            (double)cli_number(root, "anchor_ns") * 1e-9);
+    if (trajd_yaml_get(root, "pass"))
+        printf("goals are those of pass %s over the dataset; each pass draws new ones\n",
+               cli_text(root, "pass"));
     if (trajd_yaml_get(root, "unreadable"))
         printf("its rows cannot be read: %s\n", cli_text(root, "unreadable"));
 }
 
 /* Prints page by page, up to the last step or to --count steps. */
 static int explain(struct trajd_client *client, uint32_t feed_id,
-                   const struct cli_feed_arguments *arguments)
+                   const struct cli_feed_arguments *arguments, uint64_t pass)
 {
     struct trajd_question question = {.what = "explain",
                                       .name = arguments->output,
                                       .feed_id = feed_id,
                                       .window = arguments->window,
+                                      .pass = pass,
                                       .first = arguments->next};
     uint64_t remaining = arguments->count;
 
@@ -149,6 +158,7 @@ int cli_explain(int argc, char **argv)
         .window = NOT_GIVEN, .position = NOT_GIVEN, .count = NOT_GIVEN};
     struct trajd_client *client;
     int result = CLI_FAILED;
+    uint64_t pass = 0;
     uint32_t feed_id;
 
     if (!cli_parse_feed(argc, argv, known, &arguments))
@@ -164,8 +174,8 @@ int cli_explain(int argc, char **argv)
     if (!client)
         return CLI_FAILED;
     if (cli_find_feed(client, arguments.feed, &feed_id) &&
-        (arguments.window != NOT_GIVEN || find_window(client, feed_id, &arguments)))
-        result = explain(client, feed_id, &arguments);
+        (arguments.window != NOT_GIVEN || find_window(client, feed_id, &arguments, &pass)))
+        result = explain(client, feed_id, &arguments, pass);
     trajd_client_close(&client);
     return result;
 }

@@ -218,6 +218,19 @@ static void write_stream(const struct explanation *e, const struct trajd_plan_ta
     trajd_json_close_object(json);
 }
 
+/* Writes the anchor from which the steps of a goal output count. */
+static void write_goal(const struct explanation *e, uint32_t target, struct trajd_json *json)
+{
+    const struct trajd_plan_bracket *bracket =
+        &e->plan->brackets[e->plan->targets[target].bracket_index];
+    const struct trajd_plan_grid *grid = &e->plan->grids[bracket->grid_index];
+
+    if (!grid->goal)
+        return;
+    trajd_json_i64(json, "goal", trajd_window_batch_anchor(e->batch, grid, 0));
+    trajd_json_i64(json, "goal_ns", trajd_window_batch_anchor_ns(e->batch, grid, 0));
+}
+
 /* Opens the output's object and its list of steps. */
 static void open_output(const struct explanation *e, uint32_t o, struct trajd_json *json)
 {
@@ -227,9 +240,10 @@ static void open_output(const struct explanation *e, uint32_t o, struct trajd_js
     find_targets(e->plan, o, &first, &end);
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", output->name);
-    trajd_json_string(json, "role", output->role == TRAJD_ROLE_OBS ? "obs" : "action");
+    trajd_json_string(json, "role", trajd_role_name(output->role));
     trajd_json_string(json, "edge", edge_name(e->plan->spec->edge));
     trajd_json_u64(json, "step_count", output->step_count);
+    write_goal(e, first, json);
     trajd_json_open_array(json, "sources");
     for (uint32_t t = first; t < end; t++)
         write_stream(e, &e->plan->targets[t], json);
@@ -309,6 +323,8 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
     trajd_json_i64(json, "origin_ns", e->episode->origin_ns);
     trajd_json_i64(json, "anchor", window->anchor);
     trajd_json_i64(json, "anchor_ns", e->batch->anchor_ns[0]);
+    if (e->plan->goal_count)
+        trajd_json_u64(json, "pass", window->pass);
     if (e->unreadable)
         trajd_json_string(json, "unreadable", e->unreadable);
 }
@@ -379,6 +395,7 @@ enum trajd_status trajd_query_explain(const struct trajd_query *query,
         status = find_output(plan->members[0], query->name, &begin, error);
         end = begin + 1;
     }
+    window.pass = query->pass;
     if (!status)
         status = prepare(&e, plan, &window, error);
     if (!status) {

@@ -27,6 +27,7 @@ static void write_window(const struct trajd_mixture_plan *plan, uint64_t epoch, 
     trajd_json_u64(json, "episode_index", window.episode_index);
     trajd_json_i64(json, "anchor", window.anchor);
     trajd_json_bool(json, "wrapped", window.wrapped);
+    trajd_json_u64(json, "pass", window.pass);
     trajd_json_close_object(json);
 }
 

@@ -263,11 +263,11 @@ static void find_rows(const struct trajd_gpu_streamed_rows *streamed_rows, uint3
         return;
     find_reach(&streamed_rows->batch->request_grids[plan->brackets[b].grid_index], w, &from, &to);
     if (grid->rule == TRAJD_TARGET_ROWS) {
-        const __int128 anchor = streamed_rows->batch->windows[window].anchor;
+        const __int128 anchor = trajd_window_batch_anchor(streamed_rows->batch, grid, window);
         *low = bounded(anchor + from - width - NEIGHBOURS);
         *high = bounded(anchor + to + 1 + NEIGHBOURS);
     } else {
-        const __int128 anchor_ns = streamed_rows->batch->anchor_ns[window];
+        const __int128 anchor_ns = trajd_window_batch_anchor_ns(streamed_rows->batch, grid, window);
         *low = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + from - width)) - NEIGHBOURS;
         *high = trajd_clock_rows_until(clock, rows, bounded(anchor_ns + to)) + NEIGHBOURS;
     }

@@ -21,7 +21,7 @@ static void add_tensor(struct trajd_producer *producer, const char *name, const 
 static void add_output_tensors(struct trajd_producer *producer,
                                const struct trajd_plan_output *output, char **mask_name)
 {
-    const char *role = output->role == TRAJD_ROLE_OBS ? "obs" : "action";
+    const char *role = trajd_role_name(output->role);
     uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
 
     memcpy(shape + 1, output->shape, output->rank * sizeof *shape);

@@ -29,7 +29,7 @@ struct trajd_feed;
 
 struct trajd_feed_tensor {
     const char *name;
-    const char *role; /* "obs", "action", "ids", "mask" */
+    const char *role; /* "obs", "action", "next", "goal", "ids", "mask" */
     const char *of;   /* of a mask: the name of its output; else NULL */
     enum trajd_dtype dtype;
     uint32_t rank;
@@ -243,6 +243,7 @@ struct trajd_query {
     char what[TRAJD_QUERY_MAX_NAME + 1], name[TRAJD_QUERY_MAX_NAME + 1];
     uint64_t window, first;
     uint32_t count;
+    uint64_t pass;
 };
 
 /* Waits for a query. Each query goes to one taker, in the order of arrival. TRAJD_ERR_TIMEOUT,

@@ -33,7 +33,8 @@ enum trajd_status trajd_server_add_query(struct trajd_server *server, const stru
                                           .feed_id = query->feed_id,
                                           .window = query->window,
                                           .first = query->first,
-                                          .count = query->count};
+                                          .count = query->count,
+                                          .pass = query->pass};
     trajd_wire_text_copy(query->what, pending->query.what, sizeof pending->query.what);
     trajd_wire_text_copy(query->name, pending->query.name, sizeof pending->query.name);
     pthread_cond_signal(&server->query_added);

@@ -77,7 +77,7 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
                                 output->at.in_time,
                                 rows ? 0 : (uint64_t)output->at.from,
                                 rows ? 0 : (uint64_t)output->at.to,
-                                output->role,
+                                output->goal.from ? TRAJD_ROLE_OBS : output->role,
                                 output->kind,
                                 wide,
                                 (uint64_t)output->max_age_ns,

@@ -37,6 +37,11 @@ static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_ov
     for (uint32_t o = 0; o < spec->output_count; o++) {
         struct trajd_spec_output *output = &spec->outputs[o];
         trajd_spec_norm_clear(output);
+        if (output->goal.from) { /* the steps are drawn anew in every pass: its statistics are those
+                                  * of an observation of the same streams */
+            output->goal = (struct trajd_goal_rule){0};
+            output->role = TRAJD_ROLE_OBS;
+        }
         if (over == TRAJD_NORM_OVER_ROWS)
             output->at.from = output->at.to = 0;
         if (trajd_statistics_byte_type(feed, o))

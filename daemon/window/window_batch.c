@@ -17,6 +17,7 @@ static bool allocate_tables(struct trajd_window_batch *batch)
     batch->anchor_ns = calloc(windows, sizeof *batch->anchor_ns);
     batch->window_rows = plan->is_member ? calloc(windows, sizeof *batch->window_rows) : NULL;
     batch->offsets = calloc(plan->grid_count, sizeof *batch->offsets);
+    batch->goals = calloc(plan->goal_count + 1, sizeof *batch->goals);
     batch->brackets = calloc(plan->bracket_count, sizeof *batch->brackets);
     batch->targets = calloc(plan->target_count, sizeof *batch->targets);
     batch->outputs = calloc(plan->output_count, sizeof *batch->outputs);
@@ -24,7 +25,7 @@ static bool allocate_tables(struct trajd_window_batch *batch)
     batch->request_brackets = calloc(plan->bracket_count, sizeof *batch->request_brackets);
     batch->request_streams = calloc(plan->target_count, sizeof *batch->request_streams);
     return batch->windows && batch->anchor_ns && (batch->window_rows || !plan->is_member) &&
-           batch->offsets && batch->brackets && batch->targets && batch->outputs &&
+           batch->offsets && batch->goals && batch->brackets && batch->targets && batch->outputs &&
            batch->request_grids && batch->request_brackets && batch->request_streams;
 }
 
@@ -41,6 +42,15 @@ static bool make_grid(struct trajd_window_batch *batch, uint32_t g)
         .offsets = grid->per_window ? batch->offsets[g] : grid->offsets,
         .offsets_per_window = grid->per_window ? grid->step_count : 0};
     return true;
+}
+
+static bool make_goal(struct trajd_window_batch *batch, uint32_t g)
+{
+    const size_t windows = batch->plan->spec->global_batch;
+
+    batch->goals[g].anchor = calloc(windows, sizeof *batch->goals[g].anchor);
+    batch->goals[g].anchor_ns = calloc(windows, sizeof *batch->goals[g].anchor_ns);
+    return batch->goals[g].anchor && batch->goals[g].anchor_ns;
 }
 
 static bool make_bracket(struct trajd_window_batch *batch, uint32_t b)
@@ -82,6 +92,8 @@ enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan
         made = allocate_tables(batch);
         for (uint32_t g = 0; g < plan->grid_count && made; g++)
             made = make_grid(batch, g);
+        for (uint32_t g = 0; g < plan->goal_count && made; g++)
+            made = make_goal(batch, g);
         for (uint32_t b = 0; b < plan->bracket_count && made; b++)
             made = make_bracket(batch, b);
         for (uint32_t t = 0; t < plan->target_count && made; t++)
@@ -116,6 +128,10 @@ void trajd_window_batch_destroy(struct trajd_window_batch **out)
         return;
     for (uint32_t g = 0; batch->offsets && g < batch->plan->grid_count; g++)
         free(batch->offsets[g]);
+    for (uint32_t g = 0; batch->goals && g < batch->plan->goal_count; g++) {
+        free(batch->goals[g].anchor);
+        free(batch->goals[g].anchor_ns);
+    }
     for (uint32_t b = 0; batch->brackets && b < batch->plan->bracket_count; b++) {
         free(batch->brackets[b].row_begin);
         free(batch->brackets[b].row_count);
@@ -127,6 +143,7 @@ void trajd_window_batch_destroy(struct trajd_window_batch **out)
     free(batch->anchor_ns);
     free(batch->window_rows);
     free(batch->offsets);
+    free(batch->goals);
     free(batch->brackets);
     free(batch->targets);
     free(batch->outputs);
@@ -174,6 +191,38 @@ void trajd_window_batch_add(struct trajd_window_batch *batch, const struct trajd
 
 /* ---- binding ---- */
 
+static void draw_goals(const struct trajd_window_batch *batch, uint32_t g, uint32_t first,
+                       uint32_t count)
+{
+    const struct trajd_window_plan *plan = batch->plan;
+
+    for (uint32_t w = first; w < first + count; w++) {
+        const struct trajd_window *window = &batch->windows[w];
+        const struct trajd_goal_key key = {.fingerprint = plan->fingerprint,
+                                           .seed = plan->spec->seed,
+                                           .pass = window->pass,
+                                           .episode_index = window->episode_index,
+                                           .anchor = window->anchor};
+        const int64_t anchor =
+            trajd_goal_draw(&plan->goals[g], &key, plan->anchor_ends[window->episode_index] - 1);
+        batch->goals[g].anchor[w] = anchor;
+        batch->goals[g].anchor_ns[w] = trajd_plan_anchor_ns(
+            plan, &plan->dataset->index->episodes[window->episode_index], anchor);
+    }
+}
+
+int64_t trajd_window_batch_anchor(const struct trajd_window_batch *batch,
+                                  const struct trajd_plan_grid *grid, uint32_t w)
+{
+    return grid->goal ? batch->goals[grid->goal - 1].anchor[w] : batch->windows[w].anchor;
+}
+
+int64_t trajd_window_batch_anchor_ns(const struct trajd_window_batch *batch,
+                                     const struct trajd_plan_grid *grid, uint32_t w)
+{
+    return grid->goal ? batch->goals[grid->goal - 1].anchor_ns[w] : batch->anchor_ns[w];
+}
+
 /* Writes the offsets of one window from its anchor, on a grid where they differ between windows. */
 static void bind_offsets(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid,
                          const struct trajd_episode *episode, int64_t j, int64_t anchor_ns,
@@ -209,6 +258,9 @@ static void search_rows(const struct trajd_window_batch *batch, uint32_t b, uint
 {
     const struct trajd_plan_bracket *bracket = &batch->plan->brackets[b];
     const struct trajd_episode *episodes = batch->plan->dataset->index->episodes;
+    const struct trajd_plan_grid *grid = &batch->plan->grids[bracket->grid_index];
+    const int64_t *anchor_ns =
+        grid->goal ? batch->goals[grid->goal - 1].anchor_ns : batch->anchor_ns;
     int64_t *rows = batch->brackets[b].row_count;
 
     for (uint32_t w = 0; w < count + AHEAD; w++) {
@@ -216,14 +268,14 @@ static void search_rows(const struct trajd_window_batch *batch, uint32_t b, uint
             const struct trajd_episode_clock *clock =
                 &episodes[batch->windows[first + w].episode_index].clocks[bracket->clock_index];
             trajd_clock_fetch_rows_until(clock, rows[w],
-                                         batch->anchor_ns[first + w] + bracket->lookahead_ns);
+                                         anchor_ns[first + w] + bracket->lookahead_ns);
         }
         if (w >= AHEAD) {
             const uint32_t v = w - AHEAD;
             const struct trajd_episode_clock *clock =
                 &episodes[batch->windows[first + v].episode_index].clocks[bracket->clock_index];
             rows[v] = trajd_clock_rows_until(clock, rows[v],
-                                             batch->anchor_ns[first + v] + bracket->lookahead_ns);
+                                             anchor_ns[first + v] + bracket->lookahead_ns);
         }
     }
 }
@@ -235,24 +287,24 @@ static void bind_bracket(const struct trajd_window_batch *batch, uint32_t b, uin
     const struct trajd_plan_bracket *bracket = &plan->brackets[b];
     const struct trajd_batch_bracket arrays = batch->brackets[b];
     const struct trajd_window *windows = batch->windows + first;
-    const int64_t *anchor_ns = batch->anchor_ns + first;
+    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
     const struct trajd_episode *episodes = plan->dataset->index->episodes;
     const int64_t *row_begin = plan->dataset->clock_row_begin[bracket->clock_index];
-    const bool in_rows = plan->grids[bracket->grid_index].rule == TRAJD_TARGET_ROWS,
-               searched = is_searched(plan, bracket);
+    const bool in_rows = grid->rule == TRAJD_TARGET_ROWS, searched = is_searched(plan, bracket);
 
     for (uint32_t w = 0; w < count; w++) {
         const struct trajd_window *window = &windows[w];
         const struct trajd_episode *episode = &episodes[window->episode_index];
         const struct trajd_episode_clock *clock = &episode->clocks[bracket->clock_index];
+        const int64_t anchor = trajd_window_batch_anchor(batch, grid, first + w),
+                      anchor_ns = trajd_window_batch_anchor_ns(batch, grid, first + w);
         int64_t rows = bracket->array_index < 0 ? clock->row_count
                                                 : trajd_plan_row_count(plan, bracket, episode);
-        if (bracket->clipped && !searched && window->anchor < rows) /* stamps ascend */
-            rows = window->anchor + 1;
+        if (bracket->clipped && !searched && anchor < rows) /* stamps ascend */
+            rows = anchor + 1;
         arrays.row_begin[w] = row_begin ? row_begin[window->episode_index] : 0;
         arrays.row_count[w] = rows;
-        arrays.anchor[w] =
-            in_rows ? window->anchor : anchor_ns[w] - (clock->stamps_ns ? 0 : clock->start_ns);
+        arrays.anchor[w] = in_rows ? anchor : anchor_ns - (clock->stamps_ns ? 0 : clock->start_ns);
     }
     if (bracket->clipped && searched)
         search_rows(batch, b, first, count);
@@ -267,7 +319,8 @@ static void bind_grid(const struct trajd_window_batch *batch, uint32_t g, uint32
     for (uint32_t w = 0; w < count; w++) {
         const struct trajd_window *window = &batch->windows[first + w];
         bind_offsets(plan, grid, &plan->dataset->index->episodes[window->episode_index],
-                     window->anchor, batch->anchor_ns[first + w],
+                     trajd_window_batch_anchor(batch, grid, first + w),
+                     trajd_window_batch_anchor_ns(batch, grid, first + w),
                      batch->offsets[g] + (size_t)w * grid->step_count);
     }
 }
@@ -289,6 +342,8 @@ void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, u
     const uint32_t first_row = batch->window_rows ? 0 : first;
     uint64_t column_bytes = 0;
 
+    for (uint32_t g = 0; g < plan->goal_count; g++)
+        draw_goals(batch, g, first, count);
     for (uint32_t g = 0; g < plan->grid_count; g++)
         if (plan->grids[g].per_window)
             bind_grid(batch, g, first, count);

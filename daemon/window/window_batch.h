@@ -21,6 +21,12 @@ struct trajd_batch_target {
     const void **bases; /* [G] */
 };
 
+/* The goals of the windows by one rule, [G] each. */
+struct trajd_batch_goal {
+    int64_t *anchor;    /* number of the goal's anchor in the episode */
+    int64_t *anchor_ns; /* its time, from the episode's origin */
+};
+
 /* Where an output lies in the slot. The owner of the slot sets it before the first bind. */
 struct trajd_batch_output {
     uint64_t offset_bytes, mask_offset_bytes;
@@ -35,6 +41,7 @@ struct trajd_window_batch {
     uint32_t *window_rows;
     int64_t *
         *offsets; /* [grid_count] of [G][T]; NULL where one list of offsets serves all windows */
+    struct trajd_batch_goal *goals;       /* [goal_count]; bind draws them */
     struct trajd_batch_bracket *brackets; /* [bracket_count] */
     struct trajd_batch_target *targets;   /* [target_count] */
     struct trajd_batch_output *outputs;   /* [output_count] */
@@ -66,6 +73,12 @@ void trajd_window_batch_add(struct trajd_window_batch *batch, const struct trajd
  * this episode. NULL: the episode cannot be read, and its rows are masked MISSING. Called once per
  * window. */
 typedef const void *const *(*trajd_episode_rows)(void *context, uint32_t episode_index);
+
+/* Returns from where the steps of a grid count in window w: an anchor of the episode, and its time. */
+int64_t trajd_window_batch_anchor(const struct trajd_window_batch *batch,
+                                  const struct trajd_plan_grid *grid, uint32_t w);
+int64_t trajd_window_batch_anchor_ns(const struct trajd_window_batch *batch,
+                                     const struct trajd_plan_grid *grid, uint32_t w);
 
 /* Fills batch->request for the windows [first, first + count) of those looked up, with outputs and
  * masks in `slot`. */

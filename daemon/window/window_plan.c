@@ -34,6 +34,15 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return trajd_fnv(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
+static uint64_t hash_goal(uint64_t hash, const struct trajd_goal_rule *goal)
+{
+    const uint64_t fields[] = {goal->from, goal->geometric};
+
+    if (goal->from == TRAJD_GOAL_NONE)
+        return hash;
+    return trajd_fnv(trajd_fnv(hash, fields, sizeof fields), &goal->gamma, sizeof goal->gamma);
+}
+
 /* Hashes everything that decides which windows there are and what is in them. G, slots, tail and
  * seed are not part of it, nor is normalisation, which moves no window (trajd_window_norm_digest
  * covers it). */
@@ -85,6 +94,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
         hash = trajd_fnv(hash, &output->range_low, sizeof output->range_low);
         for (uint32_t s = 0; s < output->source_count; s++)
             hash = hash_text(hash, output->sources[s]);
+        hash = hash_goal(hash, &output->goal);
     }
     return hash;
 }
@@ -99,11 +109,12 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_e
     plan->outputs = calloc(plan->output_count, sizeof *plan->outputs);
     plan->targets = calloc(targets, sizeof *plan->targets);
     plan->grids = calloc(targets, sizeof *plan->grids);
+    plan->goals = calloc(plan->output_count, sizeof *plan->goals);
     plan->brackets = calloc(targets, sizeof *plan->brackets);
     plan->entry_arrays = calloc(targets, sizeof *plan->entry_arrays);
     plan->entry_as_float32 = calloc(targets, sizeof *plan->entry_as_float32);
-    return plan->outputs && plan->targets && plan->grids && plan->brackets && plan->entry_arrays &&
-                   plan->entry_as_float32
+    return plan->outputs && plan->targets && plan->grids && plan->goals && plan->brackets &&
+                   plan->entry_arrays && plan->entry_as_float32
                ? TRAJD_OK
                : trajd_plan_no_memory(error);
 }
@@ -208,6 +219,8 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     free(plan->outputs);
     free(plan->targets);
     free(plan->grids);
+    free(plan->goals);
+    free(plan->anchor_ends);
     free(plan->brackets);
     free(plan->entry_arrays);
     free(plan->entry_as_float32);

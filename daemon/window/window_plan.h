@@ -33,6 +33,7 @@ enum trajd_target_rule {
 
 struct trajd_plan_grid {
     enum trajd_target_rule rule;
+    uint32_t goal;       /* the steps count from goal plan->goals[goal - 1]; 0: from the anchor */
     int64_t from;        /* first step */
     uint32_t step_count; /* T */
     /* rate of the steps; num 0: the steps are the anchors, whose rate is irregular or differs
@@ -48,7 +49,7 @@ struct trajd_plan_grid {
 
 struct trajd_plan_bracket {
     uint32_t clock_index, grid_index;
-    bool clipped; /* an observation: rows after anchor + lookahead are hidden */
+    bool clipped; /* rows after anchor (or goal) + lookahead are hidden */
     int64_t lookahead_ns;
     /* >= 0: the array whose row count applies, for example where an episode has one observation
      * more than its clock has rows; -1: the clock's row count */
@@ -101,7 +102,9 @@ struct trajd_window_plan {
     int64_t anchor_clock; /* index of the clock; -1: spec->anchor_rate */
     /* of all anchors; num 0: irregular, or different between episodes */
     struct trajd_rate anchor_rate;
-    uint32_t grid_count, bracket_count, target_count, output_count;
+    uint32_t grid_count, bracket_count, target_count, output_count, goal_count;
+    struct trajd_goal_rule *goals; /* [goal_count], all different */
+    int64_t *anchor_ends; /* [episodes of the index]: anchors before padding; NULL: no goals */
     struct trajd_plan_grid *grids;
     struct trajd_plan_bracket *brackets;
     struct trajd_plan_target *targets;

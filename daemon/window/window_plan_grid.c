@@ -71,6 +71,21 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
     return TRAJD_OK;
 }
 
+/* Returns the number of the output's goal among plan->goals, from 1, and adds it if it is new. 0:
+ * the output has no goal. */
+static uint32_t find_goal(struct trajd_window_plan *plan, const struct trajd_spec_output *output)
+{
+    uint32_t g = 0;
+
+    if (output->goal.from == TRAJD_GOAL_NONE)
+        return 0;
+    while (g < plan->goal_count && !trajd_goal_is_same(&plan->goals[g], &output->goal))
+        g++;
+    if (g == plan->goal_count)
+        plan->goals[plan->goal_count++] = output->goal;
+    return g + 1;
+}
+
 /* Finds the grid of an output on a clock, or adds it. */
 static enum trajd_status find_grid(struct trajd_window_plan *plan,
                                    const struct trajd_spec_output *output, uint32_t clock,
@@ -81,6 +96,7 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
 
     if (status)
         return status;
+    grid.goal = find_goal(plan, output);
     /* max_age and mean_width need times, which a grid of rows does not have */
     if (grid.rate.num && !same_rate(grid.rate, plan->anchor_rate))
         grid.rule = TRAJD_TARGET_OFFSETS;
@@ -91,7 +107,7 @@ static enum trajd_status find_grid(struct trajd_window_plan *plan,
         grid.rule = TRAJD_TARGET_ANCHOR_STEPS;
     for (*grid_index = 0; *grid_index < plan->grid_count; (*grid_index)++) {
         const struct trajd_plan_grid *other = &plan->grids[*grid_index];
-        if (other->rule == grid.rule && other->from == grid.from &&
+        if (other->rule == grid.rule && other->goal == grid.goal && other->from == grid.from &&
             other->step_count == grid.step_count && same_rate(other->rate, grid.rate))
             return TRAJD_OK;
     }
@@ -126,7 +142,8 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
 {
     const struct trajd_index *index = plan->dataset->index;
     struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
-                                         .clipped = output->role == TRAJD_ROLE_OBS,
+                                         .clipped = output->role == TRAJD_ROLE_OBS ||
+                                                    output->role == TRAJD_ROLE_GOAL,
                                          .lookahead_ns = output->lookahead_ns,
                                          .array_index = -1};
     enum trajd_status status =

@@ -26,7 +26,15 @@ static void write_grid(const struct trajd_window_plan *plan, const struct trajd_
                        char *text, size_t size)
 {
     const long long from = grid->from, to = grid->from + grid->step_count - 1;
+    int used = 0;
 
+    if (grid->goal) {
+        char rule[64];
+        trajd_goal_text(&plan->goals[grid->goal - 1], rule, sizeof rule);
+        used = snprintf(text, size, "goal %s, ", rule);
+        text += used;
+        size -= (size_t)used;
+    }
     if (grid->rule == TRAJD_TARGET_ROWS)
         snprintf(text, size, "rows %lld..%lld", from, to);
     else if (grid->rule == TRAJD_TARGET_OFFSETS)
@@ -93,14 +101,14 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         const struct trajd_plan_output *output = &plan->outputs[target->output_index];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
         const enum trajd_kind kind = trajd_plan_kind(plan, target);
-        char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[96], shape[128], none[32];
+        char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[160], shape[128], none[32];
 
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
         write_shape(plan, output, shape, sizeof shape);
         fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", output->name,
                 source_name(plan, target, none, sizeof none), clock, kind_names[kind], grid,
-                output->role == TRAJD_ROLE_OBS ? "obs" : "action", shape);
+                trajd_role_name(output->role), shape);
     }
     trajd_plan_texts_print(&plan->quarantined, "  quarantined: ", out);
     trajd_plan_texts_print(&plan->warnings, "  warning: ", out);

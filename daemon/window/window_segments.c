@@ -62,7 +62,7 @@ static bool padding_allows(const struct trajd_window_plan *plan,
 
         if (is_missing(plan, target, episode) ||
             !target_span(plan, target, episode, &first_ns, &last_ns) || limit >= grid->step_count ||
-            (bracket->clipped && !at_start))
+            (bracket->clipped && !at_start) || grid->goal)
             continue;
         if (at_start ? target_ns(plan, grid, episode, j, limit) < first_ns
                      : target_ns(plan, grid, episode, j, (int64_t)grid->step_count - 1 - limit) >
@@ -320,6 +320,8 @@ static enum trajd_status add_episode(struct trajd_window_plan *plan, uint32_t e,
         return status;
     anchor_range(plan, episode, &begin, &end);
     row_count = end;
+    if (plan->anchor_ends)
+        plan->anchor_ends[e] = end;
     trajd_digest_add_u64(&list->anchors, e);
     trajd_digest_add_u64(&list->anchors, (uint64_t)begin);
     trajd_digest_add_u64(&list->anchors, (uint64_t)end);
@@ -415,7 +417,9 @@ enum trajd_status trajd_window_plan_segments(struct trajd_window_plan *plan,
 
     trajd_digest_init(&list.anchors);
     plan->episodes = calloc(episode_count + 1, sizeof *plan->episodes);
-    if (!list.segments || !flags || !plan->episodes)
+    if (plan->goal_count)
+        plan->anchor_ends = calloc(episode_count + 1, sizeof *plan->anchor_ends);
+    if (!list.segments || !flags || !plan->episodes || (plan->goal_count && !plan->anchor_ends))
         status = trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a window plan");
     if (!status)
         status = find_segments(plan, flags, &list, error);

@@ -10,6 +10,7 @@
 #include "daemon/base/yaml.h"
 #include "daemon/window/order/sampler.h"
 #include "daemon/window/select/select.h"
+#include "daemon/window/target/goal.h"
 #include "kernels/resample.h"
 
 struct trajd_statistics; /* statistics.h */
@@ -20,7 +21,12 @@ struct trajd_statistics; /* statistics.h */
 #define TRAJD_SPEC_PAD_ANY UINT32_MAX
 #define TRAJD_SPEC_KIND_FROM_STREAM TRAJD_KIND_COUNT
 
-enum trajd_role { TRAJD_ROLE_OBS = 0, TRAJD_ROLE_ACTION = 1 };
+enum trajd_role {
+    TRAJD_ROLE_OBS = 0, /* sees nothing after the anchor (and lookahead) */
+    TRAJD_ROLE_ACTION = 1,
+    TRAJD_ROLE_NEXT = 2, /* an observation after the action: it may read after the anchor */
+    TRAJD_ROLE_GOAL = 3, /* an observation as the window of a later anchor has it */
+};
 /* How values become values * scale[d] + offset[d]: by given numbers, or by a rule on statistics. */
 enum trajd_norm {
     TRAJD_NORM_NONE = 0,
@@ -51,8 +57,9 @@ struct trajd_spec_output {
     uint32_t source_count;
     const char *sources[TRAJD_SPEC_MAX_SOURCES]; /* stream names; default: the output's name */
     struct trajd_spec_range at;
-    enum trajd_role role; /* default: action for names that begin with "action", else obs */
-    enum trajd_kind kind; /* or TRAJD_SPEC_KIND_FROM_STREAM */
+    struct trajd_goal_rule goal; /* of role goal; its steps count from the goal */
+    enum trajd_role role;        /* default: action for names that begin with "action", else obs */
+    enum trajd_kind kind;        /* or TRAJD_SPEC_KIND_FROM_STREAM */
     /* NONE: float32 where values blend or the source is floating, else the source's type */
     enum trajd_dtype dtype;
     int64_t max_age_ns;    /* -1: not given */
@@ -143,6 +150,11 @@ enum trajd_status trajd_spec_ranges_load(struct trajd_window_spec *spec, const c
                                          struct trajd_error *error);
 /* Returns a digest of the content of all `ranges:` of the feed. */
 uint64_t trajd_spec_ranges_digest(const struct trajd_window_spec *spec);
+
+/* ---- window_spec_output.c ---- */
+
+/* Returns "obs", "action", "next" or "goal". */
+const char *trajd_role_name(enum trajd_role role);
 
 /* ---- window_spec_norm.c ---- */
 

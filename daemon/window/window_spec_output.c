@@ -5,6 +5,13 @@
 #include "daemon/window/window_spec_internal.h"
 #include "proto/array_len.h"
 
+static const char *const roles[] = {"obs", "action", "next", "goal", NULL};
+
+const char *trajd_role_name(enum trajd_role role)
+{
+    return roles[role];
+}
+
 /* Parses a step count like "-1" or a time like "-200ms". False: neither. */
 static bool parse_end(const char *text, bool *in_time, int64_t *value)
 {
@@ -116,11 +123,45 @@ static enum trajd_status read_kind(struct trajd_spec_parser *p, const struct tra
     return status;
 }
 
+static enum trajd_status read_goal(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                   struct trajd_spec_output *output)
+{
+    const struct trajd_yaml_node *streams;
+    const enum trajd_status status =
+        trajd_goal_read(p->yaml, node, &output->goal, &streams, p->error);
+
+    return status ? status : trajd_spec_read_sources(p, streams, output);
+}
+
+/* Checks that `goal:` and the keys beside it fit, and sets the role. */
+static enum trajd_status check_goal(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                    struct trajd_spec_output *output)
+{
+    const struct trajd_yaml_node *goal = trajd_yaml_get(node, "goal");
+
+    if (!goal && output->role == TRAJD_ROLE_GOAL)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "role: goal needs goal:, for example {from: future, of: STREAM}");
+    if (!goal)
+        return TRAJD_OK;
+    if (trajd_yaml_get(node, "role") && output->role != TRAJD_ROLE_GOAL)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "role"), p->error,
+                                "an output with goal: has the role goal: remove role:");
+    if (trajd_yaml_get(node, "from"))
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "from"), p->error,
+                                "goal: names its streams with of: remove from:");
+    if (output->norm_over == TRAJD_NORM_OVER_WINDOWS)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "norm"), p->error,
+                                "goals are drawn anew in every pass, so windows give no fixed "
+                                "statistics: use over: rows, the statistics of the stream");
+    output->role = TRAJD_ROLE_GOAL;
+    return TRAJD_OK;
+}
+
 static enum trajd_status read_output_word(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *node, const char *key,
                                           struct trajd_spec_output *output)
 {
-    static const char *const roles[] = {"obs", "action", NULL};
     static const char *const missing[] = {"error", "zero", "skip", NULL};
     const char *text;
     enum trajd_status status;
@@ -158,6 +199,8 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p,
         return trajd_spec_read_sources(p, node, output);
     if (strcmp(key, "at") == 0)
         return read_range(p, node, &output->at);
+    if (strcmp(key, "goal") == 0)
+        return read_goal(p, node, output);
     if (strcmp(key, "kind") == 0)
         return read_kind(p, node, output);
     if (strcmp(key, "norm") == 0)
@@ -195,7 +238,7 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
 {
     static const char *const keys[] = {"from",    "at",      "role",      "kind",  "dtype",
                                        "max_age", "max_gap", "lookahead", "width", "range_low",
-                                       "norm",    "missing", NULL};
+                                       "norm",    "missing", "goal",      NULL};
     enum trajd_status status;
 
     output->line = node->line;
@@ -214,7 +257,7 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
                                 "expected a mapping with at least {at: FROM..TO}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
-    if (!trajd_yaml_get(node, "at"))
+    if (!trajd_yaml_get(node, "at") && !trajd_yaml_get(node, "goal")) /* of a goal: step 0 */
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "an output needs `at:`, its steps, for example {at: -1..0}");
     for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
@@ -224,13 +267,19 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
         output->source_count = 1;
         output->sources[0] = output->name;
     }
+    if ((status = check_goal(p, node, output)))
+        return status;
+    if (output->role == TRAJD_ROLE_GOAL && output->at.to > 0)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,
+                                "steps of a goal count from the goal: end at 0");
     if (output->role == TRAJD_ROLE_OBS && output->at.to > 0 && output->lookahead_ns == 0)
         return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,
                                 "an observation reads nothing after its anchor: end at 0, or set "
-                                "role: action or lookahead:");
-    if (output->role == TRAJD_ROLE_ACTION && output->lookahead_ns)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "lookahead: is for observations: an action reads ahead anyway");
+                                "role: action, role: next or lookahead:");
+    if (output->role != TRAJD_ROLE_OBS && output->lookahead_ns)
+        return trajd_yaml_error(p->yaml, node, p->error, "lookahead: is for observations: %s",
+                                output->role == TRAJD_ROLE_GOAL ? "a goal sees nothing after itself"
+                                                                : "this role reads ahead anyway");
     if ((trajd_yaml_get(node, "max_age") && output->max_age_ns < 0) ||
         (trajd_yaml_get(node, "max_gap") && output->max_gap_ns < 0) || output->lookahead_ns < 0 ||
         output->lookahead_ns > TRAJD_SPEC_MAX_NS || output->mean_width_ns < 0 ||

@@ -73,9 +73,9 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
         stream->kind = TRAJD_KIND_PREVIOUS;
     stream->edge = plan->spec->edge;
     stream->max_gap_ns = output->max_gap_ns >= 0 ? output->max_gap_ns : source->max_gap_ns;
-    stream->max_age_ns = output->max_age_ns >= 0       ? output->max_age_ns
-                         : out->role == TRAJD_ROLE_OBS ? INT64_MAX
-                                                       : -1;
+    stream->max_age_ns = output->max_age_ns >= 0                         ? output->max_age_ns
+                         : plan->brackets[target->bracket_index].clipped ? INT64_MAX
+                                                                         : -1;
     stream->mean_width = mean_width(output, grid);
     if (stream->kind == TRAJD_KIND_MEAN && stream->mean_width <= 0)
         return trajd_error_set(

@@ -197,6 +197,25 @@ def test_episodes_and_status(daemon, demo_file):
         assert f"{told['episode']}, anchor" in repr(told) and "actions[5] at" in repr(told)
 
 
+
+def test_goals_in_styles_and_explained(daemon, demo_file):
+    """robomimic has no steps in goal_obs. A batch of a later epoch is explained with the goals of that epoch."""
+    one = daemon(policy_feed(demo_file) + """
+      next_obs/robot0_eef_pos: {from: obs/robot0_eef_pos, at: 0..1, role: next}
+      goal_obs/robot0_eef_pos: {goal: {from: future, of: obs/robot0_eef_pos}}
+""")
+    with trajd.connect(one.endpoint, feed="train", timeout=20, style="robomimic") as feed:
+        batch = next(feed.epoch(3))
+        assert batch["next_obs/robot0_eef_pos"].shape == (32, 2, 3)
+        assert batch["goal_obs/robot0_eef_pos"].shape == (32, 3)
+        with h5py.File(demo_file) as file:
+            for row in range(0, 32, 5):
+                told = batch.explain(row)
+                goal = next(output["goal"] for output in told["outputs"] if output["role"] == "goal")
+                rows = file[f"data/{told['episode']}/obs/robot0_eef_pos"][:].astype(np.float32)
+                np.testing.assert_array_equal(batch["goal_obs/robot0_eef_pos"][row], rows[goal])
+                assert goal > told["anchor"] or goal == len(rows) - 1
+
 def test_texts_of_episodes(daemon, demo_file, tmp_path):
     path = tmp_path / "language.hdf5"
     path.write_bytes(demo_file.read_bytes())

@@ -36,7 +36,7 @@ class OpenOptions(c.Structure):
 
 class Question(c.Structure):
     _fields_ = [("what", c.c_char_p), ("name", c.c_char_p), ("window", c.c_uint64), ("first", c.c_uint64),
-                ("count", c.c_uint32), ("feed_id", c.c_uint32)]
+                ("count", c.c_uint32), ("feed_id", c.c_uint32), ("pass_number", c.c_uint64)]
 
 
 class FeedInfo(c.Structure):
@@ -149,9 +149,9 @@ class Client:
         LIBC.free(text)
         return document
 
-    def ask(self, what, name=None, window=0, first=0, count=0, feed_id=0):
+    def ask(self, what, name=None, window=0, first=0, count=0, feed_id=0, pass_number=0):
         text = c.c_void_p()
-        question = Question(what.encode(), name and name.encode(), window, first, count, feed_id)
+        question = Question(what.encode(), name and name.encode(), window, first, count, feed_id, pass_number)
         self.check(self.library.trajd_client_ask(self.handle, c.byref(question), 20000, c.byref(text), c.byref(self.error)))
         document = json.loads(c.string_at(text))
         LIBC.free(text)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes the small file on which robomimic's windows were recorded (tests/golden/robomimic): make_parity_dataset.py OUT.hdf5
+[--next]. With --next each episode has next_obs as well, whose last row is a row that obs lacks.
 
 Six episodes of 1, 2, 5, 16, 17 and 40 rows, float64 as robomimic writes them, numbers with gaps and filter keys out of order.
 Every value is a sum of powers of two, so that the file is the same under any numpy, and tells its episode, row and column,
@@ -28,6 +29,13 @@ def values(episode, rows, columns):
     return 64.0 * episode + row + column / 16 + (row + 1) * 2.0 ** -40
 
 
+def write_next(group, episode, rows):
+    for name, columns in WIDTHS.items():
+        if name.startswith("obs/"):
+            group.create_dataset(f"next_{name}", data=values(episode, rows + 1, columns)[1:])
+    group.create_dataset("next_obs/robot0_eef_quat", data=UNITS[(5 * episode + 1 + np.arange(rows)) % len(UNITS)])
+
+
 def write_episode(group, episode, rows):
     for name, columns in WIDTHS.items():
         group.create_dataset(name, data=values(episode, rows, columns))
@@ -37,7 +45,7 @@ def write_episode(group, episode, rows):
     group.attrs["num_samples"] = rows
 
 
-def write_dataset(path):
+def write_dataset(path, with_next=False):
     env_args = {"env_name": "Parity", "type": 1, "env_kwargs": {"control_freq": 20}}
     with h5py.File(path, "w") as file:
         data = file.create_group("data")
@@ -45,6 +53,8 @@ def write_dataset(path):
         data.attrs["env_args"] = json.dumps(env_args, indent=4)
         for episode, (name, rows) in enumerate(EPISODES.items()):
             write_episode(data.create_group(name), episode, rows)
+            if with_next:
+                write_next(data[name], episode, rows)
         for key, names in MASKS.items():
             file.create_dataset(f"mask/{key}", data=np.array(names, dtype="S"))
 
@@ -52,7 +62,9 @@ def write_dataset(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
-    write_dataset(parser.parse_args().out)
+    parser.add_argument("--next", action="store_true")
+    options = parser.parse_args()
+    write_dataset(options.out, options.next)
 
 
 if __name__ == "__main__":

@@ -266,16 +266,18 @@ static PyObject *client_status(PyObject *object, PyObject *args)
 
 static PyObject *client_ask(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"what", "name", "window", "first", "count", "timeout_ms", NULL};
+    static char *names[] = {"what",  "name",       "window", "first",
+                            "count", "timeout_ms", "pass_",  NULL};
     struct trajd_question question = {0};
     struct trajd_error error = {0};
     unsigned count = 0, timeout_ms = 0;
-    unsigned long long window = 0, first = 0;
+    unsigned long long window = 0, first = 0, pass = 0;
     char *json = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|$zKKII", names, &question.what,
-                                     &question.name, &window, &first, &count, &timeout_ms))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|$zKKIIK", names, &question.what,
+                                     &question.name, &window, &first, &count, &timeout_ms, &pass))
         return NULL;
     question.window = window, question.first = first, question.count = count;
+    question.pass = pass;
     struct trajd_client *client = enter(object);
     if (!client)
         return NULL;

@@ -94,7 +94,7 @@ class Client:
     def status(self, timeout_ms: int = ...) -> str:
         """Returns the daemon's status as JSON text."""
     def ask(self, what: str, *, name: Optional[str] = ..., window: int = ..., first: int = ..., count: int = ...,
-            timeout_ms: int = ...) -> str:
+            timeout_ms: int = ..., pass_: int = ...) -> str:
         """Sends a question about the open feed and returns the answer as JSON text. See proto/PROTOCOL.md."""
     def checkpoint(self, timeout_ms: int = ...) -> bytes:
         """Returns a token of the DONE windows of a queue job's epoch."""

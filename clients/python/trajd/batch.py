@@ -215,7 +215,10 @@ class Batch(Group):
 
     def explain(self, row: int) -> Explanation:
         """Returns the origin of row `row`: print it. Raises Closed if the feed is gone."""
-        return self._arrays.feed().explain(int(self.window_id[row]))
+        feed, number = self._arrays.feed(), 0
+        if any(tensor.role == "goal" for tensor in self._arrays.layout.schema):
+            number = feed._pass_of(self.epoch, self.position + self.row_begin + row)
+        return feed.explain(int(self.window_id[row]), pass_number=number)
 
     # ---- its end ----
 

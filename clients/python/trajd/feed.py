@@ -297,14 +297,19 @@ class Feed:
         """Returns a dict for each episode: dataset, file, name, rows, digest, texts, and why it is not used if so."""
         return episodes.fetch(self._ask)[0]
 
-    def explain(self, window_id: int, output: Optional[str] = None) -> Explanation:
+    def _pass_of(self, epoch: int, position: int) -> int:
+        """Returns the pass over the dataset to which the window at a position of an epoch belongs."""
+        return int(json.loads(self._ask("position", window=epoch, first=position, count=1))["items"][0]["pass"])
+
+    def explain(self, window_id: int, output: Optional[str] = None, pass_number: int = 0) -> Explanation:
         """Returns the origin of a window: source file, rows, stamps, weights, and why steps are masked.
 
-        `output` limits it to one output. Raises NotFound."""
+        `output` limits it to one output. Goals are those that pass `pass_number` over the dataset draws: its epoch, unless
+        the feed has `epoch:` or mixes datasets. Raises NotFound."""
         document: Dict[str, Any] = {}
         first: Optional[int] = 0
         while first is not None:
-            page = json.loads(self._ask("explain", window=window_id, name=output, first=first))
+            page = json.loads(self._ask("explain", window=window_id, name=output, first=first, pass_=pass_number))
             if not document:
                 document = {**page, "outputs": []}
             for part in page["outputs"]:

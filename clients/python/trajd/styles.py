@@ -73,7 +73,7 @@ Plan = Dict[str, Union[Field, "Plan"]]
 @dataclass(frozen=True)
 class Rule:
     key: str
-    role: Optional[str] = None     # "obs" or "action"; None: any
+    role: Optional[str] = None     # one of OUTPUT_ROLES; None: any
     name: str = r".*"              # matches the output's whole name without a leading obs/
     picture: Optional[bool] = None
     steps: Tuple[str, ...] = ()
@@ -91,6 +91,7 @@ class Style:
     needs: Tuple[str, ...] = ()                          # keys that a feed must have for this style
 
 
+OUTPUT_ROLES = ("obs", "action", "next", "goal")
 RAW_IDS = {name: name for name in ("window_id", "dataset_index", "episode_index", "anchor_ns")}
 
 STYLES: Dict[str, Style] = {
@@ -99,6 +100,7 @@ STYLES: Dict[str, Style] = {
         Rule("obs/{name}", role="obs"),
         Rule("actions", role="action", name="actions?", pad="actions_is_pad", valid="pad_mask",
              valid_steps=("as_column",)),
+        Rule("{full}", role="goal", steps=("last_step",)),
         Rule("{name}")), ids={"index": "window_id"}, needs=("actions",)),
     "lerobot": Style((
         Rule("observation.images.{dotted}", role="obs", picture=True, steps=("channels_first",),
@@ -172,7 +174,7 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
     masks = {tensor.of: index for index, tensor in enumerate(schema) if tensor.role == "mask"}
     taken: List[Tuple[int, Tensor, Rule]] = []
     for index, tensor in enumerate(schema):
-        if tensor.role in ("obs", "action"):
+        if tensor.role in OUTPUT_ROLES:
             taken.append((index, tensor, next(rule for rule in chosen.rules if _fits(rule, tensor))))
     order = {id(rule): place for place, rule in enumerate(chosen.rules)}
     if chosen.rules[0].gather:  # ACT's source unpacks a tuple: the order of the keys is that of the rules
@@ -196,6 +198,6 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
         _put(plan, key, Field(meta=name), style)
     for key in chosen.needs:
         if key not in plan:
-            names = ", ".join(tensor.name for tensor in schema if tensor.role in ("obs", "action"))
+            names = ", ".join(tensor.name for tensor in schema if tensor.role in OUTPUT_ROLES)
             raise ArgumentError(f"style {style} needs {key}, which no output of this feed is (there are: {names})")
     return plan

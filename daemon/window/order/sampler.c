@@ -333,6 +333,8 @@ static void map_group(const struct trajd_sampler *sampler, const struct trajd_sa
     find_segments(sampler, ids, count, segments);
     for (uint32_t i = 0; i < count; i++)
         windows[i] = window_of(sampler, ids[i], segments[i]);
+    for (uint32_t i = 0; i < count; i++)
+        windows[i].pass = order->epoch;
 }
 
 void trajd_sampler_order_map(const struct trajd_sampler *sampler,

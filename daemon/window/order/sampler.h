@@ -62,7 +62,9 @@ struct trajd_window {
     uint64_t window_id; /* its number */
     uint32_t dataset_index;
     uint32_t episode_index;
-    int64_t anchor;  /* number of the anchor in the episode */
+    int64_t anchor; /* number of the anchor in the episode */
+    /* the pass over the dataset; 0 where the window was looked up by its number */
+    uint64_t pass;
     uint8_t wrapped; /* 1: a row that tail: wrap repeats */
 };
 
