@@ -142,13 +142,32 @@ static double clip(double value)
     return fmin(fmax(value, 0), 255);
 }
 
+/* Rounds to float32 where torchvision's u8 arithmetic does. Which level a value falls to depends on
+ * it: 0.7F * 250 is 174.999997, and 175 as a float. */
+static double single(double value, bool rounds)
+{
+    return rounds ? (double)(float)value : value;
+}
+
 /* The grey of a pixel, with the weights of torchvision. */
 static double grey(const double *pixel, uint32_t channels, bool rounds)
 {
-    const double value =
-        channels == 1 ? pixel[0] : 0.2989 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2];
+    static const double weights[] = {0.2989, 0.587, 0.114};
+    double sum = 0;
 
-    return rounds ? floor(value) : value;
+    if (channels == 1)
+        return pixel[0];
+    for (int c = 0; c < 3; c++)
+        sum = single(sum + single(single(weights[c], rounds) * pixel[c], rounds), rounds);
+    return rounds ? floor(sum) : sum;
+}
+
+/* value * color + (1 - value) * other. */
+static double blend(double color, double other, double value, bool rounds)
+{
+    const double rest = single(1 - value, rounds);
+
+    return clip(single(single(value * color, rounds) + single(rest * other, rounds), rounds));
 }
 
 static double hue_of(const double *pixel, double most, double range)
@@ -176,31 +195,37 @@ static void turn_hue(double *pixel, double shift)
     }
 }
 
+/* One colour step of a pixel. `mean` is the mean grey of the frame. */
+static void change_pixel(enum trajd_augment_kind kind, double value, double mean, bool rounds,
+                         uint32_t channels, double *pixel)
+{
+    const double other = kind == TRAJD_AUGMENT_CONTRAST     ? mean
+                         : kind == TRAJD_AUGMENT_SATURATION ? grey(pixel, channels, rounds)
+                                                            : 0;
+
+    if (kind == TRAJD_AUGMENT_HUE)
+        turn_hue(pixel, value);
+    for (uint32_t c = 0; c < channels; c++) {
+        if (kind != TRAJD_AUGMENT_HUE)
+            pixel[c] = blend(pixel[c], other, value, rounds);
+        else if (rounds) /* torchvision's way from [0, 1] to u8 */
+            pixel[c] *= 255.999 / 255;
+        if (rounds)
+            pixel[c] = floor(pixel[c]);
+    }
+}
+
 /* One colour step, for all pixels. */
 static void apply_color(const struct trajd_augment_step *step, double value, bool rounds,
                         uint64_t pixels, uint32_t channels, double *colors)
 {
-    double mean = 0;
+    double sum = 0;
 
-    for (uint64_t i = 0; step->kind == TRAJD_AUGMENT_CONTRAST && i < pixels; i++)
-        mean += grey(colors + i * channels, channels, rounds) / (double)pixels;
-    for (uint64_t i = 0; i < pixels; i++) {
-        double *pixel = colors + i * channels;
-        const double other = step->kind == TRAJD_AUGMENT_CONTRAST ? mean
-                             : step->kind == TRAJD_AUGMENT_SATURATION
-                                 ? grey(pixel, channels, rounds)
-                                 : 0;
-        if (step->kind == TRAJD_AUGMENT_HUE)
-            turn_hue(pixel, value);
-        for (uint32_t c = 0; c < channels; c++) {
-            if (step->kind != TRAJD_AUGMENT_HUE)
-                pixel[c] = clip(value * pixel[c] + (1 - value) * other);
-            else if (rounds) /* torchvision's way from [0, 1] to u8 */
-                pixel[c] *= 255.999 / 255;
-            if (rounds)
-                pixel[c] = floor(pixel[c]);
-        }
-    }
+    for (uint64_t i = 0; i < pixels; i++)
+        sum += grey(colors + i * channels, channels, rounds);
+    for (uint64_t i = 0; i < pixels; i++)
+        change_pixel(step->kind, value, single(sum / (double)pixels, rounds), rounds, channels,
+                     colors + i * channels);
 }
 
 /* A run of colour steps: from `first` to the next step of geometry. Returns the step after it, or

@@ -1,0 +1,240 @@
+/* Runs of colour steps.
+ *
+ * **Order.** CHUNK pixels at a time become planes of float32, which stay in the first cache while all
+ * steps of the run change them; then they become bytes. A contrast step needs the mean grey of the
+ * whole frame as it is before the step: for that, the steps before it run once more.
+ *
+ * **Math.** Levels of 0 to 255 in float32, without fused multiply-add. Sums have a fixed order: eight
+ * lanes a chunk, then double. So the bytes are the same on every machine. Hue goes through HSV: with
+ * most and range of a pixel and its hue h in sixths of the circle, a channel is
+ * most - range * clip(min(k, 4 - k)), k = (5, 3 or 1) + h modulo 6. */
+#include "kernels/image/augment/augment_color.h"
+
+#include "kernels/clones.h"
+
+enum { CHUNK = 480, LANES = 8 };
+
+/* Pixels of a chunk, a plane a channel. */
+struct chunk {
+    uint32_t count, channels;
+    float planes[3][CHUNK];
+};
+
+TRAJD_INLINE float clip(float value, float most)
+{
+    return value < 0 ? 0 : value > most ? most : value;
+}
+
+/* Rounds down, for numbers above 0. */
+TRAJD_INLINE float whole(float value, bool rounds)
+{
+    return rounds ? (float)(int32_t)value : value;
+}
+
+TRAJD_CLONES static void load_1(float *restrict a, const uint8_t *restrict in, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        a[i] = in[i];
+}
+
+TRAJD_CLONES static void load_3(float *restrict a, float *restrict b, float *restrict c,
+                                const uint8_t *restrict in, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        a[i] = in[3 * i];
+        b[i] = in[3 * i + 1];
+        c[i] = in[3 * i + 2];
+    }
+}
+
+TRAJD_CLONES static void store_1(uint8_t *restrict out, const float *restrict a, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = (uint8_t)(int32_t)(a[i] + 0.5F);
+}
+
+TRAJD_CLONES static void store_3(uint8_t *restrict out, const float *restrict a,
+                                 const float *restrict b, const float *restrict c, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        out[3 * i] = (uint8_t)(int32_t)(a[i] + 0.5F);
+        out[3 * i + 1] = (uint8_t)(int32_t)(b[i] + 0.5F);
+        out[3 * i + 2] = (uint8_t)(int32_t)(c[i] + 0.5F);
+    }
+}
+
+/* out = value * out + other. */
+TRAJD_CLONES static void blend(float *out, uint32_t count, float value, float other, bool rounds)
+{
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = whole(clip(value * out[i] + other, 255), rounds);
+}
+
+TRAJD_INLINE float grey(float a, float b, float c, bool rounds)
+{
+    return whole(0.2989F * a + 0.587F * b + 0.114F * c, rounds);
+}
+
+TRAJD_CLONES static void saturate(float *restrict a, float *restrict b, float *restrict c,
+                                  uint32_t count, float value, bool rounds)
+{
+    const float rest = 1 - value;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const float other = rest * grey(a[i], b[i], c[i], rounds);
+        a[i] = whole(clip(value * a[i] + other, 255), rounds);
+        b[i] = whole(clip(value * b[i] + other, 255), rounds);
+        c[i] = whole(clip(value * c[i] + other, 255), rounds);
+    }
+}
+
+/* A channel of a pixel whose hue is h, from -4 to 8. */
+TRAJD_INLINE float channel(float place, float h, float most, float range)
+{
+    float k = place + h;
+
+    k = k < 0 ? k + 6 : k;
+    k = k >= 6 ? k - 6 : k;
+    k = k >= 6 ? k - 6 : k;
+    return most - range * clip(k < 4 - k ? k : 4 - k, 1);
+}
+
+TRAJD_CLONES static void turn_hue(float *restrict a, float *restrict b, float *restrict c,
+                                  uint32_t count, float shift)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const float x = a[i], y = b[i], z = c[i], high = x > y ? x : y, low = x > y ? y : x;
+        const float most = high > z ? high : z, least = low < z ? low : z, range = most - least;
+        const float up = most == x ? y - z : most == y ? z - x : x - y;
+        const float base = most == x ? 0 : most == y ? 2 : 4;
+        const float h = base + up / (range > 0 ? range : 1) + 6 * shift;
+        a[i] = channel(5, h, most, range);
+        b[i] = channel(3, h, most, range);
+        c[i] = channel(1, h, most, range);
+    }
+}
+
+/* Rounds down after a hue step, as torchvision goes from [0, 1] to u8. */
+TRAJD_CLONES static void round_hue(float *out, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = whole(out[i] * (255.999F / 255), true);
+}
+
+/* Returns the sum of the greys. */
+TRAJD_CLONES static double sum_greys(const float *restrict a, const float *restrict b,
+                                     const float *restrict c, uint32_t count, bool rounds)
+{
+    float lanes[LANES] = {0};
+    double sum = 0;
+    uint32_t i = 0;
+
+    for (; i + LANES <= count; i += LANES)
+        for (uint32_t k = 0; k < LANES; k++)
+            lanes[k] += grey(a[i + k], b[i + k], c[i + k], rounds);
+    for (uint32_t k = 0; i < count; i++, k++)
+        lanes[k] += grey(a[i], b[i], c[i], rounds);
+    for (uint32_t k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
+static double sum_plane(const float *a, uint32_t count)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        sum += a[i];
+    return sum;
+}
+
+static void change(const struct trajd_augment_run *run, uint32_t step, struct chunk *chunk)
+{
+    const float value = run->values[step];
+    const float other =
+        run->kinds[step] == TRAJD_AUGMENT_CONTRAST ? (1 - value) * run->means[step] : 0;
+    float *a = chunk->planes[0], *b = chunk->planes[1], *c = chunk->planes[2];
+
+    if (run->kinds[step] == TRAJD_AUGMENT_SATURATION)
+        saturate(a, b, c, chunk->count, value, run->rounds);
+    else if (run->kinds[step] == TRAJD_AUGMENT_HUE)
+        turn_hue(a, b, c, chunk->count, value);
+    for (uint32_t d = 0; d < chunk->channels; d++)
+        if (run->kinds[step] == TRAJD_AUGMENT_BRIGHTNESS ||
+            run->kinds[step] == TRAJD_AUGMENT_CONTRAST)
+            blend(chunk->planes[d], chunk->count, value, other, run->rounds);
+        else if (run->kinds[step] == TRAJD_AUGMENT_HUE && run->rounds)
+            round_hue(chunk->planes[d], chunk->count);
+}
+
+/* Walks through a view. Rows without gaps between them are one long row. */
+struct walk {
+    const struct trajd_augment_view *view;
+    uint64_t row_pixels, rows;
+    uint64_t row, pixel; /* the next chunk */
+};
+
+static struct walk start(const struct trajd_augment_view *view)
+{
+    const bool is_dense = view->row_bytes == (uint64_t)view->width * view->channels;
+    const struct walk walk = {view, is_dense ? (uint64_t)view->width * view->height : view->width,
+                              is_dense ? 1 : view->height, 0, 0};
+
+    return walk;
+}
+
+/* Loads the next chunk, after the first `steps` steps. False after the last one. */
+static bool next(struct walk *walk, const struct trajd_augment_run *run, uint32_t steps,
+                 struct chunk *chunk)
+{
+    const struct trajd_augment_view *view = walk->view;
+    const uint8_t *in = view->pixels + walk->row * view->row_bytes + walk->pixel * view->channels;
+    const uint64_t rest = walk->row_pixels - walk->pixel;
+
+    if (walk->row == walk->rows)
+        return false;
+    chunk->channels = view->channels;
+    chunk->count = rest < CHUNK ? (uint32_t)rest : CHUNK;
+    if (chunk->channels == 1)
+        load_1(chunk->planes[0], in, chunk->count);
+    else
+        load_3(chunk->planes[0], chunk->planes[1], chunk->planes[2], in, chunk->count);
+    for (uint32_t i = 0; i < steps; i++)
+        change(run, i, chunk);
+    walk->pixel += chunk->count;
+    if (walk->pixel == walk->row_pixels) {
+        walk->row++;
+        walk->pixel = 0;
+    }
+    return true;
+}
+
+static float mean_before(const struct trajd_augment_run *run, uint32_t step,
+                         const struct trajd_augment_view *view)
+{
+    struct walk walk = start(view);
+    struct chunk chunk;
+    double sum = 0;
+
+    while (next(&walk, run, step, &chunk))
+        sum += view->channels == 1 ? sum_plane(chunk.planes[0], chunk.count)
+                                   : sum_greys(chunk.planes[0], chunk.planes[1], chunk.planes[2],
+                                               chunk.count, run->rounds);
+    return (float)(sum / ((double)view->height * view->width));
+}
+
+void trajd_augment_run(struct trajd_augment_run *run, const struct trajd_augment_view *view,
+                       uint8_t *output)
+{
+    struct walk walk = start(view);
+    struct chunk chunk;
+
+    for (uint32_t i = 0; i < run->count; i++)
+        if (run->kinds[i] == TRAJD_AUGMENT_CONTRAST)
+            run->means[i] = mean_before(run, i, view);
+    for (; next(&walk, run, run->count, &chunk); output += chunk.count * chunk.channels)
+        if (chunk.channels == 1)
+            store_1(output, chunk.planes[0], chunk.count);
+        else
+            store_3(output, chunk.planes[0], chunk.planes[1], chunk.planes[2], chunk.count);
+}
