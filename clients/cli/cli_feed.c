@@ -82,6 +82,8 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
             return cli_fail("unknown option: %s", argv[i]), false;
         } else if (strcmp(argv[i], "--json") == 0) {
             arguments->json = true;
+        } else if (strcmp(argv[i], "--watch") == 0) {
+            arguments->watch = true;
         } else if (i + 1 >= argc) {
             return cli_fail("%s needs a value", argv[i]), false;
         } else if (!set_option(arguments, argv[i], argv[i + 1])) {

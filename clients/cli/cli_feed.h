@@ -13,7 +13,7 @@ struct cli_feed_arguments {
     const char *feed, *job, *output;
     const char *out, *format; /* a file to write, and its format */
     uint64_t count, seconds, workers, credit, epoch, next, rank, world, window, position;
-    bool json;
+    bool json, watch;
 };
 
 /* Reads the options of argv into `arguments`, which holds the defaults. `known` lists the options

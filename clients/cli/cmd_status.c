@@ -1,14 +1,19 @@
 /* trajctl status: prints the daemon's status document (--json), or tables. JSON is YAML, so the
- * YAML reader parses it. */
+ * YAML reader parses it. Without an endpoint it finds the daemons of this user. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
+#include "clients/cli/files/private_daemons.h"
+#include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
 #include "proto/array_len.h"
 
 #define MIB 1048576.0
+#define SERVICE_ENDPOINT "/run/trajd/main"
 
 static const char *text_of(const struct trajd_yaml_node *mapping, const char *key)
 {
@@ -235,28 +240,125 @@ static int print_readable(const char *json)
     return CLI_OK;
 }
 
+/* Asks one daemon. The caller frees *json. Returns CLI_FAILED after it printed an error. */
+static int fetch(const struct cli_feed_arguments *arguments, char **json)
+{
+    struct trajd_error error;
+    struct trajd_client *client = cli_connect(arguments, false);
+    int result = client ? CLI_OK : CLI_FAILED;
+
+    if (client && trajd_client_status(client, 0, json, &error))
+        result = cli_fail("%s", error.message);
+    trajd_client_close(&client);
+    return result;
+}
+
+static int show_one(const struct cli_feed_arguments *arguments)
+{
+    char *json;
+
+    if (fetch(arguments, &json))
+        return CLI_FAILED;
+    const int result = arguments->json ? puts(json) < 0 : print_readable(json);
+    free(json);
+    return result;
+}
+
+static int print_line(const char *endpoint, const char *text)
+{
+    struct trajd_yaml *yaml;
+    struct trajd_error error;
+
+    if (trajd_yaml_parse("status", text, strlen(text), &yaml, &error))
+        return cli_fail("%s", error.message);
+    const struct trajd_yaml_node *root = trajd_yaml_root(yaml);
+    const struct trajd_yaml_node *feeds = trajd_yaml_get(root, "feeds");
+    printf("%-60s %6u %8s %12s\n", endpoint, feeds ? (unsigned)feeds->child_count : 0,
+           text_of(root, "session_count"), text_of(root, "batches_per_second"));
+    trajd_yaml_destroy(&yaml);
+    return CLI_OK;
+}
+
+/* Shows a line for each daemon, or with --json an array of their documents. */
+static int show_list(const struct cli_feed_arguments *arguments, const char *const *endpoints,
+                     uint32_t count)
+{
+    struct trajd_json json = {.out = stdout};
+    int result = CLI_OK;
+
+    if (arguments->json)
+        trajd_json_open_array(&json, NULL);
+    else
+        printf("%-60s %6s %8s %12s\n", "daemon (--endpoint shows more)", "feeds", "workers",
+               "batches/s");
+    for (uint32_t i = 0; i < count; i++) {
+        struct cli_feed_arguments one = *arguments;
+        char *text;
+        one.endpoint = endpoints[i];
+        if (fetch(&one, &text)) {
+            result = CLI_FAILED;
+            continue;
+        }
+        if (arguments->json) {
+            trajd_json_open_object(&json, NULL);
+            trajd_json_string(&json, "endpoint", endpoints[i]);
+            trajd_json_raw(&json, "status", text);
+            trajd_json_close_object(&json);
+        } else if (print_line(endpoints[i], text)) {
+            result = CLI_FAILED;
+        }
+        free(text);
+    }
+    if (arguments->json) {
+        trajd_json_close_array(&json);
+        putchar('\n');
+    }
+    return result;
+}
+
+/* Shows the daemons of this machine that the user may mean: the one of the service, and private
+ * ones. */
+static int show_found(const struct cli_feed_arguments *arguments)
+{
+    static struct private_daemons found;
+    const char *endpoints[PRIVATE_DAEMONS_MAX + 1];
+    uint32_t count = 0;
+
+    private_daemons_find(&found);
+    if (!access(SERVICE_ENDPOINT "/feed.sock", F_OK))
+        endpoints[count++] = SERVICE_ENDPOINT;
+    for (uint32_t i = 0; i < found.count; i++)
+        endpoints[count++] = found.endpoints[i];
+    if (!count)
+        return cli_fail("no daemon runs: neither at " SERVICE_ENDPOINT
+                        " nor a private one of yours in %s. --endpoint DIR names another one",
+                        found.folder);
+    if (count > 1)
+        return show_list(arguments, endpoints, count);
+    struct cli_feed_arguments one = *arguments;
+    one.endpoint = endpoints[0];
+    if (!arguments->json)
+        printf("%s\n", one.endpoint);
+    return show_one(&one);
+}
+
 int cli_status(int argc, char **argv)
 {
-    static const char *const known[] = {"--endpoint", "--json", NULL};
+    static const char *const known[] = {"--endpoint", "--json", "--watch", NULL};
+    const struct timespec pause = {.tv_sec = 1};
+    const char *environment = getenv("TRAJD_ENDPOINT");
     struct cli_feed_arguments arguments = {0};
-    struct trajd_error error;
-    char *json;
-    int result = CLI_OK;
+    int result;
 
     if (!cli_parse_feed(argc, argv, known, &arguments))
         return cli_usage("status");
-    struct trajd_client *client = cli_connect(&arguments, false);
-    if (!client)
-        return CLI_FAILED;
-    if (trajd_client_status(client, 0, &json, &error)) {
-        result = cli_fail("%s", error.message);
-    } else {
-        if (arguments.json)
-            puts(json);
-        else
-            result = print_readable(json);
-        free(json);
-    }
-    trajd_client_close(&client);
+    const bool is_given = arguments.endpoint || (environment && *environment);
+    do {
+        if (arguments.watch && isatty(STDOUT_FILENO))
+            fputs("\033[H\033[J", stdout); /* to the first line; clear all below */
+        result = is_given ? show_one(&arguments) : show_found(&arguments);
+        if (fflush(stdout))
+            result = cli_fail("the status could not be written");
+    } while (!result && arguments.watch && !nanosleep(&pause, NULL));
     return result;
 }

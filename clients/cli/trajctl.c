@@ -29,8 +29,9 @@ static const struct cli_command commands[] = {
      "FILE STREAM [--layout NAME] [--episode ID] [--rate HZ] [--kind KIND] [--window TIME] [--from "
      "TIME] [--to TIME] [-o FILE.svg]",
      "draw a stream over time, as recorded and as resampled, on the terminal or as SVG"},
-    {"status", cli_status, "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
-     "show what a daemon is doing: feeds, workers, rates, stalls"},
+    {"status", cli_status, "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--watch] [--json]",
+     "show what a daemon is doing: feeds, workers, rates, stalls; without an endpoint, list your "
+     "daemons"},
     {"doctor", cli_doctor,
      "[CONFIG] [--seconds N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",
      "check that trajd works on this machine, and find what will be slow; the exit status is 1 if "

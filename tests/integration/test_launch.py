@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from paths import BUILD, PROGRAM
+from paths import BUILD, PROGRAM, TRAJCTL
 from waiting import wait_for
 
 PACKAGE = BUILD / "clients" / "python"
@@ -453,3 +453,42 @@ def test_one_dataset_in_two_configurations_is_told_to_both(node):
     for process in (first, second):
         _, rest = process.communicate("\n", timeout=60)
         assert process.returncode == 0 and line not in rest, "once each"
+
+
+def test_status_finds_private_daemons(node):
+    def status(*options, **changes):
+        env = {**node.env, **changes}
+        return subprocess.run([TRAJCTL, "status", *options], env=env, capture_output=True, text=True, timeout=60)
+
+    service = pathlib.Path("/run/trajd/main/feed.sock").exists()
+    if service:
+        pytest.skip("a daemon runs at /run/trajd/main")
+    none = status()
+    assert none.returncode == 1 and f"nor a private one of yours in {node.runtime}/trajd-{os.geteuid()}" in none.stderr
+    first = node.ensure()[0]
+    one = status()
+    assert one.returncode == 0 and one.stdout.startswith(f"{first}\ntrajd ") and "feed " in one.stdout, one.stderr
+    assert json.loads(status("--json").stdout)["feeds"]
+    second = node.ensure(TRAJD_JOB="b")[0]
+    several = status()
+    assert several.returncode == 0 and [line.split()[0] for line in several.stdout.splitlines()[1:]] == sorted([first, second])
+    assert [one["endpoint"] for one in json.loads(status("--json").stdout)] == sorted([first, second])
+    assert status(TRAJD_ENDPOINT=second).stdout.startswith("trajd "), "an endpoint that is given is the one"
+    for pid in node.daemons():
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not node.daemons(), 60, "their end")
+    assert "no daemon runs" in status().stderr
+
+
+def test_status_is_watched_until_the_daemon_ends(node):
+    node.ensure()
+    watching = subprocess.Popen([TRAJCTL, "status", "--watch"], env=node.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    seen = 0
+    while seen < 2:
+        line = watching.stdout.readline()
+        assert line, watching.communicate()
+        seen += line.startswith("trajd ")
+    for pid in node.daemons():
+        os.kill(pid, signal.SIGTERM)
+    out, err = watching.communicate(timeout=60)
+    assert watching.returncode == 1 and "\033" not in out and "daemon" in err, err
