@@ -93,6 +93,8 @@ enum trajd_mask {
     TRAJD_MASK_NAN = 5,
     TRAJD_MASK_MISSING = 6, /* the episode has no such stream (bases[w] is NULL) */
     TRAJD_MASK_TOO_OLD = 7, /* the last row is held, but at x it is older than max_age_ns */
+    /* The frame of a picture stream cannot be decoded (bad_rows: keep). Kernels never write it. */
+    TRAJD_MASK_BAD_FRAME = 8,
 };
 
 /* An offset without a target. The mask is BAD_STAMP, and the value is what the edge rule gives for

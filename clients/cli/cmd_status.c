@@ -36,6 +36,15 @@ static const struct trajd_yaml_node *find_by(const struct trajd_yaml_node *list,
     return NULL;
 }
 
+/* Prints the frames of a dataset that feeds have used. */
+static void print_frames(const struct trajd_yaml_node *frames)
+{
+    if (frames)
+        printf("  pictures: %s frames used, %s decoded, %s bad, %s evicted, %.1f MiB in memory\n",
+               text_of(frames, "used"), text_of(frames, "decoded"), text_of(frames, "bad"),
+               text_of(frames, "evicted"), number_of(frames, "resident_bytes") / MIB);
+}
+
 static void print_datasets(const struct trajd_yaml_node *list)
 {
     printf("\n%-20s %-16s %8s %14s %22s %12s %8s\n", "dataset", "layout", "files", "episodes",
@@ -49,6 +58,7 @@ static void print_datasets(const struct trajd_yaml_node *list)
                text_of(item, "layout"), text_of(item, "files"), episodes,
                number_of(store, "resident_bytes") / MIB, number_of(store, "total_bytes") / MIB,
                number_of(store, "bytes_read") / MIB, text_of(store, "pieces_evicted"));
+        print_frames(trajd_yaml_get(item, "frames"));
     }
 }
 

@@ -191,6 +191,14 @@ void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes)
     pthread_mutex_unlock(&cache->lock);
 }
 
+void trajd_cache_give_back(struct trajd_cache *cache, uint64_t bytes)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->lent_bytes -= bytes;
+    pthread_mutex_unlock(&cache->lock);
+    trajd_cache_raise_budget(cache, bytes);
+}
+
 void trajd_cache_get_stats(const struct trajd_cache *cache, struct trajd_cache_stats *stats)
 {
     struct trajd_cache *unlocked = (struct trajd_cache *)cache; /* only its lock changes */

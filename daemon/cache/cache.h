@@ -102,6 +102,19 @@ bool trajd_cache_will_have_room(const struct trajd_cache *cache,
 
 /* Adds to the budget from now on. */
 void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes);
+/* Takes bytes from the budget for other use (frames.h). Evicts rows where that is necessary. Returns
+ * false where the rows that feeds have named need the budget, up to half of what it was. */
+bool trajd_cache_lend(struct trajd_cache *cache, uint64_t bytes);
+/* Ends such a use of bytes. */
+void trajd_cache_give_back(struct trajd_cache *cache, uint64_t bytes);
+
+/* Opens a file of the index for reading, or shares an open descriptor, and checks that the file is
+ * as it was indexed. Give the descriptor back with release; is_broken: reading failed, and the
+ * descriptor is not used again. TRAJD_ERR_IO. */
+enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t file_index, int *fd,
+                                           struct trajd_error *error);
+void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd,
+                              bool is_broken);
 /* Returns the bytes of the rows that pin gives for selection->array_indexes[k]. 0: the episode
  * lacks that array. */
 uint64_t trajd_cache_entry_bytes(const struct trajd_cache *cache,

@@ -105,14 +105,15 @@ enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t f
     return status;
 }
 
-void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd, bool broken)
+void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd,
+                              bool is_broken)
 {
     struct open_file *file = &cache->files[file_index];
 
     pthread_mutex_lock(&cache->lock);
     file->users--;
     /* with other users, the last one to fail closes it */
-    if (broken && file->users == 0 && file->fd == fd) {
+    if (is_broken && file->users == 0 && file->fd == fd) {
         close(fd);
         file->fd = -1;
         cache->open_count--;

@@ -80,6 +80,7 @@ struct trajd_cache {
     int64_t *array_clock; /* per array: the clock whose kept rows filter it, or -1 */
     bool *array_named;    /* per array and form: whether a selection has named it */
     uint64_t pinned_bytes, retained_bytes;
+    uint64_t lent_bytes; /* of the first budget, by trajd_cache_lend */
     uint64_t tick;
     /* eviction order: a heap of resident entries without pins; the first to be evicted is on top */
     uint32_t *heap;
@@ -147,12 +148,6 @@ void trajd_cache_heap_remove(struct trajd_cache *cache, uint32_t entry);
 void trajd_cache_add_use(struct trajd_cache *cache, uint32_t entry, uint64_t when);
 /* Removes the entry's oldest prefetched use, at a pin. */
 void trajd_cache_take_use(struct trajd_cache *cache, uint32_t entry);
-
-/* ---- cache_file.c; without the lock ---- */
-enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t file_index, int *fd,
-                                           struct trajd_error *error);
-/* Gives a descriptor back. `broken`: reading failed, and the descriptor is not used again. */
-void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd, bool broken);
 
 /* ---- cache_reader.c ---- */
 enum trajd_status trajd_cache_start_readers(struct trajd_cache *cache, uint32_t count,

@@ -75,6 +75,32 @@ static bool make_room(struct trajd_cache *cache, enum queue_kind kind, uint32_t 
     return true;
 }
 
+bool trajd_cache_lend(struct trajd_cache *cache, uint64_t bytes)
+{
+    void *evicted = NULL;
+    uint64_t half, kept;
+    bool lends;
+
+    pthread_mutex_lock(&cache->lock);
+    half = (cache->budget_bytes + cache->lent_bytes) / 2;
+    kept = cache->stats.total_bytes < half ? cache->stats.total_bytes : half;
+    kept = cache->pinned_bytes > kept ? cache->pinned_bytes : kept;
+    lends = bytes <= cache->budget_bytes && cache->budget_bytes - bytes >= kept;
+    while (lends && cache->stats.resident_bytes > cache->budget_bytes - bytes) {
+        lends = cache->heap_count > 0;
+        if (lends)
+            evict(cache, cache->heap[0], &evicted);
+    }
+    if (lends) {
+        cache->budget_bytes -= bytes;
+        cache->lent_bytes += bytes;
+        cache->stats.budget_bytes = cache->budget_bytes;
+    }
+    pthread_mutex_unlock(&cache->lock);
+    free_evicted(evicted);
+    return lends;
+}
+
 static bool is_wanted(const struct trajd_cache *cache, enum queue_kind kind, uint32_t entry)
 {
     const struct entry *p = &cache->entries[entry];

@@ -210,6 +210,13 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
     trajd_heartbeat_wait(); /* it calls stat on each file */
     status = trajd_cache_create(&cache, &dataset->cache, error);
     trajd_heartbeat_resume();
+    if (!status && options->decoder)
+        status = trajd_frames_create(
+            &(struct trajd_frames_options){.index = dataset->index,
+                                           .cache = dataset->cache,
+                                           .decoder = options->decoder,
+                                           .worker_count = options->decoder_count},
+            &dataset->frames, error);
     if (status)
         goto failed;
     *out = dataset;
@@ -228,6 +235,7 @@ void trajd_dataset_destroy(struct trajd_dataset **out)
     *out = NULL;
     if (!dataset)
         return;
+    trajd_frames_destroy(&dataset->frames);
     trajd_cache_destroy(&dataset->cache);
     for (uint32_t c = 0; dataset->index && c < dataset->index->clock_count; c++) {
         if (dataset->clock_stamps_ns)

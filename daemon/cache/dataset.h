@@ -1,5 +1,5 @@
-/* A dataset as the daemon holds it: its index, its row cache, and the concatenated stamps of each
- * clock for the kernels. Immutable after opening, but for the cache. */
+/* A dataset as the daemon holds it: its index, its row cache, its frames, and the concatenated stamps of each
+ * clock for the kernels. Immutable after opening, but for cache and frames. */
 #ifndef TRAJD_CACHE_DATASET_H
 #define TRAJD_CACHE_DATASET_H
 
@@ -7,11 +7,13 @@
 
 #include "daemon/index/index.h"
 #include "daemon/cache/cache.h"
+#include "daemon/cache/frames.h"
 
 struct trajd_dataset {
     char *name;
     struct trajd_index *index;
     struct trajd_cache *cache;
+    struct trajd_frames *frames; /* NULL: opened without a decoder */
     /* [clock_count]: the stamps of all kept episodes, in episode order, in ns. Zero is the
      * episode's origin; for a regular clock it is the clock's first row. NULL where one rate serves
      * all episodes. A regular clock whose rate differs between episodes has stamps too */
@@ -27,6 +29,8 @@ struct trajd_dataset_options {
     struct trajd_index_options index;
     uint64_t cache_budget_bytes;
     uint32_t reader_count;
+    const char *decoder;    /* the path of trajd-decoder; NULL: pictures are not decoded */
+    uint32_t decoder_count; /* threads that decode, >= 1 with a decoder */
 };
 
 /* Indexes the files, or reads the index from its cache, and starts the row cache. Reads no rows

@@ -48,6 +48,7 @@ struct trajd_config {
     uint64_t reserve_bytes;
     uint32_t reader_threads;   /* per dataset */
     uint32_t resample_threads; /* 0: one per processor */
+    uint32_t decoder_threads;  /* per dataset; 0: one per processor */
     uint32_t index_children;   /* 0: one per processor */
     int64_t index_file_timeout_ns;
     uint32_t max_sessions, max_feeds, max_credit;

@@ -37,6 +37,7 @@ const struct trajd_config_key trajd_config_keys[] = {
     {"gpu", "fall_back", KEY_BOOL, offsetof(struct trajd_config, gpu_fall_back), 0, 0, false},
     {"threads", "readers", KEY_COUNT, offsetof(struct trajd_config, reader_threads), 1, 256, 2},
     {"threads", "resample", KEY_COUNT, offsetof(struct trajd_config, resample_threads), 0, 1024, 0},
+    {"threads", "decoders", KEY_COUNT, offsetof(struct trajd_config, decoder_threads), 0, 256, 0},
     {"index", "children", KEY_COUNT, offsetof(struct trajd_config, index_children), 0, 256, 0},
     {"index", "file_timeout", KEY_DURATION, offsetof(struct trajd_config, index_file_timeout_ns),
      SECOND, 3600 * SECOND, 60 * SECOND},

@@ -130,7 +130,7 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
     if (facts.row_count > 0 && !source->in_rows)
         facts.first_ns = trajd_clock_row_ns(source->clock, 0) -
                          (source->clock->stamps_ns ? 0 : source->clock->start_ns);
-    if (e->pinned)
+    if (e->pinned && t < plan->row_target_count) /* not of pictures */
         facts.nan_feature = trajd_resample_find_nan(&e->batch->request, t, 0, &source->step);
     if (facts.nan_feature >= 0 && source->mask < TRAJD_MASK_NAN)
         source->mask = TRAJD_MASK_NAN;

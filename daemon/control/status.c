@@ -33,6 +33,24 @@ static void describe_resampling(const struct trajd_resample_service *resample_se
     trajd_json_close_object(json);
 }
 
+/* Writes the frames of a dataset, once a feed has used some. */
+static void describe_frames(struct trajd_frames *frames, struct trajd_json *json)
+{
+    struct trajd_frames_stats stats;
+
+    trajd_frames_get_stats(frames, &stats);
+    if (!stats.used_frames && !stats.decoded_frames)
+        return;
+    trajd_json_open_object(json, "frames");
+    trajd_json_u64(json, "resident_bytes", stats.resident_bytes);
+    trajd_json_u64(json, "used", stats.used_frames);
+    trajd_json_u64(json, "decoded", stats.decoded_frames);
+    trajd_json_u64(json, "bad", stats.bad_frames);
+    trajd_json_u64(json, "evicted", stats.evicted_frames);
+    trajd_json_u64(json, "decode_ns", stats.decode_ns);
+    trajd_json_close_object(json);
+}
+
 static void describe_dataset(const struct trajd_dataset *dataset, struct trajd_json *json)
 {
     const struct trajd_index *index = dataset->index;
@@ -60,6 +78,8 @@ static void describe_dataset(const struct trajd_dataset *dataset, struct trajd_j
     trajd_json_u64(json, "read_errors", cache.read_errors);
     trajd_json_u64(json, "missing_chunks", cache.missing_chunks);
     trajd_json_close_object(json);
+    if (dataset->frames)
+        describe_frames(dataset->frames, json);
     trajd_json_close_object(json);
 }
 

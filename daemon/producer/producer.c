@@ -26,6 +26,8 @@ static const struct trajd_counter counters_at_start[TRAJD_PRODUCER_COUNTERS] = {
                                 TRAJD_COUNTER_TOTAL, 0},
     [TRAJD_PRODUCER_LOAD_NS] = {"load_ns", "Time waiting for rows from the row cache", "ns",
                                 TRAJD_COUNTER_TOTAL, 0},
+    [TRAJD_PRODUCER_FRAMES_NS] = {"frames_ns", "Time waiting for decoded pictures", "ns",
+                                  TRAJD_COUNTER_TOTAL, 0},
     [TRAJD_PRODUCER_RESAMPLE_NS] =
         {"resample_ns",
          "Time in the kernels; on a GPU, time of two threads that prepare and launch", "ns",
@@ -93,6 +95,7 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
 
     trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);
     trajd_producer_prefetch(producer, fill);
+    trajd_producer_want_pictures(producer, fill);
     for (uint32_t r = 0; r < fill->range_count && !status; r++)
         status = trajd_producer_make_rows(producer, fill, fill->ranges[r], &error);
     if (status == TRAJD_ERR_CLOSED && __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
@@ -262,6 +265,11 @@ static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd
 
     if (!producer->gpu)
         return trajd_producer_load_rows(producer, error);
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        if (producer->plan->members[p]->picture_count)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "feed %s has pictures, which are made in host memory",
+                                   producer->name);
     trajd_heartbeat_wait(); /* for the driver */
     status = trajd_producer_gpu_create(producer, producer->gpu, error);
     if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {

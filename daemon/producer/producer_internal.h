@@ -17,6 +17,7 @@ enum {
     TRAJD_PRODUCER_FAILED,
     TRAJD_PRODUCER_WAIT_NS,
     TRAJD_PRODUCER_LOAD_NS,
+    TRAJD_PRODUCER_FRAMES_NS,
     TRAJD_PRODUCER_RESAMPLE_NS,
     TRAJD_PRODUCER_COUNTERS
 };
@@ -35,6 +36,7 @@ struct trajd_producer_member {
     uint8_t *pinned;   /* [index episodes]: 1 pinned, 2 unreadable (bad_rows: keep) */
     uint32_t *ahead;   /* [G]: episodes to prefetch for one batch */
     uint32_t ahead_count;
+    struct trajd_producer_picture *pictures; /* [plan->picture_count] */
     struct trajd_counter windows;
 };
 
@@ -60,6 +62,9 @@ struct trajd_producer {
     struct trajd_heartbeat heartbeat; /* of the thread */
     struct trajd_window *next;        /* [G]: windows of a batch that is prefetched */
     uint64_t prefetched_run_id, prefetched_until;
+    /* a batch that is made later, for its pictures; NULL: the feed has none */
+    struct trajd_mixture_batch *ahead_batch;
+    uint64_t wanted_run_id, wanted_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
     struct trajd_gpu *gpu;             /* NULL: batches are made on the CPU */
     struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
@@ -120,6 +125,25 @@ void trajd_producer_prefetch(struct trajd_producer *producer, const struct trajd
 enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
                                            const struct trajd_fill *fill, struct trajd_rows rows,
                                            struct trajd_error *error);
+
+/* Returns true where workers of this node read that row of the batch. Later batches have the same
+ * rows for the same workers. */
+bool trajd_producer_reads_row(const struct trajd_fill *fill, uint64_t row);
+
+/* ---- producer_pictures.c ---- */
+
+/* Opens the views of a member's pictures, and closes them, also after opening failed. */
+enum trajd_status trajd_producer_open_pictures(struct trajd_producer *producer,
+                                               struct trajd_producer_member *member,
+                                               struct trajd_error *error);
+void trajd_producer_close_pictures(struct trajd_producer_member *member);
+/* Asks for the frames of the batches after this one, each batch once. Does not block. */
+void trajd_producer_want_pictures(struct trajd_producer *producer, const struct trajd_fill *fill);
+/* Makes the pictures of the windows [first, first + count), which are bound. Blocks until their
+ * frames are decoded. TRAJD_ERR_MEMORY: there is no room for all of them at once. */
+enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
+                                               struct trajd_producer_member *member, uint32_t first,
+                                               uint32_t count, struct trajd_error *error);
 
 /* ---- producer_report.c ---- */
 

@@ -126,6 +126,8 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
             trajd_plan_run(member->kernel_plan, &member->batch->request, producer->pool, error);
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
+        if (!status)
+            status = trajd_producer_make_pictures(producer, member, first, count, error);
         if (producer->spec->keep_bad_rows)
             fill_windows_with_nan(member, slot, first, count);
     }
@@ -171,9 +173,7 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
     return status;
 }
 
-/* Returns true where workers of this node read that row of the batch. Later batches have the same
- * rows for the same workers. */
-static bool is_read_here(const struct trajd_fill *fill, uint64_t row)
+bool trajd_producer_reads_row(const struct trajd_fill *fill, uint64_t row)
 {
     for (uint32_t r = 0; r < fill->range_count; r++)
         if (row >= fill->ranges[r].begin && row - fill->ranges[r].begin < fill->ranges[r].count)
@@ -192,7 +192,8 @@ static void prefetch_batch(struct trajd_producer *producer, const struct trajd_f
         producer->members[p].ahead_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct trajd_producer_member *member = &producer->members[producer->next[i].dataset_index];
-        if (is_read_here(fill, ((position + i) % batch + batch - fill->position % batch) % batch))
+        if (trajd_producer_reads_row(
+                fill, ((position + i) % batch + batch - fill->position % batch) % batch))
             member->ahead[member->ahead_count++] = producer->next[i].episode_index;
     }
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
@@ -257,6 +258,7 @@ void trajd_producer_drop_rows(struct trajd_producer *producer)
 {
     for (uint32_t p = 0; p < producer->plan->member_count; p++) {
         struct trajd_producer_member *member = &producer->members[p];
+        trajd_producer_close_pictures(member);
         unpin_member(member);
         free(member->rows);
         free(member->pinned);
@@ -265,6 +267,7 @@ void trajd_producer_drop_rows(struct trajd_producer *producer)
         member->pinned = NULL;
         member->ahead = NULL;
     }
+    trajd_mixture_batch_destroy(&producer->ahead_batch);
     free(producer->next);
     producer->next = NULL;
 }
@@ -294,7 +297,8 @@ static enum trajd_status load_member(struct trajd_producer *producer,
     if (!member->rows || !member->pinned || !member->ahead)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
-    if (!member->selection->array_count) { /* all arrays are on the GPU */
+    if (!member->selection->array_count) { /* all are pictures, or all are on the GPU */
+        memset(member->pinned, 1, episodes);
         member->resident = true;
         return TRAJD_OK;
     }
@@ -320,5 +324,7 @@ enum trajd_status trajd_producer_load_rows(struct trajd_producer *producer,
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", producer->name);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
         status = load_member(producer, &producer->members[p], error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status && !producer->gpu; p++)
+        status = trajd_producer_open_pictures(producer, &producer->members[p], error);
     return status;
 }

@@ -102,7 +102,7 @@ enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan
             (struct trajd_resample_request){.clock_count = plan->dataset->index->clock_count,
                                             .grid_count = plan->grid_count,
                                             .bracket_count = plan->bracket_count,
-                                            .stream_count = plan->target_count,
+                                            .stream_count = plan->row_target_count,
                                             .clocks = plan->clocks,
                                             .grids = batch->request_grids,
                                             .brackets = batch->request_brackets,
@@ -325,11 +325,23 @@ static void bind_grid(const struct trajd_window_batch *batch, uint32_t g, uint32
     }
 }
 
-static void bind_bases(const struct trajd_window_batch *batch, uint32_t w, const void *const *rows)
+/* Binds the targets of one window. For pictures, which the kernels do not read, any address says
+ * that the episode has the stream. */
+static void bind_bases(const struct trajd_window_batch *batch, uint32_t w, uint32_t episode_index,
+                       const void *const *rows)
 {
     const struct trajd_window_plan *plan = batch->plan;
+    const struct trajd_index *index = plan->dataset->index;
+    const struct trajd_array *extents = index->episodes[episode_index].extents;
 
-    for (uint32_t t = 0; t < plan->target_count; t++)
+    for (uint32_t t = plan->row_target_count; t < plan->target_count; t++) {
+        const uint32_t stream = plan->targets[t].stream_index;
+        const struct trajd_array *array =
+            stream == TRAJD_PLAN_ABSENT ? NULL : &extents[index->streams[stream].array_index];
+        batch->targets[t].bases[w] =
+            rows && array && array->storage != TRAJD_STORAGE_ABSENT ? array : NULL;
+    }
+    for (uint32_t t = 0; t < plan->row_target_count; t++)
         batch->targets[t].bases[w] = rows && plan->targets[t].entry != TRAJD_PLAN_ABSENT
                                          ? rows[plan->targets[t].entry]
                                          : NULL;
@@ -350,7 +362,8 @@ void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, u
     for (uint32_t b = 0; b < plan->bracket_count; b++)
         bind_bracket(batch, b, first, count);
     for (uint32_t w = 0; w < count; w++)
-        bind_bases(batch, w, rows(context, batch->windows[first + w].episode_index));
+        bind_bases(batch, w, batch->windows[first + w].episode_index,
+                   rows(context, batch->windows[first + w].episode_index));
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const uint32_t o = plan->targets[t].output_index;
         const struct trajd_batch_output *out = &batch->outputs[o];

@@ -45,7 +45,8 @@ struct trajd_window_batch {
     struct trajd_batch_bracket *brackets; /* [bracket_count] */
     struct trajd_batch_target *targets;   /* [target_count] */
     struct trajd_batch_output *outputs;   /* [output_count] */
-    /* the request that bind fills. Its arrays are [..._count]; they point into the arrays above */
+    /* the request that bind fills. The streams of pictures stand behind its stream_count, only for
+     * trajd_resample_resolve. Its arrays are [..._count]; they point into the arrays above */
     struct trajd_grid *request_grids;
     struct trajd_bracket *request_brackets;
     struct trajd_stream *request_streams;

@@ -144,6 +144,8 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
         status = resolve_anchor(plan, error);
     for (uint32_t o = 0; o < spec->output_count && !status; o++)
         status = trajd_plan_resolve_output(plan, o, error);
+    if (!status)
+        status = trajd_plan_put_pictures_last(plan, error);
     if (!status) {
         trajd_plan_sort_entries(plan);
         trajd_window_plan_choose_forms(plan);
@@ -218,6 +220,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     }
     free(plan->outputs);
     free(plan->targets);
+    free(plan->pictures);
     free(plan->grids);
     free(plan->goals);
     free(plan->anchor_ends);

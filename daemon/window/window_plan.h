@@ -68,7 +68,7 @@ struct trajd_plan_target {
      * mixture, with a clock_index of this dataset */
     struct trajd_index_stream model;
     uint32_t bracket_index;
-    uint32_t entry; /* which array of the selection; TRAJD_PLAN_ABSENT: none */
+    uint32_t entry; /* which array of the selection; TRAJD_PLAN_ABSENT: none, or pictures */
     enum trajd_missing missing;
 };
 
@@ -84,6 +84,13 @@ struct trajd_plan_output {
     float *scale, *offset;
     enum trajd_norm_over norm_over; /* ROWS or WINDOWS: what its statistics weigh alike */
     double norm_min_std;            /* mean_std: the smallest std that is divided by; 0: none */
+};
+
+/* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame becomes
+ * a step of the output. */
+struct trajd_plan_picture {
+    struct trajd_image_preparation preparation;
+    struct trajd_image_finish finish;
 };
 
 #define TRAJD_PLAN_TEXTS_MAX 64u
@@ -108,6 +115,10 @@ struct trajd_window_plan {
     struct trajd_plan_grid *grids;
     struct trajd_plan_bracket *brackets;
     struct trajd_plan_target *targets;
+    /* The kernels read the rows of the first targets. The others, row_target_count + p, are
+     * pictures[p]: their frames come from dataset->frames. */
+    uint32_t row_target_count, picture_count;
+    struct trajd_plan_picture *pictures;
     struct trajd_plan_output *outputs;
     uint32_t *entry_arrays;
     bool *entry_as_float32;

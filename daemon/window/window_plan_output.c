@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/index/rows/encoded.h"
 #include "daemon/window/window_plan_internal.h"
 
 static enum trajd_status find_stream(const struct trajd_window_plan *plan,
@@ -96,12 +95,6 @@ static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
             output, error, TRAJD_ERR_ARGUMENT,
             "%s holds images, flags or names, which are never blended: use previous or nearest",
             stream->name);
-    if (stream->form != TRAJD_ROWS_PLAIN)
-        return trajd_plan_output_error(output, error, TRAJD_ERR_UNSUPPORTED,
-                                       "%s holds %s frames (%s), and trajd does not decode "
-                                       "pictures: remove the output, or write the frames as pixels",
-                                       stream->name, trajd_picture_encoding_name(stream->encoding),
-                                       trajd_row_form_name(stream->form));
     return TRAJD_OK;
 }
 
@@ -140,7 +133,7 @@ void trajd_plan_sort_entries(struct trajd_window_plan *plan)
     for (uint32_t t = 0; t < plan->target_count; t++) {
         struct trajd_plan_target *target = &plan->targets[t];
         target->entry =
-            target->stream_index == TRAJD_PLAN_ABSENT
+            target->stream_index == TRAJD_PLAN_ABSENT || t >= plan->row_target_count
                 ? TRAJD_PLAN_ABSENT
                 : find_entry(plan, plan->dataset->index->streams[target->stream_index].array_index);
     }
@@ -203,7 +196,7 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
     for (uint32_t s = 0; s < output->source_count; s++) {
         struct trajd_plan_target *target = &plan->targets[plan->target_count];
         const struct trajd_index_stream *stream;
-        bool is_absent;
+        bool is_absent, is_picture;
 
         target->output_index = output_index;
         target->missing = output->missing;
@@ -211,19 +204,22 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
             return status;
         stream = trajd_plan_stream(plan, target);
         is_absent = target->stream_index == TRAJD_PLAN_ABSENT;
-        if (!alone && stream->rank > 1)
+        is_picture = trajd_plan_is_picture(output, stream);
+        if (!alone && stream->rank > 1 && !is_picture)
             return trajd_plan_output_error(
                 output, error, TRAJD_ERR_ARGUMENT,
                 "%s is not a vector: it cannot be joined with other streams", stream->name);
-        if ((status = resolve_dtype(output, stream, alone, out, error)) ||
+        if ((status = is_picture ? trajd_plan_resolve_picture(plan, output_index, stream, error)
+                                 : resolve_dtype(output, stream, alone, out, error)) ||
             (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
                                               &target->bracket_index, error)))
             return status;
-        if (!is_absent)
+        if (!is_absent && !is_picture)
             find_entry(plan, stream->array_index);
         plan->target_count++;
         out->step_count = plan->grids[plan->brackets[target->bracket_index].grid_index].step_count;
-        shape_output(out, stream, alone);
+        if (!is_picture)
+            shape_output(out, stream, alone);
     }
     return output->norm_by ? trajd_window_norm_prepare(plan, output_index, error) : TRAJD_OK;
 }

@@ -9,6 +9,7 @@
 
 #include "daemon/base/yaml.h"
 #include "daemon/window/order/sampler.h"
+#include "daemon/window/picture/picture_spec.h"
 #include "daemon/window/select/select.h"
 #include "daemon/window/target/goal.h"
 #include "kernels/resample.h"
@@ -83,6 +84,7 @@ struct trajd_spec_output {
     const char *norm_file, *norm_key;
     /* set by trajd_spec_norm_load; owned by the spec */
     const struct trajd_statistics *norm_statistics;
+    struct trajd_picture_spec picture;
 };
 
 struct trajd_window_spec;

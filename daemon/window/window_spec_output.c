@@ -203,6 +203,12 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p,
         return read_goal(p, node, output);
     if (strcmp(key, "kind") == 0)
         return read_kind(p, node, output);
+    if (strcmp(key, "image") == 0)
+        return trajd_picture_spec_read(p->yaml, node, &output->picture, p->error);
+    if (strcmp(key, "layout") == 0)
+        return trajd_picture_spec_read_layout(p->yaml, node, &output->picture, p->error);
+    if (strcmp(key, "norm") == 0 && trajd_picture_norm_is(node))
+        return trajd_picture_spec_read_norm(p->yaml, node, &output->picture, p->error);
     if (strcmp(key, "norm") == 0)
         return trajd_spec_read_norm(p, node, output);
     if (strcmp(key, "max_age") == 0)
@@ -236,9 +242,9 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
                                      const struct trajd_yaml_node *node,
                                      struct trajd_spec_output *output)
 {
-    static const char *const keys[] = {"from",    "at",      "role",      "kind",  "dtype",
-                                       "max_age", "max_gap", "lookahead", "width", "range_low",
-                                       "norm",    "missing", "goal",      NULL};
+    static const char *const keys[] = {
+        "from",  "at",        "role", "kind",    "dtype", "max_age", "max_gap", "lookahead",
+        "width", "range_low", "norm", "missing", "image", "layout",  "goal",    NULL};
     enum trajd_status status;
 
     output->line = node->line;

@@ -104,6 +104,8 @@ static uint64_t row_stride(const struct trajd_window_plan *plan,
 
     if (target->stream_index == TRAJD_PLAN_ABSENT) /* of rows that are never read */
         return (stream->first_column + stream->feature_count) * trajd_dtype_size(stream->dtype);
+    if (target->entry == TRAJD_PLAN_ABSENT) /* pictures, which the kernels do not read */
+        return stream->feature_count * trajd_dtype_size(stream->dtype);
     for (uint32_t e = 0; e < index->episode_count; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         const struct trajd_array *array = &episode->extents[stream->array_index];

@@ -67,8 +67,6 @@ static bool is_observation(const struct trajd_index_stream *stream)
     static const char *const others[] = {"next_obs/", "rewards",   "dones",   "states",
                                          "action",    "terminals", "timeouts"};
 
-    if (stream->form != TRAJD_ROWS_PLAIN) /* no feed has encoded frames */
-        return false;
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (strncmp(stream->name, others[i], strlen(others[i])) == 0)
             return false;
@@ -187,8 +185,7 @@ static void print_output(FILE *out, const struct trajd_index *index,
     if (is_guess)
         fprintf(out, ", GUESS: a command, so an action");
     if (stream->form != TRAJD_ROWS_PLAIN)
-        fprintf(out, ", %s frames, which trajd does not decode",
-                trajd_picture_encoding_name(stream->encoding));
+        fprintf(out, ", %s frames", trajd_picture_encoding_name(stream->encoding));
     fprintf(out, "\n");
 }
 

@@ -330,7 +330,7 @@ static void the_json_document_reads_the_same(void **state)
                       "{at_most: 0}}}\n" FEED);
     yaml = printed(f->config, trajd_config_print);
     json = printed(f->config, trajd_config_print_json);
-    assert_non_null(strstr(json, "\"threads\":{\"readers\":3,\"resample\":0}"));
+    assert_non_null(strstr(json, "\"threads\":{\"readers\":3,\"resample\":0,\"decoders\":0}"));
     assert_non_null(strstr(json, "\"exit_idle\":\"2000000000ns\""));
     assert_non_null(strstr(json, "\"global_batch\":8"));
     assert_non_null(strstr(json, "\"rate\":\"50/1\""));

@@ -1,0 +1,239 @@
+#include "daemon/cache/frames.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/heartbeat.h"
+#include "daemon/cache/frames_internal.h"
+
+#define BLOCK_BYTES (UINT64_C(4) << 20)
+#define BLOCKS_MIN 16 /* that a budget has room for, but for frames that are larger */
+#define FRAME_ALIGNMENT 64u
+#define TIMEOUT_MS 20000 /* of a helper program, for one job */
+/* An encoded frame that is larger than its pixels by more than this is bad. */
+#define HEADER_BYTES 65536u
+
+static enum trajd_status no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for prepared frames");
+}
+
+enum trajd_status trajd_frames_create(const struct trajd_frames_options *options,
+                                      struct trajd_frames **frames, struct trajd_error *error)
+{
+    struct trajd_frames *made = calloc(1, sizeof *made);
+
+    *frames = made;
+    if (!made)
+        return no_memory(error);
+    made->index = options->index;
+    made->cache = options->cache;
+    made->worker_room = options->worker_count;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->work, NULL);
+    trajd_heartbeat_init_condition(&made->done);
+    for (int q = 0; q < FRAME_QUEUE_COUNT; q++)
+        made->queues[q].last = &made->queues[q].first;
+    made->decoder = strdup(options->decoder);
+    made->workers = calloc(options->worker_count, sizeof *made->workers);
+    if (made->decoder && made->workers)
+        return TRAJD_OK;
+    trajd_frames_destroy(frames);
+    return no_memory(error);
+}
+
+void trajd_frames_destroy(struct trajd_frames **frames)
+{
+    struct trajd_frames *made = *frames;
+
+    *frames = NULL;
+    if (!made)
+        return;
+    pthread_mutex_lock(&made->lock);
+    made->stopping = true;
+    pthread_cond_broadcast(&made->work);
+    pthread_mutex_unlock(&made->lock);
+    trajd_heartbeat_wait(); /* joining waits for reads under way */
+    for (uint32_t i = 0; i < made->worker_count; i++)
+        pthread_join(made->workers[i], NULL);
+    trajd_heartbeat_resume();
+    pthread_cond_destroy(&made->done);
+    pthread_cond_destroy(&made->work);
+    pthread_mutex_destroy(&made->lock);
+    free(made->workers);
+    free(made->decoder);
+    free(made);
+}
+
+/* ---- views ---- */
+
+static uint64_t largest_frame(const struct trajd_index_stream *stream,
+                              const struct trajd_image_preparation *preparation)
+{
+    const uint64_t pixels = trajd_image_source_bytes(preparation);
+
+    return stream->form == TRAJD_ROWS_PLAIN ? pixels : pixels + HEADER_BYTES;
+}
+
+static void free_view(struct trajd_frame_view *view)
+{
+    frames_free_blocks(view);
+    for (uint32_t e = 0; view->rows && e < view->frames->index->episode_count; e++)
+        free(view->rows[e]);
+    free(view->rows);
+    free(view);
+}
+
+/* Returns how many frames are allocated together: few, where the budget is small. */
+static uint32_t block_slots(const struct trajd_frames *frames, uint64_t frame_bytes)
+{
+    struct trajd_cache_stats stats;
+    uint64_t bytes;
+
+    trajd_cache_get_stats(frames->cache, &stats);
+    bytes = stats.budget_bytes / BLOCKS_MIN < BLOCK_BYTES ? stats.budget_bytes / BLOCKS_MIN
+                                                          : BLOCK_BYTES;
+    return bytes > frame_bytes ? (uint32_t)(bytes / frame_bytes) : 1;
+}
+
+static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t stream_index,
+                                          const struct trajd_image_preparation *preparation)
+{
+    const struct trajd_index_stream *stream = &frames->index->streams[stream_index];
+    const uint64_t bytes = trajd_image_bytes(preparation);
+    struct trajd_frame_view *view = calloc(1, sizeof *view);
+
+    if (!view)
+        return NULL;
+    view->frames = frames;
+    view->stream_index = stream_index;
+    view->preparation = *preparation;
+    view->decoder.image = stream->image;
+    view->decoder.image.height = preparation->source_height;
+    view->decoder.image.width = preparation->source_width;
+    if (!stream->image.is_present) { /* pixels as they are */
+        view->decoder.image.is_present = true;
+        view->decoder.image.encoding = TRAJD_PICTURE_RAW;
+        view->decoder.image.color = preparation->channels == 3 ? TRAJD_COLOR_RGB : TRAJD_COLOR_GRAY;
+    }
+    view->decoder.bits = 8 * trajd_dtype_size(preparation->type);
+    view->decoder.upright = true;
+    view->decoder.largest_frame_bytes = largest_frame(stream, preparation);
+    view->decoder.timeout_ms = TIMEOUT_MS;
+    view->frame_bytes = (bytes + FRAME_ALIGNMENT - 1) / FRAME_ALIGNMENT * FRAME_ALIGNMENT;
+    view->block_slots = block_slots(frames, view->frame_bytes);
+    view->rows = calloc(frames->index->episode_count + 1, sizeof *view->rows);
+    if (!view->rows) {
+        free_view(view);
+        view = NULL;
+    }
+    return view;
+}
+
+static struct trajd_frame_view *find_view(struct trajd_frames *frames, uint32_t stream_index,
+                                          const struct trajd_image_preparation *preparation)
+{
+    struct trajd_frame_view *view = frames->views;
+
+    while (view && (view->stream_index != stream_index ||
+                    memcmp(&view->preparation, preparation, sizeof *preparation) != 0))
+        view = view->next;
+    return view;
+}
+
+static enum trajd_status add_view(struct trajd_frames *frames, uint32_t stream_index,
+                                  const struct trajd_image_preparation *preparation,
+                                  struct trajd_frame_view **view, struct trajd_error *error)
+{
+    enum trajd_status status = trajd_image_check(preparation, error);
+
+    if (!status)
+        status = frames_start_workers(frames, error);
+    if (status)
+        return status;
+    *view = make_view(frames, stream_index, preparation);
+    if (!*view)
+        return no_memory(error);
+    (*view)->next = frames->views;
+    frames->views = *view;
+    return TRAJD_OK;
+}
+
+static enum trajd_status reserve(struct trajd_frame_view *view, uint32_t least_frames,
+                                 struct trajd_error *error)
+{
+    while ((uint64_t)view->block_count * view->block_slots < least_frames)
+        if (!frames_add_block(view))
+            return trajd_error_set(
+                error, TRAJD_ERR_MEMORY, 0,
+                "stream %s: a window has %u prepared frames of %llu bytes, and memory.store has "
+                "no room for them beside the rows: raise it",
+                view->frames->index->streams[view->stream_index].name, least_frames,
+                (unsigned long long)view->frame_bytes);
+    return TRAJD_OK;
+}
+
+/* Takes one user from a view. Waits for workers that still write to the last one's frames. */
+static void leave(struct trajd_frame_view *view)
+{
+    struct trajd_frames *frames = view->frames;
+    struct trajd_frame_view **at = &frames->views;
+
+    if (--view->users)
+        return;
+    while (*at != view)
+        at = &(*at)->next;
+    *at = view->next;
+    for (int q = 0; q < FRAME_QUEUE_COUNT; q++)
+        for (struct frame_slot *slot = frames->queues[q].first, *next; slot; slot = next) {
+            next = slot->next;
+            if (slot->view == view)
+                frames_drop(slot);
+        }
+    while (view->loading_count)
+        trajd_heartbeat_wait_for(&frames->done, &frames->lock);
+    free_view(view);
+}
+
+enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
+                                         const struct trajd_image_preparation *preparation,
+                                         uint32_t least_frames, struct trajd_frame_view **view,
+                                         struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    pthread_mutex_lock(&frames->lock);
+    *view = find_view(frames, stream_index, preparation);
+    if (!*view)
+        status = add_view(frames, stream_index, preparation, view, error);
+    if (!status) {
+        (*view)->users++;
+        status = reserve(*view, least_frames, error);
+        if (status) {
+            leave(*view);
+            *view = NULL;
+        }
+    }
+    pthread_mutex_unlock(&frames->lock);
+    return status;
+}
+
+void trajd_frames_close_view(struct trajd_frame_view **view)
+{
+    struct trajd_frames *frames;
+
+    if (!*view)
+        return;
+    frames = (*view)->frames;
+    pthread_mutex_lock(&frames->lock);
+    leave(*view);
+    pthread_mutex_unlock(&frames->lock);
+    *view = NULL;
+}
+
+void trajd_frames_get_stats(struct trajd_frames *frames, struct trajd_frames_stats *stats)
+{
+    pthread_mutex_lock(&frames->lock);
+    *stats = frames->stats;
+    pthread_mutex_unlock(&frames->lock);
+}

@@ -1,0 +1,95 @@
+/* Inside the frames: views, their slots, and the queues of the workers. frames_slot.c is at the
+ * bottom; frames_worker.c (threads) and frames_pin.c (calls) use it; frames.c makes and destroys.
+ * The caller of every function here holds trajd_frames.lock unless the function says otherwise. */
+#ifndef TRAJD_CACHE_FRAMES_INTERNAL_H
+#define TRAJD_CACHE_FRAMES_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "daemon/cache/frames.h"
+#include "daemon/decode/decoder.h"
+
+enum frame_state { FRAME_FREE, FRAME_QUEUED, FRAME_LOADING, FRAME_READY, FRAME_BAD, FRAME_FAILED };
+enum frame_queue { FRAME_QUEUE_DEMAND, FRAME_QUEUE_AHEAD, FRAME_QUEUE_COUNT };
+
+/* Memory for one frame. */
+struct frame_slot {
+    struct trajd_frame_view *view;
+    uint8_t *pixels;
+    char *reason;                /* while bad or failed */
+    struct frame_slot *next;     /* of the free list, or of a queue */
+    uint32_t episode_index, row; /* while not free */
+    uint32_t pins;
+    uint64_t wanted; /* the view's tick of the last hint; 0: none since the last pin */
+    enum trajd_status failure;
+    uint8_t state, queue;
+};
+
+/* Slots that were allocated together. */
+struct frame_block {
+    uint8_t *pixels;
+    uint32_t slot_count;
+    struct frame_slot slots[];
+};
+
+struct frame_list {
+    struct frame_slot *first, **last;
+    uint32_t count;
+};
+
+struct trajd_frame_view {
+    struct trajd_frames *frames;
+    struct trajd_frame_view *next;
+    uint32_t users;
+    uint32_t stream_index;
+    struct trajd_decoder_options decoder; /* without its program */
+    struct trajd_image_preparation preparation;
+    uint64_t frame_bytes; /* of a slot, a multiple of 64 */
+    uint32_t block_slots;
+    uint32_t block_count;
+    struct frame_block **blocks;
+    struct frame_slot *free_slots;
+    uint32_t free_count, loading_count;
+    uint64_t hand;             /* where the search for a frame to evict goes on */
+    uint64_t tick;             /* calls of pin */
+    struct frame_slot ***rows; /* [episode_count] of [rows], NULL until an episode is used */
+};
+
+struct trajd_frames {
+    const struct trajd_index *index;
+    struct trajd_cache *cache;
+    char *decoder;
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* a queue has a frame */
+    pthread_cond_t done; /* a frame is no longer loading */
+    bool stopping;
+    struct trajd_frame_view *views;
+    struct frame_list queues[FRAME_QUEUE_COUNT];
+    uint32_t worker_room, worker_count; /* worker_count: started */
+    pthread_t *workers;
+    struct trajd_frames_stats stats;
+};
+
+/* ---- frames_slot.c ---- */
+
+/* Returns the slot of a frame, or NULL. *place: where the view's table has it; NULL: no memory, or
+ * there is no such row. */
+struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
+                               struct frame_slot ***place);
+/* Returns a slot for a frame that has none, from the free ones, from more memory, or from an evicted
+ * frame. is_hint: keeps frames that other hints wait for. NULL: there is no room. */
+struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint);
+/* Takes a frame from its slot, which becomes free. It is neither pinned nor loading. */
+void frames_drop(struct frame_slot *slot);
+bool frames_add_block(struct trajd_frame_view *view);
+void frames_free_blocks(struct trajd_frame_view *view);
+void frames_enqueue(struct frame_slot *slot, enum frame_queue queue);
+/* Takes a queued slot out of its queue. */
+void frames_dequeue(struct frame_slot *slot);
+
+/* ---- frames_worker.c ---- */
+
+enum trajd_status frames_start_workers(struct trajd_frames *frames, struct trajd_error *error);
+
+#endif

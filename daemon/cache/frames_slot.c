@@ -1,0 +1,176 @@
+/* The slots of a view: which frame is in which, where memory for more comes from, and which frame
+ * goes. */
+#include <stdlib.h>
+
+#include "daemon/cache/cache_internal.h"
+#include "daemon/cache/frames_internal.h"
+
+#define HINT_TICKS 64 /* a hint that no pin followed in so many calls is forgotten */
+
+struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
+                               struct frame_slot ***place)
+{
+    const struct trajd_index *index = view->frames->index;
+    const struct trajd_episode *episode = &index->episodes[episode_index];
+    const uint64_t rows =
+        trajd_array_row_count(&episode->extents[index->streams[view->stream_index].array_index]);
+
+    *place = NULL;
+    if (row >= rows)
+        return NULL;
+    if (!view->rows[episode_index])
+        view->rows[episode_index] = calloc(rows, sizeof **view->rows);
+    if (!view->rows[episode_index])
+        return NULL;
+    *place = &view->rows[episode_index][row];
+    return **place;
+}
+
+/* ---- queues ---- */
+
+void frames_enqueue(struct frame_slot *slot, enum frame_queue queue)
+{
+    struct frame_list *list = &slot->view->frames->queues[queue];
+
+    slot->state = FRAME_QUEUED;
+    slot->queue = (uint8_t)queue;
+    slot->next = NULL;
+    *list->last = slot;
+    list->last = &slot->next;
+    list->count++;
+    pthread_cond_signal(&slot->view->frames->work);
+}
+
+void frames_dequeue(struct frame_slot *slot)
+{
+    struct frame_list *list = &slot->view->frames->queues[slot->queue];
+    struct frame_slot **at = &list->first;
+
+    while (*at != slot)
+        at = &(*at)->next;
+    *at = slot->next;
+    if (list->last == &slot->next)
+        list->last = at;
+    slot->next = NULL;
+    list->count--;
+}
+
+/* ---- room ---- */
+
+static void put_free(struct frame_slot *slot)
+{
+    slot->state = FRAME_FREE;
+    slot->wanted = 0;
+    slot->next = slot->view->free_slots;
+    slot->view->free_slots = slot;
+    slot->view->free_count++;
+}
+
+void frames_drop(struct frame_slot *slot)
+{
+    struct frame_slot **place;
+
+    if (slot->state == FRAME_QUEUED)
+        frames_dequeue(slot);
+    frames_find(slot->view, slot->episode_index, slot->row, &place);
+    *place = NULL;
+    free(slot->reason);
+    slot->reason = NULL;
+    put_free(slot);
+}
+
+bool frames_add_block(struct trajd_frame_view *view)
+{
+    const uint64_t bytes = view->frame_bytes * view->block_slots;
+    struct frame_block **blocks =
+        realloc(view->blocks, (view->block_count + 1) * sizeof *view->blocks);
+    struct frame_block *block;
+
+    if (!blocks)
+        return false;
+    view->blocks = blocks;
+    block = calloc(1, sizeof *block + view->block_slots * sizeof *block->slots);
+    if (!block || !trajd_cache_lend(view->frames->cache, bytes)) {
+        free(block);
+        return false;
+    }
+    block->pixels = trajd_cache_allocate(trajd_cache_footprint(bytes));
+    if (!block->pixels) {
+        trajd_cache_give_back(view->frames->cache, bytes);
+        free(block);
+        return false;
+    }
+    block->slot_count = view->block_slots;
+    for (uint32_t s = block->slot_count; s-- > 0;) {
+        block->slots[s].view = view;
+        block->slots[s].pixels = block->pixels + s * view->frame_bytes;
+        put_free(&block->slots[s]);
+    }
+    blocks[view->block_count++] = block;
+    view->frames->stats.resident_bytes += bytes;
+    return true;
+}
+
+void frames_free_blocks(struct trajd_frame_view *view)
+{
+    const uint64_t bytes = view->frame_bytes * view->block_slots;
+
+    for (uint32_t b = 0; b < view->block_count; b++) {
+        for (uint32_t s = 0; s < view->blocks[b]->slot_count; s++)
+            free(view->blocks[b]->slots[s].reason);
+        trajd_cache_free(view->blocks[b]->pixels, trajd_cache_footprint(bytes));
+        free(view->blocks[b]);
+        trajd_cache_give_back(view->frames->cache, bytes);
+        view->frames->stats.resident_bytes -= bytes;
+    }
+    free(view->blocks);
+    view->blocks = NULL;
+    view->block_count = 0;
+}
+
+static bool may_go(const struct frame_slot *slot, bool is_hint)
+{
+    if (slot->pins || slot->state == FRAME_LOADING || slot->state == FRAME_FREE)
+        return false;
+    return !is_hint || (slot->state != FRAME_QUEUED &&
+                        (!slot->wanted || slot->wanted + HINT_TICKS < slot->view->tick));
+}
+
+/* Finds a frame to evict among the last quarter of the slots: first one that nobody has asked for.
+ * A pin then searches all slots. */
+static struct frame_slot *find_evictable(struct trajd_frame_view *view, bool is_hint)
+{
+    const uint64_t count = (uint64_t)view->block_count * view->block_slots;
+    const uint64_t kept = count / 4 * 3;
+
+    for (int pass = 0; pass < (is_hint ? 1 : 2); pass++) {
+        const uint64_t first = pass ? 0 : kept, length = count - first;
+        for (uint64_t i = 0; i < length; i++) {
+            const uint64_t at = first + (view->hand + i) % length;
+            struct frame_slot *slot =
+                &view->blocks[at / view->block_slots]->slots[at % view->block_slots];
+            if (may_go(slot, is_hint || !pass)) {
+                view->hand = (view->hand + i + 1) % length;
+                return slot;
+            }
+        }
+    }
+    return NULL;
+}
+
+struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint)
+{
+    struct frame_slot *slot;
+
+    if (!view->free_slots && !frames_add_block(view)) {
+        if (!(slot = find_evictable(view, is_hint)))
+            return NULL;
+        frames_drop(slot);
+        view->frames->stats.evicted_frames++;
+    }
+    slot = view->free_slots;
+    view->free_slots = slot->next;
+    view->free_count--;
+    slot->next = NULL;
+    return slot;
+}

@@ -1,0 +1,351 @@
+/* The workers: each takes some queued frames of a view, reads their bytes, and has a helper program
+ * decode and prepare them into their slots. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
+#include "daemon/cache/frames_internal.h"
+#include "daemon/index/rows/encoded.h"
+
+#define JOB_FRAMES 32
+#define DECODERS_MAX 8 /* of one worker: as many kinds of pictures as it keeps programs for */
+#define RETRY_COUNT 3
+#define FIRST_BACKOFF_NS 10000000 /* four times as much after each failure */
+
+/* The bytes of a frame, as they are in the file. */
+struct frame_bytes {
+    uint8_t *data;
+    uint64_t size, room;
+};
+
+struct worker {
+    struct trajd_frames *frames;
+    struct trajd_array_reader *rows;
+    struct trajd_encoded_reader *encoded;
+    uint32_t decoder_count;
+    struct trajd_decoder *decoders[DECODERS_MAX];
+    struct trajd_decoder_options options[DECODERS_MAX]; /* preparation: of a view, may be closed */
+    struct trajd_image_preparation preparations[DECODERS_MAX];
+    uint32_t slot_count;
+    struct frame_slot *slots[JOB_FRAMES];
+    struct frame_bytes bytes[JOB_FRAMES];
+    struct trajd_decoder_frame requests[JOB_FRAMES];
+    struct trajd_error errors[JOB_FRAMES];
+    enum trajd_status statuses[JOB_FRAMES];
+};
+
+/* ---- taking frames ---- */
+
+static int compare_slots(const void *a, const void *b)
+{
+    const struct frame_slot *x = *(struct frame_slot *const *)a,
+                            *y = *(struct frame_slot *const *)b;
+
+    if (x->episode_index != y->episode_index)
+        return x->episode_index < y->episode_index ? -1 : 1;
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Takes the first frame of a queue and others of its view. All workers share what is queued. */
+static bool take(struct worker *worker, struct frame_list *list)
+{
+    struct trajd_frames *frames = worker->frames;
+    const uint32_t share = (list->count + frames->worker_count - 1) / frames->worker_count;
+    const uint32_t most = share < JOB_FRAMES ? share : JOB_FRAMES;
+    struct frame_slot **at = &list->first;
+
+    worker->slot_count = 0;
+    while (*at && worker->slot_count < most) {
+        struct frame_slot *slot = *at;
+        if (worker->slot_count && slot->view != worker->slots[0]->view) {
+            at = &slot->next;
+            continue;
+        }
+        *at = slot->next;
+        if (list->last == &slot->next)
+            list->last = at;
+        list->count--;
+        slot->next = NULL;
+        slot->state = FRAME_LOADING;
+        slot->view->loading_count++;
+        worker->slots[worker->slot_count++] = slot;
+    }
+    qsort(worker->slots, worker->slot_count, sizeof *worker->slots, compare_slots);
+    return worker->slot_count;
+}
+
+/* ---- reading; without the lock ---- */
+
+static const struct trajd_array *array_of(const struct frame_slot *slot)
+{
+    const struct trajd_index *index = slot->view->frames->index;
+
+    return &index->episodes[slot->episode_index]
+                .extents[index->streams[slot->view->stream_index].array_index];
+}
+
+/* Returns the row of the file. */
+static uint64_t file_row(const struct frame_slot *slot)
+{
+    const struct trajd_index *index = slot->view->frames->index;
+    const struct trajd_episode_clock *clock =
+        &index->episodes[slot->episode_index]
+             .clocks[index->streams[slot->view->stream_index].clock_index];
+
+    return clock->kept_rows && slot->row < clock->row_count ? clock->kept_rows[slot->row]
+                                                            : slot->row;
+}
+
+static enum trajd_status copy_bytes(struct frame_bytes *bytes, const void *data, uint64_t size,
+                                    struct trajd_error *error)
+{
+    bytes->data = malloc(size + 1);
+    if (!bytes->data)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory for a frame");
+    if (data)
+        memcpy(bytes->data, data, size);
+    bytes->size = bytes->room = size;
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_with(struct worker *worker, uint32_t i, int fd,
+                                   struct trajd_error *error)
+{
+    const struct frame_slot *slot = worker->slots[i];
+    const struct trajd_index *index = worker->frames->index;
+    const struct trajd_array *array = array_of(slot);
+    const uint64_t file_size =
+        index->files[index->episodes[slot->episode_index].file_index].stat.size_bytes;
+    const struct trajd_row_bytes *row;
+    enum trajd_status status;
+    uint64_t done;
+
+    if (index->streams[slot->view->stream_index].form == TRAJD_ROWS_PLAIN) {
+        status = copy_bytes(&worker->bytes[i], NULL, trajd_array_row_bytes(array), error);
+        return status ? status
+                      : trajd_array_read(worker->rows, fd, array, file_row(slot), 1,
+                                         worker->bytes[i].data, error);
+    }
+    status = trajd_encoded_read(worker->encoded, fd, file_size, array, file_row(slot), 1, &row,
+                                &done, error);
+    if (!status)
+        status = copy_bytes(&worker->bytes[i], row->data, row->size, error);
+    if (!status)
+        worker->bytes[i].room = trajd_encoded_row_room(array, row->size);
+    return status;
+}
+
+static enum trajd_status read_once(struct worker *worker, uint32_t i, struct trajd_error *error)
+{
+    const uint32_t file =
+        worker->frames->index->episodes[worker->slots[i]->episode_index].file_index;
+    int fd;
+    enum trajd_status status = trajd_cache_file_acquire(worker->frames->cache, file, &fd, error);
+
+    free(worker->bytes[i].data);
+    worker->bytes[i] = (struct frame_bytes){0};
+    if (status)
+        return status;
+    status = read_with(worker, i, fd, error);
+    trajd_cache_file_release(worker->frames->cache, file, fd, status == TRAJD_ERR_IO);
+    return status;
+}
+
+/* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
+static void read_frame(struct worker *worker, uint32_t i)
+{
+    const struct frame_slot *slot = worker->slots[i];
+    const struct trajd_index *index = worker->frames->index;
+    const struct trajd_episode *episode = &index->episodes[slot->episode_index];
+    struct trajd_error *error = &worker->errors[i];
+    struct timespec pause = {0, FIRST_BACKOFF_NS};
+    enum trajd_status status = read_once(worker, i, error);
+
+    for (int r = 0; r < RETRY_COUNT && status == TRAJD_ERR_IO && error->foreign_code; r++) {
+        nanosleep(&pause, NULL);
+        pause.tv_nsec *= 4;
+        status = read_once(worker, i, error);
+    }
+    if (status)
+        trajd_error_prefix(
+            error, "%s: %s/%s", index->files[episode->file_index].path, episode->id,
+            index->arrays[index->streams[slot->view->stream_index].array_index].path);
+    worker->statuses[i] = status;
+}
+
+/* ---- decoding; without the lock ---- */
+
+static bool decodes(const struct worker *worker, uint32_t d, const struct trajd_frame_view *view)
+{
+    return !memcmp(&worker->options[d].image, &view->decoder.image, sizeof view->decoder.image) &&
+           worker->options[d].bits == view->decoder.bits &&
+           worker->options[d].largest_frame_bytes == view->decoder.largest_frame_bytes &&
+           !memcmp(&worker->preparations[d], &view->preparation, sizeof view->preparation);
+}
+
+/* Returns a helper program for the view, perhaps a new one in place of the oldest. */
+static struct trajd_decoder *
+find_decoder(struct worker *worker, const struct trajd_frame_view *view, struct trajd_error *error)
+{
+    struct trajd_decoder_options options = view->decoder;
+    struct trajd_decoder *made;
+    uint32_t d = 0;
+
+    while (d < worker->decoder_count && !decodes(worker, d, view))
+        d++;
+    if (d < worker->decoder_count)
+        return worker->decoders[d];
+    options.program = worker->frames->decoder;
+    options.preparation = &view->preparation;
+    if (trajd_decoder_create(&options, &made, error))
+        return NULL;
+    if (d == DECODERS_MAX) {
+        d--;
+        trajd_decoder_destroy(&worker->decoders[0]);
+        memmove(worker->decoders, worker->decoders + 1, d * sizeof *worker->decoders);
+        memmove(worker->options, worker->options + 1, d * sizeof *worker->options);
+        memmove(worker->preparations, worker->preparations + 1, d * sizeof *worker->preparations);
+    }
+    worker->decoders[d] = made;
+    worker->options[d] = view->decoder;
+    worker->preparations[d] = view->preparation;
+    worker->decoder_count = d + 1;
+    return made;
+}
+
+/* Decodes the frames that were read. */
+static void decode(struct worker *worker)
+{
+    const struct trajd_frame_view *view = worker->slots[0]->view;
+    struct trajd_error error;
+    struct trajd_decoder *decoder = find_decoder(worker, view, &error);
+    enum trajd_status status = decoder ? TRAJD_OK : TRAJD_ERR_SYSTEM;
+    uint32_t order[JOB_FRAMES], count = 0;
+
+    for (uint32_t i = 0; i < worker->slot_count; i++)
+        if (!worker->statuses[i]) {
+            worker->requests[count] =
+                (struct trajd_decoder_frame){worker->bytes[i].data, worker->bytes[i].size,
+                                             worker->bytes[i].room, worker->slots[i]->pixels, ""};
+            order[count++] = i;
+        }
+    if (!status && count)
+        status = trajd_decoder_run(decoder, worker->requests, count, &error);
+    for (uint32_t k = 0; k < count; k++) {
+        const uint32_t i = order[k];
+        if (status) {
+            worker->errors[i] = error;
+            worker->statuses[i] = TRAJD_ERR_SYSTEM;
+        } else if (*worker->requests[k].reason) {
+            const struct frame_slot *slot = worker->slots[i];
+            const struct trajd_index *index = worker->frames->index;
+            const struct trajd_episode *episode = &index->episodes[slot->episode_index];
+            worker->statuses[i] = trajd_error_set(
+                &worker->errors[i], TRAJD_ERR_DATA, 0, "%s: %s/%s: row %llu: %s",
+                index->files[episode->file_index].path, episode->id,
+                index->arrays[index->streams[slot->view->stream_index].array_index].path,
+                (unsigned long long)file_row(slot), worker->requests[k].reason);
+        }
+    }
+}
+
+/* ---- the thread ---- */
+
+/* Records the results. The caller holds the lock. */
+static void finish(struct worker *worker, int64_t begin_ns)
+{
+    struct trajd_frames *frames = worker->frames;
+
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        struct frame_slot *slot = worker->slots[i];
+        const enum trajd_status status = worker->statuses[i];
+        slot->failure = status;
+        slot->state = !status ? FRAME_READY : status == TRAJD_ERR_DATA ? FRAME_BAD : FRAME_FAILED;
+        slot->reason = status ? strdup(worker->errors[i].message) : NULL;
+        slot->view->loading_count--;
+        frames->stats.decoded_frames += !status || status == TRAJD_ERR_DATA;
+        frames->stats.bad_frames += status == TRAJD_ERR_DATA;
+        if (slot->state == FRAME_FAILED && !slot->pins)
+            frames_drop(slot);
+    }
+    frames->stats.decode_ns += (uint64_t)(trajd_now_ns() - begin_ns);
+    pthread_cond_broadcast(&frames->done);
+}
+
+static void run(struct worker *worker)
+{
+    struct trajd_frames *frames = worker->frames;
+
+    pthread_mutex_lock(&frames->lock);
+    while (!frames->stopping) {
+        int64_t begin_ns;
+        if (!take(worker, &frames->queues[FRAME_QUEUE_DEMAND]) &&
+            !take(worker, &frames->queues[FRAME_QUEUE_AHEAD])) {
+            pthread_cond_wait(&frames->work, &frames->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&frames->lock);
+        begin_ns = trajd_now_ns();
+        for (uint32_t i = 0; i < worker->slot_count; i++)
+            read_frame(worker, i);
+        decode(worker);
+        pthread_mutex_lock(&frames->lock);
+        finish(worker, begin_ns);
+    }
+    pthread_mutex_unlock(&frames->lock);
+}
+
+static void destroy_worker(struct worker *worker)
+{
+    for (uint32_t d = 0; d < worker->decoder_count; d++)
+        trajd_decoder_destroy(&worker->decoders[d]);
+    for (uint32_t i = 0; i < JOB_FRAMES; i++)
+        free(worker->bytes[i].data);
+    trajd_array_reader_destroy(&worker->rows);
+    trajd_encoded_reader_destroy(&worker->encoded);
+    free(worker);
+}
+
+static void *run_worker(void *context)
+{
+    run(context);
+    destroy_worker(context);
+    return NULL;
+}
+
+static enum trajd_status start_worker(struct trajd_frames *frames, struct trajd_error *error)
+{
+    struct worker *worker = calloc(1, sizeof *worker);
+    enum trajd_status status;
+    int code;
+
+    if (!worker)
+        return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for decoding");
+    worker->frames = frames;
+    status = trajd_array_reader_create(&worker->rows, error);
+    if (!status)
+        status = trajd_encoded_reader_create(&worker->encoded, error);
+    code = status ? 0
+                  : trajd_thread_start(&frames->workers[frames->worker_count], "trajd-decode",
+                                       run_worker, worker);
+    if (code)
+        status = trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "thread for decoding: %s",
+                                 strerror(code));
+    if (status)
+        destroy_worker(worker);
+    else
+        frames->worker_count++;
+    return status;
+}
+
+enum trajd_status frames_start_workers(struct trajd_frames *frames, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    while (frames->worker_count < frames->worker_room && !status)
+        status = start_worker(frames, error);
+    return status;
+}

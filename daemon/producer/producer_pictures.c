@@ -1,0 +1,316 @@
+/* The pictures of a batch: finds the frame of each step, has the frames made, and writes them to the
+ * slot as the outputs want them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/producer/producer_internal.h"
+#include "kernels/image/image_finish.h"
+#include "kernels/pool.h"
+
+#define NO_FRAME UINT32_MAX
+#define SLICE_BYTES 262144u /* that one turn of a thread writes */
+
+/* One step of a window, and its frame. */
+struct picture_step {
+    uint32_t window, step;
+    uint32_t use; /* of the picture's uses; NO_FRAME: the step has none */
+    enum trajd_mask code;
+};
+
+/* The pictures of one target. */
+struct trajd_producer_picture {
+    struct trajd_frame_view *view; /* NULL: this dataset of a mixture lacks the stream */
+    const struct trajd_plan_picture *plan;
+    uint32_t target_index;
+    struct picture_step *steps;   /* [G * T] */
+    struct trajd_frame_use *uses; /* [G * T] */
+    uint32_t step_count, use_count;
+    void *padding; /* a finished frame that is all pad_value */
+};
+
+/* ---- opening ---- */
+
+static enum trajd_status no_memory(const struct trajd_producer *producer, struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the pictures of feed %s",
+                           producer->name);
+}
+
+/* Makes the finished frame of steps without a picture. */
+static enum trajd_status make_padding(const struct trajd_producer *producer,
+                                      struct trajd_producer_picture *picture,
+                                      struct trajd_error *error)
+{
+    const struct trajd_image_preparation *preparation = &picture->plan->preparation;
+    const uint64_t bytes = trajd_image_bytes(preparation),
+                   element = trajd_dtype_size(preparation->type);
+    uint8_t *frame = malloc(bytes);
+    const uint8_t value_u8 = (uint8_t)preparation->pad_value;
+    const uint16_t value_u16 = (uint16_t)preparation->pad_value;
+    const float value_f32 = (float)preparation->pad_value;
+    const void *value = element == 1   ? (const void *)&value_u8
+                        : element == 2 ? (const void *)&value_u16
+                                       : (const void *)&value_f32;
+
+    picture->padding = malloc(trajd_image_finish_bytes(&picture->plan->finish));
+    if (!frame || !picture->padding) {
+        free(frame);
+        return no_memory(producer, error);
+    }
+    for (uint64_t i = 0; i < bytes; i += element)
+        memcpy(frame + i, value, element);
+    trajd_image_finish_frame(&picture->plan->finish, frame, picture->padding);
+    free(frame);
+    return TRAJD_OK;
+}
+
+static enum trajd_status open_picture(const struct trajd_producer *producer,
+                                      const struct trajd_producer_member *member, uint32_t p,
+                                      struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = member->plan;
+    struct trajd_producer_picture *picture = &member->pictures[p];
+    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + p];
+    const uint32_t steps = plan->outputs[target->output_index].step_count;
+    enum trajd_status status;
+
+    picture->plan = &plan->pictures[p];
+    picture->target_index = plan->row_target_count + p;
+    picture->steps = calloc((size_t)producer->spec->global_batch * steps, sizeof *picture->steps);
+    picture->uses = calloc((size_t)producer->spec->global_batch * steps, sizeof *picture->uses);
+    if (!picture->steps || !picture->uses)
+        return no_memory(producer, error);
+    status = make_padding(producer, picture, error);
+    if (status || target->stream_index == TRAJD_PLAN_ABSENT)
+        return status;
+    if (!member->dataset->frames)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                               "feed %s: trajd-decoder, which decodes pictures, was found neither "
+                               "beside this program nor in its installation",
+                               producer->name);
+    status = trajd_frames_open_view(member->dataset->frames, target->stream_index,
+                                    &picture->plan->preparation, steps, &picture->view, error);
+    if (status)
+        trajd_error_prefix(error, "feed %s: outputs.%s", producer->name,
+                           plan->outputs[target->output_index].name);
+    return status;
+}
+
+enum trajd_status trajd_producer_open_pictures(struct trajd_producer *producer,
+                                               struct trajd_producer_member *member,
+                                               struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    if (!member->plan->picture_count)
+        return TRAJD_OK;
+    member->pictures = calloc(member->plan->picture_count, sizeof *member->pictures);
+    if (!member->pictures)
+        return no_memory(producer, error);
+    if (!producer->ahead_batch)
+        status = trajd_mixture_batch_create(producer->plan, &producer->ahead_batch, error);
+    for (uint32_t p = 0; p < member->plan->picture_count && !status; p++)
+        status = open_picture(producer, member, p, error);
+    return status;
+}
+
+void trajd_producer_close_pictures(struct trajd_producer_member *member)
+{
+    for (uint32_t p = 0; member->pictures && p < member->plan->picture_count; p++) {
+        struct trajd_producer_picture *picture = &member->pictures[p];
+        trajd_frames_close_view(&picture->view);
+        free(picture->steps);
+        free(picture->uses);
+        free(picture->padding);
+    }
+    free(member->pictures);
+    member->pictures = NULL;
+}
+
+/* ---- which frames ---- */
+
+/* Finds the frame of each step of the windows that are bound, the windows [first, first + count) of
+ * the batch. fill: only of rows that workers of this node read; NULL: of all. */
+static void find_frames(const struct trajd_window_batch *batch,
+                        struct trajd_producer_picture *picture, uint32_t first, uint32_t count,
+                        const struct trajd_fill *fill)
+{
+    const struct trajd_window_plan *plan = batch->plan;
+    const uint32_t t = picture->target_index,
+                   steps = plan->outputs[plan->targets[t].output_index].step_count;
+
+    picture->step_count = picture->use_count = 0;
+    for (uint32_t w = 0; w < count; w++) {
+        const uint32_t row = batch->window_rows ? batch->window_rows[first + w] : first + w;
+        for (uint32_t s = 0; s < steps && (!fill || trajd_producer_reads_row(fill, row)); s++) {
+            struct trajd_resample_step found;
+            trajd_resample_resolve(&batch->request, t, w, s, &found);
+            picture->steps[picture->step_count++] =
+                (struct picture_step){.window = w,
+                                      .step = s,
+                                      .code = found.mask,
+                                      .use = found.has_row ? picture->use_count : NO_FRAME};
+            if (found.has_row)
+                picture->uses[picture->use_count++] = (struct trajd_frame_use){
+                    .episode_index = batch->windows[first + w].episode_index,
+                    .row = (uint32_t)found.row};
+        }
+    }
+}
+
+/* ---- ahead ---- */
+
+static const void *const *no_rows(void *context, uint32_t episode)
+{
+    static const void *const none[1];
+
+    (void)context;
+    (void)episode;
+    return none; /* pictures need no rows */
+}
+
+static void want_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+                       uint64_t position, uint32_t count)
+{
+    trajd_mixture_batch_look_up(producer->ahead_batch, fill->epoch, position, count);
+    for (uint32_t m = 0; m < producer->plan->member_count; m++) {
+        struct trajd_window_batch *batch = producer->ahead_batch->members[m];
+        if (batch->window_count)
+            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, no_rows, NULL);
+        for (uint32_t p = 0; p < batch->plan->picture_count && batch->window_count; p++) {
+            struct trajd_producer_picture *picture = &producer->members[m].pictures[p];
+            find_frames(batch, picture, 0, batch->window_count, fill);
+            if (picture->view)
+                trajd_frames_want(picture->view, picture->uses, picture->use_count);
+        }
+    }
+}
+
+void trajd_producer_want_pictures(struct trajd_producer *producer, const struct trajd_fill *fill)
+{
+    const uint64_t length = trajd_mixture_plan_epoch_length(producer->plan),
+                   batch = producer->spec->global_batch, begin = fill->position + fill->row_count;
+    uint64_t end = begin + producer->slot_count * batch;
+
+    if (!producer->ahead_batch)
+        return;
+    if (producer->wanted_run_id != fill->run_id || producer->wanted_until > end ||
+        producer->wanted_until < begin) {
+        producer->wanted_run_id = fill->run_id;
+        producer->wanted_until = begin;
+    }
+    for (end = end < length ? end : length; producer->wanted_until < end;) {
+        const uint64_t remaining = end - producer->wanted_until,
+                       count = remaining < batch ? remaining : batch;
+        want_batch(producer, fill, producer->wanted_until, (uint32_t)count);
+        producer->wanted_until += count;
+    }
+}
+
+/* ---- writing ---- */
+
+/* What the threads that write the steps of one picture share. */
+struct writing {
+    const struct trajd_window_batch *batch;
+    const struct trajd_producer_picture *picture;
+    uint32_t slice_steps;
+};
+
+static void write_step(const struct writing *writing, const struct picture_step *step)
+{
+    const struct trajd_producer_picture *picture = writing->picture;
+    const struct trajd_stream *stream = &writing->batch->request_streams[picture->target_index];
+    const uint64_t row = trajd_window_row(&writing->batch->request, step->window);
+    const struct trajd_frame_use *use = step->use == NO_FRAME ? NULL : &picture->uses[step->use];
+    uint8_t *output = (uint8_t *)stream->output + row * stream->window_stride_bytes +
+                      step->step * stream->step_stride_bytes;
+
+    stream->mask[row * stream->mask_window_stride_bytes + step->step] =
+        (uint8_t)(use && !use->pixels ? TRAJD_MASK_BAD_FRAME : step->code);
+    if (use && use->pixels)
+        trajd_image_finish_frame(&picture->plan->finish, use->pixels, output);
+    else
+        memcpy(output, picture->padding, trajd_image_finish_bytes(&picture->plan->finish));
+}
+
+static void write_slice(void *context, uint32_t slice)
+{
+    const struct writing *writing = context;
+    const uint32_t first = slice * writing->slice_steps,
+                   end = first + writing->slice_steps < writing->picture->step_count
+                             ? first + writing->slice_steps
+                             : writing->picture->step_count;
+
+    for (uint32_t i = first; i < end; i++)
+        write_step(writing, &writing->picture->steps[i]);
+}
+
+static void write_steps(struct trajd_producer *producer, const struct trajd_window_batch *batch,
+                        const struct trajd_producer_picture *picture)
+{
+    const uint64_t bytes = trajd_image_finish_bytes(&picture->plan->finish);
+    const struct writing writing = {batch, picture,
+                                    bytes < SLICE_BYTES ? (uint32_t)(SLICE_BYTES / bytes) : 1};
+
+    trajd_pool_run(producer->pool,
+                   (picture->step_count + writing.slice_steps - 1) / writing.slice_steps,
+                   write_slice, (void *)&writing);
+}
+
+/* Returns the error of the first frame that the feed does not accept. */
+static enum trajd_status check_frames(const struct trajd_producer *producer,
+                                      const struct trajd_producer_picture *picture,
+                                      struct trajd_error *error)
+{
+    for (uint32_t u = 0; u < picture->use_count; u++) {
+        const struct trajd_frame_use *use = &picture->uses[u];
+        if (use->status && (!producer->spec->keep_bad_rows || use->status == TRAJD_ERR_SYSTEM))
+            return trajd_error_set(error, use->status, 0, "%s", use->reason);
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status make_picture(struct trajd_producer *producer,
+                                      const struct trajd_window_batch *batch,
+                                      struct trajd_producer_picture *picture,
+                                      struct trajd_error *error)
+{
+    const int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status = TRAJD_OK;
+    int64_t ready_ns;
+
+    if (picture->use_count) /* else the frames of all steps are missing */
+        status = trajd_frames_pin(picture->view, picture->uses, picture->use_count, error);
+    ready_ns = trajd_now_ns();
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FRAMES_NS],
+                      (uint64_t)(ready_ns - begin_ns));
+    if (status)
+        return status;
+    status = check_frames(producer, picture, error);
+    if (!status)
+        write_steps(producer, batch, picture);
+    if (picture->use_count)
+        trajd_frames_unpin(picture->view, picture->uses, picture->use_count);
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
+                      (uint64_t)(trajd_now_ns() - ready_ns));
+    return status;
+}
+
+enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
+                                               struct trajd_producer_member *member, uint32_t first,
+                                               uint32_t count, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t p = 0; p < member->plan->picture_count; p++) {
+        struct trajd_producer_picture *picture = &member->pictures[p];
+        find_frames(member->batch, picture, first, count, NULL);
+        if (picture->use_count) /* so that all cameras are decoded at once */
+            trajd_frames_want(picture->view, picture->uses, picture->use_count);
+    }
+    for (uint32_t p = 0; p < member->plan->picture_count && !status; p++)
+        status = make_picture(producer, member->batch, &member->pictures[p], error);
+    return status;
+}

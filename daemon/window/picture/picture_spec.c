@@ -1,0 +1,263 @@
+#include "daemon/window/picture/picture_spec.h"
+
+#include <string.h>
+
+/* Begins with the first of the keys. */
+static void begin(struct trajd_picture_spec *spec)
+{
+    if (!spec->is_given)
+        spec->filter = -1;
+    spec->is_given = true;
+}
+
+static enum trajd_status read_side(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *node, int64_t least,
+                                   uint32_t *side, struct trajd_error *error)
+{
+    int64_t value;
+    const enum trajd_status status =
+        trajd_yaml_int(yaml, node, least, TRAJD_IMAGE_SIDE_MAX, &value, error);
+
+    *side = status ? 0 : (uint32_t)value;
+    return status;
+}
+
+/* Reads "[HEIGHT, WIDTH]", or one number for both. */
+static enum trajd_status read_size(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *node, uint32_t *height,
+                                   uint32_t *width, struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        status = read_side(yaml, node, 1, height, error);
+        *width = *height;
+        return status;
+    }
+    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
+        return trajd_yaml_error(yaml, node, error,
+                                "expected [HEIGHT, WIDTH], or one number for a square");
+    status = read_side(yaml, node->children, 1, height, error);
+    return status ? status : read_side(yaml, node->children->next, 1, width, error);
+}
+
+/* Reads a box, or the size of a box in the middle. */
+static enum trajd_status read_crop(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *node,
+                                   struct trajd_picture_spec *spec, struct trajd_error *error)
+{
+    static const char *const keys[] = {"top", "left", "height", "width", NULL};
+    uint32_t *const sides[] = {&spec->crop.top, &spec->crop.left, &spec->crop.height,
+                               &spec->crop.width};
+    enum trajd_status status;
+
+    spec->has_crop = true;
+    spec->crop_is_centred = node->kind != TRAJD_YAML_MAPPING;
+    if (spec->crop_is_centred)
+        return read_size(yaml, node, &spec->crop.height, &spec->crop.width, error);
+    status = trajd_yaml_check_keys(yaml, node, keys, error);
+    for (int k = 0; keys[k] && !status; k++) {
+        const struct trajd_yaml_node *child = trajd_yaml_get(node, keys[k]);
+        if (!child)
+            return trajd_yaml_error(yaml, node, error,
+                                    "expected [HEIGHT, WIDTH] for a crop in the middle, or {top, "
+                                    "left, height, width}");
+        status = read_side(yaml, child, k >= 2, sides[k], error);
+    }
+    return status;
+}
+
+static enum trajd_status read_filter(const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *node, int *filter,
+                                     struct trajd_error *error)
+{
+    const char *names[TRAJD_IMAGE_FILTER_COUNT + 1];
+
+    for (int f = 0; f < TRAJD_IMAGE_FILTER_COUNT; f++)
+        names[f] = trajd_image_filter_name((enum trajd_image_filter)f);
+    names[TRAJD_IMAGE_FILTER_COUNT] = NULL;
+    return trajd_yaml_choice(yaml, node, names, filter, error);
+}
+
+static enum trajd_status read_fit(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
+                                  enum trajd_image_fit *fit, struct trajd_error *error)
+{
+    const char *names[TRAJD_IMAGE_FIT_COUNT + 1];
+    int choice = 0;
+    enum trajd_status status;
+
+    for (int f = 0; f < TRAJD_IMAGE_FIT_COUNT; f++)
+        names[f] = trajd_image_fit_name((enum trajd_image_fit)f);
+    names[TRAJD_IMAGE_FIT_COUNT] = NULL;
+    status = trajd_yaml_choice(yaml, node, names, &choice, error);
+    *fit = (enum trajd_image_fit)choice;
+    return status;
+}
+
+enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
+                                          const struct trajd_yaml_node *node,
+                                          struct trajd_picture_spec *spec,
+                                          struct trajd_error *error)
+{
+    static const char *const keys[] = {"crop", "resize", "fit", "filter", "pad_value", NULL};
+    const struct trajd_yaml_node *child;
+    enum trajd_status status;
+
+    begin(spec);
+    if (node->kind != TRAJD_YAML_MAPPING)
+        return trajd_yaml_error(yaml, node, error,
+                                "expected a mapping, for example {resize: [224, 224]}");
+    status = trajd_yaml_check_keys(yaml, node, keys, error);
+    if (!status && (child = trajd_yaml_get(node, "crop")))
+        status = read_crop(yaml, child, spec, error);
+    if (!status && (child = trajd_yaml_get(node, "resize")))
+        status = read_size(yaml, child, &spec->height, &spec->width, error);
+    if (!status && (child = trajd_yaml_get(node, "fit")))
+        status = read_fit(yaml, child, &spec->fit, error);
+    if (!status && (child = trajd_yaml_get(node, "filter")))
+        status = read_filter(yaml, child, &spec->filter, error);
+    if (!status && (child = trajd_yaml_get(node, "pad_value")))
+        status = trajd_yaml_double(yaml, child, 0, 65535, &spec->pad_value, error);
+    if (status || spec->height)
+        return status;
+    if ((child = trajd_yaml_get(node, "fit")) || (child = trajd_yaml_get(node, "filter")))
+        return trajd_yaml_error(yaml, child, error,
+                                "it says how a frame is resized, and there is no resize:");
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_picture_spec_read_layout(const struct trajd_yaml *yaml,
+                                                 const struct trajd_yaml_node *node,
+                                                 struct trajd_picture_spec *spec,
+                                                 struct trajd_error *error)
+{
+    static const char *const words[] = {"hwc", "chw", NULL};
+    int choice = 0;
+    const enum trajd_status status = trajd_yaml_choice(yaml, node, words, &choice, error);
+
+    begin(spec);
+    spec->is_chw = choice == 1;
+    return status;
+}
+
+/* ---- norm ---- */
+
+bool trajd_picture_norm_is(const struct trajd_yaml_node *node)
+{
+    return node->kind == TRAJD_YAML_SCALAR ? trajd_image_norm_named(node->value) != NULL
+                                           : trajd_yaml_get(node, "mean") != NULL;
+}
+
+/* Reads one number, or a list with one for each channel. */
+static enum trajd_status read_numbers(const struct trajd_yaml *yaml,
+                                      const struct trajd_yaml_node *node, double least,
+                                      uint32_t *count, double *numbers, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+    uint32_t i = 0;
+
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        status = trajd_yaml_double(yaml, node, least, 1e6, numbers, error);
+        numbers[1] = numbers[2] = numbers[0];
+        return status;
+    }
+    if (node->kind != TRAJD_YAML_SEQUENCE || (node->child_count != 1 && node->child_count != 3))
+        return trajd_yaml_error(yaml, node, error,
+                                "expected a number, or a list with one for each channel");
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status = trajd_yaml_double(yaml, child, least, 1e6, &numbers[i++], error);
+    if (i == 1)
+        numbers[1] = numbers[2] = numbers[0];
+    else
+        *count = i;
+    return status;
+}
+
+enum trajd_status trajd_picture_spec_read_norm(const struct trajd_yaml *yaml,
+                                               const struct trajd_yaml_node *node,
+                                               struct trajd_picture_spec *spec,
+                                               struct trajd_error *error)
+{
+    static const char *const keys[] = {"mean", "std", NULL};
+    struct trajd_image_norm *norm = &spec->norm;
+    enum trajd_status status;
+
+    begin(spec);
+    spec->has_norm = true;
+    if (node->kind == TRAJD_YAML_SCALAR) {
+        *norm = *trajd_image_norm_named(node->value);
+        return TRAJD_OK;
+    }
+    status = trajd_yaml_check_keys(yaml, node, keys, error);
+    if (status)
+        return status;
+    if (!trajd_yaml_get(node, "std"))
+        return trajd_yaml_error(yaml, node, error,
+                                "expected {mean, std} of values from 0 to 1, for example "
+                                "{mean: 0.5, std: 0.5}");
+    norm->range = TRAJD_IMAGE_UNIT;
+    norm->count = 1;
+    status =
+        read_numbers(yaml, trajd_yaml_get(node, "mean"), -1e6, &norm->count, norm->mean, error);
+    return status ? status
+                  : read_numbers(yaml, trajd_yaml_get(node, "std"), 1e-6, &norm->count, norm->std,
+                                 error);
+}
+
+/* ---- preparing ---- */
+
+enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
+                                        const struct trajd_picture_source *source,
+                                        struct trajd_image_preparation *preparation,
+                                        struct trajd_error *error)
+{
+    struct trajd_image_box crop = {0, 0, source->height, source->width};
+
+    if (spec->has_crop) {
+        if (spec->crop.height > source->height || spec->crop.width > source->width)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "crop: %ux%u is larger than the frames, which have %ux%u",
+                                   spec->crop.height, spec->crop.width, source->height,
+                                   source->width);
+        crop = spec->crop;
+        if (spec->crop_is_centred) {
+            crop.top = (source->height - crop.height) / 2;
+            crop.left = (source->width - crop.width) / 2;
+        }
+    }
+    memset(preparation, 0, sizeof *preparation); /* compared as bytes */
+    preparation->source_height = source->height;
+    preparation->source_width = source->width;
+    preparation->channels = source->channels;
+    preparation->type = source->type;
+    preparation->crop = crop;
+    preparation->filter = spec->filter >= 0          ? (enum trajd_image_filter)spec->filter
+                          : source->type == TRAJD_U8 ? TRAJD_IMAGE_PILLOW_BILINEAR
+                                                     : TRAJD_IMAGE_NEAREST;
+    preparation->pad_value = spec->pad_value;
+    trajd_image_place(preparation, spec->fit, spec->height ? spec->height : crop.height,
+                      spec->width ? spec->width : crop.width);
+    return trajd_image_check(preparation, error);
+}
+
+enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
+                                       const struct trajd_image_preparation *preparation,
+                                       enum trajd_dtype type, struct trajd_image_finish *finish,
+                                       struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    *finish =
+        (struct trajd_image_finish){.height = preparation->height,
+                                    .width = preparation->width,
+                                    .channels = preparation->channels,
+                                    .source = preparation->type,
+                                    .type = type,
+                                    .layout = spec->is_chw ? TRAJD_IMAGE_CHW : TRAJD_IMAGE_HWC};
+    for (uint32_t c = 0; c < TRAJD_IMAGE_CHANNELS_MAX; c++)
+        finish->scale[c] = 1;
+    if (spec->has_norm)
+        status = trajd_image_finish_set_norm(finish, &spec->norm, error);
+    return status ? status : trajd_image_finish_check(finish, error);
+}

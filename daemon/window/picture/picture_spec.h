@@ -1,0 +1,62 @@
+/* What an output says about its pictures: the keys `image:`, `layout:`, and the words of `norm:` for
+ * pictures. Reads them, and makes from them how a frame of a given size is prepared. */
+#ifndef TRAJD_WINDOW_PICTURE_SPEC_H
+#define TRAJD_WINDOW_PICTURE_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/base/yaml.h"
+#include "kernels/image/image.h"
+#include "kernels/image/image_finish.h"
+
+struct trajd_picture_spec {
+    bool is_given; /* one of the keys below was given */
+    bool has_crop, crop_is_centred;
+    struct trajd_image_box crop;
+    uint32_t height, width; /* of the output; 0: as the frame, or as the crop */
+    enum trajd_image_fit fit;
+    int filter; /* enum trajd_image_filter; -1: not given */
+    double pad_value;
+    bool is_chw;
+    bool has_norm;
+    struct trajd_image_norm norm;
+};
+
+/* Reads `image:`, a mapping. TRAJD_ERR_ARGUMENT with line and key. */
+enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
+                                          const struct trajd_yaml_node *node,
+                                          struct trajd_picture_spec *spec,
+                                          struct trajd_error *error);
+/* Reads `layout:`: chw or hwc. */
+enum trajd_status trajd_picture_spec_read_layout(const struct trajd_yaml *yaml,
+                                                 const struct trajd_yaml_node *node,
+                                                 struct trajd_picture_spec *spec,
+                                                 struct trajd_error *error);
+/* Returns whether the value of `norm:` is one for pictures: a word such as unit, or {mean, std}. */
+bool trajd_picture_norm_is(const struct trajd_yaml_node *node);
+enum trajd_status trajd_picture_spec_read_norm(const struct trajd_yaml *yaml,
+                                               const struct trajd_yaml_node *node,
+                                               struct trajd_picture_spec *spec,
+                                               struct trajd_error *error);
+
+/* The pictures of a stream. */
+struct trajd_picture_source {
+    uint32_t height, width, channels;
+    enum trajd_dtype type; /* U8; U16 and F32: depth */
+};
+
+/* Makes how frames of a source are prepared. TRAJD_ERR_ARGUMENT says which key does not fit. */
+enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
+                                        const struct trajd_picture_source *source,
+                                        struct trajd_image_preparation *preparation,
+                                        struct trajd_error *error);
+
+/* Makes how prepared frames become the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not
+ * fit. */
+enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
+                                       const struct trajd_image_preparation *preparation,
+                                       enum trajd_dtype type, struct trajd_image_finish *finish,
+                                       struct trajd_error *error);
+
+#endif

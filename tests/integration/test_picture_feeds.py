@@ -1,0 +1,221 @@
+"""Feeds with pictures: decoded, cropped, resized and padded, from files of any encoding, against numpy."""
+import os
+import signal
+import subprocess
+import textwrap
+
+import h5py
+import numpy as np
+import pytest
+
+import libtrajd as trajd
+from paths import TRAJCTL
+from picture_files import nearest, random_frames, write_encoded
+
+BAD_FRAME = 8
+
+FEED = """
+datasets: {{arm: {{path: {path}, layout: aloha}}}}
+feeds:
+  train:
+    dataset: arm
+    global_batch: {batch}
+    tail: short
+    {more}
+    anchor: {{clock: steps}}
+    pad: {{before: any, after: any, with: edge}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      {outputs}
+"""
+SMALL = "top: {from: observations/images/top, at: -1..0, image: {resize: [20, 30], filter: nearest}}"
+
+
+@pytest.fixture
+def arm(tmp_path):
+    """Two episodes with two cameras; returns the folder and the frames of each episode."""
+    frames = []
+    for e in range(2):
+        frames.append({"top": random_frames(9, 48, 64, 10 + e), "wrist": random_frames(9, 40, 40, 20 + e)})
+        write_encoded(tmp_path / f"episode_{e}.hdf5", frames[-1])
+    return tmp_path, frames
+
+
+def config_of(path, outputs, batch=4, more="seed: 1", decoders=0):
+    return f"threads: {{decoders: {decoders}}}\n" + textwrap.dedent(FEED.format(path=path, batch=batch, outputs=outputs, more=more))
+
+
+def run(daemon, path, outputs, epochs=1, store="64MiB", **config):
+    """Reads whole epochs; returns the batches of each, and the daemon's status."""
+    client = daemon(config_of(path, outputs, **config), store=store).client()
+    batches = []
+    for epoch in range(epochs):
+        client.open("train", epoch=epoch)
+        batches.append([arrays for _, arrays in client.epoch()])
+    status = client.status()
+    client.close()
+    return batches, status
+
+
+def windows(batches):
+    """Yields (episode, row, window) of an epoch's batches."""
+    for arrays in batches:
+        for w in range(len(arrays["window_id"])):
+            row = int(round(float(arrays["qpos"][w, 0, 0])))
+            yield int(arrays["episode_index"][w]), row, {k: v[w] for k, v in arrays.items()}
+
+
+def test_pictures_are_cropped_resized_padded_and_normalised(daemon, arm):
+    path, frames = arm
+    outputs = """
+      top: {from: observations/images/top, at: -1..0, image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 30], filter: nearest}}
+      wrist: {from: observations/images/wrist, at: 0, image: {resize: [30, 60], fit: pad, filter: nearest, pad_value: 7}, layout: chw}
+      unit: {from: observations/images/wrist, at: 0, image: {crop: [38, 36]}, layout: chw, norm: {mean: [0.5, 0.25, 0], std: 0.5}}
+      whole: {from: observations/images/wrist, at: 0}"""
+    (batches,), status = run(daemon, path, outputs)
+    seen = 0
+    for episode, row, window in windows(batches):
+        top, wrist = frames[episode]["top"], frames[episode]["wrist"]
+        history = [max(row - 1, 0), row]
+        np.testing.assert_array_equal(window["top"], [nearest(top[i][3:43, 5:55], 20, 30) for i in history])
+        padded = np.full((30, 60, 3), 7, np.uint8)
+        padded[:, 15:45] = nearest(wrist[row], 30, 30)
+        np.testing.assert_array_equal(window["wrist"][0], padded.transpose(2, 0, 1))
+        cropped = wrist[row][1:39, 2:38].astype(np.float64) / 255
+        expected = ((cropped - [0.5, 0.25, 0]) / 0.5).transpose(2, 0, 1)
+        assert window["unit"].dtype == np.float32
+        np.testing.assert_allclose(window["unit"][0], expected, atol=1e-6)
+        np.testing.assert_array_equal(window["whole"][0], wrist[row])
+        assert not window["wrist.mask"].any()
+        assert window["top.mask"].tolist() == [1 if row == 0 else 0, 0]
+        seen += 1
+    assert seen == 18
+    assert status["datasets"][0]["frames"]["bad"] == 0
+
+
+def test_a_frame_is_decoded_once(daemon, arm):
+    path, _ = arm
+    batches, status = run(daemon, path, SMALL, epochs=3)
+    frames = status["datasets"][0]["frames"]
+    assert [sum(len(b["window_id"]) for b in epoch) for epoch in batches] == [18, 18, 18]
+    assert frames["decoded"] == 18 and frames["used"] >= 3 * 36 and frames["evicted"] == 0
+
+
+@pytest.mark.parametrize("options", [{"decoders": 1}, {"decoders": 5}, {"store": "96KiB"}], ids=["one", "five", "little memory"])
+def test_the_bytes_do_not_depend_on_decoders_and_memory(daemon, arm, options):
+    path, frames = arm
+    batches, status = run(daemon, path, "top: {from: observations/images/top, at: -1..0, image: {resize: [45, 60], filter: nearest}}",
+                          batch=2, epochs=2, **options)
+    for epoch in batches:
+        for episode, row, window in windows(epoch):
+            expected = [nearest(frames[episode]["top"][i], 45, 60) for i in (max(row - 1, 0), row)]
+            np.testing.assert_array_equal(window["top"], expected)
+    if "store" in options:
+        assert status["datasets"][0]["frames"]["evicted"] > 0
+
+
+def test_a_bad_frame_is_an_error_with_file_and_row(daemon, tmp_path):
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(8, 32, 32, 1)}, bad=[("top", 5)])
+    client = daemon(config_of(tmp_path, "top: {from: observations/images/top, at: 0}", batch=8)).client()
+    client.open("train")
+    with pytest.raises(trajd.TrajdError, match=r"episode_0.hdf5.*observations/images/top.*row 5"):
+        list(client.epoch())
+    client.close()
+
+
+def test_a_bad_frame_is_masked_where_bad_rows_are_kept(daemon, tmp_path):
+    frames = random_frames(8, 32, 32, 1)
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": frames}, bad=[("top", 5)])
+    outputs = "top: {from: observations/images/top, at: -1..0, image: {pad_value: 9}}"
+    (batches,), status = run(daemon, tmp_path, outputs, more="bad_rows: keep")
+    for _, row, window in windows(batches):
+        for step, i in enumerate((max(row - 1, 0), row)):
+            bad = i == 5
+            assert window["top.mask"][step] == (BAD_FRAME if bad else 1 if row == 0 and step == 0 else 0)
+            np.testing.assert_array_equal(window["top"][step], np.full((32, 32, 3), 9) if bad else frames[i])
+    assert status["datasets"][0]["frames"]["bad"] == 1
+
+
+def decoders_of(pid):
+    """Returns the helper programs of a daemon that decode pictures."""
+    found = subprocess.run(["pgrep", "-P", str(pid), "trajd-decoder"], stdout=subprocess.PIPE, text=True)
+    return [int(line) for line in found.stdout.split()]
+
+
+def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
+    frames = random_frames(60, 48, 64, 3)
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": frames})
+    one = daemon(config_of(tmp_path, SMALL, more="slots: 3", decoders=2))
+    client = one.client()
+    client.open("train")
+    killed = 0
+    for _, arrays in client.epoch():
+        for pid in decoders_of(one.process.pid):
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+        for _, row, window in windows([arrays]):
+            np.testing.assert_array_equal(window["top"][1], nearest(frames[row], 20, 30))
+    assert killed > 0
+    assert client.status()["datasets"][0]["frames"]["bad"] == 0
+    client.close()
+
+
+MIXED = """
+datasets:
+  encoded: {{path: {first}, layout: aloha}}
+  raw: {{path: {second}, layout: aloha}}
+feeds:
+  train:
+    mix: {{encoded: {{weight: 1}}, raw: {{weight: 1}}}}
+    global_batch: 6
+    anchor: {{clock: steps}}
+    pad: {{before: any, after: any, with: edge}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      top: {{from: observations/images/top, at: 0, image: {{resize: [20, 30], filter: nearest}}}}
+      wrist: {{from: observations/images/wrist, at: 0, missing: zero, image: {{resize: [20, 20], filter: nearest, pad_value: 3}}}}
+"""
+
+
+def test_datasets_of_a_mixture_have_their_own_sizes_and_encodings(daemon, tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir(), second.mkdir()
+    encoded = {"top": random_frames(9, 48, 64, 1), "wrist": random_frames(9, 40, 40, 2)}
+    raw = random_frames(9, 60, 80, 3)
+    write_encoded(first / "episode_0.hdf5", encoded)
+    write_encoded(second / "episode_0.hdf5", {"top": raw})
+    with h5py.File(second / "episode_0.hdf5", "a") as file:
+        del file["observations/images/top"]
+        file["observations/images/top"] = raw
+        file.attrs["compress"] = False
+    client = daemon(MIXED.format(first=first, second=second)).client()
+    client.open("train")
+    seen = set()
+    for _, arrays in client.epoch():
+        for w in range(len(arrays["window_id"])):
+            dataset, row = int(arrays["dataset_index"][w]), int(round(float(arrays["qpos"][w, 0, 0])))
+            seen.add(dataset)
+            source = raw if dataset else encoded["top"]
+            np.testing.assert_array_equal(arrays["top"][w, 0], nearest(source[row], 20, 30))
+            wrist = np.full((20, 20, 3), 3) if dataset else nearest(encoded["wrist"][row], 20, 20)
+            np.testing.assert_array_equal(arrays["wrist"][w, 0], wrist)
+            assert arrays["wrist.mask"][w, 0] == (6 if dataset else 0)
+    assert seen == {0, 1}
+    client.close()
+
+
+@pytest.mark.parametrize("output, message", [
+    ("x: {from: observations/qpos, at: 0, layout: chw}", "observations/qpos has no pictures"),
+    ("x: {from: observations/images/top, at: 0, norm: mean_std}", "norm: observations/images/top has pictures: use unit"),
+    ("x: {from: observations/images/top, at: 0, kind: linear}", "pictures, which are never blended"),
+    ("x: {from: observations/images/top, at: 0, image: {crop: [100, 10]}}", "crop: 100x10 is larger than the frames, which have 48x64"),
+    ("x: {from: observations/images/top, at: 0, image: {filter: area}}", "there is no resize"),
+    ("x: {from: observations/images/top, at: 0, image: {resize: [10, 0]}}", "image.resize"),
+    ("x: {from: [observations/images/top, observations/qpos], at: 0}", "cannot be joined"),
+    ("x: {from: observations/images/top, at: 0, image: {resise: 3}}", "resise"),
+])
+def test_what_does_not_fit_is_refused(daemon, arm, output, message):
+    config = arm[0] / "refused.yaml"
+    config.write_text("version: 1\n" + config_of(arm[0], output))
+    refused = subprocess.run([TRAJCTL, "check", config], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert refused.returncode != 0 and message in refused.stdout, refused.stdout

@@ -1,0 +1,48 @@
+"""Files with encoded pictures, made with nothing but zlib, and what a preparation makes of their frames."""
+import struct
+import zlib
+
+import h5py
+import numpy as np
+
+
+def png(pixels):
+    """Returns the bytes of a PNG file of pixels (height, width, 3), u8."""
+    height, width, _ = pixels.shape
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
+
+
+def random_frames(rows, height, width, seed):
+    return np.random.default_rng(seed).integers(0, 256, (rows, height, width, 3), dtype=np.uint8)
+
+
+def write_encoded(path, cameras, bad=()):
+    """Writes an episode in the layout aloha, its frames as padded PNG rows.
+
+    cameras: {name: frames}. bad: (camera, row) of frames that are cut off in the middle."""
+    rows = len(next(iter(cameras.values())))
+    with h5py.File(path, "w") as file:
+        file.attrs["sim"], file.attrs["compress"] = False, True
+        steps = np.arange(rows, dtype=np.float32)[:, None] + np.arange(14, dtype=np.float32) / 100
+        file.create_dataset("action", data=steps)
+        file.create_dataset("observations/qpos", data=steps)
+        for name, frames in cameras.items():
+            encoded = [png(frame) for frame in frames]
+            encoded = [e[: len(e) // 2] if (name, i) in bad else e for i, e in enumerate(encoded)]
+            padded = np.zeros((rows, max(map(len, encoded))), np.uint8)
+            for row, data in zip(padded, encoded):
+                row[: len(data)] = np.frombuffer(data, np.uint8)
+            file.create_dataset(f"observations/images/{name}", data=padded, chunks=(1, padded.shape[1]))
+
+
+def nearest(frame, height, width):
+    """Resizes a frame by the filter nearest."""
+    rows = ((np.arange(height) + 0.5) * frame.shape[0] / height).astype(int)
+    columns = ((np.arange(width) + 0.5) * frame.shape[1] / width).astype(int)
+    return frame[rows][:, columns]
