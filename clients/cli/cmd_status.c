@@ -367,8 +367,6 @@ int cli_status(int argc, char **argv)
         if (arguments.watch && isatty(STDOUT_FILENO))
             fputs("\033[H\033[J", stdout); /* to the first line; clear all below */
         result = is_given ? show_one(&arguments) : show_found(&arguments);
-        if (fflush(stdout))
-            result = cli_fail("the status could not be written");
-    } while (!result && arguments.watch && !nanosleep(&pause, NULL));
+    } while (!result && arguments.watch && !fflush(stdout) && !nanosleep(&pause, NULL));
     return result;
 }
