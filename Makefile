@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-quick bench bench-record deb wheel clean setup setup-test
+.PHONY: all build demo test test-quick bench bench-record deb wheel wheels clean setup setup-test
 
 all: build
 
@@ -38,6 +38,14 @@ test-quick: build
 # The package for `pip install`, for this machine's architecture and C library: build/wheel/trajd-*.whl.
 wheel: build
 	@build/venv/bin/python clients/python/packaging/trajd_wheel.py --build $(BUILD) --out build/wheel
+
+# The wheels to publish, for x86-64 and 64-bit ARM and any C library since 2.28: build/wheels/trajd-*.whl. Takes a
+# quarter of an hour. clients/python/packaging/wheels/README.md has the details.
+wheels: setup-test
+	@[ -x build/venv-wheels/bin/pip ] || python3 -m venv build/venv-wheels
+	@build/venv-wheels/bin/pip install -q --disable-pip-version-check --require-hashes \
+		-r clients/python/packaging/wheels/requirements.txt
+	@nice build/venv-wheels/bin/python clients/python/packaging/wheels/make_wheels.py
 
 bench: build
 	@build/venv/bin/python tests/bench/run.py --build $(BUILD)

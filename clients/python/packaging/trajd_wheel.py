@@ -25,6 +25,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PYTHON_TAG = "cp39-abi3"
+PROGRAMS = ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer", "libexec/trajd/trajd-decoder")
 SCRIPT = """#!python
 import importlib.util, os, sys
 folder = os.path.dirname(importlib.util.find_spec("trajd").origin)
@@ -55,16 +56,16 @@ def read_project():
 # ---- content ----
 
 
-def stage(build, folder):
-    """Installs the package into folder/trajd, and returns that folder."""
+def stage(build, folder, is_stripped=False):
+    """Installs the package into folder/trajd, and returns that folder. A build for another processor is stripped already."""
     package = folder / "trajd"
     built = build / "clients" / "python" / "trajd"
     if not list(built.glob("_core*.so")):
         sys.exit(f"{built}: no extension; configure with Python's headers (python3-dev) and -DTRAJD_PYTHON=ON")
     with tempfile.TemporaryDirectory() as temporary:
-        run("cmake", "--install", build, "--prefix", "/p", "--strip", DESTDIR=temporary)
+        run("cmake", "--install", build, "--prefix", "/p", *([] if is_stripped else ["--strip"]), DESTDIR=temporary)
         prefix = pathlib.Path(temporary) / "p"
-        for name in ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer", "libexec/trajd/trajd-decoder", "share/trajd/layouts"):
+        for name in (*PROGRAMS, "share/trajd/layouts"):
             target = package / name
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (prefix / name).is_dir() else shutil.copy2)(prefix / name, target)
@@ -76,7 +77,8 @@ def stage(build, folder):
             shutil.copy2(path.resolve(), package / path.name)
     for path, run_path in ((next(package.glob("_core*.so")), "$ORIGIN/lib"),
                            (package / "bin/trajctl", "$ORIGIN/../lib")):
-        run("strip", "--strip-unneeded", path)
+        if not is_stripped:
+            run("strip", "--strip-unneeded", path)
         run("patchelf", "--set-rpath", run_path, path)
     return package
 
@@ -120,8 +122,7 @@ def package_of(path):
 def needed_files(package):
     """Returns the path of each shared library that the staged programs load, by file name."""
     found = {}
-    programs = [package / "bin/trajd", package / "bin/trajctl", package / "libexec/trajd/trajd-indexer", package / "libexec/trajd/trajd-decoder",
-                *package.glob("_core*.so")]
+    programs = [*(package / name for name in PROGRAMS), *package.glob("_core*.so")]
     for program in programs:
         for line in run("ldd", program).splitlines():
             match = re.match(r"\s*(\S+) => (/\S+)", line)
