@@ -13,6 +13,7 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/image/image.h"
+#include "kernels/image/image_planes.h"
 #include "kernels/clones.h"
 #include "proto/array_len.h"
 
@@ -163,21 +164,6 @@ TRAJD_CLONES static void scale_1(float *restrict out, const uint8_t *restrict in
         out[i] = (float)in[i] * scale + offset;
 }
 
-/* Scales a block of 3 channels, and takes it apart. */
-TRAJD_CLONES static void scale_3(float *restrict a, float *restrict b, float *restrict c,
-                                 const uint8_t *restrict in, uint32_t count, const float *scale,
-                                 const float *offset)
-{
-    const float x = scale[0], y = scale[1], z = scale[2];
-    const float k = offset[0], l = offset[1], m = offset[2];
-
-    for (uint32_t i = 0; i < count; i++) {
-        a[i] = (float)in[3 * i] * x + k;
-        b[i] = (float)in[3 * i + 1] * y + l;
-        c[i] = (float)in[3 * i + 2] * z + m;
-    }
-}
-
 /* Scales elements side by side. The scales repeat: `factors` and `shifts` have `count` of them. */
 TRAJD_CLONES static void scale_all(float *restrict out, const uint8_t *restrict in, uint32_t count,
                                    const float *restrict factors, const float *restrict shifts)
@@ -193,7 +179,8 @@ static void scale_planes(const struct trajd_image_finish *f, const uint8_t *in, 
     if (f->channels == 1)
         scale_1(planes, in, count, f->scale[0], f->offset[0]);
     else if (f->channels == 3)
-        scale_3(planes, planes + step, planes + 2 * step, in, count, f->scale, f->offset);
+        trajd_image_take_apart(planes, planes + step, planes + 2 * step, in, count, f->scale,
+                               f->offset);
     else
         for (uint32_t c = 0; c < f->channels; c++)
             for (uint32_t i = 0; i < count; i++)

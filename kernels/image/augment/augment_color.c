@@ -10,7 +10,10 @@
  * most - range * clip(min(k, 4 - k)), k = (5, 3 or 1) + h modulo 6. */
 #include "kernels/image/augment/augment_color.h"
 
+#include <string.h>
+
 #include "kernels/clones.h"
+#include "kernels/image/image_planes.h"
 
 enum { CHUNK = 480, LANES = 8 };
 
@@ -37,37 +40,25 @@ TRAJD_CLONES static void load_1(float *restrict a, const uint8_t *restrict in, u
         a[i] = in[i];
 }
 
-TRAJD_CLONES static void load_3(float *restrict a, float *restrict b, float *restrict c,
-                                const uint8_t *restrict in, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        a[i] = in[3 * i];
-        b[i] = in[3 * i + 1];
-        c[i] = in[3 * i + 2];
-    }
-}
-
 TRAJD_CLONES static void store_1(uint8_t *restrict out, const float *restrict a, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         out[i] = (uint8_t)(int32_t)(a[i] + 0.5F);
 }
 
-TRAJD_CLONES static void store_3(uint8_t *restrict out, const float *restrict a,
-                                 const float *restrict b, const float *restrict c, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        out[3 * i] = (uint8_t)(int32_t)(a[i] + 0.5F);
-        out[3 * i + 1] = (uint8_t)(int32_t)(b[i] + 0.5F);
-        out[3 * i + 2] = (uint8_t)(int32_t)(c[i] + 0.5F);
-    }
-}
-
-/* out = value * out + other. */
-TRAJD_CLONES static void blend(float *out, uint32_t count, float value, float other, bool rounds)
+/* out = value * out + other. `rounds` is a constant where this is inlined, as below. */
+TRAJD_INLINE void blend_all(float *out, uint32_t count, float value, float other, bool rounds)
 {
     for (uint32_t i = 0; i < count; i++)
         out[i] = whole(clip(value * out[i] + other, 255), rounds);
+}
+
+TRAJD_CLONES static void blend(float *out, uint32_t count, float value, float other, bool rounds)
+{
+    if (rounds)
+        blend_all(out, count, value, other, true);
+    else
+        blend_all(out, count, value, other, false);
 }
 
 TRAJD_INLINE float grey(float a, float b, float c, bool rounds)
@@ -75,8 +66,8 @@ TRAJD_INLINE float grey(float a, float b, float c, bool rounds)
     return whole(0.2989F * a + 0.587F * b + 0.114F * c, rounds);
 }
 
-TRAJD_CLONES static void saturate(float *restrict a, float *restrict b, float *restrict c,
-                                  uint32_t count, float value, bool rounds)
+TRAJD_INLINE void saturate_all(float *restrict a, float *restrict b, float *restrict c,
+                               uint32_t count, float value, bool rounds)
 {
     const float rest = 1 - value;
 
@@ -86,6 +77,15 @@ TRAJD_CLONES static void saturate(float *restrict a, float *restrict b, float *r
         b[i] = whole(clip(value * b[i] + other, 255), rounds);
         c[i] = whole(clip(value * c[i] + other, 255), rounds);
     }
+}
+
+TRAJD_CLONES static void saturate(float *restrict a, float *restrict b, float *restrict c,
+                                  uint32_t count, float value, bool rounds)
+{
+    if (rounds)
+        saturate_all(a, b, c, count, value, true);
+    else
+        saturate_all(a, b, c, count, value, false);
 }
 
 /* A channel of a pixel whose hue is h, from -4 to 8. */
@@ -125,17 +125,24 @@ TRAJD_CLONES static void round_hue(float *out, uint32_t count)
 TRAJD_CLONES static double sum_greys(const float *restrict a, const float *restrict b,
                                      const float *restrict c, uint32_t count, bool rounds)
 {
-    float lanes[LANES] = {0};
+    trajd_floats lanes = {0};
     double sum = 0;
     uint32_t i = 0;
 
-    for (; i + LANES <= count; i += LANES)
-        for (uint32_t k = 0; k < LANES; k++)
-            lanes[k] += grey(a[i + k], b[i + k], c[i + k], rounds);
-    for (uint32_t k = 0; i < count; i++, k++)
-        lanes[k] += grey(a[i], b[i], c[i], rounds);
+    for (; i + LANES <= count; i += LANES) {
+        trajd_floats x, y, z;
+        memcpy(&x, a + i, sizeof x);
+        memcpy(&y, b + i, sizeof y);
+        memcpy(&z, c + i, sizeof z);
+        x = 0.2989F * x + 0.587F * y + 0.114F * z;
+        if (rounds)
+            x = __builtin_convertvector(__builtin_convertvector(x, trajd_words), trajd_floats);
+        lanes += x;
+    }
     for (uint32_t k = 0; k < LANES; k++)
         sum += lanes[k];
+    for (; i < count; i++)
+        sum += grey(a[i], b[i], c[i], rounds);
     return sum;
 }
 
@@ -190,6 +197,7 @@ static bool next(struct walk *walk, const struct trajd_augment_run *run, uint32_
     const struct trajd_augment_view *view = walk->view;
     const uint8_t *in = view->pixels + walk->row * view->row_bytes + walk->pixel * view->channels;
     const uint64_t rest = walk->row_pixels - walk->pixel;
+    static const float same[] = {1, 1, 1}, zero[] = {0, 0, 0};
 
     if (walk->row == walk->rows)
         return false;
@@ -198,7 +206,8 @@ static bool next(struct walk *walk, const struct trajd_augment_run *run, uint32_
     if (chunk->channels == 1)
         load_1(chunk->planes[0], in, chunk->count);
     else
-        load_3(chunk->planes[0], chunk->planes[1], chunk->planes[2], in, chunk->count);
+        trajd_image_take_apart(chunk->planes[0], chunk->planes[1], chunk->planes[2], in,
+                               chunk->count, same, zero);
     for (uint32_t i = 0; i < steps; i++)
         change(run, i, chunk);
     walk->pixel += chunk->count;
@@ -236,5 +245,6 @@ void trajd_augment_run(struct trajd_augment_run *run, const struct trajd_augment
         if (chunk.channels == 1)
             store_1(output, chunk.planes[0], chunk.count);
         else
-            store_3(output, chunk.planes[0], chunk.planes[1], chunk.planes[2], chunk.count);
+            trajd_image_put_together(output, chunk.planes[0], chunk.planes[1], chunk.planes[2],
+                                     chunk.count);
 }
