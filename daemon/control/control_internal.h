@@ -178,7 +178,7 @@ void trajd_feed_list_mark_idle(struct trajd_feed_list *feeds, const struct trajd
 struct trajd_producer *trajd_feed_list_remove_last(struct trajd_feed_list *feeds);
 /* ... the closable producer that has been without a worker for the longest time. */
 struct trajd_producer *trajd_feed_list_remove_unread(struct trajd_feed_list *feeds);
-/* ... a producer of the family that nobody reads, but whose ring a user has mapped. */
+/* ... a producer of the family without sessions, whose ring a user has mapped. */
 struct trajd_producer *trajd_feed_list_remove_used(struct trajd_feed_list *feeds,
                                                    const char *family);
 /* ... a closable producer that is marked idle and still is idle. */
@@ -246,8 +246,8 @@ enum trajd_status trajd_control_open_spec(struct trajd_control *control, const c
                                           struct trajd_producer **producer,
                                           struct trajd_error *error);
 /* Makes another instance of the feed `family`, for a job that reads another position than the jobs
- * on the existing instances, or a user who did not map their rings. Where nobody reads an instance
- * that another user has mapped, makes that one again with a ring of its own. */
+ * on the existing instances, or a user who did not map their rings. Where an instance that
+ * another user has mapped has no sessions, makes that one again with a ring of its own. */
 enum trajd_status trajd_control_open_instance(struct trajd_control *control, const char *family,
                                               struct trajd_producer **producer,
                                               struct trajd_error *error);

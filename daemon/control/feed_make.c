@@ -277,7 +277,7 @@ static enum trajd_status find_model(struct trajd_control *control, const char *f
     return TRAJD_OK;
 }
 
-/* Returns a feed that nobody reads, and whose ring another user has mapped. It is off the list then.
+/* Returns a feed without sessions whose ring another user has mapped. It is off the list then.
  * Returns NULL if there is none. */
 static struct trajd_producer *take_used(struct trajd_control *control, const char *family,
                                         char *name, size_t size)

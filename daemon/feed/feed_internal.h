@@ -217,7 +217,7 @@ bool trajd_job_has_place(const struct job *job, const struct trajd_wire_open *op
 struct job *trajd_job_find_entry(const struct trajd_core_feed *feed, const struct session *session,
                                  struct trajd_wire_text name);
 /* Returns true if no user but that of the session can write into the ring. Over tcp that is a ring
- * that nobody has mapped, or that of the session's own job. */
+ * without a mapping, or that of the session's own job. */
 bool trajd_feed_admits(const struct trajd_core_feed *feed, const struct session *session,
                        struct trajd_wire_text job_name);
 /* Returns true if the OPEN is the one that was granted last, sent again because the reply was lost.

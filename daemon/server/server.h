@@ -120,7 +120,7 @@ struct trajd_server_options {
                         const char *gpu);
     /* Requests another instance of the feed of that name (trajd_feed_options.instance_of), because
      * jobs at other positions read its instances, or other users have mapped their rings. The answer
-     * may also be a new feed in the place of one that trajd_feed_has_user and nobody reads.
+     * may also be a new feed in the place of one with trajd_feed_has_user and no sessions.
      * Otherwise as open_feed. NULL: such an OPEN is refused with TRAJD_ERR_BUSY. */
     void (*open_instance)(void *context, uint64_t request, const char *name);
     /* Reports that no session has been on the feed for feed_idle_ms, so that control may close the
@@ -182,8 +182,8 @@ bool trajd_feed_has_user(struct trajd_feed *feed);
  * first tick of a new feed, and while a batch of it in host memory is held. */
 uint64_t trajd_feed_idle_since_ns(struct trajd_feed *feed);
 /* Removes a feed and clears the pointer: takers return TRAJD_ERR_CLOSED, and its sessions get
- * ERROR. Workers keep their mappings of the ring; those of a feed that was closed while nobody read
- * it are emptied, so that they hold no memory. Waits for threads that are in trajd_feed_take; no
+ * ERROR. Workers keep their mappings of the ring; those of a feed that was closed without sessions
+ * are emptied, so that they hold no memory. Waits for threads that are in trajd_feed_take; no
  * thread may enter it afterwards. */
 void trajd_server_remove_feed(struct trajd_server *server, struct trajd_feed **feed);
 /* Feeds that are replaced together: each OPEN sees either all old feeds or all new ones. */

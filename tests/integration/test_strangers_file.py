@@ -217,3 +217,25 @@ def test_outcomes(tmp_path):
     assert "left out" not in layout and "rate: {path: fps}" in layout
     (tmp_path / "lab.yaml").write_text(config.replace("    dataset: data\n", "    dataset: data\n    where: {success: ['true']}\n"))
     assert "2 episodes" in trajctl("check", tmp_path / "lab.yaml").stdout
+
+
+@pytest.mark.parametrize("name", ["run[left]_{}", "take *{}", "what?\\{}", "sets [a]/trial_{}"])
+def test_wildcards_in_the_names_of_groups(tmp_path, name):
+    """Names of groups are no patterns: the draft finds the episodes, and nothing else."""
+    with h5py.File(tmp_path / "lab.h5", "w") as file:
+        for i in range(4):
+            file[f"{name.format(i)}/q"] = RANDOM.normal(size=(30, 7))
+        file["run_l/q"] = RANDOM.normal(size=(77, 2))
+    make_config(tmp_path, tmp_path / "lab.h5")
+    seen = trajctl("inspect", "--json", "--layout", tmp_path / "lab.layout.yaml", tmp_path / "lab.h5")
+    assert seen.returncode == 0, seen.stderr
+    assert json.loads(seen.stdout)[0]["kept_count"] == 4
+
+
+def test_folders_of_rarer_extensions(tmp_path):
+    """init and inspect look for the same extensions."""
+    (tmp_path / "data").mkdir()
+    for i in range(2):
+        write_single(tmp_path / f"data/episode_{i}.he5")
+    assert "draft" in draft_of(tmp_path / "data")
+    make_config(tmp_path, tmp_path / "data")

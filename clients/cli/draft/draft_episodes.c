@@ -226,24 +226,42 @@ static struct set find_set(const struct trajd_tree *tree, uint32_t group)
     return best;
 }
 
+/* Appends one component of a path, as a pattern that matches it. Only a component with wildcards is
+ * one: there a backslash makes a character plain. */
+static void add_component(char pattern[DRAFT_PATTERN_SIZE], const char *name, size_t length,
+                          const char *end)
+{
+    const bool is_wild = *end || strcspn(name, "*?[") < length;
+    size_t used = strlen(pattern);
+
+    used += (size_t)snprintf(pattern + used, DRAFT_PATTERN_SIZE - used, "/");
+    for (size_t i = 0; i < length && used < DRAFT_PATTERN_SIZE; i++)
+        used += (size_t)snprintf(pattern + used, DRAFT_PATTERN_SIZE - used, "%s%c",
+                                 is_wild && strchr("*?[]\\", name[i]) ? "\\" : "", name[i]);
+    if (used < DRAFT_PATTERN_SIZE)
+        snprintf(pattern + used, DRAFT_PATTERN_SIZE - used, "%s", end);
+}
+
 /* Writes the pattern of the episodes: groups in groups, as far as they repeat. */
 static void write_pattern(const struct trajd_tree *tree, char pattern[DRAFT_PATTERN_SIZE])
 {
     uint32_t region = 0;
-    size_t used = 0;
 
-    strcpy(pattern, "/");
-    for (int level = 0; level < LEVELS_MAX && used < DRAFT_PATTERN_SIZE; level++) {
+    *pattern = '\0';
+    for (int level = 0; level < LEVELS_MAX; level++) {
         const struct set set = find_set(tree, region);
-        const size_t skipped = strlen(tree->objects[region].path);
-        const char *parent = tree->objects[set.parent].path + (set.count ? skipped : 0);
+        const char *parent = tree->objects[set.parent].path;
         if (!set.count)
-            return;
-        parent += *parent == '/';
-        used += (size_t)snprintf(pattern + used, DRAFT_PATTERN_SIZE - used, "/%s%s%s*", parent,
-                                 *parent ? "/" : "", set.prefix);
+            break;
+        parent += strlen(tree->objects[region].path);
+        for (size_t length; parent += *parent == '/', (length = strcspn(parent, "/"));
+             parent += length)
+            add_component(pattern, parent, length, "");
+        add_component(pattern, set.prefix, strlen(set.prefix), "*");
         region = set.first;
     }
+    if (!*pattern)
+        strcpy(pattern, "/");
 }
 
 static const struct trajd_tree *sorted_tree; /* for the comparison */

@@ -4,19 +4,18 @@
 #include <sys/stat.h>
 
 #include "clients/cli/draft/draft.h"
+#include "clients/cli/draft/draft_shapes.h"
 #include "daemon/layout/glob.h"
-#include "proto/array_len.h"
 
 enum { OK = 0, FAILED = 1 };
 
 enum trajd_status draft_find_file(const char *path, char file[CLI_PATH_SIZE],
                                   struct trajd_error *error)
 {
-    static const char *const patterns[] = {"**/*.hdf5", "**/*.h5", "**/*.hdf", "**/*.he5"};
-    enum trajd_status status = TRAJD_OK;
     char folder[CLI_PATH_SIZE];
+    struct trajd_file_list list = {0};
+    enum trajd_status status;
     struct stat about;
-    bool found = false;
     size_t plain;
 
     if (!stat(path, &about) && S_ISREG(about.st_mode)) {
@@ -27,19 +26,16 @@ enum trajd_status draft_find_file(const char *path, char file[CLI_PATH_SIZE],
     while (path[plain] && plain && path[plain - 1] != '/')
         plain--;
     snprintf(folder, sizeof folder, "%.*s", (int)plain, path);
-    for (size_t i = 0; i < ARRAY_LEN(patterns) && !status && !found; i++) {
-        struct trajd_file_list list;
-        status = trajd_file_list_find(*folder ? folder : ".",
-                                      path[plain] ? path + plain : patterns[i], &list, error);
-        found = !status && list.count &&
-                snprintf(file, CLI_PATH_SIZE, "%s/%s", *folder ? folder : ".",
-                         list.relative_paths[0]) < CLI_PATH_SIZE;
-        if (!status)
-            trajd_file_list_free(&list);
-    }
-    if (!status && !found)
-        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
-                                 "%s: no file ends in .hdf5, .h5, .hdf or .he5", path);
+    if (path[plain])
+        status = trajd_file_list_find(*folder ? folder : ".", path + plain, &list, error);
+    else
+        status = draft_list_files(path, &list, error);
+    if (status)
+        return status;
+    if (!list.count || snprintf(file, CLI_PATH_SIZE, "%s/%s", *folder ? folder : ".",
+                                list.relative_paths[0]) >= CLI_PATH_SIZE)
+        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file matches", path);
+    trajd_file_list_free(&list);
     return status;
 }
 

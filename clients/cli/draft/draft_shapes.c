@@ -20,18 +20,27 @@ struct folder {
     uint64_t signatures[DRAFT_FILES_MAX]; /* 0: the file cannot be read */
 };
 
-static enum trajd_status find_files(struct folder *folder, struct trajd_error *error)
+enum trajd_status draft_list_files(const char *folder, struct trajd_file_list *list,
+                                   struct trajd_error *error)
 {
-    static const char *const patterns[] = {"**/*.hdf5", "**/*.h5"};
+    static const char *const patterns[] = {"**/*.hdf5", "**/*.h5", "**/*.hdf", "**/*.he5"};
     enum trajd_status status = TRAJD_OK;
 
-    for (size_t i = 0; i < ARRAY_LEN(patterns) && !status && !folder->files.count; i++) {
-        trajd_file_list_free(&folder->files);
-        status = trajd_file_list_find(folder->path, patterns[i], &folder->files, error);
+    *list = (struct trajd_file_list){0};
+    for (size_t i = 0; i < ARRAY_LEN(patterns) && !status && !list->count; i++) {
+        trajd_file_list_free(list);
+        status = trajd_file_list_find(folder, patterns[i], list, error);
     }
-    if (!status && !folder->files.count)
-        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "%s: no file ends in .hdf5 or .h5",
-                                 folder->path);
+    if (!status && !list->count)
+        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                 "%s: no file ends in .hdf5, .h5, .hdf or .he5", folder);
+    return status;
+}
+
+static enum trajd_status find_files(struct folder *folder, struct trajd_error *error)
+{
+    enum trajd_status status = draft_list_files(folder->path, &folder->files, error);
+
     folder->count = folder->files.count < DRAFT_FILES_MAX ? folder->files.count : DRAFT_FILES_MAX;
     return status;
 }

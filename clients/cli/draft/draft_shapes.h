@@ -3,6 +3,7 @@
 #define TRAJD_CLI_DRAFT_DRAFT_SHAPES_H
 
 #include "clients/cli/files/cli_files.h"
+#include "daemon/layout/glob.h"
 
 enum { DRAFT_SHAPES_MAX = 16, DRAFT_FILES_MAX = 256, DRAFT_NAME_SIZE = 64 };
 
@@ -21,5 +22,11 @@ struct draft_shape {
 uint32_t draft_find_shapes(const struct cli_files *files, const char *path,
                            struct draft_shape shapes[DRAFT_SHAPES_MAX], bool *are_mixed,
                            struct trajd_error *error);
+
+/* Lists the HDF5 files below a folder: those with the first of the usual extensions that any file
+ * has. TRAJD_ERR_NOT_FOUND where there are none. The caller frees the list with
+ * trajd_file_list_free. */
+enum trajd_status draft_list_files(const char *folder, struct trajd_file_list *list,
+                                   struct trajd_error *error);
 
 #endif

@@ -1,18 +1,16 @@
 #include "clients/cli/files/examine.h"
 
+#include "clients/cli/files/episode_file.h"
 #include "clients/cli/files/examine_frames.h"
 #include "clients/cli/files/examine_idle.h"
 #include "clients/cli/files/examine_rotations.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BLOCK_BYTES (UINT64_C(4) << 20)
 #define GAP_FACTOR 1.75
@@ -480,26 +478,20 @@ static enum trajd_status examine_stream(struct examiner *examiner,
     const struct trajd_index *index = examiner->index;
     struct scan scan;
     enum trajd_status status = start_scan(index, stream, &scan, error);
-    uint32_t file = UINT32_MAX;
-    int fd = -1;
+    struct episode_file file = {.index = index};
 
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         if (episode->quarantine ||
             episode->extents[stream->array_index].storage == TRAJD_STORAGE_ABSENT)
             continue;
-        if (episode->file_index != file) { /* episodes are in the order of the files */
-            if (fd >= 0)
-                close(fd);
-            file = episode->file_index;
-            fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
-        }
-        status = trajd_array_is_encoded(&episode->extents[stream->array_index])
-                     ? examine_encoded(examiner, stream, episode, fd, error)
-                     : examine_array(examiner, &scan, episode, fd, error);
+        status = episode_file_open(&file, episode, error);
+        if (!status)
+            status = trajd_array_is_encoded(&episode->extents[stream->array_index])
+                         ? examine_encoded(examiner, stream, episode, file.fd, error)
+                         : examine_array(examiner, &scan, episode, file.fd, error);
     }
-    if (fd >= 0)
-        close(fd);
+    episode_file_close(&file);
     if (!status)
         report_stream(examiner, &scan);
     free(scan.block);

@@ -1,12 +1,10 @@
 #include "clients/cli/files/examine_idle.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "clients/cli/files/episode_file.h"
 #include "daemon/base/json.h"
 #include "daemon/base/yaml.h"
 #include "proto/timebase.h"
@@ -256,27 +254,20 @@ static enum trajd_status examine_episode(struct idle *idle, const struct trajd_e
 static enum trajd_status examine_episodes(struct idle *idle, struct trajd_error *error)
 {
     const struct trajd_index *index = idle->index;
+    struct episode_file file = {.index = index};
     enum trajd_status status = TRAJD_OK;
-    uint32_t file = UINT32_MAX;
-    int fd = -1;
 
     for (uint32_t e = 0; e < index->episode_count && !status; e++) {
         const struct trajd_episode *episode = &index->episodes[e];
         if (episode->quarantine)
             continue;
-        if (episode->file_index != file) { /* episodes are in the order of the files */
-            if (fd >= 0)
-                close(fd);
-            file = episode->file_index;
-            fd = open(index->files[file].path, O_RDONLY | O_CLOEXEC);
-            if (fd < 0)
-                return trajd_error_set(error, TRAJD_ERR_IO, errno, "--idle: %s: %s",
-                                       index->files[file].path, strerror(errno));
-        }
-        status = examine_episode(idle, episode, fd, error);
+        status = episode_file_open(&file, episode, error);
+        if (status)
+            trajd_error_prefix(error, "--idle");
+        else
+            status = examine_episode(idle, episode, file.fd, error);
     }
-    if (fd >= 0)
-        close(fd);
+    episode_file_close(&file);
     return status;
 }
 
