@@ -39,6 +39,7 @@ int cli_resample(int argc, char **argv);
 int cli_pack(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_metrics(int argc, char **argv);
 
 /* Prints "trajctl: MESSAGE" on stderr, and returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

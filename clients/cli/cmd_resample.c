@@ -6,7 +6,7 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
-#include "clients/cli/resample_print.h"
+#include "clients/cli/resample/print/resample_print.h"
 #include "daemon/base/quantity.h"
 #include "proto/array_len.h"
 

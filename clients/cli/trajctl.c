@@ -37,6 +37,8 @@ static const struct cli_command commands[] = {
      "check that trajd works on this machine, and find what will be slow; the exit status is 1 if "
      "it "
      "does not work"},
+    {"metrics", cli_metrics, "[--http] [--endpoint DIR|tcp://HOST:PORT --key FILE]",
+     "print a daemon's counters as OpenMetrics text, or answer one HTTP request with them"},
     {"recv", cli_recv,
      "FEED [--count N] [--epoch N] [--next POSITION] [--rank R --world W] [--job NAME] [--credit "
      "N] [--endpoint DIR|tcp://HOST:PORT --key FILE] [--json]",

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int read_number(const char *folder, const char *name, uint64_t *value)
 {
@@ -115,4 +116,16 @@ uint64_t trajd_memory_available(const struct trajd_memory *memory)
 {
     return memory->machine_bytes < memory->cgroup_bytes ? memory->machine_bytes
                                                         : memory->cgroup_bytes;
+}
+
+uint64_t trajd_memory_resident(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long pages = 0;
+
+    if (file && fscanf(file, "%*u %llu", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }

@@ -16,4 +16,7 @@ void trajd_memory_read(struct trajd_memory *memory);
 /* Returns the smaller of the two. */
 uint64_t trajd_memory_available(const struct trajd_memory *memory);
 
+/* Returns the resident memory of this process; 0 where it cannot be read. */
+uint64_t trajd_memory_resident(void);
+
 #endif

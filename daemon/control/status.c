@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/memory.h"
 
 #define END_BYTES 256 /* reserved for the end of a description, after the items of its lists */
 
@@ -48,6 +49,18 @@ static void describe_frames(struct trajd_frames *frames, struct trajd_json *json
     trajd_json_u64(json, "bad", stats.bad_frames);
     trajd_json_u64(json, "evicted", stats.evicted_frames);
     trajd_json_u64(json, "decode_ns", stats.decode_ns);
+    trajd_json_close_object(json);
+}
+
+static void describe_memory(const struct trajd_config *config, struct trajd_json *json)
+{
+    struct trajd_memory memory;
+
+    trajd_memory_read(&memory);
+    trajd_json_open_object(json, "memory");
+    trajd_json_u64(json, "process_bytes", trajd_memory_resident());
+    trajd_json_u64(json, "rings_budget_bytes", config->rings_bytes);
+    trajd_json_u64(json, "free_bytes", trajd_memory_available(&memory));
     trajd_json_close_object(json);
 }
 
@@ -122,6 +135,7 @@ void trajd_control_describe(void *context, struct trajd_json *json, size_t room)
     pthread_mutex_lock(&control->mutex);
     describe_reload(&control->reload, json);
     describe_resampling(control->resample_service, json);
+    describe_memory(control->now->config, json);
     describe_lists(control, json, end);
     pthread_mutex_unlock(&control->mutex);
 }

@@ -67,6 +67,7 @@ bool trajd_core_publish(struct trajd_core_feed *feed, const struct trajd_core_fi
                         const struct trajd_error *failure, uint64_t now_ns)
 {
     trajd_feed_account(feed, now_ns);
+    trajd_feed_explain_waits(feed, fill);
     if (!trajd_production_publish(feed, fill, failure, now_ns))
         return false;
     trajd_feed_advance(feed);

@@ -144,6 +144,7 @@ struct trajd_core_fill {
      * of the ranks on this node. Borrowed until the fill is published. */
     uint32_t range_count;
     const struct trajd_rows *ranges;
+    uint64_t work_ns[TRAJD_WORK_COUNT]; /* what the batch took, for publish; take sets zeros */
 };
 
 /* Moves the next slot to FILLING and describes its batch. TRAJD_ERR_TIMEOUT: no batch is needed, or
@@ -251,6 +252,8 @@ struct trajd_core_session_info {
     uint64_t wait_until_ns; /* its OPEN is held back until then (rejoin_wait); 0: it is not */
     uint64_t batches_sent, batches_done;
     uint64_t stalled_ns; /* production stalled and this session held it up */
+    /* the session had no batch to work on, by what production did then */
+    uint64_t waited_ns[TRAJD_WAIT_COUNT];
     uint64_t last_message_ns;
 };
 /* Describes the session with that index, from 0. Returns false after the last. */
@@ -285,7 +288,8 @@ struct trajd_core_feed_info {
     uint64_t epoch_length;
     uint64_t produced_epoch, cursor; /* position of the next fill */
     uint32_t slots_free, slots_filling, slots_ready;
-    uint64_t stalled_ns;    /* batches were needed and every slot was READY */
+    uint64_t stalled_ns;                  /* batches were needed and every slot was READY */
+    uint64_t waited_ns[TRAJD_WAIT_COUNT]; /* the sum of all sessions, also of those that are gone */
     uint64_t idle_since_ns; /* time since which the feed has had no session; 0: it has one */
     bool has_leases;        /* sessions, perhaps on other feeds, hold batches of it */
     bool has_user; /* a user has mapped the ring, and no other one may; `user` is its number */

@@ -42,6 +42,7 @@ bool trajd_core_session_info(const struct trajd_core *core, uint32_t index,
             .last_message_ns = session->last_message_ns,
         };
         memcpy(info->client, session->client, sizeof info->client);
+        memcpy(info->waited_ns, session->waited_ns, sizeof info->waited_ns);
         return true;
     }
     return false;
@@ -109,5 +110,6 @@ void trajd_core_feed_info(const struct trajd_core_feed *feed, struct trajd_core_
         .user = feed->user,
         .is_hidden = feed->options.is_hidden,
     };
+    memcpy(info->waited_ns, feed->waited_ns, sizeof info->waited_ns);
     fill_job_info(first_job(feed), &info->job);
 }

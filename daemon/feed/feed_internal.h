@@ -26,6 +26,9 @@
 /* Adds the time since the last call to the stall times of the sessions and jobs that held up
  * production. Public calls do this before they change what is READY or leased. */
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns);
+/* Divides the time that sessions have waited for a batch among the work that the batch took. A
+ * publish does it. */
+void trajd_feed_explain_waits(struct trajd_core_feed *feed, const struct trajd_core_fill *fill);
 
 /* ---- slots.c: the states of slots, and the parts that jobs have of them ---- */
 

@@ -143,6 +143,7 @@ struct trajd_core_feed {
     uint64_t idle_since_ns;
     uint64_t accounted_ns; /* stalls are accounted up to this time */
     uint64_t stalled_ns;
+    uint64_t waited_ns[TRAJD_WAIT_COUNT];
 };
 
 /* A part, and where it is. */
@@ -192,6 +193,10 @@ struct session {
     uint64_t seq;         /* of the last BATCH */
     uint64_t turn;        /* larger for sessions that were served later */
     uint64_t batches_sent, batches_done, stalled_ns, last_message_ns;
+    uint64_t working_at_ns; /* the last time it was seen to have a batch to work on */
+    /* how long it has waited since then or since the last publish, for a batch in the making */
+    uint64_t waiting_ns;
+    uint64_t waited_ns[TRAJD_WAIT_COUNT];
 };
 
 struct trajd_core {

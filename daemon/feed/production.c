@@ -116,8 +116,14 @@ enum trajd_status trajd_production_take(struct trajd_core_feed *feed, struct tra
     trajd_slot_begin_fill(feed, index);
     assign_batch(feed, slot, is_new);
     init_ranges(feed, slot);
-    *fill = (struct trajd_core_fill){index,       slot->row_count, slot->generation,  slot->run_id,
-                                     slot->epoch, slot->position,  slot->range_count, slot->ranges};
+    *fill = (struct trajd_core_fill){.slot = index,
+                                     .row_count = slot->row_count,
+                                     .generation = slot->generation,
+                                     .run_id = slot->run_id,
+                                     .epoch = slot->epoch,
+                                     .position = slot->position,
+                                     .range_count = slot->range_count,
+                                     .ranges = slot->ranges};
     return TRAJD_OK;
 }
 

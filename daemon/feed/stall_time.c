@@ -1,4 +1,5 @@
-/* Accounts the time in which production stalls to the sessions and jobs that hold it up. */
+/* Accounts the time in which production stalls to the sessions and jobs that hold it up, and the
+ * time in which sessions have no batch to what production did meanwhile. */
 #include "daemon/feed/feed_internal.h"
 
 static bool has_more(const struct job *job)
@@ -80,6 +81,82 @@ static bool keeps_others_waiting(const struct job *job)
     return false;
 }
 
+/* ---- sessions without a batch ---- */
+
+/* Notes which sessions have a batch that they have not finished. */
+static void find_working(struct trajd_core_feed *feed, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < feed->ready.count; i++) {
+        const struct slot *slot = &feed->slots[feed->ready.slots[i]];
+        for (uint32_t j = 0; j < feed->options.job_count; j++)
+            for (uint32_t p = 0; p < slot->job_parts[j].part_count; p++) {
+                const struct part *part = &slot->job_parts[j].parts[p];
+                struct session *session = part->state == PART_LEASED && !part->abandoned
+                                              ? trajd_session_find(feed->core, part->session)
+                                              : NULL;
+                if (session)
+                    session->working_at_ns = now_ns;
+            }
+    }
+}
+
+/* Returns true if the session is in a running epoch that has more batches for its job. */
+static bool expects_batch(const struct session *session)
+{
+    return session->joined && !session->is_over &&
+           (has_more(session->job) ||
+            (session->job->phase == JOB_RUNNING && session->feed->filling.count));
+}
+
+static void account_waits(struct trajd_core_feed *feed, uint64_t now_ns, uint64_t elapsed_ns,
+                          bool stalled)
+{
+    if (!feed->member_count)
+        return;
+    find_working(feed, now_ns);
+    for (uint32_t i = 0; i < feed->member_count; i++) {
+        struct session *session = feed->members[i];
+        if (session->working_at_ns == now_ns || !expects_batch(session))
+            continue;
+        if (stalled) {
+            session->waited_ns[TRAJD_WAIT_SLOTS] += elapsed_ns;
+            feed->waited_ns[TRAJD_WAIT_SLOTS] += elapsed_ns;
+        } else {
+            session->waiting_ns += elapsed_ns;
+        }
+    }
+}
+
+static void explain_wait(struct session *session, const struct trajd_core_fill *fill,
+                         uint64_t work_ns)
+{
+    struct trajd_core_feed *feed = session->feed;
+    const uint64_t during_ns = session->waiting_ns < work_ns ? session->waiting_ns : work_ns;
+    uint64_t rest_ns = session->waiting_ns;
+
+    for (uint32_t w = 0; w < TRAJD_WORK_COUNT && work_ns; w++) {
+        const uint64_t share_ns =
+            (uint64_t)((double)during_ns * (double)fill->work_ns[w] / (double)work_ns);
+        session->waited_ns[w] += share_ns;
+        feed->waited_ns[w] += share_ns;
+        rest_ns -= share_ns < rest_ns ? share_ns : rest_ns;
+    }
+    session->waited_ns[TRAJD_WAIT_OTHER] += rest_ns;
+    feed->waited_ns[TRAJD_WAIT_OTHER] += rest_ns;
+    session->waiting_ns = 0;
+}
+
+void trajd_feed_explain_waits(struct trajd_core_feed *feed, const struct trajd_core_fill *fill)
+{
+    uint64_t work_ns = 0;
+
+    for (uint32_t w = 0; w < TRAJD_WORK_COUNT; w++)
+        work_ns += fill->work_ns[w];
+    for (uint32_t i = 0; i < feed->member_count; i++)
+        if (feed->members[i]->waiting_ns)
+            explain_wait(feed->members[i], fill, work_ns);
+}
+
 void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
 {
     uint64_t elapsed_ns = now_ns - feed->accounted_ns;
@@ -91,6 +168,7 @@ void trajd_feed_account(struct trajd_core_feed *feed, uint64_t now_ns)
     feed->accounted_ns = now_ns;
     stalled = is_stalled(feed);
     feed->stalled_ns += stalled ? elapsed_ns : 0;
+    account_waits(feed, now_ns, elapsed_ns, stalled);
     for (uint32_t j = 0; j < feed->options.job_count; j++) {
         struct job *job = &feed->jobs[j];
         const struct slot *oldest = stalled ? &feed->slots[feed->ready.slots[0]] : NULL;

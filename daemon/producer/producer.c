@@ -101,15 +101,7 @@ static void make_batch(struct trajd_producer *producer, const struct trajd_fill 
     if (status == TRAJD_ERR_CLOSED && __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
         return; /* the producer is being destroyed: no worker waits for the slot */
     trajd_producer_write_ids(producer, fill);
-    if (status) {
-        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
-        LOG(producer->log, WARNING, "feed %s: epoch %llu, position %llu: %s", producer->name,
-            (unsigned long long)fill->epoch, (unsigned long long)fill->position, error.message);
-    }
-    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_BATCHES], 1);
-    for (uint32_t r = 0; r < fill->range_count; r++)
-        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WINDOWS], fill->ranges[r].count);
-    trajd_feed_publish(producer->feed, fill, status ? &error : NULL);
+    trajd_producer_publish(producer, fill, status ? &error : NULL);
 }
 
 static void *produce(void *context)

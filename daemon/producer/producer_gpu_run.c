@@ -23,17 +23,7 @@ static void publish(struct trajd_producer *producer, const struct trajd_gpu_batc
     if (failure && failure->status == TRAJD_ERR_CLOSED &&
         __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
         return; /* the producer is being destroyed: no worker waits for the slot */
-    if (failure) {
-        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
-        LOG(producer->log, WARNING, "feed %s: epoch %llu, position %llu: %s", producer->name,
-            (unsigned long long)gpu_batch->fill.epoch, (unsigned long long)gpu_batch->fill.position,
-            failure->message);
-    }
-    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_BATCHES], 1);
-    for (uint32_t r = 0; r < gpu_batch->fill.range_count; r++)
-        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WINDOWS],
-                          gpu_batch->fill.ranges[r].count);
-    trajd_feed_publish(producer->feed, &gpu_batch->fill, failure);
+    trajd_producer_publish(producer, &gpu_batch->fill, failure);
 }
 
 /* Stores why the batch cannot be made; its worker gets the error when the batch is published.

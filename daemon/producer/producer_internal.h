@@ -1,5 +1,6 @@
 /* Shared by a producer's files: producer.c (create, destroy, thread), producer_norm.c
- * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows), producer_report.c (the feed in words).
+ * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows),
+ * producer_publish.c (hands batches over), producer_report.c (the feed in words).
  * Called by the producer's thread: functions that take a fill, and pin_windows, unpin_windows,
  * wait_for_others. All others are called before that thread starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
@@ -66,7 +67,8 @@ struct trajd_producer {
     struct trajd_mixture_batch *ahead_batch;
     uint64_t wanted_run_id, wanted_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
-    struct trajd_gpu *gpu;             /* NULL: batches are made on the CPU */
+    uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */
+    struct trajd_gpu *gpu;                        /* NULL: batches are made on the CPU */
     struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
     uint64_t rings_remaining_bytes;    /* of memory.rings, when the producer was made */
     /* of memory.rings: pinned buffers for the streamed rows of production on a GPU */
@@ -144,6 +146,13 @@ void trajd_producer_want_pictures(struct trajd_producer *producer, const struct 
 enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
                                                struct trajd_producer_member *member, uint32_t first,
                                                uint32_t count, struct trajd_error *error);
+
+/* ---- producer_publish.c ---- */
+
+/* Counts the batch, and publishes it with the work since the batch before it. `failure` NULL: the
+ * batch is good. */
+void trajd_producer_publish(struct trajd_producer *producer, const struct trajd_fill *fill,
+                            const struct trajd_error *failure);
 
 /* ---- producer_report.c ---- */
 

@@ -113,6 +113,7 @@ static void note_latency(struct trajd_server *server, uint64_t ready_ns)
     const uint64_t took_ns = now_ns > ready_ns ? now_ns - ready_ns : 0;
     uint32_t bucket = took_ns > 0 ? 64u - (uint32_t)__builtin_clzll(took_ns) : 0;
     server->latency[bucket < TRAJD_LATENCY_BUCKETS ? bucket : TRAJD_LATENCY_BUCKETS - 1]++;
+    server->latency_sum_ns += took_ns;
 }
 
 static enum trajd_status send_record(struct trajd_server *server,

@@ -221,7 +221,8 @@ struct trajd_fill {
     void *memory;
     uint64_t generation; /* of the slot; for publish */
     uint32_t range_count;
-    const struct trajd_rows *ranges; /* ascending; borrowed until the publish */
+    const struct trajd_rows *ranges;    /* ascending; borrowed until the publish */
+    uint64_t work_ns[TRAJD_WORK_COUNT]; /* what the batch took, for publish; take sets zeros */
 };
 
 /* Waits until a job wants batches and a slot is FREE, and makes the slot FILLING. Only one thread

@@ -385,12 +385,13 @@ void trajd_feed_publish(struct trajd_feed *feed, const struct trajd_fill *fill,
                                              .epoch = fill->epoch,
                                              .position = fill->position,
                                              .row_count = fill->row_count};
-    const struct trajd_core_fill core = {.slot = fill->slot,
-                                         .row_count = fill->row_count,
-                                         .generation = fill->generation,
-                                         .run_id = fill->run_id,
-                                         .epoch = fill->epoch,
-                                         .position = fill->position};
+    struct trajd_core_fill core = {.slot = fill->slot,
+                                   .row_count = fill->row_count,
+                                   .generation = fill->generation,
+                                   .run_id = fill->run_id,
+                                   .epoch = fill->epoch,
+                                   .position = fill->position};
+    memcpy(core.work_ns, fill->work_ns, sizeof core.work_ns);
     trajd_server_ring_stamp(&feed->slot_sends->ring, fill->slot, &header);
     pthread_mutex_lock(&server->mutex);
     trajd_core_publish(feed->core, &core, failure, now());

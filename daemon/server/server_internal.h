@@ -123,6 +123,7 @@ struct trajd_server {
     struct trajd_outbox sending;             /* taken from `outbox`, about to be sent */
     uint64_t unsent;                         /* messages to peers that were gone or did not read */
     uint64_t latency[TRAJD_LATENCY_BUCKETS]; /* READY to sent: bucket k counts below 2^k ns */
+    uint64_t latency_sum_ns;
 
     /* used by the server's thread alone */
     struct trajd_fdsock *fdsock;

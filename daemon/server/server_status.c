@@ -26,6 +26,33 @@ static uint64_t latency_below_ns(const struct trajd_server *server, double share
     return 0;
 }
 
+/* Writes the histogram: how many batches took less than 2^k ns and not less than 2^(k-1) ns. */
+static void write_latency(struct trajd_json *json, const struct trajd_server *server)
+{
+    trajd_json_open_object(json, "ready_to_sent");
+    trajd_json_number(json, "sum_seconds", "%.9f", (double)server->latency_sum_ns * 1e-9);
+    trajd_json_open_array(json, "below_power_of_two_ns");
+    for (uint32_t i = 0; i < TRAJD_LATENCY_BUCKETS; i++)
+        trajd_json_u64(json, NULL, server->latency[i]);
+    trajd_json_close_array(json);
+    trajd_json_close_object(json);
+}
+
+/* Writes how long sessions had no batch to work on, by what production did meanwhile. */
+static void write_waits(struct trajd_json *json, const uint64_t waited_ns[TRAJD_WAIT_COUNT])
+{
+    static const char *const names[TRAJD_WAIT_COUNT] = {[TRAJD_WORK_ROWS] = "rows",
+                                                        [TRAJD_WORK_DECODE] = "decode",
+                                                        [TRAJD_WORK_KERNELS] = "kernels",
+                                                        [TRAJD_WAIT_SLOTS] = "slots",
+                                                        [TRAJD_WAIT_OTHER] = "other"};
+
+    trajd_json_open_object(json, "waited_seconds");
+    for (uint32_t w = 0; w < TRAJD_WAIT_COUNT; w++)
+        trajd_json_number(json, names[w], "%.6f", (double)waited_ns[w] * 1e-9);
+    trajd_json_close_object(json);
+}
+
 static void write_totals(struct trajd_json *json, const struct trajd_server *server,
                          uint64_t now_ns)
 {
@@ -69,6 +96,7 @@ static void write_totals(struct trajd_json *json, const struct trajd_server *ser
     trajd_json_number(json, "p50", "%.1f", (double)latency_below_ns(server, 0.5) * 1e-3);
     trajd_json_number(json, "p99", "%.1f", (double)latency_below_ns(server, 0.99) * 1e-3);
     trajd_json_close_object(json);
+    write_latency(json, server);
 }
 
 /* Writes the members of a job to an open object. */
@@ -122,6 +150,7 @@ static void write_feed(struct trajd_json *json, const struct trajd_feed *feed,
         trajd_json_u64(json, "user", info->user);
     write_slots(json, feed, info);
     trajd_json_number(json, "stalled_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
+    write_waits(json, info->waited_ns);
     trajd_json_open_array(json, "jobs");
     for (uint32_t i = 0; trajd_core_job_info(feed->core, i, &job); i++) {
         trajd_json_open_object(json, NULL);
@@ -153,6 +182,7 @@ static void write_session(struct trajd_json *json, struct trajd_server *server,
         trajd_json_number(json, "rejoin_wait_seconds", "%.3f",
                           (double)(info->wait_until_ns - now_ns) * 1e-9);
     trajd_json_number(json, "stalled_by_seconds", "%.6f", (double)info->stalled_ns * 1e-9);
+    write_waits(json, info->waited_ns);
     trajd_json_number(json, "silent_seconds", "%.3f", (double)silent_ns * 1e-9);
     trajd_json_close_object(json);
 }

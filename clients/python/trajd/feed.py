@@ -12,7 +12,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, SupportsIndex, Tuple
 
-from . import _core, arrays, episodes, figures, job, left_out, styles
+from . import _core, arrays, episodes, figures, job, left_out, metrics, styles
 from .batch import Arrays, Batch, Explanation, Layout
 from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
@@ -334,6 +334,16 @@ class Feed:
         """Returns the daemon's status: feeds, workers, rates, and what each feed waits for."""
         status: Dict[str, Any] = json.loads(self._client.status(self._timeout_ms()))
         return status
+
+    def metrics(self) -> Dict[str, float]:
+        """Returns numbers for W&B and TensorBoard: `wandb.log(feed.metrics(), step=step)`.
+
+        Totals grow from the begin of the session on. `trajd/wait_seconds/CAUSE` is how long this process had no batch to
+        work on, and what production did then: rows, decode, kernels, slots (other workers held them), other.
+        `trajd/nobody_asks_seconds` is how long production waited for this process: the data is ahead. It sends one
+        request, which the daemon answers at most ten times a second: call it every few seconds."""
+        numbers = {"trajd/dataloading_seconds": self.dataloading_s, "trajd/batches": float(self.batch_count)}
+        return {**numbers, **metrics.flatten(self.status(), self._settings.feed, self.pid)}
 
     # ---- batches ----
 

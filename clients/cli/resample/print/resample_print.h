@@ -1,7 +1,7 @@
 /* What trajctl resample prints: a progress bar, notes, the plan and the result, as text or as lines
  * of JSON. */
-#ifndef TRAJD_CLI_RESAMPLE_PRINT_H
-#define TRAJD_CLI_RESAMPLE_PRINT_H
+#ifndef TRAJD_CLI_RESAMPLE_PRINT_RESAMPLE_PRINT_H
+#define TRAJD_CLI_RESAMPLE_PRINT_RESAMPLE_PRINT_H
 
 #include "clients/cli/resample/convert.h"
 

@@ -1,4 +1,4 @@
-#include "clients/cli/resample_print.h"
+#include "clients/cli/resample/print/resample_print.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,0 +1,77 @@
+/* trajctl metrics: prints the daemon's status as OpenMetrics text, or answers one HTTP request with
+ * it. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/cli/cli.h"
+#include "clients/cli/cli_feed.h"
+#include "clients/cli/metrics/metrics_http.h"
+#include "clients/cli/metrics/metrics_write.h"
+
+enum { STATUS_TIMEOUT_MS = 5000 };
+
+/* Writes the metrics to *text, which the caller frees. Returns NULL after it printed an error. */
+static char *collect(const struct cli_feed_arguments *arguments, size_t *length)
+{
+    struct trajd_client *client = cli_connect(arguments, false);
+    struct trajd_error error = {.status = TRAJD_OK};
+    char *json = NULL, *text = NULL;
+    FILE *out = NULL;
+
+    if (!client)
+        return NULL;
+    if (!trajd_client_status(client, STATUS_TIMEOUT_MS, &json, &error))
+        out = open_memstream(&text, length);
+    if (out) {
+        metrics_write(json, out, &error);
+        fclose(out);
+    }
+    free(json);
+    trajd_client_close(&client);
+    if (!error.status && text)
+        return text;
+    cli_fail("%s", error.status ? error.message : "out of memory");
+    free(text);
+    return NULL;
+}
+
+static int answer_request(const struct cli_feed_arguments *arguments)
+{
+    static const char failed[] = "the daemon does not answer; the log of this unit says why\n";
+    const char *refusal;
+    size_t length = 0;
+    char *text;
+
+    if (!metrics_read_request(STDIN_FILENO, &refusal)) {
+        if (refusal)
+            metrics_write_answer(refusal, "", 0);
+        return CLI_OK;
+    }
+    text = collect(arguments, &length);
+    if (text)
+        metrics_write_answer("200 OK", text, length);
+    else
+        metrics_write_answer("503 Service Unavailable", failed, strlen(failed));
+    free(text);
+    return text ? CLI_OK : CLI_FAILED;
+}
+
+int cli_metrics(int argc, char **argv)
+{
+    static const char *const known[] = {"--endpoint", NULL};
+    const int is_http = argc > 1 && strcmp(argv[1], "--http") == 0;
+    struct cli_feed_arguments arguments = {0};
+    size_t length;
+    char *text;
+
+    if (!cli_parse_feed(argc - is_http, argv + is_http, known, &arguments))
+        return cli_usage("metrics");
+    if (is_http)
+        return answer_request(&arguments);
+    text = collect(&arguments, &length);
+    if (text)
+        fwrite(text, 1, length, stdout);
+    free(text);
+    return text ? CLI_OK : CLI_FAILED;
+}

@@ -1,0 +1,121 @@
+/* The time in which sessions have no batch, by what production did meanwhile. */
+#include "core_world.h"
+
+enum { MS = 1000000 };
+
+static struct trajd_core_session_info info_of(const struct world *world, uint64_t session)
+{
+    struct trajd_core_session_info info = {0};
+
+    for (uint32_t i = 0; trajd_core_session_info(world->core, i, &info); i++)
+        if (info.session == session)
+            return info;
+    fail_msg("no such session");
+    return info;
+}
+
+/* Takes a batch and publishes it `after_ms` later. */
+static void make_batch(struct world *world, uint64_t after_ms, uint64_t rows_ms,
+                       uint64_t kernels_ms)
+{
+    struct trajd_core_fill fill = take(world);
+
+    world->now_ns += after_ms * MS;
+    fill.work_ns[TRAJD_WORK_ROWS] = rows_ms * MS;
+    fill.work_ns[TRAJD_WORK_KERNELS] = kernels_ms * MS;
+    assert_true(publish(world, fill));
+}
+
+static void test_a_wait_is_divided_by_the_work(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t session = greet(world);
+    struct trajd_core_session_info info;
+    struct trajd_core_feed_info feed;
+
+    (void)state;
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
+    world->now_ns = 5 * MS; /* nothing is made yet */
+    make_batch(world, 40, 30, 10);
+    info = info_of(world, session);
+    assert_int_equal(info.waited_ns[TRAJD_WORK_ROWS], 30 * MS);
+    assert_int_equal(info.waited_ns[TRAJD_WORK_KERNELS], 10 * MS);
+    assert_int_equal(info.waited_ns[TRAJD_WAIT_OTHER], 5 * MS);
+    assert_int_equal(info.waited_ns[TRAJD_WORK_DECODE], 0);
+    /* it has a batch to work on: slow production costs it nothing */
+    make_batch(world, 100, 90, 10);
+    assert_int_equal(info_of(world, session).waited_ns[TRAJD_WORK_ROWS], 30 * MS);
+    /* a wait that begins in the middle of the work has its share of each kind */
+    give_back(world, session);
+    world->sent_count = 0;
+    struct trajd_core_fill fill = take(world);
+    world->now_ns += 8 * MS;
+    fill.work_ns[TRAJD_WORK_ROWS] = 60 * MS;
+    fill.work_ns[TRAJD_WORK_DECODE] = 20 * MS;
+    assert_true(publish(world, fill));
+    info = info_of(world, session);
+    assert_int_equal(info.waited_ns[TRAJD_WORK_ROWS], 36 * MS);
+    assert_int_equal(info.waited_ns[TRAJD_WORK_DECODE], 2 * MS);
+    trajd_core_feed_info(world->feed, &feed);
+    assert_int_equal(feed.waited_ns[TRAJD_WORK_ROWS], 36 * MS);
+    /* the feed keeps its sums when the session is gone */
+    trajd_core_end_session(world->core, session, world->now_ns);
+    trajd_core_feed_info(world->feed, &feed);
+    assert_int_equal(feed.waited_ns[TRAJD_WORK_ROWS], 36 * MS);
+    destroy(world);
+}
+
+static void test_a_worker_waits_for_the_slots_of_others(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t greedy = greet(world), late = greet(world);
+    struct trajd_wire_open open = make_open(world, 0);
+
+    (void)state;
+    open.credit = 3;
+    assert_int_equal(open_with(world, greedy, open), TRAJD_OK);
+    for (int i = 0; i < 3; i++)
+        make_batch(world, 0, 0, 0);
+    assert_int_equal(open_with(world, late, make_open(world, 0)), TRAJD_OK);
+    world->now_ns += 7 * MS;
+    trajd_core_tick(world->core, world->now_ns);
+    assert_int_equal(info_of(world, late).waited_ns[TRAJD_WAIT_SLOTS], 7 * MS);
+    assert_int_equal(info_of(world, greedy).waited_ns[TRAJD_WAIT_SLOTS], 0);
+    assert_int_equal(info_of(world, greedy).stalled_ns, 7 * MS);
+    destroy(world);
+}
+
+static void test_no_session_waits_after_the_end(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t session = greet(world);
+    uint64_t sum_ns = 0;
+
+    (void)state;
+    open_with(world, session, make_open(world, 0));
+    for (int i = 0; i < 10; i++) {
+        make_batch(world, 2, 1, 1);
+        give_back(world, session);
+        world->sent_count = 0;
+    }
+    world->now_ns += 1000 * MS; /* the epoch is over */
+    trajd_core_tick(world->core, world->now_ns);
+    for (int w = 0; w < TRAJD_WAIT_COUNT; w++)
+        sum_ns += info_of(world, session).waited_ns[w];
+    assert_int_equal(sum_ns, 20 * MS); /* the last batch counts too, which the cursor has passed */
+    destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_wait_is_divided_by_the_work),
+        cmocka_unit_test(test_a_worker_waits_for_the_slots_of_others),
+        cmocka_unit_test(test_no_session_waits_after_the_end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
