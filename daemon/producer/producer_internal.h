@@ -55,7 +55,7 @@ struct trajd_producer {
     struct trajd_producer_member *members; /* [plan->member_count] */
     struct trajd_feed_schema schema;
     uint32_t slot_count;
-    char *mask_names; /* "NAME.mask" of each output, NUL-separated */
+    char *mask_names; /* "NAME.mask" and "NAME.augment" of outputs, NUL-separated */
     struct trajd_feed *feed;
     pthread_t thread;
     bool running;
@@ -144,7 +144,8 @@ void trajd_producer_want_pictures(struct trajd_producer *producer, const struct 
 /* Makes the pictures of the windows [first, first + count), which are bound. Blocks until their
  * frames are decoded. TRAJD_ERR_MEMORY: there is no room for all of them at once. */
 enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
-                                               struct trajd_producer_member *member, uint32_t first,
+                                               struct trajd_producer_member *member,
+                                               const struct trajd_fill *fill, uint32_t first,
                                                uint32_t count, struct trajd_error *error);
 
 /* ---- producer_publish.c ---- */

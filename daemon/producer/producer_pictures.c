@@ -1,34 +1,10 @@
-/* The pictures of a batch: finds the frame of each step, has the frames made, and writes them to the
- * slot as the outputs want them. */
+/* The pictures of a batch: finds the frame of each step, and has the frames made. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/producer/producer_internal.h"
-#include "kernels/image/image_finish.h"
-#include "kernels/pool.h"
-
-#define NO_FRAME UINT32_MAX
-#define SLICE_BYTES 262144u /* that one turn of a thread writes */
-
-/* One step of a window, and its frame. */
-struct picture_step {
-    uint32_t window, step;
-    uint32_t use; /* of the picture's uses; NO_FRAME: the step has none */
-    enum trajd_mask code;
-};
-
-/* The pictures of one target. */
-struct trajd_producer_picture {
-    struct trajd_frame_view *view; /* NULL: this dataset of a mixture lacks the stream */
-    const struct trajd_plan_picture *plan;
-    uint32_t target_index;
-    struct picture_step *steps;   /* [G * T] */
-    struct trajd_frame_use *uses; /* [G * T] */
-    uint32_t step_count, use_count;
-    void *padding; /* a finished frame that is all pad_value */
-};
+#include "daemon/producer/picture_write.h"
 
 /* ---- opening ---- */
 
@@ -44,8 +20,9 @@ static enum trajd_status make_padding(const struct trajd_producer *producer,
                                       struct trajd_error *error)
 {
     const struct trajd_image_preparation *preparation = &picture->plan->preparation;
-    const uint64_t bytes = trajd_image_bytes(preparation),
-                   element = trajd_dtype_size(preparation->type);
+    const struct trajd_image_finish *finish = &picture->plan->finish;
+    const uint64_t element = trajd_dtype_size(preparation->type),
+                   bytes = finish->height * (uint64_t)finish->width * finish->channels * element;
     uint8_t *frame = malloc(bytes);
     const uint8_t value_u8 = (uint8_t)preparation->pad_value;
     const uint16_t value_u16 = (uint16_t)preparation->pad_value;
@@ -83,6 +60,9 @@ static enum trajd_status open_picture(const struct trajd_producer *producer,
     if (!picture->steps || !picture->uses)
         return no_memory(producer, error);
     status = make_padding(producer, picture, error);
+    if (!status)
+        status = trajd_picture_make_workers(producer, &plan->outputs[target->output_index], picture,
+                                            error);
     if (status || target->stream_index == TRAJD_PLAN_ABSENT)
         return status;
     if (!member->dataset->frames)
@@ -124,6 +104,7 @@ void trajd_producer_close_pictures(struct trajd_producer_member *member)
         free(picture->steps);
         free(picture->uses);
         free(picture->padding);
+        trajd_picture_free_workers(picture);
     }
     free(member->pictures);
     member->pictures = NULL;
@@ -151,7 +132,7 @@ static void find_frames(const struct trajd_window_batch *batch,
                 (struct picture_step){.window = w,
                                       .step = s,
                                       .code = found.mask,
-                                      .use = found.has_row ? picture->use_count : NO_FRAME};
+                                      .use = found.has_row ? picture->use_count : TRAJD_NO_FRAME};
             if (found.has_row)
                 picture->uses[picture->use_count++] = (struct trajd_frame_use){
                     .episode_index = batch->windows[first + w].episode_index,
@@ -209,55 +190,7 @@ void trajd_producer_want_pictures(struct trajd_producer *producer, const struct 
     }
 }
 
-/* ---- writing ---- */
-
-/* What the threads that write the steps of one picture share. */
-struct writing {
-    const struct trajd_window_batch *batch;
-    const struct trajd_producer_picture *picture;
-    uint32_t slice_steps;
-};
-
-static void write_step(const struct writing *writing, const struct picture_step *step)
-{
-    const struct trajd_producer_picture *picture = writing->picture;
-    const struct trajd_stream *stream = &writing->batch->request_streams[picture->target_index];
-    const uint64_t row = trajd_window_row(&writing->batch->request, step->window);
-    const struct trajd_frame_use *use = step->use == NO_FRAME ? NULL : &picture->uses[step->use];
-    uint8_t *output = (uint8_t *)stream->output + row * stream->window_stride_bytes +
-                      step->step * stream->step_stride_bytes;
-
-    stream->mask[row * stream->mask_window_stride_bytes + step->step] =
-        (uint8_t)(use && !use->pixels ? TRAJD_MASK_BAD_FRAME : step->code);
-    if (use && use->pixels)
-        trajd_image_finish_frame(&picture->plan->finish, use->pixels, output);
-    else
-        memcpy(output, picture->padding, trajd_image_finish_bytes(&picture->plan->finish));
-}
-
-static void write_slice(void *context, uint32_t slice)
-{
-    const struct writing *writing = context;
-    const uint32_t first = slice * writing->slice_steps,
-                   end = first + writing->slice_steps < writing->picture->step_count
-                             ? first + writing->slice_steps
-                             : writing->picture->step_count;
-
-    for (uint32_t i = first; i < end; i++)
-        write_step(writing, &writing->picture->steps[i]);
-}
-
-static void write_steps(struct trajd_producer *producer, const struct trajd_window_batch *batch,
-                        const struct trajd_producer_picture *picture)
-{
-    const uint64_t bytes = trajd_image_finish_bytes(&picture->plan->finish);
-    const struct writing writing = {batch, picture,
-                                    bytes < SLICE_BYTES ? (uint32_t)(SLICE_BYTES / bytes) : 1};
-
-    trajd_pool_run(producer->pool,
-                   (picture->step_count + writing.slice_steps - 1) / writing.slice_steps,
-                   write_slice, (void *)&writing);
-}
+/* ---- making ---- */
 
 /* Returns the error of the first frame that the feed does not accept. */
 static enum trajd_status check_frames(const struct trajd_producer *producer,
@@ -273,10 +206,9 @@ static enum trajd_status check_frames(const struct trajd_producer *producer,
 }
 
 static enum trajd_status make_picture(struct trajd_producer *producer,
-                                      const struct trajd_window_batch *batch,
-                                      struct trajd_producer_picture *picture,
-                                      struct trajd_error *error)
+                                      struct picture_writing *writing, struct trajd_error *error)
 {
+    struct trajd_producer_picture *picture = writing->picture;
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = TRAJD_OK;
     int64_t ready_ns;
@@ -290,7 +222,7 @@ static enum trajd_status make_picture(struct trajd_producer *producer,
         return status;
     status = check_frames(producer, picture, error);
     if (!status)
-        write_steps(producer, batch, picture);
+        status = trajd_picture_write(writing, error);
     if (picture->use_count)
         trajd_frames_unpin(picture->view, picture->uses, picture->use_count);
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
@@ -299,7 +231,8 @@ static enum trajd_status make_picture(struct trajd_producer *producer,
 }
 
 enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
-                                               struct trajd_producer_member *member, uint32_t first,
+                                               struct trajd_producer_member *member,
+                                               const struct trajd_fill *fill, uint32_t first,
                                                uint32_t count, struct trajd_error *error)
 {
     enum trajd_status status = TRAJD_OK;
@@ -310,7 +243,13 @@ enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
         if (picture->use_count) /* so that all cameras are decoded at once */
             trajd_frames_want(picture->view, picture->uses, picture->use_count);
     }
-    for (uint32_t p = 0; p < member->plan->picture_count && !status; p++)
-        status = make_picture(producer, member->batch, &member->pictures[p], error);
+    for (uint32_t p = 0; p < member->plan->picture_count && !status; p++) {
+        struct picture_writing writing = {.producer = producer,
+                                          .batch = member->batch,
+                                          .picture = &member->pictures[p],
+                                          .fill = fill,
+                                          .first = first};
+        status = make_picture(producer, &writing, error);
+    }
     return status;
 }

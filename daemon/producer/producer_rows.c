@@ -111,8 +111,9 @@ bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
 
 /* Makes these windows. TRAJD_ERR_MEMORY: their rows do not fit the cache together at present. */
 static enum trajd_status try_windows(struct trajd_producer *producer,
-                                     struct trajd_producer_member *member, uint8_t *slot,
-                                     uint32_t first, uint32_t count, struct trajd_error *error)
+                                     struct trajd_producer_member *member,
+                                     const struct trajd_fill *fill, uint32_t first, uint32_t count,
+                                     struct trajd_error *error)
 {
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = trajd_producer_pin_windows(producer, member, first, count, error);
@@ -121,36 +122,37 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_LOAD_NS],
                       (uint64_t)(loaded_ns - begin_ns));
     if (!status) {
-        trajd_window_batch_bind(member->batch, first, count, slot, rows_of, member);
+        trajd_window_batch_bind(member->batch, first, count, fill->memory, rows_of, member);
         status =
             trajd_plan_run(member->kernel_plan, &member->batch->request, producer->pool, error);
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
         if (!status)
-            status = trajd_producer_make_pictures(producer, member, first, count, error);
+            status = trajd_producer_make_pictures(producer, member, fill, first, count, error);
         if (producer->spec->keep_bad_rows)
-            fill_windows_with_nan(member, slot, first, count);
+            fill_windows_with_nan(member, fill->memory, first, count);
     }
     trajd_producer_unpin_windows(member, first, count);
     return status;
 }
 
 static enum trajd_status make_windows(struct trajd_producer *producer,
-                                      struct trajd_producer_member *member, uint8_t *slot,
-                                      uint32_t first, uint32_t count, struct trajd_error *error)
+                                      struct trajd_producer_member *member,
+                                      const struct trajd_fill *fill, uint32_t first, uint32_t count,
+                                      struct trajd_error *error)
 {
     enum trajd_status status;
 
     do
-        status = try_windows(producer, member, slot, first, count, error);
+        status = try_windows(producer, member, fill, first, count, error);
     while (status == TRAJD_ERR_MEMORY && count == 1 &&
            trajd_producer_wait_for_others(producer, member,
                                           member->batch->windows[first].episode_index, error));
     if (status == TRAJD_ERR_MEMORY && count > 1) {
         const uint32_t half = count / 2;
-        status = make_windows(producer, member, slot, first, half, error);
+        status = make_windows(producer, member, fill, first, half, error);
         if (!status)
-            status = make_windows(producer, member, slot, first + half, count - half, error);
+            status = make_windows(producer, member, fill, first + half, count - half, error);
     }
     return status;
 }
@@ -168,7 +170,7 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
         trajd_mixture_batch_slice(member->batch, rows.begin, rows.count, &first, &count);
         trajd_counter_add(&member->windows, count);
         if (count)
-            status = make_windows(producer, member, fill->memory, first, count, error);
+            status = make_windows(producer, member, fill, first, count, error);
     }
     return status;
 }

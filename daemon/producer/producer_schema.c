@@ -31,11 +31,32 @@ static void add_output_tensors(struct trajd_producer *producer,
     *mask_name += strlen(*mask_name) + 1;
 }
 
+/* Adds the parameters of augmented pictures, behind all other tensors. */
+static void add_augment_tensors(struct trajd_producer *producer,
+                                const struct trajd_window_plan *plan, char **name)
+{
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        const struct trajd_plan_output *output = &plan->outputs[o];
+        const uint64_t shape[] = {output->step_count, output->augment ? output->augment->count : 0,
+                                  TRAJD_AUGMENT_VALUES};
+        if (!output->augment)
+            continue;
+        sprintf(*name, "%s.augment", output->name);
+        add_tensor(producer, *name, "augment", output->name, TRAJD_F32, 3, shape);
+        *name += strlen(*name) + 1;
+    }
+}
+
 static void place_outputs(const struct trajd_producer *producer, struct trajd_window_batch *batch)
 {
-    for (uint32_t o = 0; o < batch->plan->output_count; o++) {
+    const struct trajd_feed_tensor *augment =
+        &producer->schema.tensors[producer->schema.tensor_count];
+
+    for (uint32_t o = batch->plan->output_count; o-- > 0;) {
         batch->outputs[o].offset_bytes = producer->schema.tensors[2 * o].offset_bytes;
         batch->outputs[o].mask_offset_bytes = producer->schema.tensors[2 * o + 1].offset_bytes;
+        if (batch->plan->outputs[o].augment) /* the last tensors, in the order of the outputs */
+            batch->outputs[o].augment_offset_bytes = (--augment)->offset_bytes;
     }
 }
 
@@ -51,10 +72,10 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
     enum trajd_status status;
 
     for (uint32_t o = 0; o < plan->output_count; o++)
-        names += strlen(plan->outputs[o].name) + sizeof ".mask";
+        names += 2 * strlen(plan->outputs[o].name) + sizeof ".mask" + sizeof ".augment";
     producer->schema.global_batch = producer->spec->global_batch;
     producer->schema.tensors =
-        calloc(2 * plan->output_count + ID_COUNT + 1, sizeof *producer->schema.tensors);
+        calloc(3 * plan->output_count + ID_COUNT + 1, sizeof *producer->schema.tensors);
     mask_name = producer->mask_names = malloc(names);
     if (!producer->schema.tensors || !mask_name)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
@@ -64,6 +85,7 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
         add_tensor(producer, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
     if (producer->spec->tail == TRAJD_TAIL_WRAP)
         add_tensor(producer, "wrapped", "ids", NULL, TRAJD_BOOL, 0, NULL);
+    add_augment_tensors(producer, plan, &mask_name);
     status = trajd_feed_schema_layout(&producer->schema, error);
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
         place_outputs(producer, producer->batch->members[p]);

@@ -30,6 +30,7 @@ struct trajd_batch_goal {
 /* Where an output lies in the slot. The owner of the slot sets it before the first bind. */
 struct trajd_batch_output {
     uint64_t offset_bytes, mask_offset_bytes;
+    uint64_t augment_offset_bytes; /* of the parameters of pictures that are augmented */
 };
 
 struct trajd_window_batch {

@@ -106,6 +106,7 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
         return status;
     }
     pictures->finish = finish;
+    out->augment = output->picture.augment.count ? &output->picture.augment : NULL;
     shape_output(out, &finish, stream->rank);
     return TRAJD_OK;
 }

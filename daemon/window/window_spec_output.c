@@ -235,7 +235,8 @@ static bool is_reserved(const char *name)
     for (size_t i = 0; i < ARRAY_LEN(ids); i++)
         if (strcmp(name, ids[i]) == 0)
             return true;
-    return length >= 5 && strcmp(name + length - 5, ".mask") == 0;
+    return (length >= 5 && strcmp(name + length - 5, ".mask") == 0) ||
+           (length >= 8 && strcmp(name + length - 8, ".augment") == 0);
 }
 
 static enum trajd_status read_output(struct trajd_spec_parser *p,

@@ -1,4 +1,5 @@
 """Feeds with pictures: decoded, cropped, resized and padded, from files of any encoding, against numpy."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -151,8 +152,9 @@ def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
     killed = 0
     for _, arrays in client.epoch():
         for pid in decoders_of(one.process.pid):
-            os.kill(pid, signal.SIGKILL)
-            killed += 1
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
         for _, row, window in windows([arrays]):
             np.testing.assert_array_equal(window["top"][1], nearest(frames[row], 20, 30))
     assert killed > 0
@@ -219,3 +221,66 @@ def test_what_does_not_fit_is_refused(daemon, arm, output, message):
     config.write_text("version: 1\n" + config_of(arm[0], output))
     refused = subprocess.run([TRAJCTL, "check", config], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert refused.returncode != 0 and message in refused.stdout, refused.stdout
+
+
+AUGMENTED = """
+      top: {from: observations/images/top, at: -1..0, image: {resize: [40, 50], filter: nearest, draw_per: DRAW, augment: [{crop: [32, 40]}, {flip: 0.5}, {brightness: 0.4}]}}
+      wrist: {from: observations/images/wrist, at: -1..0, image: {draw_per: DRAW, augment: [{crop: [38, 38], excludes_last: true}]}}"""
+
+
+def augment(frame, steps):
+    """Repeats a crop, a flip and a brightness from their parameters."""
+    (top, left, _, _), (is_flipped, _, _, _), (factor, _, _, _) = steps
+    frame = frame[int(top):int(top) + 32, int(left):int(left) + 40]
+    frame = frame[:, ::-1] if is_flipped else frame
+    return np.clip(np.floor(np.clip(frame * np.float64(factor), 0, 255) + 0.5), 0, 255)
+
+
+@pytest.mark.parametrize("draw_per", ["frame", "step", "camera", "window"])
+def test_augmentations_are_repeated_from_their_parameters(daemon, arm, draw_per):
+    path, frames = arm
+    batches, _ = run(daemon, path, AUGMENTED.replace("DRAW", draw_per), epochs=2)
+    draws = [{}, {}]
+    flips = set()
+    for epoch in range(2):
+        for episode, row, window in windows(batches[epoch]):
+            for step, i in enumerate((max(row - 1, 0), row)):
+                steps = window["top.augment"][step]
+                expected = augment(nearest(frames[episode]["top"][i], 40, 50), steps)
+                assert np.abs(window["top"][step] - expected).max() <= 1
+                top, left = window["wrist.augment"][step][0, :2].astype(int)
+                assert 0 <= top < 2 and 0 <= left < 2
+                np.testing.assert_array_equal(window["wrist"][step], frames[episode]["wrist"][i][top:top + 38, left:left + 38])
+                flips.add(float(steps[1, 0]))
+            draws[epoch][episode, row] = window["top.augment"]
+            is_shared = draw_per in ("camera", "window")
+            assert is_shared == bool((window["top.augment"][0] == window["top.augment"][1]).all())
+    assert flips == {0.0, 1.0}
+    assert all((draws[0][key] != draws[1][key]).any() for key in draws[0])  # another epoch, other draws
+
+
+def test_draws_do_not_depend_on_batches_and_decoders(daemon, arm):
+    path, _ = arm
+    outputs = AUGMENTED.replace("DRAW", "frame")
+    (first,), _ = run(daemon, path, outputs, batch=3, decoders=1, more="order: sequential")
+    one = daemon(config_of(path, outputs, batch=6, decoders=3, more="order: global"), "other")
+    client = one.client()
+    client.open("train")
+    seen = {}
+    for batch in (first, [arrays for _, arrays in client.epoch()]):
+        for arrays in batch:
+            for w, window in enumerate(arrays["window_id"].tolist()):
+                seen.setdefault(window, []).append(arrays["top"][w])
+    client.close()
+    assert len(seen) == 18
+    for a, b in seen.values():
+        np.testing.assert_array_equal(a, b)
+
+
+def test_evaluation_draws_nothing(daemon, arm):
+    path, frames = arm
+    outputs = "wrist: {from: observations/images/wrist, at: 0, image: {draw: center, augment: [{crop: [36, 36]}, {flip: 0.5}]}}"
+    (batches,), _ = run(daemon, path, outputs)
+    for episode, row, window in windows(batches):
+        np.testing.assert_array_equal(window["wrist"][0], frames[episode]["wrist"][row][2:38, 2:38])
+        assert window["wrist.augment"][0].tolist() == [[2, 2, 0, 0], [0, 0, 0, 0]]

@@ -2,43 +2,14 @@
 
 #include <string.h>
 
+#include "daemon/window/picture/picture_internal.h"
+
 /* Begins with the first of the keys. */
 static void begin(struct trajd_picture_spec *spec)
 {
     if (!spec->is_given)
         spec->filter = -1;
     spec->is_given = true;
-}
-
-static enum trajd_status read_side(const struct trajd_yaml *yaml,
-                                   const struct trajd_yaml_node *node, int64_t least,
-                                   uint32_t *side, struct trajd_error *error)
-{
-    int64_t value;
-    const enum trajd_status status =
-        trajd_yaml_int(yaml, node, least, TRAJD_IMAGE_SIDE_MAX, &value, error);
-
-    *side = status ? 0 : (uint32_t)value;
-    return status;
-}
-
-/* Reads "[HEIGHT, WIDTH]", or one number for both. */
-static enum trajd_status read_size(const struct trajd_yaml *yaml,
-                                   const struct trajd_yaml_node *node, uint32_t *height,
-                                   uint32_t *width, struct trajd_error *error)
-{
-    enum trajd_status status;
-
-    if (node->kind == TRAJD_YAML_SCALAR) {
-        status = read_side(yaml, node, 1, height, error);
-        *width = *height;
-        return status;
-    }
-    if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count != 2)
-        return trajd_yaml_error(yaml, node, error,
-                                "expected [HEIGHT, WIDTH], or one number for a square");
-    status = read_side(yaml, node->children, 1, height, error);
-    return status ? status : read_side(yaml, node->children->next, 1, width, error);
 }
 
 /* Reads a box, or the size of a box in the middle. */
@@ -54,7 +25,7 @@ static enum trajd_status read_crop(const struct trajd_yaml *yaml,
     spec->has_crop = true;
     spec->crop_is_centred = node->kind != TRAJD_YAML_MAPPING;
     if (spec->crop_is_centred)
-        return read_size(yaml, node, &spec->crop.height, &spec->crop.width, error);
+        return trajd_picture_read_size(yaml, node, &spec->crop.height, &spec->crop.width, error);
     status = trajd_yaml_check_keys(yaml, node, keys, error);
     for (int k = 0; keys[k] && !status; k++) {
         const struct trajd_yaml_node *child = trajd_yaml_get(node, keys[k]);
@@ -62,21 +33,9 @@ static enum trajd_status read_crop(const struct trajd_yaml *yaml,
             return trajd_yaml_error(yaml, node, error,
                                     "expected [HEIGHT, WIDTH] for a crop in the middle, or {top, "
                                     "left, height, width}");
-        status = read_side(yaml, child, k >= 2, sides[k], error);
+        status = trajd_picture_read_side(yaml, child, k >= 2, sides[k], error);
     }
     return status;
-}
-
-static enum trajd_status read_filter(const struct trajd_yaml *yaml,
-                                     const struct trajd_yaml_node *node, int *filter,
-                                     struct trajd_error *error)
-{
-    const char *names[TRAJD_IMAGE_FILTER_COUNT + 1];
-
-    for (int f = 0; f < TRAJD_IMAGE_FILTER_COUNT; f++)
-        names[f] = trajd_image_filter_name((enum trajd_image_filter)f);
-    names[TRAJD_IMAGE_FILTER_COUNT] = NULL;
-    return trajd_yaml_choice(yaml, node, names, filter, error);
 }
 
 static enum trajd_status read_fit(const struct trajd_yaml *yaml, const struct trajd_yaml_node *node,
@@ -94,12 +53,37 @@ static enum trajd_status read_fit(const struct trajd_yaml *yaml, const struct tr
     return status;
 }
 
+/* Reads the words that say how parameters are drawn. */
+static enum trajd_status read_draws(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node,
+                                    struct trajd_picture_spec *spec, struct trajd_error *error)
+{
+    static const char *const draws[] = {"random", "center", NULL};
+    static const char *const pers[] = {"frame", "step", "camera", "window", NULL};
+    static const char *const roundings[] = {"once", "each", NULL};
+    const struct trajd_yaml_node *child;
+    int draw = 0, per = 0, rounding = 0;
+    enum trajd_status status = TRAJD_OK;
+
+    if ((child = trajd_yaml_get(node, "draw")))
+        status = trajd_yaml_choice(yaml, child, draws, &draw, error);
+    if (!status && (child = trajd_yaml_get(node, "draw_per")))
+        status = trajd_yaml_choice(yaml, child, pers, &per, error);
+    if (!status && (child = trajd_yaml_get(node, "rounding")))
+        status = trajd_yaml_choice(yaml, child, roundings, &rounding, error);
+    spec->is_centred = draw == 1;
+    spec->draw_per = (enum trajd_picture_draw)per;
+    spec->augment.rounding = (enum trajd_augment_rounding)rounding;
+    return status;
+}
+
 enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
                                           const struct trajd_yaml_node *node,
                                           struct trajd_picture_spec *spec,
                                           struct trajd_error *error)
 {
-    static const char *const keys[] = {"crop", "resize", "fit", "filter", "pad_value", NULL};
+    static const char *const keys[] = {"crop",    "resize", "fit",      "filter",   "pad_value",
+                                       "augment", "draw",   "draw_per", "rounding", NULL};
     const struct trajd_yaml_node *child;
     enum trajd_status status;
 
@@ -111,13 +95,17 @@ enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
     if (!status && (child = trajd_yaml_get(node, "crop")))
         status = read_crop(yaml, child, spec, error);
     if (!status && (child = trajd_yaml_get(node, "resize")))
-        status = read_size(yaml, child, &spec->height, &spec->width, error);
+        status = trajd_picture_read_size(yaml, child, &spec->height, &spec->width, error);
     if (!status && (child = trajd_yaml_get(node, "fit")))
         status = read_fit(yaml, child, &spec->fit, error);
     if (!status && (child = trajd_yaml_get(node, "filter")))
-        status = read_filter(yaml, child, &spec->filter, error);
+        status = trajd_picture_read_filter(yaml, child, &spec->filter, error);
     if (!status && (child = trajd_yaml_get(node, "pad_value")))
         status = trajd_yaml_double(yaml, child, 0, 65535, &spec->pad_value, error);
+    if (!status && (child = trajd_yaml_get(node, "augment")))
+        status = trajd_picture_read_augment(yaml, child, &spec->augment, error);
+    if (!status)
+        status = read_draws(yaml, node, spec, error);
     if (status || spec->height)
         return status;
     if ((child = trajd_yaml_get(node, "fit")) || (child = trajd_yaml_get(node, "filter")))
@@ -246,11 +234,18 @@ enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
                                        enum trajd_dtype type, struct trajd_image_finish *finish,
                                        struct trajd_error *error)
 {
+    const struct trajd_augment_frame frame = {preparation->height, preparation->width,
+                                              preparation->channels, preparation->type};
+    uint32_t height = frame.height, width = frame.width;
     enum trajd_status status = TRAJD_OK;
 
+    if (spec->augment.count)
+        status = trajd_augment_check(&spec->augment, &frame, &height, &width, error);
+    if (status)
+        return status;
     *finish =
-        (struct trajd_image_finish){.height = preparation->height,
-                                    .width = preparation->width,
+        (struct trajd_image_finish){.height = height,
+                                    .width = width,
                                     .channels = preparation->channels,
                                     .source = preparation->type,
                                     .type = type,

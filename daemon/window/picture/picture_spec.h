@@ -7,8 +7,17 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
+#include "kernels/image/augment/augment.h"
 #include "kernels/image/image.h"
 #include "kernels/image/image_finish.h"
+
+/* Which frames of a window get the same draw. */
+enum trajd_picture_draw {
+    TRAJD_DRAW_FRAME,  /* none */
+    TRAJD_DRAW_STEP,   /* the cameras of a step */
+    TRAJD_DRAW_CAMERA, /* the steps of a camera */
+    TRAJD_DRAW_WINDOW, /* all */
+};
 
 struct trajd_picture_spec {
     bool is_given; /* one of the keys below was given */
@@ -18,6 +27,9 @@ struct trajd_picture_spec {
     enum trajd_image_fit fit;
     int filter; /* enum trajd_image_filter; -1: not given */
     double pad_value;
+    struct trajd_augment augment; /* count 0: none */
+    bool is_centred;              /* evaluation: nothing is drawn; crops are in the centre */
+    enum trajd_picture_draw draw_per;
     bool is_chw;
     bool has_norm;
     struct trajd_image_norm norm;
@@ -52,7 +64,7 @@ enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
                                         struct trajd_image_preparation *preparation,
                                         struct trajd_error *error);
 
-/* Makes how prepared frames become the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not
+/* Makes how prepared and augmented frames become the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not
  * fit. */
 enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
                                        const struct trajd_image_preparation *preparation,
