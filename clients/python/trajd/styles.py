@@ -44,6 +44,9 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 from .errors import ArgumentError
 
 
+PIXEL_TYPES = ("u8", "f16", "bf16", "f32")
+
+
 class Tensor(NamedTuple):
     """A tensor of a feed's schema. `shape` is that of one row: [T, ...] for an output, [] for an id."""
 
@@ -54,8 +57,20 @@ class Tensor(NamedTuple):
     shape: Sequence[int]
 
     @property
+    def is_channels_first(self) -> bool:
+        return len(self.shape) == 4 and self.shape[1] in (1, 3) and self.shape[3] not in (1, 3, 4)
+
+    @property
     def is_picture(self) -> bool:
-        return self.dtype == "u8" and len(self.shape) == 4 and self.shape[3] in (1, 3, 4)
+        """Tells whether the output has pictures: u8 as they are in files, or what the feed makes of them (`layout: chw`, `norm:`)."""
+        if len(self.shape) != 4 or self.dtype not in PIXEL_TYPES:
+            return False
+        return self.is_channels_first or self.shape[3] in (3, 4) or (self.dtype == "u8" and self.shape[3] == 1)
+
+    def remaining(self, steps: Sequence[str]) -> Tuple[str, ...]:
+        """Returns the steps of a rule that the feed has not done itself."""
+        done = {"channels_first": self.is_channels_first, "unit_range": self.dtype != "u8"}
+        return tuple(step for step in steps if not done.get(step, False))
 
 
 @dataclass(frozen=True)
@@ -183,13 +198,16 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
     for rule in chosen.rules:
         gathered = tuple(index for index, _, by in taken if by is rule) if rule.gather else ()
         if gathered:
-            _put(plan, rule.key, Field(gathered, (*rule.steps, "stack")), style)
+            _put(plan, rule.key, Field(gathered, (*schema[gathered[0]].remaining(rule.steps), "stack")), style)
     for index, tensor, rule in taken:
         if not rule.gather:
-            _put(plan, _expand(rule.key, tensor.name), Field((index,), rule.steps), style)
+            _put(plan, _expand(rule.key, tensor.name), Field((index,), tensor.remaining(rule.steps)), style)
     for index, tensor, rule in taken:
         if tensor.name in masks:
             _put_flags(plan, rule, tensor, masks[tensor.name], style)
+    for index, tensor in enumerate(schema):
+        if tensor.role == "augment" and style == "raw":
+            _put(plan, tensor.name, Field((index,)), style)
     positions = {tensor.name: index for index, tensor in enumerate(schema) if tensor.role == "ids"}
     for key, name in chosen.ids.items():
         if name in positions:
