@@ -64,6 +64,15 @@ enum trajd_kind {
     TRAJD_KIND_COUNT = 7,
 };
 
+/* Sums instead of one row, for kind previous and floating-point outputs. Only the CPU forms them. */
+enum trajd_total {
+    TRAJD_TOTAL_NONE = 0,
+    /* v[i] + total_gamma v[i+1] + total_gamma^2 v[i+2] + ... up to the last row that the window may
+     * see; only on a ROWS grid. The mask is NAN if the sum is NaN. */
+    TRAJD_TOTAL_REST = 1,
+    TRAJD_TOTAL_COUNT = 2,
+};
+
 /* The value where x lies before the first row or after the last row that the window may see. */
 enum trajd_edge {
     /* repeats the first or the last row ("edge" in the configuration); as ZERO if there is no
@@ -162,7 +171,9 @@ struct trajd_stream {
      * every `edge`; the step is valid up to this age and TOO_OLD beyond. On a ROWS grid, >= 0 holds
      * the row without an age limit. */
     int64_t max_age_ns;
-    int64_t mean_width;  /* > 0 for kind mean: in ns or rows, as the grid's unit */
+    int64_t mean_width; /* > 0 for kind mean: in ns or rows, as the grid's unit */
+    enum trajd_total total;
+    double total_gamma;  /* in [0, 1] for total REST */
     double angle_period; /* > 0 for kind angle: in the stream's unit, such as 2 pi or 360 */
     /* for kind angle: wraps the result into [low, low + period); NaN: no wrapping */
     double angle_low;

@@ -100,6 +100,22 @@ static enum trajd_status check_kind(const struct trajd_stream *stream, const str
     return TRAJD_OK;
 }
 
+static enum trajd_status check_total(const struct trajd_stream *stream, enum trajd_grid_unit unit,
+                                     const struct place *place)
+{
+    if ((unsigned)stream->total >= TRAJD_TOTAL_COUNT)
+        return wrong(place, "total is unknown");
+    if (stream->total == TRAJD_TOTAL_NONE)
+        return TRAJD_OK;
+    if (stream->kind != TRAJD_KIND_PREVIOUS || unit != TRAJD_GRID_ROWS)
+        return unsupported(place, "a total needs kind previous and a grid in rows");
+    if (!trajd_dtype_is_float(stream->output_type))
+        return unsupported(place, "a total needs a floating-point output");
+    if (!(stream->total_gamma >= 0 && stream->total_gamma <= 1))
+        return wrong(place, "total_gamma must be in [0, 1]");
+    return TRAJD_OK;
+}
+
 static enum trajd_status check_types(const struct trajd_stream *stream, enum trajd_grid_unit unit,
                                      const struct place *place)
 {
@@ -245,7 +261,8 @@ static enum trajd_status check_stream(const struct trajd_resample_request *reque
     if (stream->bracket_index >= request->bracket_count)
         return wrong(place, "bracket_index is out of range");
     grid = &request->grids[request->brackets[stream->bracket_index].grid_index];
-    if ((status = check_kind(stream, place)) || (status = check_types(stream, grid->unit, place)) ||
+    if ((status = check_kind(stream, place)) || (status = check_total(stream, grid->unit, place)) ||
+        (status = check_types(stream, grid->unit, place)) ||
         (status = check_source(stream, pointers, place)) ||
         (status = check_output(stream, output_rows(request), grid->step_count, pointers, place)))
         return status;

@@ -66,13 +66,24 @@ static double mean(const struct trajd_view *view, const struct trajd_target *tar
     return count ? sum / (double)count : NAN;
 }
 
+/* Forms the discounted sum from the target's row to the last row, the last row first. */
+static double total(const struct trajd_view *view, const struct trajd_target *target, uint32_t d)
+{
+    double sum = 0;
+
+    for (int64_t row = view->row_count - 1; row >= target->row; row--)
+        sum = element(view, row, d) + view->stream->total_gamma * sum;
+    return sum;
+}
+
 /* Forms one value of the kinds that work feature by feature. */
 static double scalar_value(const struct trajd_view *view, const struct trajd_target *target,
                            uint32_t d, uint8_t *mask)
 {
     const struct trajd_stream *stream = view->stream;
-    double value =
-        stream->kind == TRAJD_KIND_MEAN ? mean(view, target, d) : element(view, target->row, d);
+    double value = stream->total                     ? total(view, target, d)
+                   : stream->kind == TRAJD_KIND_MEAN ? mean(view, target, d)
+                                                     : element(view, target->row, d);
 
     see_nan(value, mask);
     if (target->blends) {
@@ -186,7 +197,7 @@ static void write_row(const struct trajd_view *view, const struct trajd_target *
     double q[4];
 
     if ((stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) &&
-        !stream->scale && stream->output_type == stream->source_type) {
+        !stream->scale && !stream->total && stream->output_type == stream->source_type) {
         copy_row(view, target, out, mask);
         return;
     }

@@ -49,6 +49,9 @@ static void describe_rows(const struct trajd_yaml_node *source, char *text, size
     else if (next_row && next_row->children && trajd_yaml_get(source, "averaged"))
         snprintf(text, size, "%s..%s (mean of %s)", row->children->value, next_row->children->value,
                  cli_text(source, "averaged"));
+    else if (next_row && next_row->children && trajd_yaml_get(source, "added"))
+        snprintf(text, size, "%s..%s (sum of %s)", row->children->value, next_row->children->value,
+                 cli_text(source, "added"));
     else if (next_row && next_row->children && next_row->children->next &&
              next_row->children->next->next) {
         const double share = strtod(next_row->children->next->next->value, NULL);

@@ -138,6 +138,20 @@ static enum trajd_status start_thread(struct trajd_producer *producer, struct tr
     return TRAJD_OK;
 }
 
+/* Returns an error for outputs that no kernel forms on a GPU. The worker then gets its batches in
+ * host memory, with this reason. */
+static enum trajd_status refuse_totals(const struct trajd_producer *producer,
+                                       const struct trajd_resample_request *shape,
+                                       struct trajd_error *error)
+{
+    for (uint32_t s = 0; s < shape->stream_count; s++)
+        if (shape->streams[s].total)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "feed %s: outputs with return: are made on the CPU alone",
+                                   producer->name);
+    return TRAJD_OK;
+}
+
 static enum trajd_status make_members(struct trajd_producer *producer,
                                       const struct trajd_producer_options *options,
                                       struct trajd_error *error)
@@ -165,6 +179,8 @@ static enum trajd_status make_members(struct trajd_producer *producer,
         member->selection = &member->plan->selection;
         shape = member->batch->request;
         shape.window_count = producer->spec->global_batch;
+        if (producer->gpu && (status = refuse_totals(producer, &shape, error)))
+            return status;
         status = trajd_plan_create(&shape, &facts, variant, &member->kernel_plan, error);
     }
     return status;

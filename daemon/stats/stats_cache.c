@@ -92,6 +92,10 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
         trajd_digest_add_u64(&digest, numbers[i]);
     trajd_digest_add(&digest, &output->range_low, sizeof output->range_low);
     trajd_digest_add_text(&digest, spec->anchor_clock);
+    if (output->returns.is_given) {
+        trajd_digest_add_u64(&digest, output->returns.in_chunk);
+        trajd_digest_add(&digest, &output->returns.gamma, sizeof output->returns.gamma);
+    }
     add_rate(&digest, spec->anchor_rate);
     add_rate(&digest, spec->rate);
     add_rate(&digest, output->at.rate);

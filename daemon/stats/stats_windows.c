@@ -79,7 +79,7 @@ static bool is_direct(const struct trajd_window_plan *plan, const struct item_vi
         const enum trajd_kind kind = plan->streams[t].kind;
         if (target->bracket_index != plan->targets[view->first_target].bracket_index ||
             grid->rule != TRAJD_TARGET_ROWS ||
-            (kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST) ||
+            (kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST) || plan->streams[t].total ||
             (bracket->clipped &&
              (bracket->lookahead_ns || grid->from + (int64_t)grid->step_count - 1 > 0)))
             return false;

@@ -59,7 +59,7 @@ enum trajd_dtype trajd_statistics_byte_type(const struct trajd_window_plan *plan
     const struct trajd_index_stream *stream = only_stream(plan, output_index);
     enum trajd_kind kind = plan->spec->outputs[output_index].kind;
 
-    if (!stream || !is_bytes(stream->dtype))
+    if (!stream || !is_bytes(stream->dtype) || plan->spec->outputs[output_index].returns.is_given)
         return TRAJD_DTYPE_NONE;
     kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
     return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST ? stream->dtype

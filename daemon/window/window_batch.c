@@ -302,6 +302,10 @@ static void bind_bracket(const struct trajd_window_batch *batch, uint32_t b, uin
                                                 : trajd_plan_row_count(plan, bracket, episode);
         if (bracket->clipped && !searched && anchor < rows) /* stamps ascend */
             rows = anchor + 1;
+        if (bracket->in_chunk && anchor + grid->from + grid->step_count < rows)
+            rows = anchor + grid->from + grid->step_count;
+        if (rows < 0) /* the chunk ends before the episode begins */
+            rows = 0;
         arrays.row_begin[w] = row_begin ? row_begin[window->episode_index] : 0;
         arrays.row_count[w] = rows;
         arrays.anchor[w] = in_rows ? anchor : anchor_ns - (clock->stamps_ns ? 0 : clock->start_ns);

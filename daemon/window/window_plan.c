@@ -43,6 +43,15 @@ static uint64_t hash_goal(uint64_t hash, const struct trajd_goal_rule *goal)
     return trajd_fnv(trajd_fnv(hash, fields, sizeof fields), &goal->gamma, sizeof goal->gamma);
 }
 
+static uint64_t hash_return(uint64_t hash, const struct trajd_return_rule *rule)
+{
+    const uint64_t fields[] = {rule->is_given, rule->in_chunk};
+
+    if (!rule->is_given)
+        return hash;
+    return trajd_fnv(trajd_fnv(hash, fields, sizeof fields), &rule->gamma, sizeof rule->gamma);
+}
+
 /* Hashes everything that decides which windows there are and what is in them. G, slots, tail and
  * seed are not part of it, nor is normalisation, which moves no window (trajd_window_norm_digest
  * covers it). */
@@ -94,7 +103,7 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
         hash = trajd_fnv(hash, &output->range_low, sizeof output->range_low);
         for (uint32_t s = 0; s < output->source_count; s++)
             hash = hash_text(hash, output->sources[s]);
-        hash = hash_goal(hash, &output->goal);
+        hash = hash_return(hash_goal(hash, &output->goal), &output->returns);
     }
     return hash;
 }

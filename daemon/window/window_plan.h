@@ -49,7 +49,8 @@ struct trajd_plan_grid {
 
 struct trajd_plan_bracket {
     uint32_t clock_index, grid_index;
-    bool clipped; /* rows after anchor (or goal) + lookahead are hidden */
+    bool in_chunk; /* rows after the last step are hidden: a return ends there */
+    bool clipped;  /* rows after anchor (or goal) + lookahead are hidden */
     int64_t lookahead_ns;
     /* >= 0: the array whose row count applies, for example where an episode has one observation
      * more than its clock has rows; -1: the clock's row count */

@@ -144,6 +144,7 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
     struct trajd_plan_bracket bracket = {.clock_index = stream->clock_index,
                                          .clipped = output->role == TRAJD_ROLE_OBS ||
                                                     output->role == TRAJD_ROLE_GOAL,
+                                         .in_chunk = output->returns.in_chunk,
                                          .lookahead_ns = output->lookahead_ns,
                                          .array_index = -1};
     enum trajd_status status =
@@ -156,7 +157,8 @@ enum trajd_status trajd_plan_find_bracket(struct trajd_window_plan *plan,
     for (*bracket_index = 0; *bracket_index < plan->bracket_count; (*bracket_index)++) {
         const struct trajd_plan_bracket *other = &plan->brackets[*bracket_index];
         if (other->clock_index == bracket.clock_index && other->grid_index == bracket.grid_index &&
-            other->clipped == bracket.clipped && other->lookahead_ns == bracket.lookahead_ns &&
+            other->clipped == bracket.clipped && other->in_chunk == bracket.in_chunk &&
+            other->lookahead_ns == bracket.lookahead_ns &&
             other->array_index == bracket.array_index)
             return TRAJD_OK;
     }

@@ -78,6 +78,12 @@ static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
     const bool blends = output->kind == TRAJD_KIND_LINEAR || output->kind == TRAJD_KIND_MEAN;
 
     *kind = output->kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : output->kind;
+    if (output->returns.is_given && *kind != TRAJD_KIND_PREVIOUS && *kind != TRAJD_KIND_NEAREST &&
+        *kind != TRAJD_KIND_LINEAR)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "return: %s holds angles, rotations or means, which cannot "
+                                       "be added",
+                                       stream->name);
     if (blends && (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ ||
                    stream->kind == TRAJD_KIND_ANGLE))
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
@@ -160,16 +166,15 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
 {
     enum trajd_kind kind;
     enum trajd_status status = resolve_kind(output, stream, &kind, error);
+    bool computes;
 
     if (status)
         return status;
+    computes = kind_blends(kind) || output->norm_by || output->returns.is_given;
     out->dtype = output->dtype;
     if (!out->dtype)
-        out->dtype = !alone || kind_blends(kind) || is_floating(stream->dtype) || output->norm_by
-                         ? TRAJD_F32
-                         : stream->dtype;
-    if (!is_floating(out->dtype) &&
-        (out->dtype != stream->dtype || kind_blends(kind) || output->norm_by))
+        out->dtype = !alone || computes || is_floating(stream->dtype) ? TRAJD_F32 : stream->dtype;
+    if (!is_floating(out->dtype) && (out->dtype != stream->dtype || computes))
         return trajd_plan_output_error(
             output, error, TRAJD_ERR_ARGUMENT,
             "dtype: %s cannot hold blended or scaled values, or values of another type (%s is %s)",
@@ -178,6 +183,26 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "dtype: float64 is for float64 sources; %s is %s",
                                        stream->name, trajd_dtype_name(stream->dtype));
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_return(const struct trajd_window_plan *plan,
+                                      const struct trajd_spec_output *output,
+                                      const struct trajd_index_stream *stream,
+                                      const struct trajd_plan_target *target, bool is_picture,
+                                      struct trajd_error *error)
+{
+    const uint32_t grid = plan->brackets[target->bracket_index].grid_index;
+
+    if (is_picture || stream->rank > 1)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "return: %s is not a number or a vector", stream->name);
+    if (plan->grids[grid].rule != TRAJD_TARGET_ROWS)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "return: adds the rows of the anchor's clock, one for each "
+                                       "step: %s is on another clock, "
+                                       "or the steps have another rate",
+                                       stream->name);
     return TRAJD_OK;
 }
 
@@ -191,7 +216,9 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
 
     out->name = output->name;
     out->role = output->role;
-    out->norm_over = output->norm_over ? output->norm_over : TRAJD_NORM_OVER_ROWS;
+    out->norm_over = output->norm_over          ? output->norm_over
+                     : output->returns.in_chunk ? TRAJD_NORM_OVER_WINDOWS
+                                                : TRAJD_NORM_OVER_ROWS;
     out->norm_min_std = output->norm_min_std;
     for (uint32_t s = 0; s < output->source_count; s++) {
         struct trajd_plan_target *target = &plan->targets[plan->target_count];
@@ -213,6 +240,9 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
                                  : resolve_dtype(output, stream, alone, out, error)) ||
             (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
                                               &target->bracket_index, error)))
+            return status;
+        if (output->returns.is_given &&
+            (status = check_return(plan, output, stream, target, is_picture, error)))
             return status;
         if (!is_absent && !is_picture)
             find_entry(plan, stream->array_index);

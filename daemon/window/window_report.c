@@ -58,6 +58,14 @@ static void write_shape(const struct trajd_window_plan *plan,
         snprintf(text + used, size - (size_t)used, "]");
 }
 
+static const char *kind_name(const struct trajd_window_plan *plan,
+                             const struct trajd_plan_target *target)
+{
+    return plan->spec->outputs[target->output_index].returns.is_given
+               ? "return"
+               : kind_names[trajd_plan_kind(plan, target)];
+}
+
 static const char *source_name(const struct trajd_window_plan *plan,
                                const struct trajd_plan_target *target, char *text, size_t size)
 {
@@ -100,14 +108,13 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_output *output = &plan->outputs[target->output_index];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        const enum trajd_kind kind = trajd_plan_kind(plan, target);
         char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[160], shape[128], none[32];
 
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
         write_shape(plan, output, shape, sizeof shape);
         fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", output->name,
-                source_name(plan, target, none, sizeof none), clock, kind_names[kind], grid,
+                source_name(plan, target, none, sizeof none), clock, kind_name(plan, target), grid,
                 trajd_role_name(output->role), shape);
     }
     trajd_plan_texts_print(&plan->quarantined, "  quarantined: ", out);

@@ -12,6 +12,7 @@
 #include "daemon/window/picture/picture_spec.h"
 #include "daemon/window/select/select.h"
 #include "daemon/window/target/goal.h"
+#include "daemon/window/target/return_rule.h"
 #include "kernels/resample.h"
 
 struct trajd_statistics; /* statistics.h */
@@ -59,8 +60,9 @@ struct trajd_spec_output {
     const char *sources[TRAJD_SPEC_MAX_SOURCES]; /* stream names; default: the output's name */
     struct trajd_spec_range at;
     struct trajd_goal_rule goal; /* of role goal; its steps count from the goal */
-    enum trajd_role role;        /* default: action for names that begin with "action", else obs */
-    enum trajd_kind kind;        /* or TRAJD_SPEC_KIND_FROM_STREAM */
+    struct trajd_return_rule returns;
+    enum trajd_role role; /* default: action for names that begin with "action", else obs */
+    enum trajd_kind kind; /* or TRAJD_SPEC_KIND_FROM_STREAM */
     /* NONE: float32 where values blend or the source is floating, else the source's type */
     enum trajd_dtype dtype;
     int64_t max_age_ns;    /* -1: not given */

@@ -158,6 +158,31 @@ static enum trajd_status check_goal(struct trajd_spec_parser *p, const struct tr
     return TRAJD_OK;
 }
 
+/* Checks that `return:` and the keys beside it fit, and sets the role. */
+static enum trajd_status check_return(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node,
+                                      struct trajd_spec_output *output)
+{
+    if (!output->returns.is_given)
+        return TRAJD_OK;
+    if (!trajd_yaml_get(node, "role"))
+        output->role = output->goal.from ? output->role : TRAJD_ROLE_ACTION;
+    if (output->role == TRAJD_ROLE_OBS || output->role == TRAJD_ROLE_GOAL)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "return"), p->error,
+                                "a return adds rows after its step, which an observation may not "
+                                "read: remove goal: and role: obs");
+    if (trajd_yaml_get(node, "kind") || trajd_yaml_get(node, "max_age") ||
+        trajd_yaml_get(node, "width") || output->has_range)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "a return adds rows as they are recorded: remove kind, max_age, "
+                                "width and range_low");
+    if (output->returns.in_chunk && output->norm_over == TRAJD_NORM_OVER_ROWS)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "norm"), p->error,
+                                "a return until the end of the chunk is another at each step, so "
+                                "rows have no statistics of it: use over: windows");
+    return TRAJD_OK;
+}
+
 static enum trajd_status read_output_word(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *node, const char *key,
                                           struct trajd_spec_output *output)
@@ -199,6 +224,8 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p,
         return trajd_spec_read_sources(p, node, output);
     if (strcmp(key, "at") == 0)
         return read_range(p, node, &output->at);
+    if (strcmp(key, "return") == 0)
+        return trajd_return_read(p->yaml, node, &output->returns, p->error);
     if (strcmp(key, "goal") == 0)
         return read_goal(p, node, output);
     if (strcmp(key, "kind") == 0)
@@ -243,9 +270,10 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
                                      const struct trajd_yaml_node *node,
                                      struct trajd_spec_output *output)
 {
-    static const char *const keys[] = {
-        "from",  "at",        "role", "kind",    "dtype", "max_age", "max_gap", "lookahead",
-        "width", "range_low", "norm", "missing", "image", "layout",  "goal",    NULL};
+    static const char *const keys[] = {"from",    "at",      "role",      "kind",   "dtype",
+                                       "max_age", "max_gap", "lookahead", "width",  "range_low",
+                                       "norm",    "missing", "image",     "layout", "goal",
+                                       "return",  NULL};
     enum trajd_status status;
 
     output->line = node->line;
@@ -274,7 +302,7 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
         output->source_count = 1;
         output->sources[0] = output->name;
     }
-    if ((status = check_goal(p, node, output)))
+    if ((status = check_goal(p, node, output)) || (status = check_return(p, node, output)))
         return status;
     if (output->role == TRAJD_ROLE_GOAL && output->at.to > 0)
         return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "at"), p->error,

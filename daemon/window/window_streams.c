@@ -25,7 +25,7 @@ static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_
     const enum trajd_kind kind = trajd_plan_kind(plan, target);
 
     return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
-           !output->norm_by && !output->has_range &&
+           !output->norm_by && !output->has_range && !output->returns.is_given &&
            (plan->grids[plan->brackets[target->bracket_index].grid_index].rule ==
                 TRAJD_TARGET_ROWS ||
             kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
@@ -69,8 +69,13 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     stream->first_column = source->first_column;
     /* On rows nothing is blended: these kinds then copy the row. */
     if (grid->rule == TRAJD_TARGET_ROWS && !output->has_range &&
-        (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE))
+        (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE ||
+         output->returns.is_given))
         stream->kind = TRAJD_KIND_PREVIOUS;
+    if (output->returns.is_given) {
+        stream->total = TRAJD_TOTAL_REST;
+        stream->total_gamma = output->returns.gamma;
+    }
     stream->edge = plan->spec->edge;
     stream->max_gap_ns = output->max_gap_ns >= 0 ? output->max_gap_ns : source->max_gap_ns;
     stream->max_age_ns = output->max_age_ns >= 0                         ? output->max_age_ns

@@ -150,6 +150,9 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
         if (!reads)
             continue;
         place_row(stream, &steps[t], rows, &moves[t]);
+        if (stream->total)
+            moves[t].row_count =
+                window.row_count - (moves[t].row - rows) / (int64_t)stream->row_stride_bytes;
         if (stream->kind == TRAJD_KIND_MEAN)
             place_mean(stream, &window, chunk, &steps[t], offsets[t], &moves[t]);
         /* windows lie anywhere in the cache: a third of the time of a policy batch was spent

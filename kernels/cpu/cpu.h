@@ -30,7 +30,7 @@ struct trajd_cpu_move {
     const char *row; /* NULL: write the edge's constant */
     char *out;
     double a;          /* > 0: blend with the next row */
-    int64_t row_count; /* for kind mean: number of rows from `row` on */
+    int64_t row_count; /* for kind mean and totals: number of rows from `row` on */
     uint8_t code;      /* mask code */
 };
 
@@ -57,7 +57,7 @@ void trajd_cpu_find_steps(const struct trajd_cpu_window *window, enum trajd_grid
  * that it used is NaN. */
 typedef void trajd_cpu_mover(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
                              uint32_t count);
-trajd_cpu_mover trajd_cpu_copy, trajd_cpu_rows, trajd_cpu_slerp;
+trajd_cpu_mover trajd_cpu_copy, trajd_cpu_rows, trajd_cpu_slerp, trajd_cpu_totals;
 trajd_cpu_mover trajd_cpu_fused_f32, trajd_cpu_fused_f64, trajd_cpu_fused_u8;
 
 /* Returns the mover that serves the stream. */

@@ -260,6 +260,66 @@ void trajd_cpu_rows(const struct trajd_stream *stream, struct trajd_cpu_move *mo
     }
 }
 
+/* What one move of a total leaves for the move before it: the sums from `row` to the last row. */
+struct running {
+    const char *row, *end; /* NULL: nothing */
+    double sums[TILE];
+};
+
+/* Forms a tile of sums, the last row first. Goes on from `running` if that has the same last row. */
+static void sum_rows(const struct trajd_stream *stream, const char *at, int64_t row_count,
+                     uint32_t count, struct running *running)
+{
+    const char *end = at + row_count * (int64_t)stream->row_stride_bytes;
+    double values[TILE];
+
+    if (running->end != end || running->row < at) {
+        running->row = running->end = end;
+        memset(running->sums, 0, sizeof running->sums);
+    }
+    while (running->row > at) {
+        running->row -= stream->row_stride_bytes;
+        load(stream->source_type, running->row, count, values);
+        for (uint32_t d = 0; d < count; d++)
+            running->sums[d] = values[d] + stream->total_gamma * running->sums[d];
+    }
+}
+
+static void move_total(const struct trajd_stream *stream, struct trajd_cpu_move *move,
+                       struct running *running)
+{
+    const uint64_t source_size = trajd_dtype_size(stream->source_type),
+                   output_size = trajd_dtype_size(stream->output_type);
+    double values[TILE];
+
+    for (uint32_t d = 0; d < stream->feature_count; d += TILE) {
+        const uint32_t count = stream->feature_count - d < TILE ? stream->feature_count - d : TILE;
+        sum_rows(stream, move->row + d * source_size, move->row_count, count, running);
+        if (has_nan(running->sums, count) && move->code < TRAJD_MASK_NAN)
+            move->code = TRAJD_MASK_NAN;
+        for (uint32_t k = 0; k < count; k++)
+            values[k] = stream->scale ? running->sums[k] * (double)stream->scale[d + k] +
+                                            (double)stream->offset[d + k]
+                                      : running->sums[k];
+        store(stream->output_type, move->out + d * output_size, count, values);
+    }
+}
+
+/* Sums of rows. From the last move to the first: steps of a window that follow each other share
+ * their sums, so that a window costs one pass over its rows. */
+void trajd_cpu_totals(const struct trajd_stream *stream, struct trajd_cpu_move *moves,
+                      uint32_t count)
+{
+    struct running running = {0};
+
+    for (uint32_t i = count; i-- > 0;) {
+        if (moves[i].row)
+            move_total(stream, &moves[i], &running);
+        else
+            trajd_cpu_write_edge(stream, moves[i].out);
+    }
+}
+
 /* Copies bytes. Rows that follow each other in source and output are copied together. */
 void trajd_cpu_copy(const struct trajd_stream *stream, struct trajd_cpu_move *moves, uint32_t count)
 {
@@ -289,6 +349,8 @@ trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream)
 
     if (stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ)
         return trajd_cpu_slerp;
+    if (stream->total)
+        return trajd_cpu_totals;
     if (picks && stream->source_type == stream->output_type && !stream->scale)
         return trajd_cpu_copy;
     if ((picks || stream->kind == TRAJD_KIND_LINEAR) && stream->output_type == TRAJD_F32) {

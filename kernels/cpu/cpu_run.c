@@ -37,7 +37,7 @@ bool trajd_cpu_stream_runs(const struct trajd_stream *stream)
 {
     const uint64_t size = (uint64_t)stream->feature_count * trajd_dtype_size(stream->source_type);
 
-    return stream->source_type == stream->output_type && !stream->scale &&
+    return stream->source_type == stream->output_type && !stream->scale && !stream->total &&
            stream->row_stride_bytes == size && stream->step_stride_bytes == size &&
            stream->kind != TRAJD_KIND_MEAN &&
            !(stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low)) &&

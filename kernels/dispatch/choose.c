@@ -15,6 +15,7 @@
 #define FEATURE_NS 0.5 /* one feature of linear, previous or nearest */
 #define ANGLE_NS 7.0   /* one feature of angle */
 #define MEAN_NS 45.0   /* one feature of mean, over 50 rows */
+#define TOTAL_NS 250.0 /* one feature of a total, over some hundred rows */
 #define QUATERNION_NS 26.0
 #define COPY_NS_PER_BYTE 0.035
 /* one window of a stream that is copied as a run of rows, in addition to its bytes */
@@ -62,7 +63,7 @@ static const struct row table[] = {
 static bool is_copied(const struct trajd_stream *stream)
 {
     return (stream->kind == TRAJD_KIND_PREVIOUS || stream->kind == TRAJD_KIND_NEAREST) &&
-           !stream->scale && stream->source_type == stream->output_type;
+           !stream->scale && !stream->total && stream->source_type == stream->output_type;
 }
 
 /* Estimates the ns of one step of a stream. */
@@ -79,6 +80,8 @@ static double step_cost(const struct trajd_stream *stream, const struct trajd_gr
         return MOVE_NS + count / 4 * QUATERNION_NS;
     if (stream->kind == TRAJD_KIND_ANGLE)
         return MOVE_NS + count * ANGLE_NS;
+    if (stream->total)
+        return MOVE_NS + count * TOTAL_NS;
     return MOVE_NS + count * (stream->kind == TRAJD_KIND_MEAN ? MEAN_NS : FEATURE_NS);
 }
 
@@ -96,6 +99,7 @@ static void add_stream(const struct trajd_stream *stream, const struct trajd_gri
     problem->source_types |= 1u << stream->source_type;
     problem->output_types |= 1u << stream->output_type;
     problem->has_derivative |= stream->derivative != NULL;
+    problem->has_total |= stream->total != TRAJD_TOTAL_NONE;
     problem->cpu_ns += (double)targets * step_cost(stream, grid) * (stream->derivative ? 2 : 1);
 }
 
@@ -124,7 +128,8 @@ static bool serves(const struct row *row, const struct trajd_problem *problem,
                    const struct trajd_device_facts *facts)
 {
     if (row->on_gpu)
-        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN;
+        return facts->sm_count > 0 && facts->compute_capability >= COMPUTE_CAPABILITY_MIN &&
+               !problem->has_total;
     return facts->cpu_threads >= row->min_threads && problem->cpu_ns >= row->min_cpu_ns;
 }
 

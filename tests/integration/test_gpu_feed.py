@@ -41,6 +41,19 @@ def test_the_same_batches_as_in_host_memory(make):
     assert CUDA.fake_cuda_mappings() == 0
 
 
+def test_returns_are_made_on_the_cpu(make):
+    """No kernel of the GPU adds rows: the batches come in host memory, with the reason."""
+    client = make().client()
+    spec = ("{dataset: demo, global_batch: 16, anchor: {clock: actions}, "
+            "outputs: {x: {from: actions, at: 0..3, return: {gamma: 0.9}}}}")
+    info = client.open(spec=spec, gpu=UUID)
+    assert info.gpu is None and b"outputs with return: are made on the CPU alone" in info.gpu_refusal
+    batch = client.next()
+    assert batch.arrays()["x"].shape == (16, 4, 7)
+    batch.release()
+    client.close()
+
+
 def test_a_ring_that_is_left_is_closed(make):
     """The memory of a production that the daemon has ended is free when no client has it open."""
     daemon = make()

@@ -46,6 +46,8 @@ STREAMED_ROWS = """
           pose:    {{from: pose_quat, at: -1..0}}
           joints:  {{from: joint_pos, at: "-35ms..0ms @ 100"}}
           actions: {{at: 0..15}}
+          end:     {{goal: {{from: last, of: obs/robot0_eef_pos}}}}
+          later:   {{at: -1..0, goal: {{from: future, of: pose_quat}}}}
       rates:
         dataset: demo
         global_batch: 16
@@ -57,6 +59,7 @@ STREAMED_ROWS = """
           eef:     {{from: obs/robot0_eef_pos, at: -5..0}}
           object:  {{from: obs/object, at: -5..0}}
           actions: {{at: 0..9}}
+          later:   {{at: -2..0, goal: {{from: future, p: geometric, gamma: 0.9, of: obs/object}}}}
 """
 
 

@@ -53,7 +53,8 @@ class Explanation(Dict[str, Any]):
     def _describe(output: Mapping[str, Any], item: Mapping[str, Any]) -> str:
         sources = []
         for source, part in zip(output["sources"], item["sources"]):
-            rows = " + ".join(f"{weight:.6g} * row {row}" for row, _, weight in part["rows"]) or output["edge"]
+            between = " + ... + " if part.get("added", 0) > 2 else " + "
+            rows = between.join(f"{weight:.6g} * row {row}" for row, _, weight in part["rows"]) or output["edge"]
             reason = f" ({part['reason']})" if part.get("reason") else ""
             sources.append(f"{source['stream']} {source['kind']} = {rows}{reason}")
         return "; ".join(sources)

@@ -188,6 +188,35 @@ static void test_mean(void **state)
     expect(&one, targets, 7, values, mask, 0);
 }
 
+/* 1 + 2/2 + 4/4 + 8/8, and so on; the rows after the last that the window may see do not count */
+static void test_total(void **state)
+{
+    const double rows[] = {1, 2, 4, 8}, with_nan[] = {1, NAN, 4, 8};
+    const int64_t targets[] = {-1, 0, 1, 2, 3, 4};
+    const uint8_t mask[] = {1, 0, 0, 0, 0, 2}, masked[] = {5, 5, 5, 0, 0, 2},
+                  short_mask[] = {1, 0, 0, 2, 2, 2};
+    const double halves[] = {4, 4, 6, 8, 8, 8}, broken[] = {NAN, NAN, NAN, 8, 8, 8};
+    const double alone[] = {1, 1, 2, 4, 8, 8}, clipped[] = {3, 3, 2, 2, 2, 2};
+    struct small_request one;
+
+    (void)state;
+    small_request_set_up(&one, TRAJD_KIND_PREVIOUS, 1, rows);
+    one.grid.unit = TRAJD_GRID_ROWS;
+    one.stream.total = TRAJD_TOTAL_REST;
+    one.stream.total_gamma = 0.5;
+    expect(&one, targets, 6, halves, mask, 0);
+    one.stream.total_gamma = 0;
+    expect(&one, targets, 6, alone, mask, 0);
+    one.count = 2;
+    one.stream.total_gamma = 1;
+    expect(&one, targets, 6, clipped, short_mask, 0);
+    small_request_set_up(&one, TRAJD_KIND_PREVIOUS, 1, with_nan);
+    one.grid.unit = TRAJD_GRID_ROWS;
+    one.stream.total = TRAJD_TOTAL_REST;
+    one.stream.total_gamma = 0.5;
+    expect(&one, targets, 6, broken, masked, 0);
+}
+
 static void test_angle(void **state)
 {
     const double rows[] = {350, 10, 190, -170};
@@ -322,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_no_rows),
         cmocka_unit_test(test_row_steps),
         cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_total),
         cmocka_unit_test(test_angle),
         cmocka_unit_test(test_quaternions),
         cmocka_unit_test(test_slopes),

@@ -55,6 +55,27 @@ static void set_bad_quaternion(struct small_request *one)
 {
     one->stream.kind = TRAJD_KIND_SLERP_XYZW;
 }
+static void set_total(struct small_request *one)
+{
+    one->stream.kind = TRAJD_KIND_PREVIOUS, one->stream.total = TRAJD_TOTAL_REST;
+    one->grid.unit = TRAJD_GRID_ROWS;
+}
+static void set_bad_total(struct small_request *one)
+{
+    one->stream.total = TRAJD_TOTAL_COUNT;
+}
+static void set_bad_total_kind(struct small_request *one)
+{
+    set_total(one), one->stream.kind = TRAJD_KIND_LINEAR;
+}
+static void set_bad_total_type(struct small_request *one)
+{
+    set_total(one), one->stream.source_type = one->stream.output_type = TRAJD_I64;
+}
+static void set_bad_gamma(struct small_request *one)
+{
+    set_total(one), one->stream.total_gamma = NAN;
+}
 static void set_bad_width(struct small_request *one)
 {
     one->stream.kind = TRAJD_KIND_MEAN, one->stream.mean_width = 0;
@@ -163,6 +184,10 @@ static const struct bad bads[] = {
     {"feature_count is 0", TRAJD_ERR_ARGUMENT, set_bad_features},
     {"multiple of 4", TRAJD_ERR_ARGUMENT, set_bad_quaternion},
     {"mean_width", TRAJD_ERR_ARGUMENT, set_bad_width},
+    {"total is unknown", TRAJD_ERR_ARGUMENT, set_bad_total},
+    {"total needs kind previous", TRAJD_ERR_UNSUPPORTED, set_bad_total_kind},
+    {"total needs a floating-point", TRAJD_ERR_UNSUPPORTED, set_bad_total_type},
+    {"total_gamma", TRAJD_ERR_ARGUMENT, set_bad_gamma},
     {"angle_period", TRAJD_ERR_ARGUMENT, set_bad_period},
     {"angle_low", TRAJD_ERR_ARGUMENT, set_bad_low},
     {"row_stride_bytes", TRAJD_ERR_ARGUMENT, set_bad_row_stride},

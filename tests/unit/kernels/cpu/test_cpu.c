@@ -235,6 +235,45 @@ static void test_longer_than_a_chunk(void **state)
         }
 }
 
+/* Sums share work between steps and windows. The bits are those of the reference, which shares none. */
+static void test_totals(void **state)
+{
+    static const uint32_t features[] = {1, 2, 64, 65, 130};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        const struct problem_spec spec = {.seed = seed * 104729,
+                                          .windows = 1 + (uint32_t)(seed % 9),
+                                          .rows = 1 + (uint32_t)(seed % 41),
+                                          .steps = seed % 50 ? 1 + (uint32_t)(seed % 19) : 300,
+                                          .features = features[seed % 5],
+                                          .kind = TRAJD_KIND_PREVIOUS,
+                                          .source = seed % 3   ? TRAJD_F32
+                                                    : seed % 2 ? TRAJD_F64
+                                                               : TRAJD_U8,
+                                          .output = seed % 4 ? TRAJD_F32 : TRAJD_BF16,
+                                          .stamps = STAMPS_REGULAR,
+                                          .unit = TRAJD_GRID_ROWS};
+        struct problem problem;
+        struct trajd_stream wanted;
+        char name[256];
+
+        problem_create(&problem, &spec);
+        problem.stream.total = TRAJD_TOTAL_REST;
+        problem.stream.total_gamma = seed % 7 ? 1 - 1 / (double)(seed % 7 + 1) : 1;
+        trajd_resample_reference(&problem.request, 0, spec.windows);
+        wanted = problem.stream;
+        problem_new_outputs(&problem);
+        run_plan(&problem, "cpu_rows", 1, NULL);
+        if (!problem_canaries_live(&problem) ||
+            !close_enough(spec.output, wanted.output, problem.stream.output,
+                          problem.output_bytes / trajd_dtype_size(spec.output), 0) ||
+            (wanted.mask && memcmp(wanted.mask, problem.stream.mask, problem.mask_bytes) != 0))
+            fail_msg("totals differ: %s", problem_name(&problem, name, sizeof name));
+        problem_destroy(&problem);
+    }
+}
+
 /* The result has the same bits for any number of threads, with enough windows for many slices. */
 static void test_threads_change_nothing(void **state)
 {
@@ -471,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_rows_of_windows),
         cmocka_unit_test(test_longer_than_a_chunk),
         cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_totals),
         cmocka_unit_test(test_joined_masks),
         cmocka_unit_test(test_rows_of_nan),
         cmocka_unit_test(test_plan_refuses),
