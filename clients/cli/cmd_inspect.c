@@ -114,6 +114,8 @@ static void describe_storage(const struct trajd_array *array,
         (size_t)snprintf(text + used, size - used, "%s", array ? names[array->storage] : "absent");
     for (uint32_t i = 0; array && i < array->filter_count && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, " %s", filter_name(array->filters[i]));
+    if (stream->image.masks_zero_frames && used < size)
+        snprintf(text + used, size - used, ", frames of zeros masked");
 }
 
 static void describe_shape(const struct trajd_index_stream *stream, char *text, size_t size)

@@ -36,7 +36,8 @@ struct trajd_frame_use {
     uint32_t row; /* of the stream, after the stamp policies */
     /* Set by pin, and valid until unpin. */
     const void *pixels; /* a prepared frame; NULL: there is none */
-    /* Why there is none. TRAJD_ERR_DATA: the frame is bad; TRAJD_ERR_IO: the file could not be read,
+    /* Why there is none. TRAJD_ERR_DATA: the frame is bad; TRAJD_ERR_NOT_FOUND: it is all
+     * zeros, which the layout masks; TRAJD_ERR_IO: the file could not be read,
      * and the next pin tries again; TRAJD_ERR_SYSTEM: no helper program starts */
     enum trajd_status status;
     const char *reason; /* with file, array, row and rule; NULL with pixels */

@@ -154,6 +154,17 @@ static enum trajd_status read_once(struct worker *worker, uint32_t i, struct tra
     return status;
 }
 
+/* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. */
+static bool is_masked(const struct worker *worker, uint32_t i)
+{
+    const struct trajd_index *index = worker->frames->index;
+    const struct frame_bytes *bytes = &worker->bytes[i];
+
+    return index->streams[worker->slots[i]->view->stream_index].image.masks_zero_frames &&
+           (!bytes->size ||
+            (!bytes->data[0] && !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
+}
+
 /* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
 static void read_frame(struct worker *worker, uint32_t i)
 {
@@ -169,6 +180,8 @@ static void read_frame(struct worker *worker, uint32_t i)
         pause.tv_nsec *= 4;
         status = read_once(worker, i, error);
     }
+    if (!status && is_masked(worker, i))
+        status = trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "the frame is all zeros");
     if (status)
         trajd_error_prefix(
             error, "%s: %s/%s", index->files[episode->file_index].path, episode->id,
@@ -262,12 +275,13 @@ static void finish(struct worker *worker, int64_t begin_ns)
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         struct frame_slot *slot = worker->slots[i];
         const enum trajd_status status = worker->statuses[i];
+        const bool is_bad = status == TRAJD_ERR_DATA || status == TRAJD_ERR_NOT_FOUND;
         slot->failure = status;
-        slot->state = !status ? FRAME_READY : status == TRAJD_ERR_DATA ? FRAME_BAD : FRAME_FAILED;
+        slot->state = !status ? FRAME_READY : is_bad ? FRAME_BAD : FRAME_FAILED;
         slot->reason = status ? strdup(worker->errors[i].message) : NULL;
         slot->view->loading_count--;
-        frames->stats.decoded_frames += !status || status == TRAJD_ERR_DATA;
-        frames->stats.bad_frames += status == TRAJD_ERR_DATA;
+        frames->stats.decoded_frames += !status || is_bad;
+        frames->stats.bad_frames += is_bad;
         if (slot->state == FRAME_FAILED && !slot->pins)
             frames_drop(slot);
     }

@@ -16,6 +16,8 @@ static void add_image(struct trajd_digest *digest, const struct trajd_layout_ima
     trajd_digest_add_text(digest, "image");
     for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
         trajd_digest_add_u64(digest, (uint64_t)numbers[k]);
+    if (image->masks_zero_frames)
+        trajd_digest_add_text(digest, "zero_frames");
 }
 
 void trajd_layout_set_hash(struct trajd_layout *layout)

@@ -7,6 +7,7 @@ static const char *const encoding_words[] = {"auto", "raw", "jpeg", "png", NULL}
 /* the place of a word, plus 1, is its number */
 static const char *const color_words[] = {"rgb", "bgr", "gray", NULL};
 static const char *const flip_words[] = {"none", "v", "h", "180", NULL};
+static const char *const zero_words[] = {"keep", "mask", NULL};
 static const char *const unit_words[] = {"mm", "m", NULL};
 
 const char *trajd_picture_encoding_name(enum trajd_picture_encoding encoding)
@@ -100,10 +101,11 @@ enum trajd_status trajd_layout_read_image(struct trajd_layout_parser *p,
                                           const struct trajd_yaml_node *node,
                                           struct trajd_layout_stream *stream)
 {
-    static const char *const keys[] = {"encoding", "color", "flip", "size", "unit", NULL};
+    static const char *const keys[] = {"encoding", "color",       "flip", "size",
+                                       "unit",     "zero_frames", NULL};
     struct trajd_layout_image *image = &stream->image;
     const struct trajd_yaml_node *size;
-    int encoding = 0, color = 0, flip = 0, unit = 0;
+    int encoding = 0, color = 0, flip = 0, unit = 0, zero = 0;
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
 
     image->is_present = true;
@@ -115,6 +117,9 @@ enum trajd_status trajd_layout_read_image(struct trajd_layout_parser *p,
         status = read_word(p, node, "flip", flip_words, 0, &flip);
     if (!status)
         status = read_word(p, node, "unit", unit_words, 1, &unit);
+    if (!status)
+        status = read_word(p, node, "zero_frames", zero_words, 0, &zero);
+    image->masks_zero_frames = zero;
     image->encoding = (enum trajd_picture_encoding)encoding;
     image->color = (enum trajd_picture_color)color;
     image->flip = (enum trajd_picture_flip)flip;

@@ -37,7 +37,8 @@ enum trajd_depth_unit { TRAJD_DEPTH_NONE = 0, TRAJD_DEPTH_MM = 1, TRAJD_DEPTH_M 
 
 /* What a layout says about the frames of a stream: the key `image`. */
 struct trajd_layout_image {
-    bool is_present; /* false: the stream has no key `image` */
+    bool is_present;        /* false: the stream has no key `image` */
+    bool masks_zero_frames; /* zero_frames: mask. A frame that is all zeros was not recorded */
     enum trajd_picture_encoding encoding;
     enum trajd_picture_color color; /* TRAJD_COLOR_DEPTH: `unit` is set */
     enum trajd_picture_flip flip;

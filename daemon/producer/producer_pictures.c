@@ -199,7 +199,8 @@ static enum trajd_status check_frames(const struct trajd_producer *producer,
 {
     for (uint32_t u = 0; u < picture->use_count; u++) {
         const struct trajd_frame_use *use = &picture->uses[u];
-        if (use->status && (!producer->spec->keep_bad_rows || use->status == TRAJD_ERR_SYSTEM))
+        if (use->status && use->status != TRAJD_ERR_NOT_FOUND &&
+            (!producer->spec->keep_bad_rows || use->status == TRAJD_ERR_SYSTEM))
             return trajd_error_set(error, use->status, 0, "%s", use->reason);
     }
     return TRAJD_OK;

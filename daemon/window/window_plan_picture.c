@@ -8,7 +8,8 @@
 bool trajd_plan_is_picture(const struct trajd_spec_output *output,
                            const struct trajd_index_stream *stream)
 {
-    return output->picture.is_given || stream->form != TRAJD_ROWS_PLAIN;
+    return output->picture.is_given || stream->form != TRAJD_ROWS_PLAIN ||
+           stream->image.masks_zero_frames;
 }
 
 /* Finds the size of a stream's frames. */

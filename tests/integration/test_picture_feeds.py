@@ -137,6 +137,50 @@ def test_a_bad_frame_is_masked_where_bad_rows_are_kept(daemon, tmp_path):
     assert status["datasets"][0]["frames"]["bad"] == 1
 
 
+ZEROS = """\
+layout: zeros
+episodes: {files: "**/episode_*.hdf5", groups: /}
+clocks: {steps: {rate: 50, rows: action}}
+streams:
+  action: {path: action, kind: previous}
+  observations/qpos: {path: observations/qpos, kind: linear}
+  observations/images/*: {path: observations/images/*, kind: previous, image: {color: rgb, zero_frames: mask}}
+"""
+
+
+@pytest.mark.parametrize("form", ["raw", "padded", "packed"])
+def test_frames_of_zeros_are_masked(daemon, tmp_path, form):
+    """The recorder wrote zeros where it had no frame: the step is masked, and the others are delivered, without bad_rows: keep."""
+    frames = random_frames(8, 32, 32, 1)
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": frames})
+    with h5py.File(tmp_path / "episode_0.hdf5", "r+") as file:
+        images = file["observations/images"]
+        if form == "padded":
+            rows = images["top"][:]
+            rows[5] = 0
+        else:
+            rows = frames.copy()
+            rows[5] = 0
+        del images["top"]
+        images.create_dataset("top", data=rows, compression="gzip" if form == "packed" else None)
+    (tmp_path / "zeros.yaml").write_text(ZEROS)
+    if form == "packed":
+        done = subprocess.run([TRAJCTL, "pack", tmp_path / "episode_0.hdf5", "-o", tmp_path / "packed.hdf5", "--layout",
+                               tmp_path / "zeros.yaml"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        os.replace(tmp_path / "packed.hdf5", tmp_path / "episode_0.hdf5")
+    config = config_of(tmp_path, "top: {from: observations/images/top, at: 0}").replace("layout: aloha", f"layout: {tmp_path}/zeros.yaml")
+    client = daemon(config).client()
+    client.open("train")
+    seen = 0
+    for _, row, window in windows([arrays for _, arrays in client.epoch()]):
+        seen += 1
+        assert window["top.mask"][0] == (BAD_FRAME if row == 5 else 0)
+        np.testing.assert_array_equal(window["top"][0], np.zeros((32, 32, 3)) if row == 5 else frames[row])
+    assert seen == 8
+    client.close()
+
+
 def decoders_of(pid):
     """Returns the helper programs of a daemon that decode pictures."""
     found = subprocess.run(["pgrep", "-P", str(pid), "trajd-decoder"], stdout=subprocess.PIPE, text=True)

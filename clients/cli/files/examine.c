@@ -273,8 +273,11 @@ static void report_episode(struct examiner *examiner, struct scan *scan,
         finding.count = scan->zero_frames;
         report_finding(examiner, &finding,
                        "%" PRIu64 " frames are all zeros, the first is row %" PRId64
-                       ": the recorder probably failed to read them",
-                       finding.count, finding.row);
+                       ": the recorder probably failed to read them%s",
+                       finding.count, finding.row,
+                       scan->stream->image.masks_zero_frames
+                           ? "; feeds mask them"
+                           : "; zero_frames: mask in the layout masks them");
     }
     if (scan->not_finite) {
         finding.rule = EXAMINE_NOT_FINITE;

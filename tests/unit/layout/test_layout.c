@@ -247,6 +247,7 @@ static void mistakes_are_reported_with_their_line(void **state)
         {"kind: nearest", "kind: nearest, image: {encoding: jpeg, unit: mm}", "cannot hold depth"},
         {"kind: nearest", "kind: nearest, image: {colour: rgb}", "did you mean color"},
         {"kind: nearest", "kind: nearest, image: {color: rgba}", "image.color"},
+        {"kind: nearest", "kind: nearest, image: {color: rgb, zero_frames: drop}", "keep, mask"},
         {"kind: nearest", "kind: nearest, image: {color: rgb, size: 480}", "[HEIGHT, WIDTH]"},
         {"kind: nearest", "kind: nearest, image: {color: rgb, size: [480]}", "[HEIGHT, WIDTH]"},
         {"kind: nearest", "kind: nearest, image: {color: rgb, size: [0, 9]}", "size"},
