@@ -169,12 +169,12 @@ def test_styles_of_a_real_feed(daemon, demo_file):
 @pytest.mark.parametrize("dtype, shape", [("f32", [T, 3, 8, 6]), ("u8", [T, 3, 8, 6]), ("f32", [T, 8, 6, 3])], ids=["floats", "planes", "float pixels"])
 @pytest.mark.parametrize("style, key", [("act", "image"), ("lerobot", "observation.images.front"), ("diffusion_policy", "obs/front")])
 def test_pictures_that_the_feed_has_finished_are_only_renamed(style, key, dtype, shape):
-    schema = outputs(("obs/state", "obs", "f32", [T, D]), ("obs/front", "obs", dtype, shape), ("obs/qpos", "obs", "f32", [T, D]),
+    schema = outputs(("obs/state", "obs", "f32", [T, D]), ("obs/front", "obs", dtype, shape),
                      ("actions", "action", "f32", [16, 7]))
     fields = dict(flat(make_plan(style, schema)))
     made = make(schema, fields[key])
     plain = dict(flat(make_plan(style, outputs(("obs/state", "obs", "f32", [T, D]), ("obs/front", "obs", "u8", [T, 8, 6, 3]),
-                                               ("obs/qpos", "obs", "f32", [T, D]), ("actions", "action", "f32", [16, 7])))))
+                                               ("actions", "action", "f32", [16, 7])))))
     assert made.shape == make(outputs(("obs/state", "obs", "f32", [T, D]), ("obs/front", "obs", "u8", [T, 8, 6, 3])), plain[key]).shape
     assert ("unit_range" in fields[key].steps) == ("unit_range" in plain[key].steps and dtype == "u8")
 
