@@ -66,7 +66,7 @@ def test_exposure(tmp_path):
     subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "DESTDIR": str(tmp_path)})
     units = sorted((tmp_path / "usr/lib/systemd/system").glob("*.service"))
-    assert [unit.name for unit in units] == ["trajd-preprocess@.service", "trajd.service", "trajd@.service"]
+    assert [unit.name for unit in units] == ["trajd-metrics@.service", "trajd-preprocess@.service", "trajd.service", "trajd@.service"]
     for unit in units:
         done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=15", unit], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -30,6 +30,15 @@ stranger_does_not() {
     ! as stranger trajctl recv train --count 1 --endpoint /run/trajd/main 2>/tmp/refusal || return 1
     cat /tmp/refusal; grep -i "permission denied" /tmp/refusal
 }
+metrics() { # a request over the socket unit; also where the daemon does not run
+    systemctl start trajd-metrics.socket
+    scrape() { exec 5<>/dev/tcp/127.0.0.1/7879; printf 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n' >&5; timeout 20 cat <&5 >/tmp/scraped; exec 5>&-; }
+    scrape; grep -q '^HTTP/1.1 200 OK' /tmp/scraped || { head -3 /tmp/scraped; return 1; }
+    grep -q '^trajd_feed_slots{feed="train",state="free"} ' /tmp/scraped && tail -n 1 /tmp/scraped | grep -qx '# EOF'
+    systemctl stop trajd
+    scrape; grep -q '^HTTP/1.1 503 ' /tmp/scraped || { head -3 /tmp/scraped; return 1; }
+    systemctl stop trajd-metrics.socket; systemctl start trajd
+}
 second_config() { systemctl start trajd@lab; is trajd@lab ActiveState active; receives root /run/trajd/lab; systemctl stop trajd@lab; [ ! -e /run/trajd/lab ]; }
 reload() { # a worker reads on while a feed is added and removed; a bad configuration is rejected, and the service goes on
     local pid; pid=$(property trajd MainPID)
@@ -136,7 +145,7 @@ remove() {
     [ -z "$(find /usr /etc/systemd -name '*trajd*' -newer /srv/trajd.deb -not -path '*/driver*' | grep -v '/trajd.service.d')" ]
 }
 
-for step in install users start status_line directories member_reads stranger_does_not second_config reload killed_comes_back watchdog stop_with_worker \
+for step in install users start status_line directories member_reads stranger_does_not metrics second_config reload killed_comes_back watchdog stop_with_worker \
             wrong_config_is_not_retried preprocess preprocess_killed user_unit upgrade remove; do
     run $step
 done
