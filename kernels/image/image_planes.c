@@ -17,13 +17,6 @@ typedef uint8_t bytes __attribute__((vector_size(32), may_alias));
 typedef trajd_words words;
 typedef trajd_floats floats;
 
-/* Chooses elements of a vector. Clang has no __builtin_shuffle, and GCC has __builtin_shufflevector
- * from version 12 on. */
-#ifdef __clang__
-#define CHOOSE(type, v, ...) __builtin_shufflevector((type)(v), (type)(v), __VA_ARGS__)
-#else
-#define CHOOSE(type, v, ...) __builtin_shuffle((type)(v), (type){__VA_ARGS__})
-#endif
 #define FOUR(i) i, i, i, i
 #define CHANNEL(c)                                                                                 \
     FOUR(c), FOUR((c) + 3), FOUR((c) + 6), FOUR((c) + 9), FOUR((c) + 16), FOUR((c) + 19),          \
@@ -41,10 +34,13 @@ TRAJD_CLONES void trajd_image_take_apart(float *restrict a, float *restrict b, f
         words v;
         floats r, g, d;
         memcpy(&v, pixels + 3 * (uint64_t)i, sizeof v);
-        v = CHOOSE(words, v, 0, 1, 2, 3, 3, 4, 5, 6);
-        r = __builtin_convertvector((words)CHOOSE(bytes, v, CHANNEL(0)) & 255, floats) * x + k;
-        g = __builtin_convertvector((words)CHOOSE(bytes, v, CHANNEL(1)) & 255, floats) * y + l;
-        d = __builtin_convertvector((words)CHOOSE(bytes, v, CHANNEL(2)) & 255, floats) * z + m;
+        v = TRAJD_CHOOSE(words, v, 0, 1, 2, 3, 3, 4, 5, 6);
+        r = __builtin_convertvector((words)TRAJD_CHOOSE(bytes, v, CHANNEL(0)) & 255, floats) * x +
+            k;
+        g = __builtin_convertvector((words)TRAJD_CHOOSE(bytes, v, CHANNEL(1)) & 255, floats) * y +
+            l;
+        d = __builtin_convertvector((words)TRAJD_CHOOSE(bytes, v, CHANNEL(2)) & 255, floats) * z +
+            m;
         memcpy(a + i, &r, sizeof r);
         memcpy(b + i, &g, sizeof g);
         memcpy(c + i, &d, sizeof d);
@@ -71,9 +67,9 @@ TRAJD_CLONES void trajd_image_put_together(uint8_t *restrict pixels, const float
         v = __builtin_convertvector(r + 0.5F, words) |
             __builtin_convertvector(g + 0.5F, words) << 8 |
             __builtin_convertvector(d + 0.5F, words) << 16;
-        v = (words)CHOOSE(bytes, v, 0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, FOUR(0), 16, 17, 18, 20,
-                          21, 22, 24, 25, 26, 28, 29, 30, FOUR(16));
-        v = CHOOSE(words, v, 0, 1, 2, 4, 5, 6, 0, 0);
+        v = (words)TRAJD_CHOOSE(bytes, v, 0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, FOUR(0), 16, 17,
+                                18, 20, 21, 22, 24, 25, 26, 28, 29, 30, FOUR(16));
+        v = TRAJD_CHOOSE(words, v, 0, 1, 2, 4, 5, 6, 0, 0);
         memcpy(pixels + 3 * (uint64_t)i, &v, sizeof v);
     }
     for (; i < count; i++) {

@@ -31,7 +31,7 @@ static bool make_buffers(struct trajd_augment_plan *plan)
     }
     plan->buffers[0] = malloc(bytes);
     plan->buffers[1] = malloc(bytes);
-    plan->row = malloc(elements * sizeof *plan->row);
+    plan->row = calloc(elements + TRAJD_AUGMENT_BEYOND, sizeof *plan->row);
     return plan->buffers[0] && plan->buffers[1] && plan->row;
 }
 

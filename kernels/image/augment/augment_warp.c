@@ -8,8 +8,32 @@
 #include <string.h>
 
 #include "kernels/clones.h"
+#include "kernels/image/image_planes.h"
 
 enum { FRACTION = 11, WHOLE = 1 << FRACTION, HALF = 1 << (2 * FRACTION - 1) };
+
+typedef int32_t quad __attribute__((vector_size(16)));
+typedef uint8_t bytes __attribute__((vector_size(16)));
+
+/* Loads 4 bytes as whole numbers. */
+TRAJD_INLINE quad load(const uint8_t *from)
+{
+    int32_t word;
+    quad v;
+
+    memcpy(&word, from, sizeof word);
+    v = (quad){word, 0, 0, 0};
+    return (quad)TRAJD_CHOOSE(bytes, v, 0, 4, 4, 4, 1, 4, 4, 4, 2, 4, 4, 4, 3, 4, 4, 4);
+}
+
+/* Stores the low bytes of 3 numbers, or of one. */
+TRAJD_INLINE void store(uint8_t *to, quad v, uint32_t count)
+{
+    const quad low = (quad)TRAJD_CHOOSE(bytes, v, 0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    const int32_t word = low[0];
+
+    memcpy(to, &word, count == 3 ? 3 : 1);
+}
 
 TRAJD_INLINE void flip_rows(const struct trajd_augment_view *view, uint32_t size, uint8_t *out)
 {
@@ -101,38 +125,48 @@ TRAJD_INLINE void mix(const uint8_t *const corners[4], int32_t y, int32_t x, uin
     }
 }
 
-TRAJD_INLINE void mix_pixels(const struct trajd_augment_view *view,
-                             const struct trajd_augment_warp *warp, uint32_t channels, uint8_t *out)
+/* The same for 3 channels side by side, with the same sums. Reads a byte after each pixel. */
+TRAJD_INLINE void mix_three(const uint8_t *corner, uint64_t row_bytes, int32_t y, int32_t x,
+                            uint8_t *out)
+{
+    quad sum = {HALF, HALF, HALF, HALF};
+
+    sum += load(corner) * ((WHOLE - y) * (WHOLE - x)) + load(corner + 3) * ((WHOLE - y) * x);
+    corner += row_bytes;
+    sum += load(corner) * (y * (WHOLE - x)) + load(corner + 3) * (y * x);
+    store(out, sum >> (2 * FRACTION), 3);
+}
+
+/* A pixel of which not all neighbours are inside. */
+TRAJD_INLINE void mix_edge(const struct trajd_augment_view *view, int64_t y, int64_t x,
+                           uint8_t *out)
+{
+    const uint8_t *corners[4];
+
+    for (int k = 0; k < 4; k++)
+        corners[k] = pixel_or_zero(view, (y >> 32) + k / 2, (x >> 32) + k % 2);
+    mix(corners, weight(y), weight(x), view->channels, out);
+}
+
+TRAJD_CLONES void trajd_augment_warp_linear(const struct trajd_augment_view *view,
+                                            const struct trajd_augment_warp *warp, uint8_t *output)
 {
     const int64_t half = INT64_C(1) << 31;
 
     for (uint32_t row = 0; row < view->height; row++) {
         int64_t y = warp->y + row * warp->y_down - half, x = warp->x + row * warp->x_down - half;
-        for (uint32_t i = 0; i < view->width; i++, out += channels) {
+        for (uint32_t i = 0; i < view->width; i++, output += view->channels) {
             const int64_t top = y >> 32, left = x >> 32;
-            const uint8_t *corners[4];
-            if (top >= 0 && left >= 0 && top + 1 < view->height && left + 1 < view->width) {
-                corners[0] = view->pixels + (uint64_t)top * view->row_bytes + left * channels;
-                corners[1] = corners[0] + channels;
-                corners[2] = corners[0] + view->row_bytes;
-                corners[3] = corners[2] + channels;
-            } else
-                for (int k = 0; k < 4; k++)
-                    corners[k] = pixel_or_zero(view, top + k / 2, left + k % 2);
-            mix(corners, weight(y), weight(x), channels, out);
+            if (view->channels == 3 && top >= 0 && left >= 0 && top + 1 < view->height &&
+                left + 2 < view->width)
+                mix_three(view->pixels + (uint64_t)top * view->row_bytes + left * 3,
+                          view->row_bytes, weight(y), weight(x), output);
+            else
+                mix_edge(view, y, x, output);
             y += warp->y_right;
             x += warp->x_right;
         }
     }
-}
-
-void trajd_augment_warp_linear(const struct trajd_augment_view *view,
-                               const struct trajd_augment_warp *warp, uint8_t *output)
-{
-    if (view->channels == 3)
-        mix_pixels(view, warp, 3, output);
-    else
-        mix_pixels(view, warp, 1, output);
 }
 
 static int64_t place(const struct trajd_augment_line *line, uint32_t output)
@@ -149,15 +183,17 @@ TRAJD_CLONES static void mix_rows(int32_t *restrict out, const uint8_t *restrict
         out[i] = above[i] * (WHOLE - y) + below[i] * y;
 }
 
-TRAJD_INLINE void mix_columns(const int32_t *row, const struct trajd_augment_line *columns,
-                              uint32_t width, uint32_t channels, uint8_t *out)
+/* Reads 4 values a pixel. */
+TRAJD_CLONES static void mix_columns(const int32_t *row, const struct trajd_augment_line *columns,
+                                     uint32_t width, uint32_t channels, uint8_t *out)
 {
     for (uint32_t i = 0; i < width; i++, out += channels) {
         const int64_t at = place(columns, i);
-        const int32_t x = weight(at), *left = row + (at >> 32) * channels;
-        const int32_t *right = at < columns->last ? left + channels : left;
-        for (uint32_t c = 0; c < channels; c++)
-            out[c] = (uint8_t)((left[c] * (WHOLE - x) + right[c] * x + HALF) >> (2 * FRACTION));
+        const int32_t x = weight(at), *from = row + (at >> 32) * channels;
+        quad left, right;
+        memcpy(&left, from, sizeof left);
+        memcpy(&right, at < columns->last ? from + channels : from, sizeof right);
+        store(out, (left * (WHOLE - x) + right * x + HALF) >> (2 * FRACTION), channels);
     }
 }
 
@@ -171,10 +207,7 @@ void trajd_augment_sample_box(const struct trajd_augment_view *view,
         const uint8_t *above = view->pixels + (uint64_t)(at >> 32) * view->row_bytes;
         const uint8_t *below = at < rows->last ? above + view->row_bytes : above;
         mix_rows(row, above, below, weight(at), (uint64_t)view->width * view->channels);
-        if (view->channels == 3)
-            mix_columns(row, columns, width, 3, output);
-        else
-            mix_columns(row, columns, width, 1, output);
+        mix_columns(row, columns, width, view->channels, output);
         output += (uint64_t)width * view->channels;
     }
 }
