@@ -9,6 +9,7 @@
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/files/examine.h"
 #include "clients/cli/files/examine_idle.h"
+#include "clients/cli/files/examine_lengths.h"
 #include "daemon/base/json.h"
 #include "daemon/base/quantity.h"
 #include "proto/array_len.h"
@@ -114,7 +115,8 @@ static int validate_path(struct validation *validation, const char *path)
         if (!validation->json)
             printf("%s: layout %s, %u of %u episodes\n", path, index->layout->name,
                    index->kept_count, index->episode_count + index->refused_file_count);
-        if (examine_index(index, on_finding, validation, &error))
+        if (examine_index(index, on_finding, validation, &error) ||
+            examine_lengths(&validation->files, path, index, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
         if (validation->idle_output)

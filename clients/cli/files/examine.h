@@ -19,8 +19,8 @@ enum examine_rule {
     EXAMINE_STAMPS,       /* the layout's policy for repeated or backward stamps drops rows */
     /* intervals of more than 1.75 times the clock's median: dropped frames */
     EXAMINE_GAPS,
-    /* encoded frames that are empty, damaged, or of another size than the first, and raw frames that
-     * are all zeros */
+    /* encoded frames that are empty, damaged, or of another size than the first; raw frames that are
+     * all zeros; lengths in compress_len that are not those of the frames */
     EXAMINE_FRAMES,
     EXAMINE_UNREADABLE, /* rows cannot be read */
     EXAMINE_NOT_FINITE, /* NaN or infinite elements */
