@@ -31,6 +31,7 @@
 #define MALLOC_KEPT_BYTES (512 << 10)
 #define MALLOC_MAPPED_BYTES (1 << 20)
 
+#define MOST_LOG_BYTES (INT64_C(8) << 20) /* of a file of the log; one more is kept */
 #define MAX_VALUES 32
 
 struct command_line {
@@ -40,12 +41,15 @@ struct command_line {
     uint32_t value_count;
     struct trajd_config_value values[MAX_VALUES];
     enum trajd_log_level level;
+    bool json_log;
+    const char *log_file; /* NULL: standard error */
 };
 
 static const char usage[] =
     "usage: trajd --config FILE [--check | --print-config [--json]] [--set KEY=VALUE]... [--preset "
     "KEY=VALUE]...\n"
-    "             [--ready-fd N] [--log-level error|warning|info|debug]\n"
+    "             [--ready-fd N] [--log-level error|warning|info|debug] [--log-format text|json] "
+    "[--log-file FILE]\n"
     "\n"
     "Feeds training jobs with resampled windows of robot trajectories.\n"
     "\n"
@@ -57,6 +61,8 @@ static const char usage[] =
     "  --preset KEY=VALUE  set a key that the file does not contain\n"
     "  --ready-fd N     when workers can be served, write a line to descriptor N and close it\n"
     "  --log-level LEVEL  error, warning, info (the default) or debug\n"
+    "  --log-format FORMAT  text (the default), or json: an object a line: time, level, message\n"
+    "  --log-file FILE  write the log to FILE; at 8 MiB it is renamed to FILE.1\n"
     "  --version        print the version\n";
 
 static int add_value(struct command_line *line, const char *text, bool is_preset)
@@ -83,6 +89,20 @@ static int take_descriptor(struct command_line *line, const char *text)
     return 0;
 }
 
+static int take_level(struct command_line *line, const char *text)
+{
+    int level = 0;
+
+    while (trajd_log_levels[level] && strcmp(trajd_log_levels[level], text) != 0)
+        level++;
+    if (!trajd_log_levels[level]) {
+        fprintf(stderr, "trajd: --log-level %s: must be error, warning, info or debug\n", text);
+        return 1;
+    }
+    line->level = (enum trajd_log_level)level;
+    return 0;
+}
+
 /* Returns 0 to go on; otherwise the process ends with *status. */
 static int parse_arguments(int argc, char **argv, struct command_line *line, int *status)
 {
@@ -90,6 +110,8 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
                                             {"check", no_argument, NULL, 'k'},
                                             {"print-config", no_argument, NULL, 'p'},
                                             {"log-level", required_argument, NULL, 'l'},
+                                            {"log-format", required_argument, NULL, 'f'},
+                                            {"log-file", required_argument, NULL, 'o'},
                                             {"version", no_argument, NULL, 'v'},
                                             {"help", no_argument, NULL, 'h'},
                                             {"set", required_argument, NULL, 's'},
@@ -97,7 +119,7 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
                                             {"ready-fd", required_argument, NULL, 'r'},
                                             {"json", no_argument, NULL, 'j'},
                                             {NULL, 0, NULL, 0}};
-    int option, level;
+    int option;
 
     *line = (struct command_line){.level = TRAJD_LOG_INFO, .ready_fd = -1};
     *status = EX_USAGE;
@@ -125,15 +147,18 @@ static int parse_arguments(int argc, char **argv, struct command_line *line, int
                 return 1;
             break;
         case 'l':
-            for (level = 0; trajd_log_levels[level] && strcmp(trajd_log_levels[level], optarg);
-                 level++)
-                ;
-            if (!trajd_log_levels[level]) {
-                fprintf(stderr, "trajd: --log-level %s: must be error, warning, info or debug\n",
-                        optarg);
+            if (take_level(line, optarg))
+                return 1;
+            break;
+        case 'f':
+            line->json_log = strcmp(optarg, "json") == 0;
+            if (!line->json_log && strcmp(optarg, "text") != 0) {
+                fprintf(stderr, "trajd: --log-format %s: must be text or json\n", optarg);
                 return 1;
             }
-            line->level = (enum trajd_log_level)level;
+            break;
+        case 'o':
+            line->log_file = optarg;
             break;
         case 'v':
             *status = printf("trajd %s\n", TRAJD_VERSION) < 0;
@@ -235,6 +260,7 @@ static void wait_for_end(struct trajd_control *control, const struct trajd_confi
             return;
         if (signal == SIGHUP)
             reloading.is_wanted = true;
+        trajd_log_rotate(log, MOST_LOG_BYTES);
         advance_reload(&reloading, control, source, notify, log);
         /* before the check for stuck threads: a GPU that hung may have blocked a feed's thread */
         if (trajd_control_gpu_is_lost(control)) {
@@ -326,9 +352,10 @@ static enum trajd_status serve(struct trajd_config *config, const struct command
     trajd_notify_send(&notify, NULL, "STATUS=opening datasets and feeds");
     /* Before READY, signals end the process by default: no worker has anything yet. All other
      * threads block all signals. */
-    status = trajd_control_create(config, log, true,
-                                  log->level >= TRAJD_LOG_INFO && !log->journal ? stderr : NULL,
-                                  &control, error);
+    status = trajd_control_create(
+        config, log, true,
+        log->level >= TRAJD_LOG_INFO && !log->journal && !log->json ? stderr : NULL, &control,
+        error);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     if (!status) {
         LOG(log, INFO, "ready after %.1f ms", (double)(trajd_now_ns() - begin_ns) / 1e6);
@@ -363,6 +390,11 @@ int main(int argc, char **argv)
         return result;
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
     trajd_log_init(&log, STDERR_FILENO, line.level, getenv("JOURNAL_STREAM"));
+    log.json = line.json_log;
+    if (line.log_file && !trajd_log_to_file(&log, line.log_file)) {
+        LOG(&log, ERROR, "--log-file %s: %s", line.log_file, strerror(errno));
+        return EX_CONFIG;
+    }
     status = trajd_config_load(line.config, line.values, line.value_count, &config, &error);
     if (!status && line.print)
         (line.json ? trajd_config_print_json : trajd_config_print)(config, stdout);

@@ -109,6 +109,13 @@ static void print_journal_failure(const struct trajd_yaml_node *job)
                text_of(job, "journal_failure"));
 }
 
+static void print_failures(const struct trajd_yaml_node *producer)
+{
+    if (trajd_yaml_get(producer, "last_failure"))
+        printf("  %s failed batches, the last one: %s\n", text_of(producer, "failed_batches"),
+               text_of(producer, "last_failure"));
+}
+
 /* Prints a line for the first job of each feed, and one for each other job that reads the same
  * slots. The last column is the time that was waited for the job. */
 static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_yaml_node *producers)
@@ -130,6 +137,7 @@ static void print_feeds(const struct trajd_yaml_node *list, const struct trajd_y
                               made / 1e3
                         : 0,
                number_of(item, "stalled_seconds"));
+        print_failures(producer);
         print_journal_failure(item);
         for (const struct trajd_yaml_node *job = jobs && jobs->children ? jobs->children->next
                                                                         : NULL;

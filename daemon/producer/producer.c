@@ -302,6 +302,7 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
         free(producer);
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for feed %s", options->name);
     }
+    pthread_mutex_init(&producer->last_failure.mutex, NULL);
     producer->spec = options->spec;
     producer->pool = options->pool;
     producer->server = options->server;
@@ -379,6 +380,7 @@ void trajd_producer_destroy(struct trajd_producer **out)
     trajd_mixture_plan_destroy(&producer->plan);
     if (producer->owns_spec)
         trajd_window_spec_destroy(&producer->spec);
+    pthread_mutex_destroy(&producer->last_failure.mutex);
     free(producer->schema.tensors);
     free(producer->mask_names);
     free(producer->name);

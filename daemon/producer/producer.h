@@ -100,6 +100,6 @@ const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_produc
  * grid, type and shape. */
 void trajd_producer_report(const struct trajd_producer *producer, FILE *out);
 /* Writes the feed as an object with its datasets and counters, an element of an array. */
-void trajd_producer_describe(const struct trajd_producer *producer, struct trajd_json *json);
+void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json *json);
 
 #endif

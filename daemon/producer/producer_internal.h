@@ -41,6 +41,12 @@ struct trajd_producer_member {
     struct trajd_counter windows;
 };
 
+/* The last batch that could not be made. The producer's threads write it and the status reads it. */
+struct trajd_producer_failure {
+    pthread_mutex_t mutex;
+    struct trajd_error error; /* TRAJD_OK: there is none */
+};
+
 struct trajd_producer {
     char *name, *text;
     struct trajd_window_spec *spec;
@@ -67,6 +73,7 @@ struct trajd_producer {
     struct trajd_mixture_batch *ahead_batch;
     uint64_t wanted_run_id, wanted_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
+    struct trajd_producer_failure last_failure;
     uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */
     struct trajd_gpu *gpu;                        /* NULL: batches are made on the CPU */
     struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
@@ -89,6 +96,14 @@ enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
 const char *trajd_producer_changed_norm(const struct trajd_producer *producer);
 /* Writes one line for each normalised output. */
 void trajd_producer_report_norm(const struct trajd_producer *producer, FILE *out);
+
+/* ---- producer_failure.c ---- */
+
+/* Counts and logs a batch that cannot be made. Puts its id before the message of *error. */
+void trajd_producer_fail_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+                               struct trajd_error *error);
+/* Writes the member last_failure, a text, if a batch has failed. Thread-safe. */
+void trajd_producer_describe_failure(struct trajd_producer_failure *last, struct trajd_json *json);
 
 /* ---- producer_schema.c ---- */
 

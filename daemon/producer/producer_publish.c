@@ -23,15 +23,15 @@ void trajd_producer_publish(struct trajd_producer *producer, const struct trajd_
                             const struct trajd_error *failure)
 {
     struct trajd_fill done = *fill;
+    struct trajd_error error;
 
     if (failure) {
-        trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FAILED], 1);
-        LOG(producer->log, WARNING, "feed %s: epoch %llu, position %llu: %s", producer->name,
-            (unsigned long long)fill->epoch, (unsigned long long)fill->position, failure->message);
+        error = *failure;
+        trajd_producer_fail_batch(producer, fill, &error);
     }
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_BATCHES], 1);
     for (uint32_t r = 0; r < fill->range_count; r++)
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_WINDOWS], fill->ranges[r].count);
     set_work(producer, &done);
-    trajd_feed_publish(producer->feed, &done, failure);
+    trajd_feed_publish(producer->feed, &done, failure ? &error : NULL);
 }

@@ -58,7 +58,7 @@ void trajd_producer_report(const struct trajd_producer *producer, FILE *out)
             trajd_plan_describe(producer->members[0].kernel_plan));
 }
 
-void trajd_producer_describe(const struct trajd_producer *producer, struct trajd_json *json)
+void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json *json)
 {
     const struct trajd_feed_data data = trajd_producer_data(producer);
     uint32_t resident_count = 0;
@@ -82,5 +82,6 @@ void trajd_producer_describe(const struct trajd_producer *producer, struct trajd
     for (int c = 0; c < TRAJD_PRODUCER_COUNTERS; c++)
         trajd_json_u64(json, producer->counters[c].name,
                        trajd_counter_read(&producer->counters[c]));
+    trajd_producer_describe_failure(&producer->last_failure, json);
     trajd_json_close_object(json);
 }

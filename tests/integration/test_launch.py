@@ -138,11 +138,14 @@ def test_jobs_configurations_and_changes_have_daemons_of_their_own(node):
 
 def test_after_kill_9_of_the_daemon_its_leavings_are_no_obstacle(node):
     endpoint, _ = node.ensure()
+    log = pathlib.Path(endpoint).parent / "log"
+    before = log.read_text()
     os.kill(node.daemons()[0], signal.SIGKILL)
     wait_for(lambda: not node.daemons(), 60, "its death")
     assert (pathlib.Path(endpoint) / "feed.sock").exists()
     again, said = node.ensure()
     assert again == endpoint and "private daemon" in said and len(node.daemons()) == 1
+    assert log.with_name("log.1").read_text().startswith(before) and "ready after" in before
 
 
 def test_kill_9_of_the_starter_in_the_middle_leaves_the_start_to_the_daemon(node):

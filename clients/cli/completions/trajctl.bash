@@ -48,7 +48,8 @@ _trajctl() {
 _trajd() {
     local current=${COMP_WORDS[COMP_CWORD]}
     case ${COMP_WORDS[COMP_CWORD - 1]} in
-    --config) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --config | --log-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$current") ;;
     --log-level) mapfile -t COMPREPLY < <(compgen -W "$(trajd --help | sed -n 's/.*--log-level \([a-z|]*\).*/\1/p' | tr '|' ' ')" -- "$current") ;;
     *) mapfile -t COMPREPLY < <(compgen -W "$(trajd --help | grep -o -- '--[a-z-]*' | sort -u) --help" -- "$current") ;;
     esac

@@ -41,6 +41,7 @@ _trajctl() {
 _trajd() {
     case $words[CURRENT-1] in
     --config) _files ;;
+    --log-format) compadd -- text json ;;
     --log-level) compadd -- ${(s:|:)"$(trajd --help | sed -n 's/.*--log-level \([a-z|]*\).*/\1/p')"} ;;
     *) compadd -- ${(uf)"$(trajd --help | grep -o -- '--[a-z-]*')"} --help ;;
     esac

@@ -357,11 +357,11 @@ def _start(source: _Source, place: pathlib.Path, lock: Lock) -> "subprocess.Pope
     """Starts the daemon and passes the lock on to it. The daemon has its own session and outlives this process."""
     path = place / "log"
     with contextlib.suppress(FileNotFoundError):
-        path.unlink()  # other processes may still be reading the last log
+        path.replace(place / "log.1")  # says why the last daemon ended
     os.ftruncate(lock.fd, 0)
     os.pwrite(lock.fd, f"{uuid.uuid4().hex}\n".encode(), 0)
     os.lseek(lock.fd, 0, os.SEEK_END)
-    command = [program(), "--config", str(source.path), "--ready-fd", str(lock.fd),
+    command = [program(), "--config", str(source.path), "--ready-fd", str(lock.fd), "--log-file", str(path),
                "--set", f"runtime={place / 'run'}", "--set", f"state={make_private(place / 'state')}",
                "--preset", f"cache={cache_folder(place)}"]
     for key, value in {**PRESETS, **_few_descriptors()}.items():

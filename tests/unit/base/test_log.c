@@ -120,6 +120,87 @@ static void test_one_line_whatever_comes(void **state)
     assert_int_equal(errno, EBUSY);
 }
 
+static void test_json(void **state)
+{
+    struct trajd_log log;
+    char text[2048], stream[64];
+    int fd = open_target();
+
+    (void)state;
+    trajd_log_init(&log, fd, TRAJD_LOG_INFO, NULL);
+    log.json = true;
+    LOG(&log, WARNING, "feed \"%s\":\n C:\\ \xff", "train");
+    read_back(fd, text, sizeof text);
+    assert_memory_equal(text, "{\"time\":\"20", 11);
+    assert_string_equal(
+        text + 9 + 24,
+        "\",\"level\":\"warning\",\"message\":\"feed \\\"train\\\":? C:\\\\ \\ufffd\"}\n");
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+    name_stream(fd, stream, sizeof stream, "");
+    trajd_log_init(&log, fd, TRAJD_LOG_INFO, stream);
+    log.json = true;
+    LOG(&log, INFO, "a");
+    read_back(fd, text, sizeof text);
+    assert_memory_equal(text, "<6>{\"time\":", 11);
+    close(fd);
+}
+
+static void test_longest_json(void **state)
+{
+    char text[8192], quotes[2000];
+    struct trajd_log log;
+    int fd = open_target();
+
+    (void)state;
+    memset(quotes, '"', sizeof quotes - 1);
+    quotes[sizeof quotes - 1] = 0;
+    trajd_log_init(&log, fd, TRAJD_LOG_INFO, NULL);
+    log.json = true;
+    LOG(&log, INFO, "%s", quotes);
+    read_back(fd, text, sizeof text);
+    assert_non_null(strstr(text, "\\\"...\"}\n"));
+    close(fd);
+}
+
+static void read_file(const char *path, char *out, size_t size)
+{
+    FILE *file = fopen(path, "r");
+
+    assert_non_null(file);
+    out[fread(out, 1, size - 1, file)] = 0;
+    fclose(file);
+}
+
+static void test_rotation(void **state)
+{
+    char folder[] = "/tmp/trajd-log-XXXXXX", path[64], old[80], none[64], text[4096];
+    struct trajd_log log;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/log", folder);
+    snprintf(old, sizeof old, "%s.1", path);
+    trajd_log_init(&log, open_target(), TRAJD_LOG_INFO, NULL);
+    trajd_log_rotate(&log, 0); /* without a path */
+    assert_true(trajd_log_to_file(&log, path));
+    LOG(&log, INFO, "first");
+    trajd_log_rotate(&log, 1000);
+    LOG(&log, INFO, "second");
+    trajd_log_rotate(&log, 60);
+    LOG(&log, INFO, "third");
+    read_file(old, text, sizeof text);
+    assert_non_null(strstr(text, "first\n"));
+    assert_non_null(strstr(text, "second\n"));
+    read_file(path, text, sizeof text);
+    assert_string_equal(text + 24, " info: third\n");
+    snprintf(none, sizeof none, "%s/none/log", folder);
+    assert_false(trajd_log_to_file(&log, none));
+    assert_int_equal(errno, ENOENT);
+    close(log.fd);
+    unlink(log.path), unlink(old), rmdir(folder);
+}
+
 static void *write_lines(void *argument)
 {
     struct trajd_log *log = argument;
@@ -156,6 +237,9 @@ int main(void)
         cmocka_unit_test(test_plain_lines),
         cmocka_unit_test(test_journal),
         cmocka_unit_test(test_one_line_whatever_comes),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_longest_json),
+        cmocka_unit_test(test_rotation),
         cmocka_unit_test(test_threads),
     };
 
