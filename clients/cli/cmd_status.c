@@ -13,6 +13,7 @@
 #include "proto/array_len.h"
 
 #define MIB 1048576.0
+#define LEAST_WAIT_SECONDS 0.05 /* less is not worth a line */
 #define SERVICE_ENDPOINT "/run/trajd/main"
 
 static const char *text_of(const struct trajd_yaml_node *mapping, const char *key)
@@ -169,6 +170,24 @@ static void print_mixture(const struct trajd_yaml_node *producer)
                made > 0 ? 100 * number_of(item, "made") / made : 0);
 }
 
+/* Prints how long a worker had no batch to work on, and the cause that took most of it. */
+static void print_wait(const struct trajd_yaml_node *worker)
+{
+    const struct trajd_yaml_node *waited = trajd_yaml_get(worker, "waited_seconds");
+    const char *cause = "";
+    double sum = 0, most = 0;
+
+    for (const struct trajd_yaml_node *item = waited ? waited->children : NULL; item;
+         item = item->next) {
+        const double seconds = number_of(waited, item->key);
+        sum += seconds;
+        cause = seconds > most ? item->key : cause;
+        most = seconds > most ? seconds : most;
+    }
+    if (sum >= LEAST_WAIT_SECONDS)
+        printf("  waited %.1f s for data, most for %s", sum, cause);
+}
+
 static void print_workers(const struct trajd_yaml_node *list, const struct trajd_yaml_node *feeds)
 {
     printf("\n%-20s %9s %-22s %5s %9s %12s %12s %12s\n", "worker", "pid", "feed", "rank", "holds",
@@ -182,6 +201,7 @@ static void print_workers(const struct trajd_yaml_node *list, const struct trajd
                text_of(find_by(feeds, "feed_id", text_of(item, "feed_id")), "name"),
                text_of(item, "rank"), holds, text_of(item, "batches_sent"),
                number_of(item, "stalled_by_seconds"), number_of(item, "silent_seconds"));
+        print_wait(item);
         if (trajd_yaml_get(item, "rejoin_wait_seconds"))
             printf("  waits %.0f s for workers of an earlier run (rejoin_wait)",
                    number_of(item, "rejoin_wait_seconds"));

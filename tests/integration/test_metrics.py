@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from picture_files import random_frames, write_encoded
 from paths import PACKAGE, ROOT, TRAJCTL, clean_environment
 from waiting import wait_for
 
@@ -18,6 +19,16 @@ feeds:
     global_batch: 16
     anchor: {{clock: actions}}
     outputs: {{actions: {{at: 0}}}}
+"""
+PICTURES = """
+datasets: {{arm: {{path: {path}, layout: aloha}}}}
+feeds:
+  train:
+    dataset: arm
+    global_batch: 4
+    bad_rows: keep
+    anchor: {{clock: steps}}
+    outputs: {{top: {{from: observations/images/top, at: 0, image: {{resize: [20, 30], filter: nearest}}}}}}
 """
 TYPES = {"counter": ("_total",), "gauge": ("",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
 
@@ -95,6 +106,39 @@ def test_waiting_workers_and_waiting_data(served):
     gone = parse(run("--endpoint", one.endpoint, text=True).stdout)
     assert "trajd_worker_wait_seconds_total" not in gone
     assert of(gone, "trajd_feed_wait_seconds_total") >= of(before, "trajd_feed_wait_seconds_total")
+
+
+def test_pictures(daemon, tmp_path):
+    """A feed whose pictures are decoded: its workers wait for that."""
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(40, 240, 320, 1)}, bad=[("top", 5)])
+    one = daemon(PICTURES.format(path=tmp_path))
+    worker = one.client(name="trainer")
+    worker.open("train", credit=2)
+    for _ in range(8):
+        worker.next().release()
+    samples = parse(run("--endpoint", one.endpoint, text=True).stdout)
+    assert of(samples, "trajd_dataset_frames_decoded_total") >= 16 and of(samples, "trajd_memory_bytes", 'purpose="frames"') > 0
+    assert of(samples, "trajd_feed_work_seconds_total", 'work="decode"') > 0
+    waits = {cause: of(samples, "trajd_worker_wait_seconds_total", f'cause="{cause}"') for cause in ("rows", "decode", "kernels")}
+    assert waits["decode"] == max(waits.values()) > 0, waits
+
+
+def test_a_worker_that_waits_for_the_slots_of_another(daemon, demo_file):
+    one = daemon(CONFIG.format(path=demo_file))
+    greedy, late = one.client(name="greedy"), one.client(name="late")
+    greedy.open("train", credit=4)
+    held = [greedy.next() for _ in range(4)]  # all slots
+    late.open("train", credit=2)
+
+    def waited():
+        return of(parse(run("--endpoint", one.endpoint, text=True).stdout), "trajd_worker_wait_seconds_total", 'worker="late"', 'cause="slots"')
+
+    wait_for(lambda: waited() > 0.2, what="a wait for slots")
+    told = subprocess.run([TRAJCTL, "status", "--endpoint", one.endpoint], capture_output=True, text=True, env=clean_environment()).stdout
+    assert re.search(r"^late .* waited [\d.]+ s for data, most for slots$", told, re.M), told
+    assert not re.search(r"^greedy .*most for slots", told, re.M), told
+    for batch in held:
+        batch.release()
 
 
 def test_names_are_documented(served):
