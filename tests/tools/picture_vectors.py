@@ -38,6 +38,7 @@ def main():
         "422.jpg": encode(picture, "JPEG", quality=95, subsampling="4:2:2"),
         "444.jpg": encode(picture, "JPEG", quality=50, subsampling="4:4:4"),
         "progressive.jpg": encode(picture, "JPEG", quality=75, progressive=True),
+        "restart.jpg": encode(picture, "JPEG", quality=85, restart_marker_blocks=2),
         "gray.jpg": encode(gray, "JPEG", quality=75),
         "rgb.png": encode(picture, "PNG"),
         "gray.png": encode(gray, "PNG"),

@@ -79,10 +79,11 @@ static void test_pixels(void **state)
         const char *name;
         enum trajd_picture_color color;
         uint32_t bits;
-    } files[] = {{"420.jpg", TRAJD_COLOR_RGB, 8},   {"422.jpg", TRAJD_COLOR_RGB, 8},
-                 {"444.jpg", TRAJD_COLOR_RGB, 8},   {"progressive.jpg", TRAJD_COLOR_RGB, 8},
-                 {"gray.jpg", TRAJD_COLOR_GRAY, 8}, {"rgb.png", TRAJD_COLOR_RGB, 8},
-                 {"gray.png", TRAJD_COLOR_GRAY, 8}, {"depth.png", TRAJD_COLOR_DEPTH, 16}};
+    } files[] = {{"420.jpg", TRAJD_COLOR_RGB, 8},     {"422.jpg", TRAJD_COLOR_RGB, 8},
+                 {"444.jpg", TRAJD_COLOR_RGB, 8},     {"progressive.jpg", TRAJD_COLOR_RGB, 8},
+                 {"restart.jpg", TRAJD_COLOR_RGB, 8}, {"gray.jpg", TRAJD_COLOR_GRAY, 8},
+                 {"rgb.png", TRAJD_COLOR_RGB, 8},     {"gray.png", TRAJD_COLOR_GRAY, 8},
+                 {"depth.png", TRAJD_COLOR_DEPTH, 16}};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
