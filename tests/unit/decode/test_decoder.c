@@ -260,25 +260,6 @@ static void test_killed_children(void **state)
     free(expected.data);
 }
 
-/* A child that stops counts as one that died: both of its tries take the timeout. */
-static void test_a_hanging_child(void **state)
-{
-    struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
-    struct bytes bytes = load("420.jpg");
-    uint8_t pixels[HEIGHT * WIDTH * 3];
-    struct trajd_decoder *decoder;
-
-    (void)state;
-    options.timeout_ms = 2000;
-    decoder = start(&options);
-    if (find_child()) {
-        kill(find_child(), SIGSTOP);
-        assert_string_equal(decode(decoder, &bytes, pixels), ""); /* a new child did it */
-    }
-    trajd_decoder_destroy(&decoder);
-    free(bytes.data);
-}
-
 static void test_mistakes(void **state)
 {
     struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
@@ -303,10 +284,10 @@ static void test_mistakes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pixels),          cmocka_unit_test(test_upright),
-        cmocka_unit_test(test_prepared),        cmocka_unit_test(test_bad_frames),
-        cmocka_unit_test(test_large_rows),      cmocka_unit_test(test_killed_children),
-        cmocka_unit_test(test_a_hanging_child), cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_pixels),     cmocka_unit_test(test_upright),
+        cmocka_unit_test(test_prepared),   cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_large_rows), cmocka_unit_test(test_killed_children),
+        cmocka_unit_test(test_mistakes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
