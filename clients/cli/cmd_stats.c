@@ -234,9 +234,29 @@ static void write_figures(struct trajd_json *json, const struct subject *subject
         write_list(json, subject, NULL, names[f]);
 }
 
+/* Copies a value of any kind. */
+static void write_node(struct trajd_json *json, const char *key, const struct trajd_yaml_node *node)
+{
+    if (node->kind == TRAJD_YAML_SCALAR && node->quoted)
+        trajd_json_string(json, key, node->value);
+    else if (node->kind == TRAJD_YAML_SCALAR)
+        trajd_json_raw(json, key, node->value);
+    else if (node->kind == TRAJD_YAML_MAPPING)
+        trajd_json_open_object(json, key);
+    else
+        trajd_json_open_array(json, key);
+    for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
+        write_node(json, child->key, child);
+    if (node->kind == TRAJD_YAML_MAPPING)
+        trajd_json_close_object(json);
+    else if (node->kind == TRAJD_YAML_SEQUENCE)
+        trajd_json_close_array(json);
+}
+
 static void write_own(struct trajd_json *json, const struct subject *subject)
 {
-    static const char *const numbers[] = {"windows", "rows", "steps", "valid_steps", "features"},
+    static const char *const numbers[] = {"windows",     "rows",     "steps",
+                                          "valid_steps", "features", "norm_steps"},
                              *const lists[] = {"count", "nan", "infinite"};
     const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[0]),
                                  *norm = trajd_yaml_get(root, "norm");
@@ -249,6 +269,8 @@ static void write_own(struct trajd_json *json, const struct subject *subject)
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
         write_list(json, subject, NULL, lists[i]);
     write_figures(json, subject, figures);
+    if (trajd_yaml_get(root, "chain"))
+        write_node(json, "chain", trajd_yaml_get(root, "chain"));
     if (!norm)
         return;
     trajd_json_open_object(json, "norm");
@@ -392,6 +414,35 @@ static void print_table(const struct statistics *all)
     }
 }
 
+/* Returns whether a chain only subtracts a state's columns, as openpi's DeltaActions. */
+static bool is_plain(const struct trajd_yaml_node *chain)
+{
+    for (const struct trajd_yaml_node *part = cli_first(chain, "parts"); part; part = part->next)
+        if (strcmp(cli_text(part, "kind"), "plain") != 0 || trajd_yaml_get(part, "turned_by"))
+            return false;
+    return strcmp(cli_text(chain, "step"), "anchor") == 0;
+}
+
+/* Refuses a format that cannot say what its figures are of. */
+static bool can_write(const struct statistics *all, enum format format)
+{
+    for (uint32_t s = 0; s < all->subject_count && format != FORMAT_TRAJD; s++) {
+        const struct subject *subject = all->subjects[s];
+        const struct trajd_yaml_node *root = trajd_yaml_root(subject->pages[0]),
+                                     *chain = trajd_yaml_get(root, "chain");
+        if (format == FORMAT_OPENPI && !subject->written)
+            continue;
+        if (!trajd_yaml_get(root, "norm_steps") &&
+            (!chain || (format == FORMAT_OPENPI && is_plain(chain))))
+            continue;
+        cli_fail("--format %s: it cannot say how %s is made of the recording (rotation, "
+                 "relative_to, norm.per): use --format trajd, or select outputs with --output",
+                 format_names[format], subject->name);
+        return false;
+    }
+    return true;
+}
+
 static bool parse_format(const char *name, enum format *format)
 {
     for (int f = 0; f < FORMAT_COUNT; f++)
@@ -422,7 +473,8 @@ int cli_stats(int argc, char **argv)
         return CLI_FAILED;
     if (cli_find_feed(client, arguments.feed, &feed_id) &&
         add_outputs(client, feed_id, arguments.output, &all) &&
-        (format != FORMAT_OPENPI || name_for_openpi(&all, arguments.feed))) {
+        (format != FORMAT_OPENPI || name_for_openpi(&all, arguments.feed)) &&
+        can_write(&all, format)) {
         result = arguments.out ? write_file(arguments.out, arguments.feed, &all, format) : CLI_OK;
         if (arguments.json || (!arguments.out && format != FORMAT_TRAJD))
             write_document(stdout, arguments.feed, &all, format);

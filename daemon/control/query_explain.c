@@ -256,6 +256,11 @@ static void open_output(const struct explanation *e, uint32_t o, struct trajd_js
     trajd_json_string(json, "edge", edge_name(e->plan->spec->edge));
     trajd_json_u64(json, "step_count", output->step_count);
     write_goal(e, first, json);
+    if (output->transform) {
+        char text[1024];
+        trajd_chain_describe(output->transform, text, sizeof text);
+        trajd_json_string(json, "transform", text);
+    }
     trajd_json_open_array(json, "sources");
     for (uint32_t t = first; t < end; t++)
         write_stream(e, &e->plan->targets[t], json);

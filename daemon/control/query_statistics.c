@@ -41,10 +41,10 @@ static enum trajd_status find_subject(const struct trajd_window_plan *plan, cons
         for (; count < streams->stream_count && count < 256; count++)
             names[count] = streams->streams[count].name;
     } else {
-        for (*index = 0; *index < plan->output_count; (*index)++)
+        for (*index = 0; *index < plan->visible_count; (*index)++)
             if (strcmp(plan->outputs[*index].name, name) == 0)
                 return check_streams(plan, *index, error);
-        for (; count < plan->output_count; count++)
+        for (; count < plan->visible_count; count++)
             names[count] = plan->outputs[count].name;
     }
     nearest = trajd_yaml_nearest(name, names, count);
@@ -94,6 +94,18 @@ static void write_norm(const struct trajd_producer *producer, const struct trajd
     trajd_json_close_object(json);
 }
 
+/* Writes what the figures are of: the transform, and how many steps have their own. */
+static void write_chain(const struct trajd_window_plan *plan, uint32_t output_index,
+                        struct trajd_json *json)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+
+    if (output->norm_step_count > 1)
+        trajd_json_u64(json, "norm_steps", output->norm_step_count);
+    if (output->transform && trajd_chain_id(output->transform))
+        trajd_chain_write(output->transform, json);
+}
+
 /* Checks the index of the dataset, which the query's field `window` holds. */
 static enum trajd_status check_dataset(const struct trajd_mixture_plan *feed,
                                        uint64_t dataset_index, struct trajd_error *error)
@@ -138,7 +150,7 @@ static enum trajd_status list_outputs(const struct trajd_producer *producer,
         trajd_json_string(json, NULL, feed->members[p]->dataset->name);
     trajd_json_close_array(json);
     trajd_json_open_array(json, "outputs");
-    for (uint32_t o = 0; o < plan->output_count; o++)
+    for (uint32_t o = 0; o < plan->visible_count; o++)
         write_output(producer, o, json);
     trajd_json_close_array(json);
     trajd_json_close_object(json);
@@ -192,6 +204,8 @@ enum trajd_status trajd_query_statistics(const struct trajd_query *query,
     else
         trajd_json_null(json, "next");
     trajd_statistics_write(found, first, count, json);
+    if (subject == TRAJD_SUBJECT_OUTPUT && first == 0)
+        write_chain(plan, index, json);
     if (subject == TRAJD_SUBJECT_OUTPUT)
         write_norm(producer, plan, index, first, count, json);
     trajd_json_format(json, "norm_digest", "%016" PRIx64, trajd_mixture_plan_norm_digest(feed));

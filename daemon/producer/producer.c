@@ -267,6 +267,20 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
     return status;
 }
 
+/* Refuses to make outputs with a transform on a GPU: its kernels resample only. */
+static enum trajd_status check_gpu(const struct trajd_producer *producer, struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = producer->plan->members[0];
+
+    for (uint32_t o = 0; o < plan->visible_count && producer->gpu; o++)
+        if (plan->outputs[o].transform)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "feed %s: outputs.%s: rotation, relative_to and norm.per are "
+                                   "computed on the CPU, so batches lie in host memory",
+                                   producer->name, plan->outputs[o].name);
+    return TRAJD_OK;
+}
+
 static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd_error *error)
 {
     enum trajd_status status;
@@ -316,6 +330,8 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     status = trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
     if (!status)
         status = check_quarantine(producer, options, error);
+    if (!status)
+        status = check_gpu(producer, error);
     if (!status)
         status = trajd_producer_normalise(producer, options, error);
     if (!status)

@@ -84,7 +84,7 @@ static enum trajd_status make_member(struct trajd_producer *producer,
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
     const struct trajd_feed_tensor *first =
-        &producer->schema.tensors[2 * producer->plan->members[0]->output_count];
+        &producer->schema.tensors[2 * producer->plan->members[0]->visible_count];
     const struct trajd_feed_tensor *last =
         &producer->schema.tensors[producer->schema.tensor_count - 1];
 

@@ -98,6 +98,17 @@ static enum trajd_status follow_source(const struct trajd_producer *producer,
         return refuse_key(producer, own->name, source, "over", trajd_norm_over_name(own->norm_over),
                           trajd_norm_over_name(over), error);
     member->outputs[output].norm_over = over;
+    if (member->outputs[output].transform || source->outputs[found].transform) {
+        const struct trajd_transform *a = member->outputs[output].transform,
+                                     *b = source->outputs[found].transform;
+        if ((a ? trajd_chain_id(a) : 0) != (b ? trajd_chain_id(b) : 0) ||
+            member->outputs[output].norm_step_count != source->outputs[found].norm_step_count)
+            return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                   "feed %s: outputs.%s: feed %s, which statistics_from names, "
+                                   "has another rotation, relative_to or norm.per, so its "
+                                   "statistics are of other values",
+                                   producer->name, own->name, source->spec->feed_name);
+    }
     if (own->norm_by != TRAJD_NORM_MEAN_STD || theirs->norm_by != TRAJD_NORM_MEAN_STD)
         return TRAJD_OK;
     snprintf(text, sizeof text, "%g", own->norm_min_std);

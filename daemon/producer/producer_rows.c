@@ -71,7 +71,7 @@ static void fill_row_with_nan(const struct trajd_window_batch *batch, uint8_t *s
 {
     const struct trajd_window_plan *plan = batch->plan;
 
-    for (uint32_t o = 0; o < plan->output_count; o++) {
+    for (uint32_t o = 0; o < plan->visible_count; o++) {
         const struct trajd_plan_output *output = &plan->outputs[o];
         const uint64_t count = output->step_count * output->feature_count,
                        size = trajd_dtype_size(output->dtype);
@@ -125,6 +125,8 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
         trajd_window_batch_bind(member->batch, first, count, fill->memory, rows_of, member);
         status =
             trajd_plan_run(member->kernel_plan, &member->batch->request, producer->pool, error);
+        if (!status)
+            trajd_window_batch_transform(member->batch, first, fill->memory, producer->pool);
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
         if (!status)

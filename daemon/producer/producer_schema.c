@@ -52,7 +52,7 @@ static void place_outputs(const struct trajd_producer *producer, struct trajd_wi
     const struct trajd_feed_tensor *augment =
         &producer->schema.tensors[producer->schema.tensor_count];
 
-    for (uint32_t o = batch->plan->output_count; o-- > 0;) {
+    for (uint32_t o = batch->plan->visible_count; o-- > 0;) {
         batch->outputs[o].offset_bytes = producer->schema.tensors[2 * o].offset_bytes;
         batch->outputs[o].mask_offset_bytes = producer->schema.tensors[2 * o + 1].offset_bytes;
         if (batch->plan->outputs[o].augment) /* the last tensors, in the order of the outputs */
@@ -71,15 +71,15 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
     char *mask_name;
     enum trajd_status status;
 
-    for (uint32_t o = 0; o < plan->output_count; o++)
+    for (uint32_t o = 0; o < plan->visible_count; o++)
         names += 2 * strlen(plan->outputs[o].name) + sizeof ".mask" + sizeof ".augment";
     producer->schema.global_batch = producer->spec->global_batch;
     producer->schema.tensors =
-        calloc(3 * plan->output_count + ID_COUNT + 1, sizeof *producer->schema.tensors);
+        calloc(3 * plan->visible_count + ID_COUNT + 1, sizeof *producer->schema.tensors);
     mask_name = producer->mask_names = malloc(names);
     if (!producer->schema.tensors || !mask_name)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
-    for (uint32_t o = 0; o < plan->output_count; o++)
+    for (uint32_t o = 0; o < plan->visible_count; o++)
         add_output_tensors(producer, &plan->outputs[o], &mask_name);
     for (int i = 0; i < ID_COUNT; i++)
         add_tensor(producer, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
@@ -96,7 +96,8 @@ static void write_ids(const struct trajd_producer *producer,
                       const struct trajd_window_batch *member, uint8_t *slot, uint32_t first,
                       uint32_t count)
 {
-    const struct trajd_feed_tensor *ids = &producer->schema.tensors[2 * member->plan->output_count];
+    const struct trajd_feed_tensor *ids =
+        &producer->schema.tensors[2 * member->plan->visible_count];
     int64_t *columns[ID_COUNT];
 
     for (int i = 0; i < ID_COUNT; i++)

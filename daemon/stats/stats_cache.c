@@ -16,8 +16,8 @@
 #include "daemon/stats/stats.h"
 #include "proto/array_len.h"
 
-/* "TRSTATS1"; changes with the structs */
-#define CACHE_MAGIC UINT64_C(0x3153544154535254)
+/* "TRSTATS2"; changes with the structs */
+#define CACHE_MAGIC UINT64_C(0x3253544154535254)
 /* changes with the meaning of figures; part of every fingerprint */
 #define FIGURES_VERSION 1
 
@@ -62,6 +62,25 @@ static void add_rate(struct trajd_digest *digest, struct trajd_rate rate)
     trajd_digest_add_u64(digest, (uint64_t)rate.den);
 }
 
+/* Adds the output's transform, and where its state comes from. */
+static void add_chain(struct trajd_digest *digest, const struct trajd_window_plan *plan,
+                      uint32_t output_index)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_spec_output *state = &plan->spec->outputs[output->reference_output];
+
+    if (!output->transform)
+        return;
+    trajd_digest_add_u64(digest, trajd_chain_id(output->transform));
+    trajd_digest_add_u64(digest, output->norm_step_count);
+    trajd_digest_add_u64(digest, plan->spec->edge);
+    if (!output->transform->reference_count)
+        return;
+    trajd_digest_add_u64(digest, state->kind);
+    for (uint32_t s = 0; s < state->source_count; s++)
+        trajd_digest_add_text(digest, state->sources[s]);
+}
+
 uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *plan,
                                              uint32_t output_index)
 {
@@ -101,6 +120,7 @@ uint64_t trajd_statistics_output_fingerprint(const struct trajd_window_plan *pla
     add_rate(&digest, output->at.rate);
     for (uint32_t s = 0; s < output->source_count; s++)
         trajd_digest_add_text(&digest, output->sources[s]);
+    add_chain(&digest, plan, output_index);
     if (rows)
         trajd_digest_add_u64(&digest, plan->anchors_digest);
     else

@@ -188,7 +188,7 @@ static enum trajd_status compute_outputs(struct trajd_stats_service *stats_servi
     uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS], count = 0;
     enum trajd_status status;
 
-    for (uint32_t o = 0; o < job->plan->output_count; o++) {
+    for (uint32_t o = 0; o < job->plan->visible_count; o++) {
         if (o != job->index &&
             (trajd_statistics_is_picture(job->plan, o) || trajd_window_plan_lacks(job->plan, o) ||
              trajd_statistics_output_features(job->plan, o) > TRAJD_STATISTICS_MAX_FEATURES))

@@ -222,24 +222,47 @@ static void drop_nan_rows(void *context, uint32_t slice)
 
 /* ---- one chunk ---- */
 
+/* Returns whether an item needs the rows of an output: its own, and those of its state. */
+static bool needs_output(const struct windows_walk *walk, uint32_t i, uint32_t output_index)
+{
+    const uint32_t own = walk->sweep->items[i].index;
+    const struct trajd_plan_output *output = &walk->plan->outputs[own];
+
+    return walk->sweep->items[i].active &&
+           (own == output_index || (output->transform && output->transform->reference_count &&
+                                    output->reference_output == output_index));
+}
+
+static bool needs_resampling(const struct windows_walk *walk, uint32_t output_index)
+{
+    for (uint32_t i = 0; i < walk->sweep->item_count; i++)
+        if (!walk->views[i].direct && needs_output(walk, i, output_index))
+            return true;
+    return false;
+}
+
 static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
                                   struct trajd_error *error)
 {
     const struct trajd_window_plan *plan = walk->plan;
     struct trajd_resample_request request;
+    enum trajd_status status;
     uint32_t s = 0;
 
     walk->at = 0;
     trajd_window_batch_bind(walk->batch, 0, count, walk->slot, rows_of, walk);
     for (uint32_t t = 0; t < plan->target_count; t++)
-        for (uint32_t i = 0; i < walk->sweep->item_count; i++)
-            if (walk->sweep->items[i].active && !walk->views[i].direct &&
-                walk->sweep->items[i].index == plan->targets[t].output_index)
-                walk->streams[s++] = walk->batch->request_streams[t];
+        if (needs_resampling(walk, plan->targets[t].output_index))
+            walk->streams[s++] = walk->batch->request_streams[t];
     request = walk->batch->request;
     request.streams = walk->streams;
     request.stream_count = walk->stream_count;
-    return trajd_plan_run(walk->kernels, &request, walk->sweep->pool, error);
+    status = trajd_plan_run(walk->kernels, &request, walk->sweep->pool, error);
+    for (uint32_t i = 0; i < walk->sweep->item_count && !status; i++)
+        if (walk->sweep->items[i].active && plan->outputs[walk->sweep->items[i].index].transform)
+            trajd_window_batch_transform_output(walk->batch, 0, walk->sweep->items[i].index,
+                                                walk->slot, walk->sweep->pool);
+    return status;
 }
 
 static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
@@ -248,26 +271,37 @@ static void weigh_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
     const uint32_t o = walk->sweep->items[i].index;
     const struct trajd_batch_output *place = &walk->batch->outputs[o];
     const uint8_t *mask = walk->slot + place->mask_offset_bytes;
-    struct statistics_lane *lane = &walk->sweep->lanes[view->first_lane];
-    const uint64_t steps = (uint64_t)count * walk->plan->outputs[o].step_count;
+    struct statistics_lane *lanes = &walk->sweep->lanes[view->first_lane];
+    const struct trajd_plan_output *output = &walk->plan->outputs[o];
+    /* the steps of a window are rows of one lane, or each is a row of a lane of its own */
+    const uint32_t lane_count = output->norm_step_count, each = output->step_count / lane_count;
+    const uint64_t rows = (uint64_t)count * each;
 
-    for (uint64_t s = 0; s < steps; s++)
-        view->weights[s] = mask[s] == TRAJD_MASK_VALID;
-    lane->run_count = 1;
-    lane->runs[0] = (struct statistics_run){walk->slot + place->offset_bytes, steps, view->weights};
+    for (uint32_t l = 0; l < lane_count; l++) {
+        uint32_t *weights = view->weights + l * rows;
+        for (uint64_t r = 0; r < rows; r++)
+            weights[r] = mask[r * lane_count + l] == TRAJD_MASK_VALID;
+        lanes[l].run_count = 1;
+        lanes[l].runs[0] =
+            (struct statistics_run){walk->slot + place->offset_bytes +
+                                        l * output->feature_count * trajd_dtype_size(output->dtype),
+                                    rows, weights};
+    }
 }
 
 static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
 {
-    const struct statistics_lane *lane = &walk->sweep->lanes[walk->views[i].first_lane];
+    const struct trajd_plan_output *output = &walk->plan->outputs[walk->sweep->items[i].index];
     struct trajd_statistics *result = walk->sweep->items[i].result;
 
     result->item_count += count;
-    result->step_count +=
-        (uint64_t)count * walk->plan->outputs[walk->sweep->items[i].index].step_count;
-    for (uint32_t r = 0; r < lane->run_count; r++)
-        for (uint64_t row = 0; row < lane->runs[r].row_count; row++)
-            result->valid_count += lane->runs[r].weights[row];
+    result->step_count += (uint64_t)count * output->step_count;
+    for (uint32_t l = 0; l < output->norm_step_count; l++) {
+        const struct statistics_lane *lane = &walk->sweep->lanes[walk->views[i].first_lane + l];
+        for (uint32_t r = 0; r < lane->run_count; r++)
+            for (uint64_t row = 0; row < lane->runs[r].row_count; row++)
+                result->valid_count += lane->runs[r].weights[row];
+    }
 }
 
 static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
@@ -308,14 +342,12 @@ static enum trajd_status prepare_walk(struct windows_walk *walk, struct trajd_er
 
     walk->stream_count = walk->selection.array_count = walk->next_episode = walk->prefetched = 0;
     for (uint32_t t = 0; t < plan->target_count; t++)
-        for (uint32_t i = 0; i < walk->sweep->item_count; i++) {
-            if (!walk->sweep->items[i].active ||
-                walk->sweep->items[i].index != plan->targets[t].output_index)
-                continue;
-            needed[plan->targets[t].entry] = true;
-            if (!walk->views[i].direct)
-                walk->streams[walk->stream_count++] = walk->batch->request_streams[t];
-        }
+        for (uint32_t i = 0; i < walk->sweep->item_count; i++)
+            if (needs_output(walk, i, plan->targets[t].output_index))
+                needed[plan->targets[t].entry] = true;
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (needs_resampling(walk, plan->targets[t].output_index))
+            walk->streams[walk->stream_count++] = walk->batch->request_streams[t];
     for (uint32_t p = 0; p < plan->selection.array_count; p++)
         if (needed[p]) {
             const uint32_t k = walk->selection.array_count++;

@@ -36,12 +36,14 @@ static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_ov
         spec->pad_before = spec->pad_after = TRAJD_SPEC_PAD_ANY;
     for (uint32_t o = 0; o < spec->output_count; o++) {
         struct trajd_spec_output *output = &spec->outputs[o];
+        const bool per_step = output->norm_per_step; /* says what is counted */
         trajd_spec_norm_clear(output);
         if (output->goal.from) { /* the steps are drawn anew in every pass: its statistics are those
                                   * of an observation of the same streams */
             output->goal = (struct trajd_goal_rule){0};
             output->role = TRAJD_ROLE_OBS;
         }
+        output->norm_per_step = per_step && over == TRAJD_NORM_OVER_WINDOWS;
         if (over == TRAJD_NORM_OVER_ROWS)
             output->at.from = output->at.to = 0;
         if (trajd_statistics_byte_type(feed, o))
@@ -60,7 +62,9 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, enum trajd_n
 
     for (uint32_t i = 0; i < count; i++) {
         const struct trajd_plan_output *output = &feed->outputs[outputs[i]];
-        bytes += (one_step ? 1 : output->step_count) * (5 + 8 * output->feature_count);
+        bytes += (one_step ? 1 : output->step_count) *
+                 (5 + 8 * output->feature_count +
+                  (output->transform ? 8 * output->row_feature_count : 0));
     }
     for (uint32_t o = 0; o < feed->output_count; o++)
         bytes += 8 * (uint64_t)(one_step ? 1 : feed->outputs[o].step_count);
@@ -72,6 +76,8 @@ static uint32_t chunk_windows(const struct trajd_window_plan *feed, enum trajd_n
  * the kinds copy rows there, and no step lies after the anchor where that is hidden. */
 static bool is_direct(const struct trajd_window_plan *plan, const struct item_view *view)
 {
+    if (plan->outputs[plan->targets[view->first_target].output_index].transform)
+        return false;
     for (uint32_t t = view->first_target; t < view->first_target + view->target_count; t++) {
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
@@ -97,6 +103,27 @@ static enum trajd_status add_lane(struct statistics_sweep *sweep, uint32_t item,
         .item = item, .first_column = first_column, .column_count = columns};
     lane->runs = calloc(room, sizeof *lane->runs);
     return lane->runs ? TRAJD_OK : no_memory(error);
+}
+
+/* Makes the lanes of an output with a transform: one, or one for each step. */
+static enum trajd_status make_transformed_lanes(struct windows_walk *walk, uint32_t i,
+                                                struct trajd_error *error)
+{
+    struct statistics_sweep *sweep = walk->sweep;
+    const struct trajd_plan_output *output = &walk->plan->outputs[sweep->items[i].index];
+    const uint32_t columns = (uint32_t)output->feature_count;
+    enum trajd_status status = TRAJD_OK;
+
+    walk->views[i].first_lane = sweep->lane_count;
+    for (uint32_t t = 0; t < output->norm_step_count && !status; t++) {
+        struct statistics_lane *lane = &sweep->lanes[sweep->lane_count];
+        status = add_lane(sweep, i, t * columns, columns, 1, error);
+        lane->dtype = output->dtype;
+        lane->row_stride_bytes = columns * trajd_dtype_size(output->dtype) *
+                                 (output->norm_step_count > 1 ? (uint64_t)output->step_count : 1);
+        lane->group = 1;
+    }
+    return status;
 }
 
 static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
@@ -170,13 +197,14 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
                                    "outputs.%s: dataset %s lacks a stream of this output, so it "
                                    "has no statistics",
                                    plan->outputs[outputs[i]].name, plan->dataset->name);
-        if (plan->outputs[outputs[i]].feature_count > TRAJD_STATISTICS_MAX_FEATURES &&
+        if (trajd_plan_norm_count(&plan->outputs[outputs[i]]) > TRAJD_STATISTICS_MAX_FEATURES &&
             !trajd_statistics_is_picture(plan, outputs[i]))
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "outputs.%s: no statistics of %llu features (at most %d)",
-                                   plan->outputs[outputs[i]].name,
-                                   (unsigned long long)plan->outputs[outputs[i]].feature_count,
-                                   TRAJD_STATISTICS_MAX_FEATURES);
+            return trajd_error_set(
+                error, TRAJD_ERR_UNSUPPORTED, 0,
+                "outputs.%s: no statistics of %llu features (at most %d)",
+                plan->outputs[outputs[i]].name,
+                (unsigned long long)trajd_plan_norm_count(&plan->outputs[outputs[i]]),
+                TRAJD_STATISTICS_MAX_FEATURES);
         for (uint32_t t = 0; t < plan->target_count; t++)
             if (plan->targets[t].output_index == outputs[i]) {
                 view->first_target = view->target_count++ ? view->first_target : t;
@@ -186,7 +214,10 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
         sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
         sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
         sweep->items[i].result = trajd_statistics_new(source, sweep->items[i].column_count);
-        status = sweep->items[i].result ? make_lanes(walk, i, error) : no_memory(error);
+        if (!sweep->items[i].result)
+            return no_memory(error);
+        status = plan->outputs[outputs[i]].transform ? make_transformed_lanes(walk, i, error)
+                                                     : make_lanes(walk, i, error);
     }
     return status;
 }
@@ -195,10 +226,13 @@ static enum trajd_status allocate(struct windows_walk *walk, struct trajd_error 
 {
     const size_t windows = walk->spec.global_batch, targets = walk->plan->target_count + 1;
     const size_t entries = walk->plan->selection.array_count;
+    size_t lanes = targets + walk->sweep->item_count;
     struct statistics_sweep *sweep = walk->sweep;
 
+    for (uint32_t o = 0; o < walk->plan->output_count; o++)
+        lanes += walk->plan->outputs[o].norm_step_count;
     sweep->items = calloc(sweep->item_count, sizeof *sweep->items);
-    sweep->lanes = calloc(targets + sweep->item_count, sizeof *sweep->lanes);
+    sweep->lanes = calloc(lanes, sizeof *sweep->lanes);
     walk->views = calloc(sweep->item_count, sizeof *walk->views);
     walk->streams = calloc(targets, sizeof *walk->streams);
     walk->array_indexes = calloc(entries, sizeof *walk->array_indexes);

@@ -27,7 +27,7 @@ static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
     const struct trajd_window_plan *first = plan->members[0];
 
     for (uint32_t p = 1; p < plan->member_count; p++)
-        for (uint32_t o = 0; o < first->output_count; o++) {
+        for (uint32_t o = 0; o < first->visible_count; o++) {
             const struct trajd_plan_output *a = &first->outputs[o],
                                            *b = &plan->members[p]->outputs[o];
             char of_a[128], of_b[128];

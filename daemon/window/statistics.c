@@ -59,7 +59,8 @@ enum trajd_dtype trajd_statistics_byte_type(const struct trajd_window_plan *plan
     const struct trajd_index_stream *stream = only_stream(plan, output_index);
     enum trajd_kind kind = plan->spec->outputs[output_index].kind;
 
-    if (!stream || !is_bytes(stream->dtype) || plan->spec->outputs[output_index].returns.is_given)
+    if (!stream || !is_bytes(stream->dtype) || plan->outputs[output_index].transform ||
+        plan->spec->outputs[output_index].returns.is_given)
         return TRAJD_DTYPE_NONE;
     kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
     return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST ? stream->dtype
@@ -80,7 +81,7 @@ uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
 
     if (trajd_statistics_is_picture(plan, output_index))
         return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
-    return (uint32_t)output->feature_count;
+    return (uint32_t)trajd_plan_norm_count(output);
 }
 
 /* ---- files ---- */
@@ -189,6 +190,30 @@ static enum trajd_status measure(const struct trajd_yaml *yaml, const struct tra
                      "no figures: expected some of mean, std, min, max, q01, q10, q50, q90, q99");
 }
 
+/* Reads which chain the figures are of. */
+static enum trajd_status read_chain(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *entry, uint64_t *chain_id,
+                                    struct trajd_error *error)
+{
+    const struct trajd_yaml_node *chain = trajd_yaml_get(entry, "chain"),
+                                 *id = chain ? trajd_yaml_get(chain, "id") : NULL;
+    const char *text;
+    char *end;
+    enum trajd_status status = TRAJD_OK;
+
+    *chain_id = 0;
+    if (!trajd_yaml_get(trajd_yaml_root(yaml), "trajd_statistics"))
+        *chain_id = TRAJD_STATISTICS_ANY_CHAIN;
+    else if (chain && !id)
+        return trajd_yaml_error(yaml, chain, error, "the chain has no `id`");
+    else if (id && !(status = trajd_yaml_string(yaml, id, &text, error))) {
+        *chain_id = strtoull(text, &end, 16);
+        if (*end || end == text)
+            return trajd_yaml_error(yaml, id, error, "%s is not the number of a chain", text);
+    }
+    return status;
+}
+
 enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, const char *name,
                                              struct trajd_statistics **statistics,
                                              struct trajd_error *error)
@@ -214,6 +239,8 @@ enum trajd_status trajd_statistics_read_yaml(const struct trajd_yaml *yaml, cons
         if (node)
             status = read_numbers(yaml, node, trajd_statistics_figures[f].offset, &next, error);
     }
+    if (!status)
+        status = read_chain(yaml, entry, &made->chain_id, error);
     if (status)
         free(made);
     else

@@ -24,6 +24,8 @@ struct trajd_window_plan;
 
 #define TRAJD_STATISTICS_QUANTILES 5 /* 0.01, 0.10, 0.50, 0.90, 0.99 */
 
+#define TRAJD_STATISTICS_ANY_CHAIN UINT64_MAX
+
 /* The figures of one feature. Without any value (count 0) they are NaN. */
 struct trajd_feature_statistics {
     uint64_t count;         /* finite values that the figures describe */
@@ -44,6 +46,9 @@ struct trajd_statistics {
     enum trajd_statistics_source source;
     /* identifies dataset, windows and output: equal numbers, equal figures. 0: from a file */
     uint64_t fingerprint;
+    /* of a file: the chain of the output that it describes (trajd_chain_id), or
+     * TRAJD_STATISTICS_ANY_CHAIN where its form does not say */
+    uint64_t chain_id;
     uint64_t item_count;  /* windows or rows that were read */
     uint64_t step_count;  /* steps of those windows; else the rows */
     uint64_t valid_count; /* steps that are counted */

@@ -80,6 +80,20 @@ static bool make_target(struct trajd_window_batch *batch, uint32_t t)
     return target->bases;
 }
 
+/* Allocates the rows of an output that the slot does not have. */
+static bool make_rows(struct trajd_window_batch *batch, uint32_t o)
+{
+    const struct trajd_plan_output *output = &batch->plan->outputs[o];
+    const size_t steps = (size_t)batch->plan->spec->global_batch * output->step_count;
+
+    if (!trajd_plan_has_rows(batch->plan, o))
+        return true;
+    batch->outputs[o].rows =
+        calloc(steps, output->row_feature_count * trajd_dtype_size(output->row_dtype));
+    batch->outputs[o].row_mask = output->is_hidden ? calloc(steps, 1) : NULL;
+    return batch->outputs[o].rows && (batch->outputs[o].row_mask || !output->is_hidden);
+}
+
 enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan,
                                             struct trajd_window_batch **out,
                                             struct trajd_error *error)
@@ -98,6 +112,8 @@ enum trajd_status trajd_window_batch_create(const struct trajd_window_plan *plan
             made = make_bracket(batch, b);
         for (uint32_t t = 0; t < plan->target_count && made; t++)
             made = make_target(batch, t);
+        for (uint32_t o = 0; o < plan->output_count && made; o++)
+            made = make_rows(batch, o);
         batch->request =
             (struct trajd_resample_request){.clock_count = plan->dataset->index->clock_count,
                                             .grid_count = plan->grid_count,
@@ -139,6 +155,10 @@ void trajd_window_batch_destroy(struct trajd_window_batch **out)
     }
     for (uint32_t t = 0; batch->targets && t < batch->plan->target_count; t++)
         free(batch->targets[t].bases);
+    for (uint32_t o = 0; batch->outputs && o < batch->plan->output_count; o++) {
+        free(batch->outputs[o].rows);
+        free(batch->outputs[o].row_mask);
+    }
     free(batch->windows);
     free(batch->anchor_ns);
     free(batch->window_rows);
@@ -373,14 +393,90 @@ void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, u
         const struct trajd_batch_output *out = &batch->outputs[o];
         struct trajd_stream *stream = &batch->request_streams[t];
 
-        column_bytes = stream->mask_joins_previous
-                           ? column_bytes + batch->request_streams[t - 1].feature_count *
-                                                (uint64_t)trajd_dtype_size(plan->outputs[o].dtype)
-                           : 0;
-        stream->output =
-            slot + out->offset_bytes + column_bytes + first_row * stream->window_stride_bytes;
-        stream->mask = slot + out->mask_offset_bytes + first_row * stream->mask_window_stride_bytes;
+        column_bytes =
+            stream->mask_joins_previous
+                ? column_bytes + batch->request_streams[t - 1].feature_count *
+                                     (uint64_t)trajd_dtype_size(plan->outputs[o].row_dtype)
+                : 0;
+        stream->output = (out->rows ? out->rows : slot + out->offset_bytes) + column_bytes +
+                         first_row * stream->window_stride_bytes;
+        stream->mask = (out->row_mask ? out->row_mask : slot + out->mask_offset_bytes) +
+                       first_row * stream->mask_window_stride_bytes;
     }
     batch->request.window_count = count;
     batch->request.window_rows = batch->window_rows ? batch->window_rows + first : NULL;
+}
+
+/* ---- transforms ---- */
+
+/* Blends a rotation in the rows of an output. Kind slerp needs none of this. */
+static void blend_rotation(const struct trajd_window_batch *batch, uint32_t output_index,
+                           uint32_t column, enum trajd_rotation_form form, struct trajd_pool *pool)
+{
+    const struct trajd_window_plan *plan = batch->plan;
+    uint32_t t = 0;
+
+    while (plan->targets[t].output_index != output_index)
+        t++;
+    for (; column >= plan->streams[t].feature_count; t++)
+        column -= plan->streams[t].feature_count;
+    trajd_transform_blend(&batch->request, t, column, form, pool);
+}
+
+static void blend_rotations(const struct trajd_window_batch *batch, uint32_t o,
+                            struct trajd_pool *pool)
+{
+    const struct trajd_plan_output *out = &batch->plan->outputs[o];
+
+    for (uint32_t p = 0; p < out->transform->part_count; p++) {
+        const struct trajd_transform_part *part = &out->transform->parts[p];
+        if (part->kind != TRAJD_PART_ROTATION)
+            continue;
+        blend_rotation(batch, o, part->first, part->from, pool);
+        if (part->is_relative)
+            blend_rotation(batch, out->reference_output, part->reference_first,
+                           part->reference_form, pool);
+    }
+}
+
+void trajd_window_batch_transform_output(const struct trajd_window_batch *batch, uint32_t first,
+                                         uint32_t o, uint8_t *slot, struct trajd_pool *pool)
+{
+    const struct trajd_plan_output *out = &batch->plan->outputs[o],
+                                   *state = &batch->plan->outputs[out->reference_output];
+    const struct trajd_batch_output *place = &batch->outputs[o],
+                                    *reference = &batch->outputs[out->reference_output];
+    const bool is_relative = out->transform->reference_count > 0;
+    const uint64_t row = batch->request.window_rows ? 0 : first;
+    const uint64_t row_bytes = out->row_feature_count * trajd_dtype_size(out->row_dtype),
+                   state_bytes = state->row_feature_count * trajd_dtype_size(state->row_dtype);
+    const struct trajd_transform_job job = {
+        .transform = out->transform,
+        .window_count = batch->request.window_count,
+        .step_count = out->step_count,
+        .window_rows = batch->request.window_rows,
+        .source_type = out->row_dtype,
+        .reference_type = state->row_dtype,
+        .output_type = out->dtype,
+        .source = place->rows + row * out->step_count * row_bytes,
+        .reference = is_relative ? reference->rows + row * state_bytes : NULL,
+        .reference_mask = is_relative ? reference->row_mask + row : NULL,
+        .mask = slot + place->mask_offset_bytes + row * out->step_count,
+        .edge = batch->plan->spec->edge,
+        .output = slot + place->offset_bytes +
+                  row * out->step_count * out->feature_count * trajd_dtype_size(out->dtype),
+        .scale = out->scale,
+        .offset = out->offset,
+        .norm_per_step = out->norm_step_count > 1};
+
+    blend_rotations(batch, o, pool);
+    trajd_transform_run(&job, pool);
+}
+
+void trajd_window_batch_transform(const struct trajd_window_batch *batch, uint32_t first,
+                                  uint8_t *slot, struct trajd_pool *pool)
+{
+    for (uint32_t o = 0; o < batch->plan->visible_count; o++)
+        if (batch->plan->outputs[o].transform)
+            trajd_window_batch_transform_output(batch, first, o, slot, pool);
 }

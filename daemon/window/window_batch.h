@@ -31,6 +31,10 @@ struct trajd_batch_goal {
 struct trajd_batch_output {
     uint64_t offset_bytes, mask_offset_bytes;
     uint64_t augment_offset_bytes; /* of the parameters of pictures that are augmented */
+    /* of an output with a transform, or hidden: [G, T] rows as the kernels resample them; else
+     * NULL. They are not part of the slot */
+    uint8_t *rows;
+    uint8_t *row_mask; /* [G, T] of a hidden output, else NULL */
 };
 
 struct trajd_window_batch {
@@ -86,5 +90,14 @@ int64_t trajd_window_batch_anchor_ns(const struct trajd_window_batch *batch,
  * masks in `slot`. */
 void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, uint32_t count,
                              uint8_t *slot, trajd_episode_rows rows, void *context);
+
+/* Makes an output with a transform from the rows of the windows that were bound last. Call it when
+ * the request has run; it uses the pool's threads. */
+void trajd_window_batch_transform_output(const struct trajd_window_batch *batch, uint32_t first,
+                                         uint32_t output_index, uint8_t *slot,
+                                         struct trajd_pool *pool);
+/* Does the same for all of them. */
+void trajd_window_batch_transform(const struct trajd_window_batch *batch, uint32_t first,
+                                  uint8_t *slot, struct trajd_pool *pool);
 
 #endif

@@ -18,6 +18,30 @@ static bool is_rotation(enum trajd_kind kind)
     return kind == TRAJD_KIND_SLERP_XYZW || kind == TRAJD_KIND_SLERP_WXYZ;
 }
 
+/* Does the same for an output with a transform, which may have turned quaternions into numbers that
+ * have a mean and a range. */
+static enum trajd_status check_quaternions(const struct trajd_window_plan *plan,
+                                           uint32_t output_index, struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    const struct trajd_transform *transform = plan->outputs[output_index].transform;
+
+    for (uint32_t p = 0; p < transform->part_count; p++) {
+        const struct trajd_transform_part *part = &transform->parts[p];
+        for (uint32_t d = part->output_first; d < part->output_first + part->output_count; d++)
+            if (part->kind == TRAJD_PART_ROTATION && trajd_rotation_is_quaternion(part->to) &&
+                (!output->norm_mask_count || output->norm_mask[d]))
+                return trajd_error_set(
+                    error, TRAJD_ERR_ARGUMENT, 0,
+                    "line %u: outputs.%s: norm: columns %u:%u are a quaternion, whose numbers have "
+                    "no mean and no range: convert it with `rotation: {to: rot6d}`, or give a mask "
+                    "that is false for it",
+                    output->line, output->name, part->output_first,
+                    part->output_first + part->output_count);
+    }
+    return TRAJD_OK;
+}
+
 /* Checks that rotations are not normalised: statistics of a quaternion's numbers mean nothing. A
  * rotation may be part of an output where the mask is false for it. */
 static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
@@ -26,6 +50,8 @@ static enum trajd_status check_rotations(const struct trajd_window_plan *plan,
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
     uint64_t column = 0;
 
+    if (plan->outputs[output_index].transform)
+        return check_quaternions(plan, output_index, error);
     for (uint32_t t = 0; t < plan->target_count; t++) {
         const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
         if (plan->targets[t].output_index != output_index)
@@ -77,11 +103,11 @@ enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint
             "send {scale: [...], offset: [...]}, or statistics_from: with a feed "
             "of this configuration",
             output->line, output->name);
-    out->scale = malloc(out->feature_count * sizeof *out->scale);
-    out->offset = malloc(out->feature_count * sizeof *out->offset);
+    out->scale = malloc(trajd_plan_norm_count(out) * sizeof *out->scale);
+    out->offset = malloc(trajd_plan_norm_count(out) * sizeof *out->offset);
     if (!out->scale || !out->offset)
         return trajd_plan_no_memory(error);
-    for (uint64_t d = 0; d < out->feature_count; d++) {
+    for (uint64_t d = 0; d < trajd_plan_norm_count(out); d++) {
         out->scale[d] = output->norm_count ? output->scale[d] : 1;
         out->offset[d] = output->norm_count ? output->offset[d] : 0;
     }
@@ -152,6 +178,34 @@ static bool lacks_figures(enum trajd_norm by, const struct trajd_statistics *sta
     return false;
 }
 
+/* Refuses statistics of other values than those that the output delivers. */
+static enum trajd_status check_chain(struct trajd_window_plan *plan, uint32_t output_index,
+                                     const struct trajd_statistics *statistics,
+                                     struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    const struct trajd_transform *transform = plan->outputs[output_index].transform;
+    const uint64_t own = transform ? trajd_chain_id(transform) : 0;
+
+    if (statistics->chain_id == own)
+        return TRAJD_OK;
+    if (statistics->chain_id == TRAJD_STATISTICS_ANY_CHAIN) {
+        if (own)
+            trajd_window_plan_warn(
+                plan,
+                "%s: %s does not say what its statistics are of: they must be of "
+                "the values after rotation and relative_to",
+                output->name, output->norm_file);
+        return TRAJD_OK;
+    }
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "line %u: outputs.%s: norm.stats: the file has statistics of another "
+                           "chain (%016llx) than this output's rotation and relative_to (%016llx): "
+                           "write it anew with `trajctl stats`",
+                           output->line, output->name, (unsigned long long)statistics->chain_id,
+                           (unsigned long long)own);
+}
+
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
                                         const struct trajd_statistics *statistics,
                                         struct trajd_error *error)
@@ -160,18 +214,21 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
     struct trajd_plan_output *out = &plan->outputs[output_index];
     const uint32_t features = trajd_statistics_output_features(plan, output_index);
     const bool from_file = statistics->source == TRAJD_STATISTICS_FILE;
+    enum trajd_status status;
 
     if (statistics->feature_count != features)
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "line %u: outputs.%s: norm: the statistics have %u features, the output has %u",
             output->line, output->name, statistics->feature_count, features);
+    if (from_file && (status = check_chain(plan, output_index, statistics, error)))
+        return status;
     if (from_file && lacks_figures(output->norm_by, statistics))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "line %u: outputs.%s: norm: the file lacks figures that %s needs",
                                output->line, output->name, trajd_norm_name(output->norm_by));
-    for (uint64_t d = 0; d < out->feature_count; d++)
-        if (!output->norm_mask_count || output->norm_mask[d])
+    for (uint64_t d = 0; d < trajd_plan_norm_count(out); d++)
+        if (!output->norm_mask_count || output->norm_mask[d % out->feature_count])
             set_feature(output->norm_by, out->norm_min_std, &statistics->features[d % features],
                         &out->scale[d], &out->offset[d]);
     return TRAJD_OK;
@@ -189,8 +246,10 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan)
             continue;
         any = true;
         trajd_digest_add_text(&digest, output->name);
-        trajd_digest_add(&digest, output->scale, output->feature_count * sizeof *output->scale);
-        trajd_digest_add(&digest, output->offset, output->feature_count * sizeof *output->offset);
+        trajd_digest_add(&digest, output->scale,
+                         trajd_plan_norm_count(output) * sizeof *output->scale);
+        trajd_digest_add(&digest, output->offset,
+                         trajd_plan_norm_count(output) * sizeof *output->offset);
     }
     return any ? trajd_digest_end(&digest) | 1 : 0;
 }

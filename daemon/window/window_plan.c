@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
+#include "daemon/window/transform/chain_spec.h"
 
 static enum trajd_status resolve_anchor(struct trajd_window_plan *plan, struct trajd_error *error)
 {
@@ -104,6 +105,8 @@ static uint64_t hash_spec(const struct trajd_window_spec *spec)
         for (uint32_t s = 0; s < output->source_count; s++)
             hash = hash_text(hash, output->sources[s]);
         hash = hash_return(hash_goal(hash, &output->goal), &output->returns);
+        if (output->chain)
+            hash = trajd_fnv(hash, output->chain, sizeof *output->chain);
     }
     return hash;
 }
@@ -115,6 +118,8 @@ static enum trajd_status allocate(struct trajd_window_plan *plan, struct trajd_e
     for (uint32_t o = 0; o < plan->spec->output_count; o++)
         targets += plan->spec->outputs[o].source_count;
     plan->output_count = plan->spec->output_count;
+    for (uint32_t o = 0; o < plan->output_count; o++)
+        plan->visible_count += !plan->spec->outputs[o].is_hidden;
     plan->outputs = calloc(plan->output_count, sizeof *plan->outputs);
     plan->targets = calloc(targets, sizeof *plan->targets);
     plan->grids = calloc(targets, sizeof *plan->grids);
@@ -155,6 +160,11 @@ static enum trajd_status create(const struct trajd_plan_peer *peer,
         status = trajd_plan_resolve_output(plan, o, error);
     if (!status)
         status = trajd_plan_put_pictures_last(plan, error);
+    for (uint32_t o = 0; o < spec->output_count && !status; o++)
+        status = trajd_plan_resolve_chain(plan, o, error);
+    for (uint32_t o = 0; o < spec->output_count && !status; o++)
+        if (spec->outputs[o].norm_by)
+            status = trajd_window_norm_prepare(plan, o, error);
     if (!status) {
         trajd_plan_sort_entries(plan);
         trajd_window_plan_choose_forms(plan);
@@ -226,6 +236,7 @@ void trajd_window_plan_destroy(struct trajd_window_plan **out)
     for (uint32_t o = 0; plan->outputs && o < plan->output_count; o++) {
         free(plan->outputs[o].scale);
         free(plan->outputs[o].offset);
+        free(plan->outputs[o].transform);
     }
     free(plan->outputs);
     free(plan->targets);

@@ -20,6 +20,7 @@
 
 #include "daemon/cache/dataset.h"
 #include "daemon/window/order/sampler.h"
+#include "daemon/window/transform/chain.h"
 #include "daemon/window/window_spec.h"
 #include "kernels/resample.h"
 
@@ -80,8 +81,15 @@ struct trajd_plan_output {
     uint32_t step_count; /* T */
     uint32_t rank;       /* of one step */
     uint64_t shape[TRAJD_ARRAY_MAX_RANK];
-    uint64_t feature_count; /* D, over all sources */
-    /* [D]: normalisation; 1 and 0 until it is known; NULL: none */
+    uint64_t feature_count; /* D, over all sources, after the transform */
+    /* a row as the kernels resample it: another one where there is a transform */
+    enum trajd_dtype row_dtype;
+    uint64_t row_feature_count;
+    struct trajd_transform *transform; /* from rows to the output; owned; NULL: they are the same */
+    uint32_t reference_output;         /* of a relative transform: the output with the state */
+    bool is_hidden;                    /* not delivered; hidden outputs come last */
+    uint32_t norm_step_count;          /* T where each step has a scale of its own, else 1 */
+    /* [norm_step_count, D]: normalisation; 1 and 0 until it is known; NULL: none */
     float *scale, *offset;
     enum trajd_norm_over norm_over; /* ROWS or WINDOWS: what its statistics weigh alike */
     double norm_min_std;            /* mean_std: the smallest std that is divided by; 0: none */
@@ -113,7 +121,8 @@ struct trajd_window_plan {
     struct trajd_rate anchor_rate;
     uint32_t grid_count, bracket_count, target_count, output_count, goal_count;
     struct trajd_goal_rule *goals; /* [goal_count], all different */
-    int64_t *anchor_ends; /* [episodes of the index]: anchors before padding; NULL: no goals */
+    int64_t *anchor_ends;   /* [episodes of the index]: anchors before padding; NULL: no goals */
+    uint32_t visible_count; /* of the outputs: those that are delivered */
     struct trajd_plan_grid *grids;
     struct trajd_plan_bracket *brackets;
     struct trajd_plan_target *targets;
@@ -214,6 +223,9 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
  * fingerprints and different digests deliver the same windows in the same order with other
  * values. */
 uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
+
+/* Returns how many figures the statistics of an output have: scale and offset have as many. */
+uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
 
 /* ---- window_plan_facts.c ---- */
 

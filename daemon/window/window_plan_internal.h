@@ -47,6 +47,12 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
 /* Sorts the targets: rows first, then pictures, both in the order of the outputs. */
 enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
                                                struct trajd_error *error);
+/* Resolves the transform of an output, and checks what its normalisation has to do with it. Call it
+ * when all outputs are resolved. */
+enum trajd_status trajd_plan_resolve_chain(struct trajd_window_plan *plan, uint32_t output_index,
+                                           struct trajd_error *error);
+/* Returns whether the output's rows go through a transform, or are the state of one. */
+bool trajd_plan_has_rows(const struct trajd_window_plan *plan, uint32_t output_index);
 
 /* ---- window_plan_grid.c ---- */
 

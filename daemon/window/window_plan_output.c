@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/window/window_plan_internal.h"
+#include "kernels/element_convert.h"
 
 static enum trajd_status find_stream(const struct trajd_window_plan *plan,
                                      const struct trajd_spec_output *output, const char *name,
@@ -104,11 +105,6 @@ static enum trajd_status resolve_kind(const struct trajd_spec_output *output,
     return TRAJD_OK;
 }
 
-static bool is_floating(enum trajd_dtype dtype)
-{
-    return dtype == TRAJD_F16 || dtype == TRAJD_BF16 || dtype == TRAJD_F32 || dtype == TRAJD_F64;
-}
-
 static bool kind_blends(enum trajd_kind kind)
 {
     return kind != TRAJD_KIND_PREVIOUS && kind != TRAJD_KIND_NEAREST;
@@ -160,7 +156,8 @@ static void shape_output(struct trajd_plan_output *output, const struct trajd_in
     }
 }
 
-static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
+static enum trajd_status resolve_dtype(const struct trajd_window_plan *plan, uint32_t out_index,
+                                       const struct trajd_spec_output *output,
                                        const struct trajd_index_stream *stream, bool alone,
                                        struct trajd_plan_output *out, struct trajd_error *error)
 {
@@ -173,8 +170,11 @@ static enum trajd_status resolve_dtype(const struct trajd_spec_output *output,
     computes = kind_blends(kind) || output->norm_by || output->returns.is_given;
     out->dtype = output->dtype;
     if (!out->dtype)
-        out->dtype = !alone || computes || is_floating(stream->dtype) ? TRAJD_F32 : stream->dtype;
-    if (!is_floating(out->dtype) && (out->dtype != stream->dtype || computes))
+        out->dtype = !alone || computes || trajd_plan_has_rows(plan, out_index) ||
+                             trajd_dtype_is_float(stream->dtype)
+                         ? TRAJD_F32
+                         : stream->dtype;
+    if (!trajd_dtype_is_float(out->dtype) && (out->dtype != stream->dtype || computes))
         return trajd_plan_output_error(
             output, error, TRAJD_ERR_ARGUMENT,
             "dtype: %s cannot hold blended or scaled values, or values of another type (%s is %s)",
@@ -216,6 +216,8 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
 
     out->name = output->name;
     out->role = output->role;
+    out->is_hidden = output->is_hidden;
+    out->norm_step_count = 1;
     out->norm_over = output->norm_over          ? output->norm_over
                      : output->returns.in_chunk ? TRAJD_NORM_OVER_WINDOWS
                                                 : TRAJD_NORM_OVER_ROWS;
@@ -236,8 +238,9 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
             return trajd_plan_output_error(
                 output, error, TRAJD_ERR_ARGUMENT,
                 "%s is not a vector: it cannot be joined with other streams", stream->name);
-        if ((status = is_picture ? trajd_plan_resolve_picture(plan, output_index, stream, error)
-                                 : resolve_dtype(output, stream, alone, out, error)) ||
+        if ((status = is_picture
+                          ? trajd_plan_resolve_picture(plan, output_index, stream, error)
+                          : resolve_dtype(plan, output_index, output, stream, alone, out, error)) ||
             (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
                                               &target->bracket_index, error)))
             return status;
@@ -251,5 +254,157 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
         if (!is_picture)
             shape_output(out, stream, alone);
     }
-    return output->norm_by ? trajd_window_norm_prepare(plan, output_index, error) : TRAJD_OK;
+    return TRAJD_OK;
+}
+
+/* ---- transforms ---- */
+
+bool trajd_plan_has_rows(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    return output->chain || output->norm_per_step || output->is_hidden;
+}
+
+uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output)
+{
+    return output->feature_count * output->norm_step_count;
+}
+
+/* Lists the streams of an output. They are resampled in float64 where all are float64. */
+static enum trajd_status list_sources(struct trajd_window_plan *plan, uint32_t output_index,
+                                      struct trajd_chain_source *sources, uint32_t *count,
+                                      struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    struct trajd_plan_output *out = &plan->outputs[output_index];
+
+    *count = 0;
+    out->row_dtype = TRAJD_F64;
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
+        if (plan->targets[t].output_index != output_index)
+            continue;
+        if (stream->rank > 1 || stream->dtype == TRAJD_BOOL || stream->form != TRAJD_ROWS_PLAIN)
+            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                           "%s is not a vector of numbers, which rotation, "
+                                           "relative_to and norm.per need",
+                                           stream->name);
+        if (stream->feature_count > TRAJD_TRANSFORM_MAX_COLUMNS)
+            return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                           "%s has more than %d columns, which rotation, "
+                                           "relative_to and norm.per do not take",
+                                           stream->name, TRAJD_TRANSFORM_MAX_COLUMNS);
+        sources[(*count)++] = (struct trajd_chain_source){
+            stream->name, (uint32_t)stream->feature_count, stream->kind, stream->angle_period};
+        if (stream->dtype != TRAJD_F64)
+            out->row_dtype = TRAJD_F32;
+    }
+    return TRAJD_OK;
+}
+
+/* Checks the state's streams on clocks other than the anchor's: they are blended, or a row is
+ * picked, and the user says which. */
+static enum trajd_status check_clocks(const struct trajd_window_plan *plan, uint32_t state,
+                                      const struct trajd_chain_spec *chain,
+                                      struct trajd_error *error)
+{
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_plan_target *target = &plan->targets[t];
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+        if (target->output_index == state && !chain->has_kind &&
+            (int64_t)stream->clock_index != plan->anchor_clock)
+            return trajd_plan_output_error(
+                &plan->spec->outputs[state], error, TRAJD_ERR_ARGUMENT,
+                "%s is on the clock %s, and the anchors are not: give relative_to a kind: linear "
+                "(blended; rotations by slerp), previous or nearest",
+                stream->name, plan->dataset->index->clocks[stream->clock_index].name);
+    }
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_kinds(const struct trajd_window_plan *plan, uint32_t output_index,
+                                     struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    const struct trajd_transform *transform = plan->outputs[output_index].transform;
+
+    if (!transform)
+        return TRAJD_OK;
+    for (uint32_t p = 0; p < transform->part_count; p++)
+        for (uint32_t t = 0; t < plan->target_count; t++)
+            if ((plan->targets[t].output_index == output_index ||
+                 (transform->parts[p].is_relative &&
+                  plan->targets[t].output_index == output->reference_output)) &&
+                transform->parts[p].kind == TRAJD_PART_ROTATION &&
+                trajd_plan_kind(plan, &plan->targets[t]) == TRAJD_KIND_MEAN)
+                return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                               "kind: mean does not average rotations: use "
+                                               "linear, previous or nearest");
+    return TRAJD_OK;
+}
+
+static enum trajd_status check_norm(const struct trajd_window_plan *plan, uint32_t output_index,
+                                    struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+
+    if (output->norm_over != TRAJD_NORM_OVER_ROWS ||
+        !(output->norm_per_step || (output->chain && output->chain->is_relative)))
+        return TRAJD_OK;
+    return trajd_plan_output_error(
+        output, error, TRAJD_ERR_ARGUMENT,
+        "norm.over: rows: values that depend on the step and on the "
+        "anchor have no statistics over rows: remove it, or use windows");
+}
+
+static void shape(struct trajd_plan_output *out, const struct trajd_spec_output *output)
+{
+    out->feature_count = out->transform->output_count;
+    out->rank = 1;
+    out->shape[0] = out->feature_count;
+    if (output->norm_per_step)
+        out->norm_step_count = out->step_count;
+    if (output->norm_per_step || (output->chain && output->chain->is_relative))
+        out->norm_over = TRAJD_NORM_OVER_WINDOWS;
+}
+
+enum trajd_status trajd_plan_resolve_chain(struct trajd_window_plan *plan, uint32_t output_index,
+                                           struct trajd_error *error)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+    struct trajd_plan_output *out = &plan->outputs[output_index];
+    struct trajd_chain_source sources[TRAJD_SPEC_MAX_SOURCES], state[TRAJD_SPEC_MAX_SOURCES];
+    uint32_t source_count, state_count = 0;
+    enum trajd_status status;
+
+    out->row_dtype = out->dtype;
+    out->row_feature_count = out->feature_count;
+    if (!trajd_plan_has_rows(plan, output_index))
+        return TRAJD_OK;
+    status = list_sources(plan, output_index, sources, &source_count, error);
+    if (status || output->is_hidden)
+        return status;
+    if (output->returns.is_given)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "a return has no rotation, relative_to and norm.per");
+    if (!trajd_dtype_is_float(out->dtype))
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "dtype: %s cannot hold rotations or differences",
+                                       trajd_dtype_name(out->dtype));
+    if (output->chain && output->chain->is_relative) {
+        out->reference_output = output->reference_output;
+        status = list_sources(plan, out->reference_output, state, &state_count, error);
+        if (!status)
+            status = check_clocks(plan, out->reference_output, output->chain, error);
+    }
+    out->transform = status ? NULL : malloc(sizeof *out->transform);
+    if (!out->transform)
+        return status ? status : trajd_plan_no_memory(error);
+    status = trajd_chain_resolve(output->chain, sources, source_count, state, state_count,
+                                 out->transform, error);
+    if (status)
+        return trajd_error_prefix(error, "line %u: outputs.%s", output->line, output->name);
+    shape(out, output);
+    status = check_kinds(plan, output_index, error);
+    return status ? status : check_norm(plan, output_index, error);
 }

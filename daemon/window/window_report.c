@@ -112,11 +112,20 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
-        write_shape(plan, output, shape, sizeof shape);
+        if (output->is_hidden)
+            snprintf(shape, sizeof shape, "not delivered");
+        else
+            write_shape(plan, output, shape, sizeof shape);
         fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", output->name,
                 source_name(plan, target, none, sizeof none), clock, kind_name(plan, target), grid,
                 trajd_role_name(output->role), shape);
     }
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        if (plan->outputs[o].transform) {
+            char text[1024];
+            trajd_chain_describe(plan->outputs[o].transform, text, sizeof text);
+            fprintf(out, "  columns of %s: %s\n", plan->outputs[o].name, text);
+        }
     trajd_plan_texts_print(&plan->quarantined, "  quarantined: ", out);
     trajd_plan_texts_print(&plan->warnings, "  warning: ", out);
 }

@@ -15,6 +15,7 @@
 #include "daemon/window/target/return_rule.h"
 #include "kernels/resample.h"
 
+struct trajd_chain_spec; /* transform/chain_spec.h */
 struct trajd_statistics; /* statistics.h */
 
 #define TRAJD_SPEC_MAX_OUTPUTS 64
@@ -76,6 +77,7 @@ struct trajd_spec_output {
     /* may be given without a rule: then only the statistics that a client asks for follow it */
     enum trajd_norm_over norm_over;
     double norm_min_std; /* mean_std: the smallest std that is divided by; 0: not given */
+    bool norm_per_step;  /* each step has statistics of its own */
     uint32_t norm_count; /* of NUMBERS: the number of features */
     const float *scale;
     const float *offset;
@@ -87,6 +89,12 @@ struct trajd_spec_output {
     /* set by trajd_spec_norm_load; owned by the spec */
     const struct trajd_statistics *norm_statistics;
     struct trajd_picture_spec picture;
+    /* what `rotation:` and `relative_to:` do; NULL: neither is given */
+    const struct trajd_chain_spec *chain;
+    /* of an output with `relative_to:`: the hidden output that has its state; else 0 */
+    uint32_t reference_output;
+    /* not delivered: the state of `relative_to:`. These come after all others */
+    bool is_hidden;
 };
 
 struct trajd_window_spec;

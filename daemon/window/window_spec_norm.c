@@ -31,6 +31,7 @@ void trajd_spec_norm_clear(struct trajd_spec_output *output)
     output->norm_by = TRAJD_NORM_NONE;
     output->norm_over = TRAJD_NORM_OVER_DEFAULT;
     output->norm_min_std = 0;
+    output->norm_per_step = false;
     output->norm_count = output->norm_mask_count = 0;
     output->scale = output->offset = NULL;
     output->norm_mask = NULL;
@@ -145,6 +146,20 @@ static enum trajd_status read_over(struct trajd_spec_parser *p, const struct tra
     return status;
 }
 
+static enum trajd_status read_per(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                  struct trajd_spec_output *output)
+{
+    static const char *const units[] = {"output", "step", NULL};
+    int choice;
+    enum trajd_status status = trajd_yaml_choice(p->yaml, node, units, &choice, p->error);
+
+    output->norm_per_step = !status && choice == 1;
+    if (output->norm_per_step && output->norm_over == TRAJD_NORM_OVER_ROWS)
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "statistics per step are over windows: remove `over: rows`");
+    return status;
+}
+
 /* Checks that the keys beside `by:` fit it and one another. */
 static enum trajd_status check_rule(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
                                     const struct trajd_spec_output *output)
@@ -186,6 +201,8 @@ static enum trajd_status read_rule_keys(struct trajd_spec_parser *p,
     if (!status && (child = trajd_yaml_get(node, "min_std")))
         status =
             trajd_yaml_double(p->yaml, child, MIN_STD, MAX_STD, &output->norm_min_std, p->error);
+    if (!status && (child = trajd_yaml_get(node, "per")))
+        status = read_per(p, child, output);
     return status ? status : check_rule(p, node, output);
 }
 
@@ -193,8 +210,8 @@ enum trajd_status trajd_spec_read_norm(struct trajd_spec_parser *p,
                                        const struct trajd_yaml_node *node,
                                        struct trajd_spec_output *output)
 {
-    static const char *const keys[] = {"by",      "mask",  "stats",  "key", "over",
-                                       "min_std", "scale", "offset", NULL};
+    static const char *const keys[] = {"by",      "mask", "stats", "key",    "over",
+                                       "min_std", "per",  "scale", "offset", NULL};
     enum trajd_status status;
     bool numbers;
 

@@ -1,7 +1,9 @@
 /* Reads a feed's outputs: streams, steps, and form. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/window/transform/chain_spec.h"
 #include "daemon/window/window_spec_internal.h"
 #include "proto/array_len.h"
 
@@ -214,6 +216,24 @@ static enum trajd_status read_output_word(struct trajd_spec_parser *p,
                      text);
 }
 
+/* Reads `rotation:` or `relative_to:`. */
+static enum trajd_status read_chain(struct trajd_spec_parser *p, const struct trajd_yaml_node *node,
+                                    struct trajd_spec_output *output)
+{
+    struct trajd_chain_spec *chain = (struct trajd_chain_spec *)(uintptr_t)output->chain;
+
+    if (!chain) {
+        chain = trajd_spec_copy(p, NULL, sizeof *chain);
+        if (!chain)
+            return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory for a feed");
+        memset(chain, 0, sizeof *chain);
+        output->chain = chain;
+    }
+    return strcmp(node->key, "rotation") == 0
+               ? trajd_chain_read_rotations(p->yaml, node, chain, p->error)
+               : trajd_chain_read_relative(p->yaml, node, chain, p->error);
+}
+
 static enum trajd_status read_output_key(struct trajd_spec_parser *p,
                                          const struct trajd_yaml_node *node,
                                          struct trajd_spec_output *output)
@@ -238,6 +258,8 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p,
         return trajd_picture_spec_read_norm(p->yaml, node, &output->picture, p->error);
     if (strcmp(key, "norm") == 0)
         return trajd_spec_read_norm(p, node, output);
+    if (strcmp(key, "rotation") == 0 || strcmp(key, "relative_to") == 0)
+        return read_chain(p, node, output);
     if (strcmp(key, "max_age") == 0)
         return trajd_yaml_duration(p->yaml, node, &output->max_age_ns, p->error);
     if (strcmp(key, "max_gap") == 0)
@@ -263,17 +285,18 @@ static bool is_reserved(const char *name)
         if (strcmp(name, ids[i]) == 0)
             return true;
     return (length >= 5 && strcmp(name + length - 5, ".mask") == 0) ||
-           (length >= 8 && strcmp(name + length - 8, ".augment") == 0);
+           (length >= 8 && strcmp(name + length - 8, ".augment") == 0) ||
+           (length >= 12 && strcmp(name + length - 12, ".relative_to") == 0);
 }
 
 static enum trajd_status read_output(struct trajd_spec_parser *p,
                                      const struct trajd_yaml_node *node,
                                      struct trajd_spec_output *output)
 {
-    static const char *const keys[] = {"from",    "at",      "role",      "kind",   "dtype",
-                                       "max_age", "max_gap", "lookahead", "width",  "range_low",
-                                       "norm",    "missing", "image",     "layout", "goal",
-                                       "return",  NULL};
+    static const char *const keys[] = {"from",    "at",       "role",        "kind",   "dtype",
+                                       "max_age", "max_gap",  "lookahead",   "width",  "range_low",
+                                       "norm",    "missing",  "image",       "layout", "goal",
+                                       "return",  "rotation", "relative_to", NULL};
     enum trajd_status status;
 
     output->line = node->line;
@@ -326,6 +349,54 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
     return TRAJD_OK;
 }
 
+/* Adds the hidden output that has the state of `relative_to:`: its row at the anchor, as an
+ * observation sees it. */
+static enum trajd_status add_reference(struct trajd_spec_parser *p,
+                                       const struct trajd_yaml_node *relative,
+                                       struct trajd_spec_output *output)
+{
+    struct trajd_window_spec *spec = p->spec;
+    struct trajd_spec_output *state = &spec->outputs[spec->output_count];
+    const struct trajd_yaml_node *from = relative, *kind = NULL;
+    char name[128];
+    enum trajd_status status;
+
+    if (spec->output_count == TRAJD_SPEC_MAX_OUTPUTS)
+        return trajd_yaml_error(p->yaml, relative, p->error,
+                                "more than %d outputs and states of relative_to",
+                                TRAJD_SPEC_MAX_OUTPUTS);
+    if (relative->kind == TRAJD_YAML_MAPPING) {
+        from = trajd_yaml_get(relative, "from");
+        kind = trajd_yaml_get(relative, "kind");
+    }
+    output->reference_output = spec->output_count++;
+    *state = (struct trajd_spec_output){.line = relative->line,
+                                        .is_hidden = true,
+                                        .role = TRAJD_ROLE_OBS,
+                                        .kind = TRAJD_SPEC_KIND_FROM_STREAM,
+                                        .missing = output->missing,
+                                        .max_age_ns = -1,
+                                        .max_gap_ns = -1};
+    snprintf(name, sizeof name, "%s.relative_to", output->name);
+    status = trajd_spec_copy_string(p, name, &state->name);
+    if (!status)
+        status = trajd_spec_read_sources(p, from, state);
+    return !status && kind ? read_kind(p, kind, state) : status;
+}
+
+static enum trajd_status add_references(struct trajd_spec_parser *p,
+                                        const struct trajd_yaml_node *node)
+{
+    enum trajd_status status = TRAJD_OK;
+    uint32_t o = 0;
+
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next, o++)
+        if (trajd_yaml_get(child, "relative_to"))
+            status = add_reference(p, trajd_yaml_get(child, "relative_to"), &p->spec->outputs[o]);
+    return status;
+}
+
 enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
                                           const struct trajd_yaml_node *node)
 {
@@ -339,5 +410,5 @@ enum trajd_status trajd_spec_read_outputs(struct trajd_spec_parser *p,
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
         status = read_output(p, child, &spec->outputs[spec->output_count++]);
-    return status;
+    return status ? status : add_references(p, node);
 }

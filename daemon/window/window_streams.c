@@ -26,6 +26,7 @@ static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_
 
     return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
            !output->norm_by && !output->has_range && !output->returns.is_given &&
+           !trajd_plan_has_rows(plan, target->output_index) &&
            (plan->grids[plan->brackets[target->bracket_index].grid_index].rule ==
                 TRAJD_TARGET_ROWS ||
             kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
@@ -57,7 +58,8 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
     const struct trajd_plan_grid *grid =
         &plan->grids[plan->brackets[target->bracket_index].grid_index];
     struct trajd_stream *stream = &plan->streams[target_index];
-    const uint64_t element = trajd_dtype_size(out->dtype);
+    const uint64_t element = trajd_dtype_size(out->row_dtype);
+    const bool is_normalised = out->scale && !out->transform;
 
     if (source->feature_count == 0 || source->feature_count > UINT32_MAX)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0, "outputs.%s: stream %s has %llu features",
@@ -89,10 +91,10 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
             output->line, out->name);
     stream->angle_period = source->angle_period;
     stream->angle_low = output->has_range ? output->range_low : NAN;
-    stream->scale = out->scale ? out->scale + column : NULL;
-    stream->offset = out->scale ? out->offset + column : NULL;
-    stream->output_type = out->dtype;
-    stream->step_stride_bytes = out->feature_count * element;
+    stream->scale = is_normalised ? out->scale + column : NULL;
+    stream->offset = is_normalised ? out->offset + column : NULL;
+    stream->output_type = out->row_dtype;
+    stream->step_stride_bytes = out->row_feature_count * element;
     stream->window_stride_bytes = stream->step_stride_bytes * out->step_count;
     stream->mask_window_stride_bytes = out->step_count;
     stream->mask_joins_previous = column > 0;

@@ -66,6 +66,15 @@ void trajd_transform_row(const struct trajd_transform *transform, const double *
 void trajd_transform_invert(const struct trajd_transform *transform, const double *origin,
                             const double *out, double *row);
 
+/* ---- transform_blend.c ---- */
+
+/* Replaces a rotation that a request blended number by number (kinds linear and angle) with the one
+ * on the shortest arc between the two rows: columns [column, column + width) of the stream, which
+ * has `bases`. Steps that are rows, and other kinds, stay as they are. Call it when the request has
+ * run. Uses the pool's threads. */
+void trajd_transform_blend(const struct trajd_resample_request *request, uint32_t stream_index,
+                           uint32_t column, enum trajd_rotation_form form, struct trajd_pool *pool);
+
 /* ---- transform_run.c: all windows of a batch ---- */
 
 /* Arrays are dense. Row w of the batch is window_rows[w], or w. */

@@ -26,7 +26,7 @@ def _fetch_one(ask: Callable[..., str], name: str, dataset: int) -> Dict[str, An
                 if isinstance(value, list):
                     target.setdefault(key, []).extend(value)
                 elif key != "norm":
-                    target[key] = value
+                    target.setdefault(key, value)
     return joined
 
 
@@ -34,7 +34,7 @@ def fetch(ask: Callable[..., str], names: Optional[List[str]] = None) -> Any:
     """Returns trajd.Stats of the outputs `names`. None: all outputs except pictures.
 
     In a feed of several datasets the names are DATASET:NAME. A dataset that lacks an output has none for it."""
-    from .stats import Stats
+    from .stats import Stats, by_step
     listing = json.loads(ask("statistics"))
     lacking = {output["name"]: output["lacking"] for output in listing["outputs"]}
     if names is None:
@@ -43,6 +43,7 @@ def fetch(ask: Callable[..., str], names: Optional[List[str]] = None) -> Any:
     outputs = {f"{dataset}:{name}" if several else name: _fetch_one(ask, name, number)
                for number, dataset in enumerate(listing["datasets"]) for name in names
                if number not in lacking.get(name, ())}
-    figures = {name: {key: np.array([np.nan if number is None else number for number in value], dtype=np.float64)
-                      for key, value in one.items() if isinstance(value, list)} for name, one in outputs.items()}
-    return Stats(figures, {name: one["norm"] for name, one in outputs.items() if one["norm"]})
+    figures = {name: by_step({key: np.array([np.nan if number is None else number for number in value], dtype=np.float64)
+                              for key, value in one.items() if isinstance(value, list)}, one) for name, one in outputs.items()}
+    return Stats(figures, *({name: one[key] for name, one in outputs.items() if one.get(key)}
+                            for key in ("norm", "chain", "fingerprint")))

@@ -1,9 +1,10 @@
 """Statistics of a feed's outputs, and normalisation with them.
 
     stats = Stats.load("stats.json")                # written by `trajctl stats FEED -o stats.json`
-    actions = stats.unnormalize("actions", policy(stats.normalize("obs/state", state)))
+    actions = stats.to_robot("actions", policy(stats.normalize("obs/state", state)), state)
 
-This module needs only numpy, neither the daemon nor the compiled extension: so it also runs on the robot. It reads and
+This module and chain.py need only numpy, neither the daemon nor the compiled extension: so they also run on the robot.
+`to_robot` undoes the whole chain of an output: its norm, its rotations, and what it is relative to. It reads and
 writes the files of trajd, openpi (norm_stats.json) and LeRobot (stats.json). Its rules are those of the daemon:
 
     mean_std   (x - mean) / std
@@ -23,9 +24,12 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .chain import Chain
 
 __all__ = ["Stats"]
 
@@ -54,7 +58,7 @@ def _numbers(value: Any) -> np.ndarray:
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
+    return [float(value) if np.isfinite(value) else None for value in values.ravel()]
 
 
 def _read_entry(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -69,7 +73,22 @@ def _read_entry(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
     for count in COUNTS:
         if count in entry:  # LeRobot has one number for all features
             found[count] = np.broadcast_to(_numbers(entry[count]), features).copy()
-    return found
+    return by_step(found, entry)
+
+
+def by_step(figures: Mapping[str, np.ndarray], entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Returns figures as [steps, features] if each step has its own ("norm_steps")."""
+    steps = int(entry.get("norm_steps", 1))
+    return {name: values.reshape(steps, -1) if steps > 1 else values for name, values in figures.items()}
+
+
+def _make_chain(document: Mapping[str, Any]) -> Chain:
+    """Makes a chain. Files without one need this module alone."""
+    try:
+        from .chain import Chain
+    except ImportError:  # the two files were copied without the package
+        from chain import Chain  # type: ignore[no-redef]
+    return Chain(document)
 
 
 def _magnitude(figures: Mapping[str, np.ndarray], by: str) -> np.ndarray:
@@ -119,12 +138,16 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     """A mapping from outputs to figures: `stats["actions"]["mean"]` is float64 [features].
 
     The figures are mean, std, min, max, q01, q10, q50, q90, q99, count, nan and infinite, as far as the file has
-    them. The features of an image are its channels."""
+    them. The features of an image are its channels. With `norm: {per: step}` they are [steps, features]."""
 
     def __init__(self, figures: Mapping[str, Mapping[str, np.ndarray]],
-                 norms: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+                 norms: Mapping[str, Mapping[str, Any]] | None = None,
+                 chains: Mapping[str, Mapping[str, Any]] | None = None,
+                 fingerprints: Mapping[str, str] | None = None) -> None:
         self._figures = {name: dict(entry) for name, entry in figures.items()}
         self._norms = {name: dict(norm) for name, norm in (norms or {}).items()}
+        self._chains = {name: _make_chain(chain) for name, chain in (chains or {}).items()}
+        self._fingerprints = dict(fingerprints or {})
 
     # ---- files ----
 
@@ -144,7 +167,12 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
             figures = {name: _read_entry(name, entry) for name, entry in entries.items()}
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path}: {error}") from None
-        return cls(figures, {name: entry["norm"] for name, entry in entries.items() if own and "norm" in entry})
+        members = ({name: entry[key] for name, entry in entries.items() if own and key in entry}
+                   for key in ("norm", "chain", "fingerprint"))
+        try:
+            return cls(figures, *members)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: a chain of outputs cannot be read: {error!r}") from None
 
     def save(self, path: str | os.PathLike[str], format: str = "trajd") -> None:
         """Writes a file in the format "trajd", "openpi" or "lerobot".
@@ -157,15 +185,15 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
             raise ValueError(f"there is no format {format!r} (there are: {', '.join(FORMATS)})")
         wanted = ("mean", "std", "q01", "q99") if format == "openpi" else FIGURES
         names = _openpi_names(list(self._figures)) if format == "openpi" else {name: name for name in self._figures}
+        self._check_format(format, list(names))
         entries: dict[str, Any] = {}
         for output, name in names.items():
             entry = self._figures[output]
             entries[name] = {figure: _plain(entry[figure]) for figure in wanted if figure in entry}
             if format == "trajd":
                 entries[name].update(
-                    {count: [int(value) for value in entry[count]] for count in COUNTS if count in entry})
-                if name in self._norms:
-                    entries[name]["norm"] = self._norms[name]
+                    {count: [int(value) for value in entry[count].ravel()] for count in COUNTS if count in entry})
+                entries[name].update(self._description(name))
             elif format == "lerobot" and "count" in entry:
                 entries[name]["count"] = [int(entry["count"].max())]
         document = {"trajd": {"trajd_statistics": 1, "outputs": entries}, "openpi": {"norm_stats": entries},
@@ -184,6 +212,30 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         except BaseException:
             os.unlink(temporary)
             raise
+
+    def _description(self, name: str) -> dict[str, Any]:
+        """Returns what a file of trajd says of an output beside its figures."""
+        found: dict[str, Any] = {}
+        shape = next(iter(self._figures[name].values())).shape
+        if len(shape) > 1:
+            found["norm_steps"] = shape[0]
+        if name in self._norms:
+            found["norm"] = self._norms[name]
+        if name in self._chains:
+            found["chain"] = self._chains[name].document
+        if name in self._fingerprints:
+            found["fingerprint"] = self._fingerprints[name]
+        return found
+
+    def _check_format(self, format: str, names: Sequence[str]) -> None:
+        """Refuses a format that cannot say what its figures are of."""
+        for name in names if format != "trajd" else ():
+            chain = self._chains.get(name)
+            if next(iter(self._figures[name].values())).ndim > 1:
+                raise ValueError(f"the format {format} has one figure for all steps, and {name} has one for each")
+            if chain and not (format == "openpi" and chain.is_plain):
+                raise ValueError(f"the format {format} cannot say how {name} is made of the recording (rotation or "
+                                 "relative_to): save it in the format trajd")
 
     # ---- a mapping of names ----
 
@@ -211,14 +263,15 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
 
         Raises KeyError if there are no such statistics, and ValueError for wrong arguments."""
         figures = self[name]
-        features = len(next(iter(figures.values())))
+        features = next(iter(figures.values())).shape
         if by is None and mask is not None:
             raise ValueError("mask needs by=, the rule that it applies to")
         if min_std and by != "mean_std":
             raise ValueError("min_std needs by='mean_std', which divides by the std")
         if by is None and name in self._norms:
             norm = self._norms[name]
-            return np.array(norm["scale"], dtype=np.float32), np.array(norm["offset"], dtype=np.float32)
+            scale, offset = (np.array(norm[key], dtype=np.float32) for key in ("scale", "offset"))
+            return (scale.reshape(features), offset.reshape(features)) if len(features) > 1 else (scale, offset)
         if by is None and not self._norms:
             raise ValueError(
                 f"the file does not say how {name} is normalised: give by={' or by='.join(map(repr, RULES))}")
@@ -228,8 +281,8 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
             raise ValueError(f"there is no rule {by!r} (there are: {', '.join(RULES)})")
         scale, offset = _scale_and_offset(figures, by, name, min_std)
         if mask is not None:
-            if len(mask) != features:
-                raise ValueError(f"mask: {len(mask)} values for {features} features of {name}")
+            if len(mask) != features[-1]:
+                raise ValueError(f"mask: {len(mask)} values for {features[-1]} features of {name}")
             keep = np.asarray(mask, dtype=bool)
             scale, offset = np.where(keep, scale, np.float32(1)), np.where(keep, offset, np.float32(0))
         return scale, offset
@@ -237,9 +290,12 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
     @staticmethod
     def _check(name: str, given: Any, scale: np.ndarray) -> np.ndarray:
         x: np.ndarray = np.asarray(given)
-        if x.shape[-1:] != scale.shape and scale.shape != (1,):
-            raise ValueError(f"{name} has {len(scale)} features, and the last axis of x is "
+        if x.shape[-1:] != scale.shape[-1:] and scale.shape != (1,):
+            raise ValueError(f"{name} has {scale.shape[-1]} features, and the last axis of x is "
                              f"{x.shape[-1] if x.ndim else 'missing'}")
+        if scale.ndim > 1 and x.shape[-2:] != scale.shape:
+            raise ValueError(f"{name} has statistics for each of {len(scale)} steps: x must be [..., {len(scale)}, "
+                             f"{scale.shape[-1]}], and its shape is {x.shape}")
         return x
 
     @staticmethod
@@ -260,3 +316,32 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         """The inverse of normalize: returns x [..., features] in the units of the recording. Types as in normalize."""
         scale, offset = self.scale_and_offset(name, by, mask, min_std)
         return self._typed_as(x, (self._check(name, x, scale).astype(np.float64) - offset) / scale)
+
+    # ---- the whole chain ----
+
+    @property
+    def chains(self) -> dict[str, Chain]:
+        """The chains by output: outputs without `rotation:` and `relative_to:` have none."""
+        return dict(self._chains)
+
+    def _is_recorded(self, name: str) -> bool:
+        """Whether the feed delivers the output without a norm. A file of another tool does not say so."""
+        return name in self and name not in self._norms and bool(self._norms or self._fingerprints)
+
+    def to_policy(self, name: str, rows: Any, state: Any = None) -> np.ndarray:
+        """Makes what the feed delivers of recorded rows [..., T, columns]: the chain of the output, then its norm.
+
+        `state` is the row [..., columns] of `relative_to:` at the anchor, as recorded. Computes in float64. Returns
+        float64 for float64, and float32 for all other types. Raises ValueError for other widths."""
+        chain = self._chains.get(name)
+        made = chain.forward(rows, state) if chain else np.asarray(rows, dtype=np.float64)
+        return self._typed_as(rows, made if self._is_recorded(name) else self.normalize(name, made))
+
+    def to_robot(self, name: str, chunk: Any, state: Any = None) -> np.ndarray:
+        """The inverse of to_policy: returns rows [..., T, columns] as they were recorded, of what a policy gives.
+
+        `state` is that of the robot when the policy was asked. Quaternions have w >= 0."""
+        chain = self._chains.get(name)
+        made = np.asarray(chunk, dtype=np.float64)
+        made = made if self._is_recorded(name) else self.unnormalize(name, made)
+        return self._typed_as(chunk, chain.inverse(made, state) if chain else made)

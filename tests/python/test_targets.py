@@ -1,0 +1,259 @@
+"""Relative actions and rotations of a real daemon: against scipy on the recorded rows, their statistics against numpy,
+and what a bad configuration gets."""
+import subprocess
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation, Slerp
+
+import trajd
+from daemons import Daemon  # noqa: F401 (the fixture's type)
+from datasets import write_robomimic
+from paths import TRAJCTL, clean_environment
+
+LENGTHS = (40, 23, 31)
+FEED = """
+datasets: {{d: {{path: {path}, layout: {layout}}}}}
+feeds:
+  train:
+    dataset: d
+    global_batch: 16
+    tail: short
+    anchor: {{clock: actions}}
+    {keys}
+    outputs:
+      obs/state: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], at: 0}}
+      actions: {{at: 0..7, dtype: float64{actions}}}
+"""
+STATE = "[obs/robot0_eef_pos, obs/robot0_eef_quat]"
+POSE = "rotation: {from: axis_angle, to: rot6d, columns: \"3:6\"%s}"
+PLACE = ', position: "0:3"'
+MASK = "mask: [true, true, true, true, true, true, false]"
+
+
+def rot6d(rotation):
+    return rotation.as_matrix()[..., :2, :].reshape(*rotation.as_matrix().shape[:-2], 6)
+
+
+def make_episodes(type_=np.float64):
+    random = np.random.default_rng(5)
+    episodes = []
+    for length in LENGTHS:
+        position = np.cumsum(random.normal(scale=0.02, size=(length, 3)), axis=0)
+        turn = Rotation.from_rotvec(np.cumsum(random.normal(scale=0.05, size=(length, 3)), axis=0))
+        aim = position + random.normal(scale=0.01, size=(length, 3))
+        goal = turn * Rotation.from_rotvec(random.normal(scale=0.03, size=(length, 3)))
+        grip = random.choice([-1.0, 1.0], size=(length, 1))
+        episodes.append({"actions": np.concatenate([aim, goal.as_rotvec(), grip], axis=1).astype(type_),
+                         "obs/robot0_eef_pos": position.astype(type_), "obs/robot0_eef_quat": turn.as_quat().astype(type_)})
+    return episodes
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    return make_episodes()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory, episodes):
+    file = tmp_path_factory.mktemp("targets") / "d.hdf5"
+    write_robomimic(file, {f"demo_{i}": streams for i, streams in enumerate(episodes)})
+    return file
+
+
+def config(path, actions="", keys="", layout="robomimic"):
+    return FEED.format(path=path, actions=f", {actions}" if actions else "", keys=keys, layout=layout)
+
+
+def windows(feed):
+    """Returns (episode, first row, actions, mask) of each window."""
+    found = []
+    for batch in feed.epoch(0):
+        for row in range(batch.rows):
+            first = round(int(batch.anchor_ns[row]) * 20 / 1e9)
+            found.append((int(batch.episode_index[row]), first, batch["actions"][row].copy(), batch.mask("actions")[row].copy()))
+    assert len(found) == sum(LENGTHS)
+    return found
+
+
+def relative(streams, first, steps, frame="anchor", before=False):
+    """Returns what the chunk of an anchor becomes, steps beyond the end with the last row."""
+    rows = np.minimum(np.arange(first, first + steps), len(streams["actions"]) - 1)
+    actions = streams["actions"][rows]
+    position, turn = actions[:, :3], Rotation.from_rotvec(actions[:, 3:6])
+    origin, zero = streams["obs/robot0_eef_pos"][first], Rotation.from_quat(streams["obs/robot0_eef_quat"][first])
+    if before:
+        origin = np.concatenate([origin[None], position[:-1]])
+        zero = Rotation.concatenate([zero, turn[:-1]])
+    if frame == "anchor":
+        return np.concatenate([zero.inv().apply(position - origin), rot6d(zero.inv() * turn), actions[:, 6:]], axis=1)
+    return np.concatenate([position - origin, rot6d(turn * zero.inv()), actions[:, 6:]], axis=1)
+
+
+@pytest.mark.parametrize("frame, before", [("anchor", False), ("base", False), ("anchor", True), ("base", True)])
+def test_poses_relative_to_a_state(daemon, path, episodes, frame, before):
+    place = PLACE if frame == "anchor" else ""
+    one = daemon(config(path, f"{POSE % place}, relative_to: {{from: {STATE}, frame: {frame}, step: {'before' if before else 'anchor'}, {MASK}}}"))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        for episode, first, actions, mask in windows(feed):
+            assert actions.shape == (8, 10)
+            end = len(episodes[episode]["actions"]) - first
+            want = relative(episodes[episode], first, 8, frame, before)
+            np.testing.assert_allclose(actions[:end], want[:end], rtol=0, atol=1e-12)
+            np.testing.assert_array_equal(mask, np.where(np.arange(8) < end, 0, 2))
+        batch = next(iter(feed.epoch(1)))
+        assert sorted(batch.keys()) == sorted(["actions", "obs", "actions_is_pad", "obs_is_pad"]) or "actions" in batch.keys()
+        assert not any("relative_to" in key for key in map(str, batch.keys()))
+    text = one.run("--check").stdout
+    assert "columns of actions: 0:3 minus" in text and "not delivered" in text and "axis_angle to rot6d" in text
+
+
+def test_plain_columns_as_openpi(daemon, path, episodes):
+    one = daemon(config(path, "relative_to: {from: [obs/robot0_eef_pos], mask: [true, true, true, false, false, false, false]}"))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        for episode, first, actions, mask in windows(feed):
+            rows = episodes[episode]["actions"][first:first + 8].copy()
+            rows[:, :3] -= episodes[episode]["obs/robot0_eef_pos"][first]
+            np.testing.assert_array_equal(actions[mask == 0], rows)
+
+
+@pytest.mark.parametrize("per", ["output", "step"])
+@pytest.mark.parametrize("by", ["mean_std", "q01_q99"])
+def test_statistics_behind_the_transform(daemon, path, episodes, per, by):
+    one = daemon(config(path, f"{POSE % PLACE}, relative_to: {{from: {STATE}, {MASK}}}, norm: {{by: {by}, per: {per}}}"))
+    chunks = [(relative(streams, t, 8), len(streams["actions"]) - t) for streams in episodes for t in range(len(streams["actions"]))]
+    chunks = np.stack([np.where(np.arange(8)[:, None] < end, chunk, np.nan) for chunk, end in chunks])
+    axes = 0 if per == "step" else (0, 1)
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        stats = feed.stats()
+        found = stats["actions"]
+        assert found["mean"].shape == ((8, 10) if per == "step" else (10,))
+        np.testing.assert_allclose(found["mean"], np.nanmean(chunks, axis=axes), atol=1e-12)
+        np.testing.assert_allclose(found["std"], np.nanstd(chunks, axis=axes), atol=1e-12)
+        np.testing.assert_allclose(found["q99"], np.nanquantile(chunks, 0.99, axis=axes), atol=1e-12)
+        np.testing.assert_array_equal(found["count"], np.isfinite(chunks).sum(axis=axes))
+        scale, offset = stats.scale_and_offset("actions")
+        for episode, first, actions, mask in windows(feed)[:20]:
+            want = relative(episodes[episode], first, 8) * scale.astype(float) + offset
+            np.testing.assert_allclose(actions[mask == 0], want[mask == 0], atol=1e-9)
+    assert "statistics over windows" in one.run("--check").stdout
+
+
+def test_rotations_between_rows_take_the_short_arc(daemon, path, episodes):
+    """At 30 Hz on rows of 20 Hz, each form of the file is blended by slerp."""
+    one = daemon(config(path, f"{POSE % ''}, kind: linear", keys="rate: 30"))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        for episode, first, actions, mask in windows(feed):
+            rows = episodes[episode]["actions"]
+            times = first / 20 + np.arange(8) / 30
+            good = (mask == 0) & (times <= (len(rows) - 1) / 20)
+            arc = Slerp(np.arange(len(rows)) / 20, Rotation.from_rotvec(rows[:, 3:6])) if len(rows) > 1 else None
+            want = rot6d(arc(np.minimum(times[good], (len(rows) - 1) / 20)))
+            np.testing.assert_allclose(actions[good, 3:9], want, atol=1e-6)  # floor() of ns
+            np.testing.assert_allclose(np.sum(actions[good, 3:6] ** 2, axis=1), 1, atol=1e-12)
+
+
+def chain_text(chain):
+    """Returns the keys of an output; `chain` is one of those that a policy may have."""
+    return {"umi": f"{POSE % PLACE}, relative_to: {{from: {STATE}, {MASK}}}, norm: q01_q99",
+            "base": f"{POSE % ''}, relative_to: {{from: {STATE}, {MASK}, frame: base}}",
+            "steps": f"{POSE % PLACE}, relative_to: {{from: {STATE}, {MASK}, step: before}}, norm: {{by: mean_std, per: step}}",
+            "forms": "rotation: {from: axis_angle, to: euler_xyz, columns: \"3:6\"}, norm: min_max",
+            "openpi": "relative_to: {from: obs/robot0_eef_pos, mask: [true, true, true, false, false, false, false]}, norm: q01_q99",
+            "none": "norm: mean_std"}[chain]
+
+
+def same_actions(a, b, most):
+    """Asserts that actions are the same up to the way in which the rotation is written."""
+    np.testing.assert_allclose(a[..., [0, 1, 2, 6]], b[..., [0, 1, 2, 6]], rtol=0, atol=most)
+    turn = Rotation.from_rotvec(a[..., 3:6].reshape(-1, 3)).inv() * Rotation.from_rotvec(b[..., 3:6].reshape(-1, 3))
+    assert turn.magnitude().max() <= 2 * most
+
+
+@pytest.mark.parametrize("chain", ["umi", "base", "steps", "forms", "openpi", "none"])
+def test_to_policy_and_to_robot(daemon, path, episodes, tmp_path, chain):
+    one = daemon(config(path, chain_text(chain)))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        stats = feed.stats()
+        found = [window for window in windows(feed) if not window[3].any()]
+    stats.save(tmp_path / "python.json")
+    subprocess.run([TRAJCTL, "stats", "train", "-o", tmp_path / "cli.json", "--endpoint", one.endpoint],
+                   check=True, timeout=60)
+    for stats in (stats, trajd.Stats.load(tmp_path / "python.json"), trajd.Stats.load(tmp_path / "cli.json")):
+        for episode, first, actions, _ in found[::7]:
+            rows = episodes[episode]["actions"][first:first + 8]
+            state = np.concatenate([episodes[episode]["obs/robot0_eef_pos"][first], episodes[episode]["obs/robot0_eef_quat"][first]])
+            state = {"openpi": state[:3], "forms": None, "none": None}.get(chain, state)
+            made = stats.to_policy("actions", rows, state)
+            np.testing.assert_allclose(made, actions, rtol=0, atol=1e-12 * max(1, np.abs(actions).max()))
+            same_actions(stats.to_robot("actions", made, state), rows, 1e-12)
+            small = stats.to_policy("actions", rows.astype(np.float32), None if state is None else state.astype(np.float32))
+            back = stats.to_robot("actions", small, None if state is None else state.astype(np.float32))
+            assert small.dtype == back.dtype == np.float32
+            same_actions(back, rows, 3e-6 if chain == "steps" else 1e-6)
+        batch = np.stack([episodes[0]["actions"][t:t + 8] for t in range(3)])
+        if chain == "none":
+            assert stats.to_robot("actions", stats.to_policy("actions", batch)).shape == batch.shape
+    if chain in ("umi", "steps"):
+        with pytest.raises(ValueError, match="pass its 7 columns"):
+            stats.to_robot("actions", made)
+        for format in ("openpi", "lerobot"):
+            with pytest.raises(ValueError, match="cannot say how|one figure for all steps"):
+                stats.save(tmp_path / "other.json", format=format)
+            done = subprocess.run([TRAJCTL, "stats", "train", "--format", format, "--endpoint", one.endpoint], capture_output=True, text=True)
+            assert done.returncode and "cannot say how actions is made" in done.stderr
+    if chain == "openpi":
+        stats.save(tmp_path / "norm_stats.json", format="openpi")
+
+
+def test_a_file_of_another_chain_is_refused(daemon, path, tmp_path):
+    one = daemon(config(path, chain_text("umi")))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        feed.stats().save(tmp_path / "umi.json")
+        want = next(iter(feed.epoch(0)))["actions"].copy()
+    good = f"{POSE % PLACE}, relative_to: {{from: {STATE}, {MASK}}}, norm: {{by: q01_q99, stats: {tmp_path}/umi.json}}"
+    file = tmp_path / "good.yaml"
+    for text, other in ((good, None), (good.replace("rot6d", "matrix").replace("PLACE", ""), "features"), (good.replace(PLACE, ""), "another chain")):
+        file.write_text("version: 1" + config(path, text))
+        done = subprocess.run([TRAJCTL, "check", file], capture_output=True, text=True, timeout=60, env=clean_environment())
+        assert (done.returncode == 0) == (other is None), done.stderr
+        assert other is None or other in done.stderr
+    two = daemon(config(path, good), folder="two")
+    with trajd.connect(two.endpoint, feed="train", timeout=20) as feed:
+        np.testing.assert_array_equal(next(iter(feed.epoch(0)))["actions"], want)
+
+
+BAD = [
+    ("relative_to: nope", "no stream nope"),
+    ("relative_to: obs/robot0_eef_pos", "the state has 3 columns, but the output needs 7"),
+    ("relative_to: {from: obs/robot0_eef_pos, mask: [true]}", "mask: 1 words for 7 columns"),
+    ("relative_to: {mask: [true]}", "needs `from:`"),
+    ("relative_to: {from: obs/robot0_eef_pos, frame: world}", "frame"),
+    (f"relative_to: {{from: {STATE}}}", "part of the quaternion obs/robot0_eef_quat"),
+    ("rotation: {from: euler, to: rot6d}", "Euler angles need three different axes"),
+    ("rotation: {from: euler_xyx, to: rot6d}", "Euler angles need three different axes"),
+    ("rotation: {from: quat, to: rot6d}", "needs the order of its numbers"),
+    ("rotation: {from: axis_angle, to: rot6d}", "no streams of the output have the 3 columns"),
+    ("rotation: {from: axis_angle, columns: \"3:7\"}", "4 columns, but axis_angle has 3 numbers"),
+    ("rotation: {from: axis_angle, columns: \"6:9\"}", "columns up to 9 of an output with 7 columns"),
+    ("rotation: {from: axis_angle, columns: \"3\"}", "expected \"FROM:TO\""),
+    ("rotation: [{from: axis_angle, columns: \"3:6\"}, {from: axis_angle, columns: \"4:7\"}]", "named twice"),
+    ("rotation: {from: axis_angle, columns: \"3:6\", position: \"0:3\"}", "without relative_to"),
+    (f"{POSE % ''}, kind: mean", "mean does not average rotations"),
+    (f"{POSE % ''}, norm: {{by: mean_std, mask: [true]}}", "1 words for 10 features"),
+    (f"{POSE % ''}, relative_to: {{from: {STATE}, {MASK}}}, norm: {{by: mean_std, over: rows}}", "no statistics over rows"),
+    ("rotation: {from: axis_angle, to: quat_xyzw, columns: \"3:6\"}, norm: mean_std", "are a quaternion"),
+    (f"relative_to: {{from: {STATE}, mask: [true, true, true, true, false, true, false]}}, {POSE % ''}", "its words must be the same"),
+    ("from: obs/robot0_eef_quat, relative_to: obs/robot0_eef_quat", "cannot be subtracted"),
+    ("from: obs/robot0_eef_quat, rotation: {from: quat_wxyz, to: rot6d}", "the layout says that obs/robot0_eef_quat is quat_xyzw"),
+]
+
+
+@pytest.mark.parametrize("actions, message", BAD)
+def test_a_bad_chain_is_an_error_at_check(tmp_path, path, actions, message):
+    file = tmp_path / "bad.yaml"
+    file.write_text("version: 1" + config(path, actions))
+    done = subprocess.run([TRAJCTL, "check", file], capture_output=True, text=True, timeout=60, env=clean_environment())
+    assert done.returncode != 0
+    assert message in done.stderr + done.stdout and "actions" in done.stderr + done.stdout
+    assert "bad.yaml:12" in done.stderr or "line 12" in done.stderr
