@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "daemon/base/progress/progress.h"
+
 const struct cli_command *cli_commands;
 
 const struct cli_command *cli_find_command(const char *name)
@@ -17,6 +19,7 @@ int cli_fail(const char *format, ...)
 {
     va_list arguments;
 
+    trajd_progress_clear();
     fprintf(stderr, "trajctl: ");
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);

@@ -9,6 +9,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/pack/pack_file.h"
+#include "daemon/base/progress/progress.h"
 
 struct packer {
     const char *layout, *output; /* layout NULL: guess */
@@ -28,6 +29,7 @@ static void on_signal(int number)
 static void print_note(void *context, const char *text)
 {
     (void)context;
+    trajd_progress_clear();
     fprintf(stderr, "note: %s\n", text);
 }
 
@@ -44,6 +46,7 @@ static void find_output(const struct packer *packer, const char *input, char pat
 
 static void print_result(const char *output, const struct pack_result *result)
 {
+    trajd_progress_clear();
     printf("%s: %u datasets, %" PRIu64 " frames, %.1f MB of frames to %.1f MB; the file %.1f MB "
            "to %.1f MB\n",
            output, result->stream_count, result->frame_count, (double)result->stored_bytes / 1e6,

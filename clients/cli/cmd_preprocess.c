@@ -12,6 +12,7 @@
 #include "clients/cli/preprocess/prep_file.h"
 #include "clients/cli/preprocess/prep_inbox.h"
 #include "daemon/base/heartbeat.h"
+#include "daemon/base/progress/progress.h"
 
 #define LOOK_AGAIN_NS INT64_C(1000000000) /* longest pause between two passes, to find new files */
 
@@ -25,6 +26,7 @@ struct preprocessing {
     bool once;
     uint64_t counts[PREP_CHANGED + 1];
     uint64_t failed;
+    struct trajd_progress files_progress, file_progress; /* of all files, and within one */
     int64_t wait_ns; /* until the next file is settled; 0: no file is waited for */
 };
 
@@ -105,6 +107,8 @@ static enum trajd_status make_pass(struct preprocessing *preprocessing, struct t
             (arrival->is_finished = prep_file_is_known(&run, arrival->name, &arrival->identity)))
             continue;
         wait_ns = prep_inbox_wait_ns(&preprocessing->config, arrival);
+        trajd_progress_update(&preprocessing->files_progress, preprocessing->config.inbox, "files",
+                              a, preprocessing->inbox.count);
         if (!wait_ns)
             do_file(preprocessing, arrival);
         if (!arrival->is_finished && !wait_ns) /* it has changed */
@@ -178,6 +182,8 @@ int cli_preprocess(int argc, char **argv)
         return cli_fail("%s", error.message);
     trajd_log_init(&preprocessing.log, STDERR_FILENO, TRAJD_LOG_INFO, getenv("JOURNAL_STREAM"));
     trajd_heartbeat_begin(&heartbeat);
+    trajd_progress_begin_in_log(&preprocessing.files_progress, &preprocessing.log);
+    trajd_progress_begin_in_log(&preprocessing.file_progress, &preprocessing.log);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error of the write */
@@ -186,12 +192,14 @@ int cli_preprocess(int argc, char **argv)
     status =
         prep_config_load(preprocessing.path, &preprocessing.files, &preprocessing.config, &error);
     if (status) {
+        trajd_progress_begin(NULL);
         prep_config_clear(&preprocessing.config);
         return cli_fail("%s", error.message);
     }
     preprocessing.files.assumed_rate = preprocessing.config.assumed_rate;
     status = make_passes(&preprocessing, &error);
     result = conclude(&preprocessing, status, &error);
+    trajd_progress_begin(NULL);
     prep_inbox_clear(&preprocessing.inbox);
     prep_config_clear(&preprocessing.config);
     return result;

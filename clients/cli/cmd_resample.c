@@ -2,11 +2,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
 #include "clients/cli/resample/print/resample_print.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/base/quantity.h"
 #include "proto/array_len.h"
 
@@ -326,11 +326,10 @@ static int run(struct resampling *resampling)
     resampling->options.on_plan = resample_print_plan;
     resampling->options.on_progress = resample_print_progress;
     resampling->options.context = &resampling->printer;
-    resampling->printer.has_bar = isatty(STDERR_FILENO) && !resampling->printer.json;
     resampling->printer.rate = resampling->options.rate;
     resampling->printer.output = resampling->options.output;
     status = trajd_convert_file(&resampling->options, &report, &error);
-    resample_clear_bar(&resampling->printer);
+    trajd_progress_clear();
     if (!status && !resampling->options.dry_run)
         resample_print_report(&resampling->printer, &report);
     trajd_convert_report_clear(&report);

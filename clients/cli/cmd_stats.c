@@ -14,6 +14,7 @@
 #include "clients/cli/cli_query.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/files.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/base/json.h"
 #include "proto/array_len.h"
 
@@ -62,38 +63,25 @@ static void free_statistics(struct statistics *all)
 
 /* ---- queries ---- */
 
-static void show_progress(const char *name, const struct trajd_yaml_node *root)
-{
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%s: %5.1f %% ", name, strtod(cli_text(root, "done"), NULL) * 100);
-}
-
-static void end_progress(const char *name)
-{
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%*s\r", (int)strlen(name) + 12, "");
-}
-
 /* Waits for one page and returns it, or NULL after it printed an error. */
 static struct trajd_yaml *query_page(struct trajd_client *client,
                                      const struct trajd_question *question)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     struct trajd_yaml *yaml;
-    bool shown = false;
     char *json;
 
     while ((yaml = cli_query(client, question, &json))) {
         free(json);
         if (strcmp(cli_text(trajd_yaml_root(yaml), "state"), "computing") != 0)
             break;
-        show_progress(question->name, trajd_yaml_root(yaml));
-        shown = true;
+        trajd_progress_report(
+            question->name, "permille",
+            (uint64_t)(strtod(cli_text(trajd_yaml_root(yaml), "done"), NULL) * 1000), 1000);
         trajd_yaml_destroy(&yaml);
         nanosleep(&pause, NULL);
     }
-    if (shown)
-        end_progress(question->name);
+    trajd_progress_report(question->name, "permille", 1000, 1000);
     return yaml;
 }
 

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "clients/cli/cli.h"
+#include "daemon/base/progress/progress.h"
 
 static const struct cli_command commands[] = {
     {"inspect", cli_inspect,
@@ -116,7 +117,9 @@ int main(int argc, char **argv)
     int status;
 
     cli_commands = commands;
+    trajd_progress_begin_on_stderr();
     status = run(argc, argv);
+    trajd_progress_clear();
     if ((fflush(stdout) || ferror(stdout)) && status == CLI_OK)
         return cli_fail("standard output: %m");
     return status;

@@ -12,6 +12,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/paths.h"
 #include "daemon/base/memory.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/window/mixture_plan.h"
 
 static void log_server_warning(void *context, const char *line)
@@ -265,6 +266,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     struct trajd_control *control = calloc(1, sizeof *control);
     const uint32_t threads =
         config->resample_threads ? config->resample_threads : trajd_control_processor_count();
+    struct trajd_progress progress;
     enum trajd_status status;
 
     *out = NULL;
@@ -280,6 +282,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
     control->log = log;
     pthread_mutex_init(&control->mutex, NULL);
     trajd_heartbeat_init_condition(&control->wake);
+    trajd_progress_begin_in_log(&progress, log);
     status = check_memory(config, error);
     if (!status && serve)
         status = start_server(
@@ -301,6 +304,7 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
         status = start_query_service(control, error);
     if (!status && serve)
         status = start_resample_service(control, error);
+    trajd_progress_begin(NULL);
     if (status)
         trajd_control_destroy(&control);
     *out = control;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/base/thread.h"
 #include "daemon/feed/journal.h"
 
@@ -183,8 +184,10 @@ static void *run_opener(void *context)
 {
     struct trajd_control *control = context;
     struct work work = {.task = TASK_SWEEP};
+    struct trajd_progress progress;
 
     trajd_heartbeat_begin(&control->opener.heartbeat);
+    trajd_progress_begin_in_log(&progress, control->log);
     while (work.task != TASK_STOP) {
         pthread_mutex_lock(&control->mutex);
         while (!find_work(control, &work))

@@ -20,6 +20,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/heartbeat.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/index/index_child.h"
 #include "daemon/index/index_internal.h"
 
@@ -369,9 +370,22 @@ static enum trajd_status wait_for_children(struct pool *pool)
     return status;
 }
 
+/* Reports how many of the files, or slices of files, have a record. */
+static void report_progress(const struct pool *pool, const char *work)
+{
+    uint32_t done = pool->next;
+
+    for (uint32_t i = 0; i < pool->child_count; i++)
+        done -= pool->children[i].entry && pool->children[i].entry < pool->entries + pool->next;
+    trajd_progress_report(work, "files", done, pool->entry_count);
+}
+
 static enum trajd_status run(struct pool *pool)
 {
     enum trajd_status status = hand_out(pool);
+    char work[TRAJD_PROGRESS_TEXT_SIZE];
+
+    snprintf(work, sizeof work, "index of %s", pool->options->path);
 
     while (!status && (count_waiting(pool) || next_entry(pool))) {
         trajd_heartbeat_turn();
@@ -380,6 +394,7 @@ static enum trajd_status run(struct pool *pool)
             status = wait_for_children(pool);
         if (!status)
             status = hand_out(pool);
+        report_progress(pool, work);
     }
     return status;
 }

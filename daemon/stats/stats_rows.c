@@ -62,7 +62,7 @@ static enum trajd_status count_episode(struct statistics_sweep *sweep, struct ro
         statistics_count(sweep);
         if (sweep->first)
             sweep->items[0].result->item_count += count;
-        status = statistics_report_progress(sweep, place, plan->episode_count, error);
+        status = statistics_report_progress(sweep, "episodes", place, plan->episode_count, error);
     }
     trajd_cache_unpin(plan->dataset->cache, &walk->selection, plan->episodes[place]);
     return status;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/base/thread.h"
 
 /* in memory; the oldest is dropped, and the cache directory still has it */
@@ -225,8 +226,10 @@ static enum trajd_status run_job(struct trajd_stats_service *stats_service, cons
 static void *run_jobs(void *context)
 {
     struct trajd_stats_service *stats_service = context;
+    struct trajd_progress progress;
 
     trajd_heartbeat_begin(&stats_service->own);
+    trajd_progress_begin_in_log(&progress, stats_service->options.log);
     pthread_mutex_lock(&stats_service->mutex);
     for (;;) {
         struct trajd_error error;

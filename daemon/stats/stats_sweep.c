@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "daemon/base/heartbeat.h"
+#include "daemon/base/progress/progress.h"
 
 /* of all histograms at once; more columns are counted in further sweeps */
 #define HISTOGRAM_BYTES (UINT64_C(64) << 20)
@@ -84,12 +85,15 @@ void statistics_count(struct statistics_sweep *sweep)
     trajd_pool_run(sweep->pool, counting.slice_count, count_slice, &counting);
 }
 
-enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, uint64_t done,
-                                             uint64_t total, struct trajd_error *error)
+enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, const char *unit,
+                                             uint64_t done, uint64_t total,
+                                             struct trajd_error *error)
 {
     const uint64_t permille = total ? done * 1000 / total : 1000;
 
     trajd_heartbeat_turn();
+    trajd_progress_report("statistics", unit, sweep->pass * total + done,
+                          sweep->pass_count * total);
     if (!sweep->heartbeat || trajd_heartbeat_is_cancelled())
         return trajd_heartbeat_check(error);
     __atomic_store_n(&sweep->heartbeat->permille,

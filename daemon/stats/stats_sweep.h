@@ -61,9 +61,10 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
                                         void *context, struct trajd_error *error);
 /* Counts the chunk that the lanes' runs describe, on the pool. */
 void statistics_count(struct statistics_sweep *sweep);
-/* Reports how far the walk is. TRAJD_ERR_CLOSED: it must end. */
-enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, uint64_t done,
-                                             uint64_t total, struct trajd_error *error);
+/* Reports how many episodes or windows (`unit`) the walk has done. TRAJD_ERR_CLOSED: it must end. */
+enum trajd_status statistics_report_progress(struct statistics_sweep *sweep, const char *unit,
+                                             uint64_t done, uint64_t total,
+                                             struct trajd_error *error);
 /* Pauses after a pin that found no room, until others unpin. False: pins that others retain leave
  * no room, or the sweep must end. */
 bool statistics_wait_for_others(const struct statistics_sweep *sweep,

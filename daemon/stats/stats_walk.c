@@ -383,7 +383,7 @@ enum trajd_status statistics_walk_windows(struct statistics_sweep *sweep, void *
             status = count_chunk(walk, count, error);
         unpin_chunk(walk);
         if (!status)
-            status = statistics_report_progress(sweep, position + count, windows, error);
+            status = statistics_report_progress(sweep, "windows", position + count, windows, error);
     }
     return status;
 }

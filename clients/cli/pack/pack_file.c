@@ -332,6 +332,8 @@ enum trajd_status pack_file(const struct pack_options *options, struct pack_resu
     if (!status)
         status = open_files(&p);
     is_begun = p.output >= 0;
+    for (uint32_t i = 0; i < p.count; i++)
+        p.row_total += pack_count_rows(&p.datasets[i]);
     for (uint32_t i = 0; i < p.count && !status; i++)
         status = pack_measure(&p, &p.datasets[i]);
     if (!status)

@@ -29,9 +29,14 @@ struct pack {
     uint32_t count;
     struct pack_dataset *datasets;
     struct pack_result *result;
+    uint64_t rows_done,
+        row_total; /* for progress: encoded rows count twice, measured and written */
 };
 
 enum trajd_status pack_output_failed(struct pack *pack);
+
+/* Returns how many rows of a dataset pack_measure and pack_write read. */
+uint64_t pack_count_rows(const struct pack_dataset *dataset);
 
 /* Finds where each frame of a dataset goes, and the encoding that all have. */
 enum trajd_status pack_measure(struct pack *pack, struct pack_dataset *dataset);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "clients/cli/pack/pack_internal.h"
+#include "daemon/base/progress/progress.h"
 
 #define BLOCK_BYTES                                                                                \
     (UINT64_C(2) << 20)          /* of stored rows that are read at a time: they stay in cache */
@@ -54,6 +55,12 @@ static enum trajd_status check_cancelled(struct pack *p)
     return TRAJD_OK;
 }
 
+static void report_rows(struct pack *p, uint64_t count)
+{
+    p->rows_done += count;
+    trajd_progress_report("pack", "frames", p->rows_done, p->row_total);
+}
+
 static enum trajd_status read_rows(struct pack *p, const struct pack_dataset *dataset, uint64_t row,
                                    const struct trajd_row_bytes **rows, uint64_t *done)
 {
@@ -64,7 +71,14 @@ static enum trajd_status read_rows(struct pack *p, const struct pack_dataset *da
         return status;
     status = trajd_encoded_read(p->reader, p->input, file->stat.size_bytes, &dataset->array, row,
                                 block_rows(dataset, row), rows, done, p->error);
+    if (!status)
+        report_rows(p, *done);
     return read_failed(p, dataset, status);
+}
+
+uint64_t pack_count_rows(const struct pack_dataset *dataset)
+{
+    return dataset->array.shape[0] * (is_raw(dataset) ? 1 : 2);
 }
 
 /* ---- measuring ---- */
@@ -249,6 +263,8 @@ static enum trajd_status write_raw(struct pack *p, const struct pack_dataset *da
             status = read_failed(p, dataset,
                                  trajd_array_read(p->pixels, p->input, &dataset->array, row, rows,
                                                   p->block, p->error));
+        if (!status)
+            report_rows(p, rows);
         if (!status)
             status = check_raw(p, dataset, row, rows);
         if (!status)

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/progress/progress.h"
+
 /* ---- earlier results ---- */
 
 /* Returns whether all outputs of the record are as they were published. */
@@ -210,6 +212,14 @@ static enum trajd_status examine(struct prep_job *p, struct trajd_index **index)
     return validation(p, examine_index(*index, on_finding, p, p->error));
 }
 
+static void report_progress(void *context, const struct trajd_convert_progress *progress)
+{
+    const struct prep_job *p = context;
+
+    trajd_progress_report(p->name, TRAJD_PROGRESS_BYTES, progress->bytes_done,
+                          progress->byte_count);
+}
+
 /* Resamples the file. Resumes the staged file of a killed run if possible. */
 static enum trajd_status resample(struct prep_job *p, const struct trajd_index *index)
 {
@@ -232,6 +242,7 @@ static enum trajd_status resample(struct prep_job *p, const struct trajd_index *
                                             .resume = true,
                                             .cancel = p->run->cancel,
                                             .on_note = prep_note,
+                                            .on_progress = report_progress,
                                             .context = p};
     struct trajd_convert_report report;
     enum trajd_status status = trajd_convert_file(&options, &report, p->error);

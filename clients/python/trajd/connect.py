@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 from . import launch
 from .daemon_watcher import DaemonWatcher
 from .feed import Feed
+from .progress import check as check_progress
 from .settings import Config, Options, check_options, make
 from .topology import detect
 
@@ -69,7 +70,7 @@ def connect(endpoint: Optional[str] = None, *, feed: Optional[str] = None,
 
 
 def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapping[str, Any]] = None,
-         timeout: Optional[float] = None, **options: Unpack[Options]) -> Feed:
+         timeout: Optional[float] = None, progress: Optional[str] = None, **options: Unpack[Options]) -> Feed:
     """Returns a feed of the configuration `config`: a path, or a dict with the content of such a file.
 
     If $TRAJD_ENDPOINT is set, the feed is one of that daemon. Otherwise a private daemon serves it, which belongs to
@@ -79,6 +80,8 @@ def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapp
     feed         the name of a feed in the configuration. May be left out if there is only one
     overrides    a mapping that is merged into the feed's mapping; None removes a key. Sweeps need no further files, and
                  share the daemon's data
+    progress     how far a private daemon is with its index and statistics is shown while it starts: on a terminal
+                 in one line, else in a line each 10 s, or with "tqdm" as a bar of tqdm
 
     All other options are those of connect. Pass mode= or job= in processes that are to divide the batches of one job.
     Without them, a process that is not one rank of several is a job of its own.
@@ -86,7 +89,8 @@ def open(config: Config, *, feed: Optional[str] = None, overrides: Optional[Mapp
     Raises LaunchError if the private daemon does not start; the message contains its errors. Raises MissingFile, which
     is a FileNotFoundError, if the configuration or a dataset's path does not exist."""
     check_options(options)
-    target = launch.resolve(config, feed, overrides, timeout=timeout)
+    check_progress(progress)
+    target = launch.resolve(config, feed, overrides, timeout=timeout, progress=progress)
     if target.private is None:
         return connect(target.endpoint, feed=target.feed, spec=target.spec, timeout=timeout, **options)
     ranks = detect()

@@ -34,13 +34,13 @@ from .errors import ArgumentError, LaunchError, MissingFile, Timeout
 from .folders import (Lock, cache_folder, held_twice, make_private, note_datasets, opened, private_folder,
                       remove_old)
 from .folders import is_alive as _is_alive
+from .progress import Waiting, last_lines
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 # for keys that the configuration does not set
 PRESETS = {"exit_idle": "60s", "memory.store": "50%", "memory.rings": "25%"}
 DEFAULT_SESSIONS = 256  # of limits.sessions
-MESSAGE_INTERVAL_S = 10.0  # between messages to a user who waits
 LOG_LINES = 12  # of the daemon's log, in messages
 
 _started: List["subprocess.Popen[bytes]"] = []  # children of this process, kept so that they are reaped
@@ -56,7 +56,7 @@ class Target(NamedTuple):
 
 
 def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapping[str, Any]] = None, *,
-            job: Optional[str] = None, timeout: Optional[float] = None) -> Target:
+            job: Optional[str] = None, timeout: Optional[float] = None, progress: Optional[str] = None) -> Target:
     """Returns the daemon for a configuration and the feed to open there. Starts a private daemon if needed.
 
     The daemon is that of $TRAJD_ENDPOINT if it is set, else a private one. `feed` may be left out if the configuration
@@ -76,7 +76,7 @@ def resolve(config: Config, feed: Optional[str] = None, overrides: Optional[Mapp
     endpoint, private = os.environ.get("TRAJD_ENDPOINT"), None
     if not endpoint:
         private = Private(source, job)
-        endpoint = private.ensure(timeout)
+        endpoint = private.ensure(timeout, progress)
     if not overrides:
         return Target(endpoint, feed, None, private)
     return Target(endpoint, None, json.dumps(merge(feeds[feed], overrides)), private)
@@ -269,14 +269,16 @@ class Private:
         self._place = make_private(private_folder() / f"{name}-{digest}")
         self._reported: Set[Tuple[str, str]] = set()
 
-    def ensure(self, timeout: Optional[float] = None) -> str:
+    def ensure(self, timeout: Optional[float] = None, progress: Optional[str] = None) -> str:
         """Returns the daemon's endpoint when it can serve. Starts the daemon if no other process does.
+
+        progress="tqdm" shows how far it is with a bar of tqdm.
 
         Raises LaunchError and Timeout."""
         place, source = self._place, self._source
         end = None if timeout is None else time.monotonic() + timeout
         before = _read_attempt(place)
-        with _locked(place, end) as lock:
+        with _locked(place, end, progress) as lock:
             if _is_alive(place):
                 return str(place / "run")
             attempt = _read_attempt(place)
@@ -285,7 +287,7 @@ class Private:
             remove_old(place.parent)
             note_datasets(place, source.name, [d["path"] for d in source.document["datasets"].values()])
             process = _start(source, place, lock)
-        with _locked(place, end):
+        with _locked(place, end, progress):
             if _is_alive(place):
                 return str(place / "run")
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -317,10 +319,11 @@ def _read_attempt(place: pathlib.Path) -> List[str]:
 
 
 @contextlib.contextmanager
-def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[Lock]:
-    """Takes the lock. Raises Timeout at `end`. Prints the daemon's last log line to standard error every 10 s."""
-    pause, message_at = 0.002, time.monotonic() + MESSAGE_INTERVAL_S
+def _locked(place: pathlib.Path, end: Optional[float], progress: Optional[str] = None) -> Iterator[Lock]:
+    """Takes the lock. Raises Timeout at `end`. Shows meanwhile what the daemon does."""
+    pause = 0.002
     with contextlib.ExitStack() as stack:
+        waiting = stack.enter_context(contextlib.closing(Waiting(place / "log", progress)))
         lock = stack.enter_context(opened(place / "launch.lock"))
         while True:
             with contextlib.suppress(BlockingIOError):
@@ -330,15 +333,12 @@ def _locked(place: pathlib.Path, end: Optional[float]) -> Iterator[Lock]:
                 make_private(place)  # remove_old of another process had the lock
                 lock = stack.enter_context(opened(place / "launch.lock"))
                 continue
-            now = time.monotonic()
-            if end is not None and now >= end:
+            if end is not None and time.monotonic() >= end:
                 raise Timeout(f"the private daemon is not ready yet; its log: {place / 'log'}")
-            if now >= message_at:
-                message_at = now + MESSAGE_INTERVAL_S
-                print(f"trajd: waiting for the private daemon: {(_tail(place) or ['(its log is empty)'])[-1]}",
-                      file=sys.stderr, flush=True)
+            waiting.show()
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
+        waiting.close()
         yield lock
 
 
@@ -379,9 +379,7 @@ def _start(source: _Source, place: pathlib.Path, lock: Lock) -> "subprocess.Pope
 
 
 def _tail(place: pathlib.Path) -> List[str]:
-    with contextlib.suppress(OSError):
-        return (place / "log").read_text(errors="replace").splitlines()[-LOG_LINES:]
-    return []
+    return last_lines(place / "log")[-LOG_LINES:]
 
 
 def _errors_in(text: str) -> str:

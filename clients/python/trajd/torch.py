@@ -19,6 +19,7 @@ from .connect import open as open_feed
 from .errors import ArgumentError, ForkError
 from .feed import Feed
 from .launch import check_config
+from .progress import check as check_progress
 from .settings import Config, Settings, check_options, make
 
 _imported_by = os.getpid()  # differs from os.getpid() in a forked worker
@@ -53,7 +54,8 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
     ForkError in a forked worker process."""
 
     def __init__(self, config: Optional[Config] = None, *, endpoint: Optional[str] = None,
-                 overrides: Optional[Mapping[str, Any]] = None, **options: Any) -> None:
+                 overrides: Optional[Mapping[str, Any]] = None, progress: Optional[str] = None,
+                 **options: Any) -> None:
         if config is not None and endpoint is not None:
             raise ArgumentError("give either endpoint or config")
         if config is None and overrides:
@@ -61,8 +63,9 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
         if config is not None:
             check_config(config)
         check_options(options)
+        check_progress(progress)
         options.setdefault("device", "cpu")
-        self._endpoint, self._config, self._overrides = endpoint, config, overrides
+        self._endpoint, self._config, self._overrides, self._progress = endpoint, config, overrides, progress
         # checks the options here and finds this process's ranks; with config= the feed's name may be missing
         self._settings: Settings = make(
             endpoint=endpoint, **({"feed": "", **options} if config is not None else options))
@@ -101,7 +104,8 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
             if self._config is None:
                 self._feed = connect(self._endpoint, **self._options)
             else:
-                self._feed = open_feed(self._config, overrides=self._overrides, **self._options)
+                self._feed = open_feed(self._config, overrides=self._overrides, progress=self._progress,
+                                       **self._options)
             if self._state:
                 self._feed.load_state_dict(self._state, self._strict)
                 self._state = None

@@ -5,16 +5,8 @@
 
 #include "clients/cli/files/cli_files.h"
 #include "daemon/base/json.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/window/window_report.h"
-
-enum { BAR_WIDTH = 30 };
-
-void resample_clear_bar(struct resample_printer *printer)
-{
-    if (printer->bar_is_drawn)
-        fprintf(stderr, "\r\033[K");
-    printer->bar_is_drawn = false;
-}
 
 /* One JSON object a line. */
 static void begin_event(struct trajd_json *json, const char *event)
@@ -36,7 +28,7 @@ void resample_print_note(void *context, const char *text)
     struct resample_printer *printer = context;
     struct trajd_json json;
 
-    resample_clear_bar(printer);
+    trajd_progress_clear();
     if (printer->json) {
         begin_event(&json, "note");
         trajd_json_string(&json, "text", text);
@@ -116,21 +108,6 @@ void resample_print_plan(void *context, const struct trajd_convert_report *plan)
         print_plan(printer, plan);
 }
 
-static void draw_bar(struct resample_printer *printer,
-                     const struct trajd_convert_progress *progress)
-{
-    const double share =
-        progress->byte_count ? (double)progress->bytes_done / (double)progress->byte_count : 1;
-    char bar[BAR_WIDTH + 1];
-
-    for (int i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r[%s] %3.0f%%  %" PRIu64 " of %" PRIu64 " episodes\033[K", bar, share * 100,
-            progress->episodes_done, progress->episode_count);
-    printer->bar_is_drawn = true;
-}
-
 static void json_progress(const struct trajd_convert_progress *progress)
 {
     static const char *const phases[] = {"planned", "running", "closing", "done"};
@@ -152,8 +129,9 @@ void resample_print_progress(void *context, const struct trajd_convert_progress 
 
     if (printer->json) {
         json_progress(progress);
-    } else if (printer->has_bar && progress->phase == TRAJD_CONVERT_RUNNING) {
-        draw_bar(printer, progress);
+    } else if (progress->phase == TRAJD_CONVERT_RUNNING) {
+        trajd_progress_report("resample", TRAJD_PROGRESS_BYTES, progress->bytes_done,
+                              progress->byte_count);
     }
 }
 

@@ -1,4 +1,4 @@
-/* What trajctl resample prints: a progress bar, notes, the plan and the result, as text or as lines
+/* What trajctl resample prints: progress, notes, the plan and the result, as text or as lines
  * of JSON. */
 #ifndef TRAJD_CLI_RESAMPLE_PRINT_RESAMPLE_PRINT_H
 #define TRAJD_CLI_RESAMPLE_PRINT_RESAMPLE_PRINT_H
@@ -7,9 +7,8 @@
 
 struct resample_printer {
     struct trajd_rate rate;
-    const char *output;         /* the output's path */
-    bool json;                  /* one JSON object a line on stdout, no bar */
-    bool has_bar, bar_is_drawn; /* the progress bar on stderr */
+    const char *output; /* the output's path */
+    bool json;          /* one JSON object a line on stdout, progress too */
 };
 
 /* Callbacks of struct trajd_convert_options. `context` is the struct resample_printer. */
@@ -20,7 +19,4 @@ void resample_print_progress(void *context, const struct trajd_convert_progress 
 /* Prints the result of a finished conversion. */
 void resample_print_report(const struct resample_printer *printer,
                            const struct trajd_convert_report *report);
-/* Erases the progress bar, if it is drawn. */
-void resample_clear_bar(struct resample_printer *printer);
-
 #endif
