@@ -1,5 +1,5 @@
 /* For LD_PRELOAD: /proc/meminfo is replaced by the file in TRAJD_TEST_MEMINFO, read anew at each
- * open. */
+ * open, and the limit of the control group's processors by the one in TRAJD_TEST_CPU_MAX. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,8 +12,11 @@ PRELOADED FILE *fopen(const char *path, const char *mode)
 {
     FILE *(*real)(const char *, const char *);
     void *symbol = dlsym(RTLD_NEXT, "fopen");
-    const char *instead = getenv("TRAJD_TEST_MEMINFO");
+    const char *instead = strcmp(path, "/proc/meminfo") == 0 ? getenv("TRAJD_TEST_MEMINFO")
+                          : strcmp(path, "/sys/fs/cgroup/cpu.max") == 0
+                              ? getenv("TRAJD_TEST_CPU_MAX")
+                              : NULL;
 
     memcpy(&real, &symbol, sizeof real);
-    return real(instead && strcmp(path, "/proc/meminfo") == 0 ? instead : path, mode);
+    return real(instead ? instead : path, mode);
 }

@@ -104,6 +104,17 @@ def test_little_memory(doctor, tmp_path, mib, memory, selftest, status):
         assert found["selftest"][0][0] != "fail"
 
 
+@pytest.mark.parametrize("text, level", [("50000 100000\n", "slow"), ("6400000 100000\n", "ok"), ("max 100000\n", "ok"), ("", "ok")])
+def test_a_limit_of_processors(doctor, tmp_path, text, level):
+    if len(os.sched_getaffinity(0)) not in range(2, 64):
+        pytest.skip("needs 2 to 63 processors")
+    (tmp_path / "cpu.max").write_text(text)
+    status, found = doctor(LD_PRELOAD=str(FAKE / "liblittle_memory.so"), TRAJD_TEST_CPU_MAX=str(tmp_path / "cpu.max"),
+                           ASAN_OPTIONS="verify_asan_link_order=0")
+    assert status == 0 and found["processors"][0][0] == level, found
+    assert level == "ok" or "the time of 0.5 of" in found["processors"][0][1]
+
+
 def test_a_limit_of_the_address_space(doctor):
     if re.search(r"^TRAJD_SANITIZE:STRING=.", (BUILD / "CMakeCache.txt").read_text(), re.M):
         pytest.skip("sanitizers need a large address space")

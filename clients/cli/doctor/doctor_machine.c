@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -22,17 +23,42 @@ enum {
     DESCRIPTORS = 1408,
 };
 
+/* Returns the number of processors whose time the control group allows (cpu.max of version 2, as a
+ * container sees it). 0: there is no limit. */
+static double processor_limit(void)
+{
+    unsigned long long quota_us, period_us;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    const bool is_limited =
+        file && fscanf(file, "%llu %llu", &quota_us, &period_us) == 2 && period_us > 0;
+
+    if (file)
+        fclose(file);
+    return is_limited ? (double)quota_us / (double)period_us : 0;
+}
+
 static void check_processors(struct doctor_report *report)
 {
+    const double limit = processor_limit();
     struct utsname system;
     cpu_set_t set;
     const int count = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
 
     uname(&system);
-    doctor_add(report, count == 1 ? DOCTOR_SLOW : DOCTOR_OK, "machine", "%s %s, glibc %s, %d %s%s",
-               system.sysname, system.release, gnu_get_libc_version(), count,
-               count == 1 ? "processor" : "processors",
-               count == 1 ? " for this process: the daemon and the training job take turns" : "");
+    doctor_add(report, DOCTOR_OK, "machine", "%s %s, glibc %s", system.sysname, system.release,
+               gnu_get_libc_version());
+    if (limit > 0 && limit < count)
+        doctor_add(
+            report, DOCTOR_SLOW, "processors",
+            "the control group allows the time of %.1f of %d processors (cpu.max): the daemon "
+            "starts a thread for each of the %d, and they stop when the time is used up. Set "
+            "threads.resample to %.0f, or raise the limit.",
+            limit, count, count, limit < 1 ? 1 : limit);
+    else if (count == 1)
+        doctor_add(report, DOCTOR_SLOW, "processors",
+                   "this process may use 1 processor: the daemon and the training take turns");
+    else
+        doctor_add(report, DOCTOR_OK, "processors", "%d", count);
 }
 
 static uint64_t address_space_bytes(void)
