@@ -303,6 +303,23 @@ def test_augmentations_are_repeated_from_their_parameters(daemon, arm, draw_per)
     assert all((draws[0][key] != draws[1][key]).any() for key in draws[0])  # another epoch, other draws
 
 
+def test_colors_as_tf_image_has_them(daemon, arm):
+    path, frames = arm
+    outputs = ("wrist: {from: observations/images/wrist, at: 0, image: {augment: "
+               "[{shift: 0.1}, {channel_contrast: [0.5, 0.9]}, {hsv_saturation: 0.4, p: 0}, {hue: 0.05, p: 0}]}}")
+    (batches,), _ = run(daemon, path, outputs)
+    shifts = []
+    for episode, row, window in windows(batches):
+        (shift, contrast, saturation, hue) = window["wrist.augment"][0][:, 0]
+        assert abs(shift) <= 0.1 and 0.5 <= contrast <= 0.9 and (saturation, hue) == (1, 0)
+        expected = np.clip(frames[episode]["wrist"][row] + 255 * np.float64(shift), 0, 255)
+        mean = expected.mean((0, 1))
+        expected = np.clip((expected - mean) * contrast + mean, 0, 255)
+        assert np.abs(window["wrist"][0] - expected).max() <= 0.51
+        shifts.append(shift)
+    assert min(shifts) < 0 < max(shifts)
+
+
 def test_draws_do_not_depend_on_batches_and_decoders(daemon, arm):
     path, _ = arm
     outputs = AUGMENTED.replace("DRAW", "frame")

@@ -17,13 +17,15 @@ import numpy as np
 from image_vectors import LINEAR, BILINEAR, make_source
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "golden" / "augment"
-CROP, FLIP, AFFINE, RESIZE, RESIZED_CROP, BRIGHTNESS, CONTRAST, SATURATION, HUE = range(9)
+CROP, FLIP, AFFINE, RESIZE, RESIZED_CROP, BRIGHTNESS, CONTRAST, SATURATION, HUE, SHIFT, CHANNEL_CONTRAST, HSV_SATURATION = range(12)
 NEAREST = 7
 ONCE, EACH = range(2)
 SIZES = [(16, 20), (17, 13)]
 COLORS = [[(BRIGHTNESS, 0.6)], [(BRIGHTNESS, 1.3)], [(CONTRAST, 0.6)], [(CONTRAST, 1.4)], [(SATURATION, 0.5)], [(SATURATION, 1.5)],
           [(HUE, 0.08)], [(HUE, -0.3)], [(BRIGHTNESS, 1.2), (CONTRAST, 0.7), (SATURATION, 1.3), (HUE, 0.05)],
           [(HUE, -0.06), (SATURATION, 0.6), (CONTRAST, 1.3), (BRIGHTNESS, 0.8)]]
+TF_COLORS = [[(SHIFT, 0.1)], [(SHIFT, -0.2)], [(CHANNEL_CONTRAST, 0.7)], [(CHANNEL_CONTRAST, 1.4)], [(HSV_SATURATION, 0.6)],
+             [(HSV_SATURATION, 1.6)], [(HUE, 0.05)], [(SHIFT, 0.08), (CHANNEL_CONTRAST, 1.1), (HSV_SATURATION, 0.9), (HUE, -0.04)]]
 WARPS = [(4.3, 0, 0, 1), (-5, 2, -3, 1), (29.3, 0, 0, 1), (3, 1, 2, 0.93), (-170, 0, 0, 1.07)]
 
 
@@ -67,12 +69,19 @@ def torchvision(file):
 
 def tensorflow(file):
     import tensorflow as tf
+    adjust = {SHIFT: tf.image.adjust_brightness, CHANNEL_CONTRAST: tf.image.adjust_contrast, HSV_SATURATION: tf.image.adjust_saturation,
+              HUE: tf.image.adjust_hue}
     for size in SIZES:
         for box in [(0.1, 0.05, 0.8, 0.9), (0.01, 0.02, 0.98, 0.97), (0.31, 0.2, 0.4, 0.55)]:
             corners = [[box[0], box[1], box[0] + box[2], box[1] + box[3]]]
             source = make_source(*size, 3)[None].astype(np.float32)
             output = tf.image.crop_and_resize(source, corners, [0], (14, 15)).numpy()[0]
             write(file, size, [(RESIZED_CROP, LINEAR, 1, box)], np.clip(np.round(output), 0, 255), ONCE, 1)
+        for colors in TF_COLORS:
+            picture = make_source(*size, 3).astype(np.float32) / 255
+            for kind, value in colors:
+                picture = tf.clip_by_value(adjust[kind](picture, value), 0, 1)
+            write(file, size, [(kind, 0, 0, (value,)) for kind, value in colors], np.round(picture.numpy() * 255), ONCE, 1)
 
 
 def main():

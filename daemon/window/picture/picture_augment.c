@@ -22,6 +22,9 @@ static const struct step_keys steps[] = {
     {TRAJD_AUGMENT_CONTRAST, {"contrast", "p", NULL}},
     {TRAJD_AUGMENT_SATURATION, {"saturation", "p", NULL}},
     {TRAJD_AUGMENT_HUE, {"hue", "p", NULL}},
+    {TRAJD_AUGMENT_SHIFT, {"shift", "p", NULL}},
+    {TRAJD_AUGMENT_CHANNEL_CONTRAST, {"channel_contrast", "p", NULL}},
+    {TRAJD_AUGMENT_HSV_SATURATION, {"hsv_saturation", "p", NULL}},
 };
 
 struct reader {
@@ -47,19 +50,21 @@ static enum trajd_status read_range(const struct reader *r, const struct trajd_y
 }
 
 /* Reads the strength of a colour step as torchvision's ColorJitter does: a number v stands for
- * [max(0, 1 - v), 1 + v], of hue for [-v, v]. */
+ * [max(0, 1 - v), 1 + v], of hue and of shift for [-v, v]. */
 static enum trajd_status read_factor(const struct reader *r, const struct trajd_yaml_node *node,
-                                     bool is_hue, struct trajd_augment_range *range)
+                                     enum trajd_augment_kind kind,
+                                     struct trajd_augment_range *range)
 {
-    const double most = is_hue ? 0.5 : MAX_FACTOR;
+    const bool is_sum = kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT;
+    const double most = kind == TRAJD_AUGMENT_HUE ? 0.5 : is_sum ? 1 : MAX_FACTOR;
     double strength = 0;
     enum trajd_status status;
 
     if (node->kind != TRAJD_YAML_SCALAR)
-        return read_range(r, node, is_hue ? -0.5 : 0, most, range);
+        return read_range(r, node, is_sum ? -most : 0, most, range);
     status = trajd_yaml_double(r->yaml, node, 0, most, &strength, r->error);
-    range->low = is_hue ? -strength : strength < 1 ? 1 - strength : 0;
-    range->high = is_hue ? strength : 1 + strength;
+    range->low = is_sum ? -strength : strength < 1 ? 1 - strength : 0;
+    range->high = is_sum ? strength : 1 + strength;
     return status;
 }
 
@@ -80,10 +85,13 @@ static enum trajd_status read_main(const struct reader *r, const struct trajd_ya
     case TRAJD_AUGMENT_CONTRAST:
     case TRAJD_AUGMENT_SATURATION:
     case TRAJD_AUGMENT_HUE:
+    case TRAJD_AUGMENT_SHIFT:
+    case TRAJD_AUGMENT_CHANNEL_CONTRAST:
+    case TRAJD_AUGMENT_HSV_SATURATION:
     case TRAJD_AUGMENT_KIND_COUNT:
         break;
     }
-    return read_factor(r, node, step->kind == TRAJD_AUGMENT_HUE, &step->factor);
+    return read_factor(r, node, step->kind, &step->factor);
 }
 
 static enum trajd_status read_box(const struct reader *r, const struct trajd_yaml_node *node,
@@ -144,7 +152,9 @@ static enum trajd_status read_step(const struct reader *r, const struct trajd_ya
         return trajd_yaml_error(r->yaml, node, r->error,
                                 "expected a step: {crop: [H, W]}, {flip: 0.5}, {affine: DEGREES}, "
                                 "{resize: [H, W]}, {random_resized_crop: [H, W]}, {brightness: "
-                                "0.3}, {contrast: 0.3}, {saturation: 0.3} or {hue: 0.05}");
+                                "0.3}, {contrast: 0.3}, {saturation: 0.3}, {hue: 0.05}, or "
+                                "of tf.image {shift: 0.1}, {channel_contrast: 0.1}, "
+                                "{hsv_saturation: 0.1}");
     *step = (struct trajd_augment_step){.kind = found->kind,
                                         .probability = 1,
                                         .scale = {1, 1},

@@ -16,6 +16,9 @@ static const char *const names[] = {
     [TRAJD_AUGMENT_CONTRAST] = "contrast",
     [TRAJD_AUGMENT_SATURATION] = "saturation",
     [TRAJD_AUGMENT_HUE] = "hue",
+    [TRAJD_AUGMENT_SHIFT] = "shift",
+    [TRAJD_AUGMENT_CHANNEL_CONTRAST] = "channel_contrast",
+    [TRAJD_AUGMENT_HSV_SATURATION] = "hsv_saturation",
 };
 
 const char *trajd_augment_kind_name(enum trajd_augment_kind kind)
@@ -107,7 +110,10 @@ static const char *check_color(const struct trajd_augment_step *step,
         return frame->channels != 3                  ? "a grey picture has no hue"
                : !is_within(step->factor, -0.5, 0.5) ? "hue must be a range in -0.5 to 0.5"
                                                      : NULL;
-    if (step->kind == TRAJD_AUGMENT_SATURATION && frame->channels != 3)
+    if (step->kind == TRAJD_AUGMENT_SHIFT)
+        return is_within(step->factor, -1, 1) ? NULL : "the shift must be a range in -1 to 1";
+    if (frame->channels != 3 &&
+        (step->kind == TRAJD_AUGMENT_SATURATION || step->kind == TRAJD_AUGMENT_HSV_SATURATION))
         return "a grey picture has no saturation";
     return is_within(step->factor, 0, 100) ? NULL : "the factor must be a range in 0 to 100";
 }

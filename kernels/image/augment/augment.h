@@ -36,6 +36,10 @@ enum trajd_augment_kind {
     TRAJD_AUGMENT_CONTRAST,     /* factor */
     TRAJD_AUGMENT_SATURATION,   /* factor */
     TRAJD_AUGMENT_HUE,          /* shift: turns of the colour circle, -0.5 to 0.5 */
+    /* tf.image has brightness, contrast and saturation of its own: */
+    TRAJD_AUGMENT_SHIFT,            /* share of 255 that is added, -1 to 1 */
+    TRAJD_AUGMENT_CHANNEL_CONTRAST, /* factor, about the mean of each channel */
+    TRAJD_AUGMENT_HSV_SATURATION,   /* factor of the saturation in HSV */
     TRAJD_AUGMENT_KIND_COUNT,
 };
 

@@ -114,6 +114,20 @@ TRAJD_CLONES static void turn_hue(float *restrict a, float *restrict b, float *r
     }
 }
 
+/* The largest channel stays, and the others move away from it by the factor: at most down to 0. */
+TRAJD_CLONES static void saturate_hsv(float *restrict a, float *restrict b, float *restrict c,
+                                      uint32_t count, float factor)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const float x = a[i], y = b[i], z = c[i], high = x > y ? x : y, low = x > y ? y : x;
+        const float most = high > z ? high : z, least = low < z ? low : z, range = most - least;
+        const float full = most / (range > 0 ? range : 1), k = factor < full ? factor : full;
+        a[i] = most - (most - x) * k;
+        b[i] = most - (most - y) * k;
+        c[i] = most - (most - z) * k;
+    }
+}
+
 /* Rounds down after a hue step, as torchvision goes from [0, 1] to u8. */
 TRAJD_CLONES static void round_hue(float *out, uint32_t count)
 {
@@ -146,32 +160,62 @@ TRAJD_CLONES static double sum_greys(const float *restrict a, const float *restr
     return sum;
 }
 
-static double sum_plane(const float *a, uint32_t count)
+/* Returns the sum of a plane. */
+TRAJD_CLONES static double sum_plane(const float *plane, uint32_t count)
 {
+    trajd_floats lanes = {0};
     double sum = 0;
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < count; i++)
-        sum += a[i];
+    for (; i + LANES <= count; i += LANES) {
+        trajd_floats v;
+        memcpy(&v, plane + i, sizeof v);
+        lanes += v;
+    }
+    for (uint32_t k = 0; k < LANES; k++)
+        sum += lanes[k];
+    for (; i < count; i++)
+        sum += plane[i];
     return sum;
+}
+
+/* Changes each channel on its own: value * channel + other. */
+static void blend_planes(const struct trajd_augment_run *run, float value, const float other[3],
+                         struct chunk *chunk)
+{
+    for (uint32_t d = 0; d < chunk->channels; d++)
+        blend(chunk->planes[d], chunk->count, value, other[d], run->rounds);
 }
 
 static void change(const struct trajd_augment_run *run, uint32_t step, struct chunk *chunk)
 {
-    const float value = run->values[step];
-    const float other =
-        run->kinds[step] == TRAJD_AUGMENT_CONTRAST ? (1 - value) * run->means[step] : 0;
+    const float value = run->values[step], rest = 1 - value, *means = run->means[step];
+    const float about[] = {rest * means[0], rest * means[1], rest * means[2]};
+    const float added[] = {value * 255, value * 255, value * 255}, zero[] = {0, 0, 0};
     float *a = chunk->planes[0], *b = chunk->planes[1], *c = chunk->planes[2];
 
-    if (run->kinds[step] == TRAJD_AUGMENT_SATURATION)
+    switch (run->kinds[step]) {
+    case TRAJD_AUGMENT_BRIGHTNESS:
+        blend_planes(run, value, zero, chunk);
+        break;
+    case TRAJD_AUGMENT_SHIFT:
+        blend_planes(run, 1, added, chunk);
+        break;
+    case TRAJD_AUGMENT_SATURATION:
         saturate(a, b, c, chunk->count, value, run->rounds);
-    else if (run->kinds[step] == TRAJD_AUGMENT_HUE)
+        break;
+    case TRAJD_AUGMENT_HSV_SATURATION:
+        saturate_hsv(a, b, c, chunk->count, value);
+        blend_planes(run, 1, zero, chunk); /* clips and rounds */
+        break;
+    case TRAJD_AUGMENT_HUE:
         turn_hue(a, b, c, chunk->count, value);
-    for (uint32_t d = 0; d < chunk->channels; d++)
-        if (run->kinds[step] == TRAJD_AUGMENT_BRIGHTNESS ||
-            run->kinds[step] == TRAJD_AUGMENT_CONTRAST)
-            blend(chunk->planes[d], chunk->count, value, other, run->rounds);
-        else if (run->kinds[step] == TRAJD_AUGMENT_HUE && run->rounds)
+        for (uint32_t d = 0; run->rounds && d < 3; d++)
             round_hue(chunk->planes[d], chunk->count);
+        break;
+    default: /* the contrasts */
+        blend_planes(run, value, about, chunk);
+    }
 }
 
 /* Walks through a view. Rows without gaps between them are one long row. */
@@ -218,18 +262,25 @@ static bool next(struct walk *walk, const struct trajd_augment_run *run, uint32_
     return true;
 }
 
-static float mean_before(const struct trajd_augment_run *run, uint32_t step,
-                         const struct trajd_augment_view *view)
+/* Fills the means of a contrast step: of the greys, or of each channel. */
+static void fill_means(struct trajd_augment_run *run, uint32_t step,
+                       const struct trajd_augment_view *view)
 {
+    const bool of_greys = run->kinds[step] == TRAJD_AUGMENT_CONTRAST && view->channels == 3;
+    const double pixels = (double)view->height * view->width;
     struct walk walk = start(view);
     struct chunk chunk;
-    double sum = 0;
+    double sums[3] = {0};
 
-    while (next(&walk, run, step, &chunk))
-        sum += view->channels == 1 ? sum_plane(chunk.planes[0], chunk.count)
-                                   : sum_greys(chunk.planes[0], chunk.planes[1], chunk.planes[2],
-                                               chunk.count, run->rounds);
-    return (float)(sum / ((double)view->height * view->width));
+    while (next(&walk, run, step, &chunk)) {
+        if (of_greys)
+            sums[0] += sum_greys(chunk.planes[0], chunk.planes[1], chunk.planes[2], chunk.count,
+                                 run->rounds);
+        for (uint32_t d = 0; !of_greys && d < chunk.channels; d++)
+            sums[d] += sum_plane(chunk.planes[d], chunk.count);
+    }
+    for (uint32_t d = 0; d < 3; d++)
+        run->means[step][d] = (float)(sums[of_greys ? 0 : d] / pixels);
 }
 
 void trajd_augment_run(struct trajd_augment_run *run, const struct trajd_augment_view *view,
@@ -239,8 +290,9 @@ void trajd_augment_run(struct trajd_augment_run *run, const struct trajd_augment
     struct chunk chunk;
 
     for (uint32_t i = 0; i < run->count; i++)
-        if (run->kinds[i] == TRAJD_AUGMENT_CONTRAST)
-            run->means[i] = mean_before(run, i, view);
+        if (run->kinds[i] == TRAJD_AUGMENT_CONTRAST ||
+            run->kinds[i] == TRAJD_AUGMENT_CHANNEL_CONTRAST)
+            fill_means(run, i, view);
     for (; next(&walk, run, run->count, &chunk); output += chunk.count * chunk.channels)
         if (chunk.channels == 1)
             store_1(output, chunk.planes[0], chunk.count);

@@ -16,7 +16,8 @@ struct trajd_augment_run {
     bool rounds; /* down to u8, after each step */
     enum trajd_augment_kind kinds[TRAJD_AUGMENT_STEPS_MAX];
     float values[TRAJD_AUGMENT_STEPS_MAX];
-    float means[TRAJD_AUGMENT_STEPS_MAX]; /* filled by the run: mean grey before a contrast step */
+    /* filled by the run: what a contrast step is about, a mean a channel */
+    float means[TRAJD_AUGMENT_STEPS_MAX][3];
 };
 
 /* Applies the steps, and writes a frame without gaps. */

@@ -177,8 +177,8 @@ static void center_step(const struct trajd_augment_step *step, uint32_t height, 
         values[2] = values[3] = 1;
     else if (step->kind == TRAJD_AUGMENT_RESIZED_CROP)
         center_box(step, height, width, values);
-    else if (trajd_augment_is_color(step) && step->kind != TRAJD_AUGMENT_HUE)
-        values[0] = 1;
+    else if (trajd_augment_is_color(step))
+        values[0] = trajd_augment_neutral(step->kind);
 }
 
 /* Sets the parameters of all steps: with a source those of a draw. */

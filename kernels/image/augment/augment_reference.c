@@ -195,23 +195,42 @@ static void turn_hue(double *pixel, double shift)
     }
 }
 
-/* One colour step of a pixel. `mean` is the mean grey of the frame. */
-static void change_pixel(enum trajd_augment_kind kind, double value, double mean, bool rounds,
-                         uint32_t channels, double *pixel)
+/* Multiplies the saturation by a factor, up to full: the largest channel stays, and the others move
+ * away from it or towards it. */
+static void saturate_hsv(double *pixel, double factor)
 {
-    const double other = kind == TRAJD_AUGMENT_CONTRAST     ? mean
-                         : kind == TRAJD_AUGMENT_SATURATION ? grey(pixel, channels, rounds)
-                                                            : 0;
+    const double most = fmax(fmax(pixel[0], pixel[1]), pixel[2]);
+    const double range = most - fmin(fmin(pixel[0], pixel[1]), pixel[2]);
+
+    for (int c = 0; c < 3; c++)
+        pixel[c] = most - (most - pixel[c]) * (range > 0 ? fmin(factor, most / range) : 1);
+}
+
+/* One colour step of a pixel. The last of the means is that of the greys. */
+static void change_pixel(enum trajd_augment_kind kind, double value, const double means[4],
+                         bool rounds, uint32_t channels, double *pixel)
+{
+    const double pixel_grey = grey(pixel, channels, rounds);
 
     if (kind == TRAJD_AUGMENT_HUE)
         turn_hue(pixel, value);
+    if (kind == TRAJD_AUGMENT_HSV_SATURATION)
+        saturate_hsv(pixel, value);
     for (uint32_t c = 0; c < channels; c++) {
-        if (kind != TRAJD_AUGMENT_HUE)
-            pixel[c] = blend(pixel[c], other, value, rounds);
-        else if (rounds) /* torchvision's way from [0, 1] to u8 */
+        if (kind == TRAJD_AUGMENT_BRIGHTNESS)
+            pixel[c] = blend(pixel[c], 0, value, rounds);
+        else if (kind == TRAJD_AUGMENT_SATURATION)
+            pixel[c] = blend(pixel[c], pixel_grey, value, rounds);
+        else if (kind == TRAJD_AUGMENT_CONTRAST)
+            pixel[c] = blend(pixel[c], means[3], value, rounds);
+        else if (kind == TRAJD_AUGMENT_CHANNEL_CONTRAST)
+            pixel[c] = blend(pixel[c], means[c], value, rounds);
+        else if (kind == TRAJD_AUGMENT_SHIFT)
+            pixel[c] = clip(single(pixel[c] + single(value * 255, rounds), rounds));
+        else if (kind == TRAJD_AUGMENT_HUE && rounds) /* torchvision's way from [0, 1] to u8 */
             pixel[c] *= 255.999 / 255;
         if (rounds)
-            pixel[c] = floor(pixel[c]);
+            pixel[c] = floor((float)pixel[c]);
     }
 }
 
@@ -219,13 +238,17 @@ static void change_pixel(enum trajd_augment_kind kind, double value, double mean
 static void apply_color(const struct trajd_augment_step *step, double value, bool rounds,
                         uint64_t pixels, uint32_t channels, double *colors)
 {
-    double sum = 0;
+    double means[4] = {0};
 
+    for (uint64_t i = 0; i < pixels; i++) {
+        for (uint32_t c = 0; c < channels; c++)
+            means[c] += colors[i * channels + c];
+        means[3] += grey(colors + i * channels, channels, rounds);
+    }
+    for (int i = 0; i < 4; i++)
+        means[i] = single(means[i] / (double)pixels, rounds);
     for (uint64_t i = 0; i < pixels; i++)
-        sum += grey(colors + i * channels, channels, rounds);
-    for (uint64_t i = 0; i < pixels; i++)
-        change_pixel(step->kind, value, single(sum / (double)pixels, rounds), rounds, channels,
-                     colors + i * channels);
+        change_pixel(step->kind, value, means, rounds, channels, colors + i * channels);
 }
 
 /* A run of colour steps: from `first` to the next step of geometry. Returns the step after it, or

@@ -20,11 +20,17 @@ static inline void trajd_augment_resize(const struct trajd_augment_step *step, u
     }
 }
 
+/* Returns the parameter of a colour step that changes nothing. */
+static inline float trajd_augment_neutral(enum trajd_augment_kind kind)
+{
+    return kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT ? 0 : 1;
+}
+
 /* Returns whether the parameters leave a frame as it is. Such a colour step is left out, since hue
  * goes through HSV and back. */
 static inline bool trajd_augment_is_idle(const struct trajd_augment_step *step, const float *values)
 {
-    return step->kind == TRAJD_AUGMENT_HUE ? values[0] == 0 : values[0] == 1;
+    return values[0] == trajd_augment_neutral(step->kind);
 }
 
 /* Where the centre of an output pixel lies in the source, in 2^-32 of a pixel, plus half a pixel: the

@@ -31,7 +31,8 @@ static struct trajd_augment_step make_step(enum trajd_augment_kind kind,
                                            const struct trajd_augment_frame *frame,
                                            enum trajd_image_filter filter)
 {
-    const double middle = between(0.5, 1.2), most = kind == TRAJD_AUGMENT_HUE ? 0.5 : 1.5;
+    const double middle = between(0.5, 1.2);
+    const bool is_sum = kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT;
     struct trajd_augment_step step = {.kind = kind,
                                       .probability = 1,
                                       .height = 1 + draw(40),
@@ -43,7 +44,7 @@ static struct trajd_augment_step make_step(enum trajd_augment_kind kind,
                                       .scale = {0.4, 0.4 + between(0, 0.6)},
                                       .ratio = {middle, middle + between(0, 1)},
                                       .filter = filter,
-                                      .factor = {-0.5, most}};
+                                      .factor = {is_sum ? -0.5 : 0.5, is_sum ? 0.5 : 1.5}};
 
     if (kind == TRAJD_AUGMENT_CROP) {
         step.height = 1 + draw(frame->height);
@@ -51,10 +52,8 @@ static struct trajd_augment_step make_step(enum trajd_augment_kind kind,
     }
     if (kind == TRAJD_AUGMENT_FLIP || kind == TRAJD_AUGMENT_AFFINE)
         step.probability = 0.8;
-    if (kind >= TRAJD_AUGMENT_BRIGHTNESS && kind != TRAJD_AUGMENT_HUE) {
-        step.factor.low = 0.5;
+    if (kind >= TRAJD_AUGMENT_BRIGHTNESS && kind != TRAJD_AUGMENT_HUE)
         step.probability = 0.8;
-    }
     return step;
 }
 
@@ -187,10 +186,14 @@ static void test_mixing(void **unused)
     }
 }
 
-/* A run of colours is within a level. Where each step rounds down, a hue step may be a level off, and
- * steps after it make more of that. */
+/* A run of colours is within a level. Where each step rounds down, it is equal, but a step through HSV
+ * may be a level off, and steps after it make more of that. */
 static void test_colors(void **unused)
 {
+    static const enum trajd_augment_kind kinds[] = {
+        TRAJD_AUGMENT_BRIGHTNESS,       TRAJD_AUGMENT_CONTRAST,   TRAJD_AUGMENT_SHIFT,
+        TRAJD_AUGMENT_CHANNEL_CONTRAST, TRAJD_AUGMENT_SATURATION, TRAJD_AUGMENT_HSV_SATURATION};
+
     (void)unused;
     for (int turn = 0; turn < 1000; turn++) {
         struct trajd_augment augment = {.rounding = draw(TRAJD_AUGMENT_ROUNDING_COUNT)};
@@ -199,19 +202,23 @@ static void test_colors(void **unused)
                                                   TRAJD_U8};
         struct trajd_augment_frame now = frame;
         struct trajd_augment_step step = make_step(TRAJD_AUGMENT_CROP, &now, 0);
+        int float_steps = 0;
         if (draw(2))
             append(&augment, &step, &now);
         for (uint32_t i = 1 + draw(4); i > 0; i--) {
-            step = make_step(TRAJD_AUGMENT_BRIGHTNESS + draw(frame.channels == 3 ? 3 : 2), &now, 0);
+            step = make_step(kinds[draw(frame.channels == 3 ? 6 : 4)], &now, 0);
+            float_steps += step.kind == TRAJD_AUGMENT_HSV_SATURATION;
             append(&augment, &step, &now);
         }
         if (frame.channels == 1 && augment.count < 2)
             continue;
         step = make_step(TRAJD_AUGMENT_HUE, &now, 0);
-        step.factor.high = 0.5;
         if (hue && frame.channels == 3)
             append(&augment, &step, &now);
-        expect(&augment, &frame, each && !(hue && frame.channels == 3) ? 0 : 1);
+        if (each && float_steps)
+            expect(&augment, &frame, 4);
+        else
+            expect(&augment, &frame, each && !(hue && frame.channels == 3) ? 0 : 1);
     }
 }
 
@@ -226,8 +233,6 @@ static void test_all(void **unused)
         for (uint32_t i = 0; i < TRAJD_AUGMENT_STEPS_MAX; i++) {
             struct trajd_augment_step step =
                 make_step(draw(TRAJD_AUGMENT_KIND_COUNT), &now, TRAJD_IMAGE_LINEAR);
-            if (step.kind == TRAJD_AUGMENT_HUE)
-                step.factor.high = 0.5;
             append(&augment, &step, &now);
         }
         expect(&augment, &frame, 12);
@@ -247,6 +252,10 @@ static void test_by_hand(void **unused)
         {TRAJD_AUGMENT_SATURATION, 0, {124, 124, 124, 18, 18, 18}},
         {TRAJD_AUGMENT_CONTRAST, 0, {71, 71, 71, 71, 71, 71}},
         {TRAJD_AUGMENT_HUE, 1 / 3.0F, {50, 200, 100, 30, 10, 20}},
+        {TRAJD_AUGMENT_SHIFT, 0.4F, {255, 202, 152, 112, 122, 132}},
+        {TRAJD_AUGMENT_CHANNEL_CONTRAST, 0, {105, 60, 40, 105, 60, 40}},
+        {TRAJD_AUGMENT_HSV_SATURATION, 0, {200, 200, 200, 30, 30, 30}},
+        {TRAJD_AUGMENT_HSV_SATURATION, 2, {200, 67, 0, 0, 15, 30}},
         {TRAJD_AUGMENT_FLIP, 1, {10, 20, 30, 200, 100, 50}},
     };
     const struct trajd_augment_frame frame = {1, 2, 3, TRAJD_U8};

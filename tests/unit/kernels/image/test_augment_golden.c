@@ -46,7 +46,8 @@ static struct trajd_augment_step make_step(const struct record *record, const st
         .ratio = {1, 1},
         .box = (enum trajd_augment_box)step->box,
         .filter = (enum trajd_image_filter)step->filter,
-        .factor = {0, step->kind == TRAJD_AUGMENT_HUE ? 0.5 : 2},
+        .factor = {0,
+                   step->kind == TRAJD_AUGMENT_HUE || step->kind == TRAJD_AUGMENT_SHIFT ? 0.5 : 2},
     };
 }
 
@@ -121,7 +122,7 @@ static void test_torchvision(void **state)
 static void test_tensorflow(void **state)
 {
     (void)state;
-    assert_int_equal(check_file(TRAJD_SOURCE_DIR "/tests/golden/augment/tensorflow.bin"), 6);
+    assert_int_equal(check_file(TRAJD_SOURCE_DIR "/tests/golden/augment/tensorflow.bin"), 22);
 }
 
 int main(void)
