@@ -1,5 +1,6 @@
 """The wheels of `make wheel` and `make wheels` in a fresh environment with numpy only: the lines of README run, and no
 library comes from the build tree or from the distribution's development packages."""
+import json
 import os
 import pathlib
 import platform
@@ -159,3 +160,13 @@ def test_readmes_lines_in_a_fresh_environment(environment, demo_file):
     assert told.returncode == 0 and "train" in told.stdout, told.stderr
     for name in ("trajd", "trajctl"):
         assert version in subprocess.run([folder / "venv/bin" / name, "--version"], env=env, capture_output=True, text=True).stdout
+
+
+def test_the_doctor_of_a_wheel(environment):
+    folder = environment
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TRAJD_RUNTIME_DIR": str(folder)}
+    done = subprocess.run([folder / "venv/bin/python", "-m", "trajd", "doctor", "--seconds", "1", "--json"], env=env, cwd=folder,
+                          capture_output=True, text=True, timeout=120)
+    found = {finding["topic"]: finding for finding in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0, found
+    assert found["wheel"]["level"] == "ok" and str(folder) in found["wheel"]["text"] and "right values" in found["selftest"]["text"]
