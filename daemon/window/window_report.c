@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "daemon/window/transform/preset.h"
+
 static const char *const kind_names[TRAJD_KIND_COUNT] = {
     "linear", "previous", "nearest", "slerp xyzw", "slerp wxyz", "angle", "mean"};
 
@@ -120,6 +122,13 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
                 source_name(plan, target, none, sizeof none), clock, kind_name(plan, target), grid,
                 trajd_role_name(output->role), shape);
     }
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        if (plan->spec->outputs[o].preset) {
+            char text[256];
+            trajd_preset_describe(plan->spec->outputs[o].preset, text, sizeof text);
+            fprintf(out, "  preset of %s: %s is {%s}; keys of the output go first\n",
+                    plan->outputs[o].name, plan->spec->outputs[o].preset->name, text);
+        }
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->outputs[o].transform) {
             char text[1024];

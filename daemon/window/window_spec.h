@@ -15,6 +15,7 @@
 #include "daemon/window/target/return_rule.h"
 #include "kernels/resample.h"
 
+struct trajd_preset;     /* transform/preset.h */
 struct trajd_chain_spec; /* transform/chain_spec.h */
 struct trajd_statistics; /* statistics.h */
 
@@ -89,6 +90,7 @@ struct trajd_spec_output {
     /* set by trajd_spec_norm_load; owned by the spec */
     const struct trajd_statistics *norm_statistics;
     struct trajd_picture_spec picture;
+    const struct trajd_preset *preset; /* NULL: not given; its keys are set */
     /* what `rotation:` and `relative_to:` do; NULL: neither is given */
     const struct trajd_chain_spec *chain;
     /* of an output with `relative_to:`: the hidden output that has its state; else 0 */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/window/transform/chain_spec.h"
+#include "daemon/window/transform/preset.h"
 #include "daemon/window/window_spec_internal.h"
 #include "proto/array_len.h"
 
@@ -221,6 +222,7 @@ static enum trajd_status read_chain(struct trajd_spec_parser *p, const struct tr
                                     struct trajd_spec_output *output)
 {
     struct trajd_chain_spec *chain = (struct trajd_chain_spec *)(uintptr_t)output->chain;
+    enum trajd_status status;
 
     if (!chain) {
         chain = trajd_spec_copy(p, NULL, sizeof *chain);
@@ -229,9 +231,37 @@ static enum trajd_status read_chain(struct trajd_spec_parser *p, const struct tr
         memset(chain, 0, sizeof *chain);
         output->chain = chain;
     }
-    return strcmp(node->key, "rotation") == 0
-               ? trajd_chain_read_rotations(p->yaml, node, chain, p->error)
-               : trajd_chain_read_relative(p->yaml, node, chain, p->error);
+    if (strcmp(node->key, "relative_to") == 0)
+        return trajd_chain_read_relative(p->yaml, node, chain, p->error);
+    chain->default_to = output->preset ? output->preset->rotation_to : TRAJD_ROTATION_NONE;
+    status = trajd_chain_read_rotations(p->yaml, node, chain, p->error);
+    chain->default_to = TRAJD_ROTATION_NONE; /* only what it leads to is part of the fingerprint */
+    return status;
+}
+
+/* Sets the keys of the output's preset that the output does not have. */
+static enum trajd_status apply_preset(struct trajd_spec_parser *p,
+                                      const struct trajd_yaml_node *node,
+                                      struct trajd_spec_output *output)
+{
+    const struct trajd_preset *preset = output->preset;
+    struct trajd_spec_parser own = *p;
+    struct trajd_yaml *yaml;
+    enum trajd_status status = trajd_preset_check(preset, p->yaml, node, p->error);
+
+    if (status)
+        return status;
+    if (!trajd_yaml_get(node, "at"))
+        trajd_spec_range_parse(preset->at, &output->at);
+    if (!preset->norm || trajd_yaml_get(node, "norm"))
+        return TRAJD_OK;
+    status = trajd_yaml_parse("preset", preset->norm, strlen(preset->norm), &yaml, p->error);
+    if (status)
+        return status;
+    own.yaml = yaml;
+    status = trajd_spec_read_norm(&own, trajd_yaml_root(yaml), output);
+    trajd_yaml_destroy(&yaml);
+    return status;
 }
 
 static enum trajd_status read_output_key(struct trajd_spec_parser *p,
@@ -258,6 +288,8 @@ static enum trajd_status read_output_key(struct trajd_spec_parser *p,
         return trajd_picture_spec_read_norm(p->yaml, node, &output->picture, p->error);
     if (strcmp(key, "norm") == 0)
         return trajd_spec_read_norm(p, node, output);
+    if (strcmp(key, "preset") == 0)
+        return TRAJD_OK; /* read before the other keys */
     if (strcmp(key, "rotation") == 0 || strcmp(key, "relative_to") == 0)
         return read_chain(p, node, output);
     if (strcmp(key, "max_age") == 0)
@@ -296,7 +328,7 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
     static const char *const keys[] = {"from",    "at",       "role",        "kind",   "dtype",
                                        "max_age", "max_gap",  "lookahead",   "width",  "range_low",
                                        "norm",    "missing",  "image",       "layout", "goal",
-                                       "return",  "rotation", "relative_to", NULL};
+                                       "return",  "rotation", "relative_to", "preset", NULL};
     enum trajd_status status;
 
     output->line = node->line;
@@ -315,12 +347,21 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
                                 "expected a mapping with at least {at: FROM..TO}");
     if ((status = trajd_yaml_check_keys(p->yaml, node, keys, p->error)))
         return status;
-    if (!trajd_yaml_get(node, "at") && !trajd_yaml_get(node, "goal")) /* of a goal: step 0 */
+    if (trajd_yaml_get(node, "preset") &&
+        ((status = trajd_preset_read(p->yaml, trajd_yaml_get(node, "preset"), &output->preset,
+                                     p->error)) ||
+         (status = apply_preset(p, node, output))))
+        return status;
+    if (!output->preset && !trajd_yaml_get(node, "at") &&
+        !trajd_yaml_get(node, "goal")) /* of a goal: step 0 */
         return trajd_yaml_error(p->yaml, node, p->error,
                                 "an output needs `at:`, its steps, for example {at: -1..0}");
     for (const struct trajd_yaml_node *child = node->children; child; child = child->next)
         if ((status = read_output_key(p, child, output)))
             return status;
+    if (output->preset && output->role != TRAJD_ROLE_ACTION)
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "preset"), p->error,
+                                "a preset is for an output of role action");
     if (!output->source_count) {
         output->source_count = 1;
         output->sources[0] = output->name;

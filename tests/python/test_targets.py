@@ -1,5 +1,6 @@
 """Relative actions and rotations of a real daemon: against scipy on the recorded rows, their statistics against numpy,
 and what a bad configuration gets."""
+import runpy
 import subprocess
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.spatial.transform import Rotation, Slerp
 import trajd
 from daemons import Daemon  # noqa: F401 (the fixture's type)
 from datasets import write_robomimic
-from paths import TRAJCTL, clean_environment
+from paths import ROOT, TRAJCTL, clean_environment
 
 LENGTHS = (40, 23, 31)
 FEED = """
@@ -223,7 +224,38 @@ def test_a_file_of_another_chain_is_refused(daemon, path, tmp_path):
         np.testing.assert_array_equal(next(iter(feed.epoch(0)))["actions"], want)
 
 
+PRESETS = [  # keys of the output, the same in full
+    (f"preset: openpi, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}", f"at: 0..49, norm: q01_q99, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}"),
+    (f"preset: umi, at: 0..7, relative_to: {{from: {STATE}, {MASK}}}, rotation: {{from: axis_angle, columns: \"3:6\", position: \"0:3\"}}",
+     f"at: 0..7, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}"),
+    (f"preset: gr00t, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}",
+     f"at: 0..15, norm: {{by: min_max, per: step}}, relative_to: {{from: {STATE}, {MASK}}}, {POSE % PLACE}"),
+    ("preset: act", "at: 0..99, norm: {by: mean_std, min_std: 0.01}"),
+    ("preset: act_real, norm: min_max", "at: -1..98, norm: min_max"),
+    ("preset: diffusion_policy", "at: -1..14, norm: min_max"),
+    ("preset: octo, dtype: float32", "at: 0..3, norm: mean_std, dtype: float32"),
+]
+
+
+@pytest.mark.parametrize("short, full", PRESETS)
+def test_a_preset_is_its_keys(tmp_path, path, short, full):
+    """Check prints the same feed for a preset as for its keys, and what the preset is."""
+    reports = []
+    for text in (short, full):
+        file = tmp_path / "preset.yaml"
+        file.write_text("version: 1" + config(path).replace("actions: {at: 0..7, dtype: float64}", f"actions: {{{text}}}"))
+        done = subprocess.run([TRAJCTL, "check", file], capture_output=True, text=True, timeout=60, env=clean_environment())
+        assert done.returncode == 0, done.stderr
+        reports.append([line for line in done.stdout.splitlines() if "ready" not in line and "info:" not in line])
+    named = [line for line in reports[0] if "preset of actions" in line]
+    assert len(named) == 1 and "at: " in named[0] and [line for line in reports[0] if line not in named] == reports[1]
+
+
 BAD = [
+    ("preset: nope", "preset"),
+    ("preset: openpi", "name its streams with `relative_to:`"),
+    (f"preset: umi, relative_to: {STATE}", "say which columns are the rotation"),
+    ("preset: act, role: obs", "a preset is for an output of role action"),
     ("relative_to: nope", "no stream nope"),
     ("relative_to: obs/robot0_eef_pos", "the state has 3 columns, but the output needs 7"),
     ("relative_to: {from: obs/robot0_eef_pos, mask: [true]}", "mask: 1 words for 7 columns"),
@@ -257,3 +289,105 @@ def test_a_bad_chain_is_an_error_at_check(tmp_path, path, actions, message):
     assert done.returncode != 0
     assert message in done.stderr + done.stdout and "actions" in done.stderr + done.stdout
     assert "bad.yaml:12" in done.stderr or "line 12" in done.stderr
+
+
+# ---- vectors of trainers' own code ----
+
+
+def read_arrays(name):
+    words = (ROOT / "tests/golden/targets" / name).read_text().split("array ")[1:]
+    arrays = {}
+    for text in words:
+        title, rows, columns, *numbers = text.split()
+        arrays[title] = np.array(numbers, dtype=float).reshape(int(rows), int(columns))
+    return arrays
+
+
+def plain_part(first, count, relative):
+    return {"kind": "plain", "relative": relative, "first": first, "count": count, "output_first": first, "output_count": count,
+            "reference_first": first}
+
+
+def test_openpi_with_its_normalisation():
+    """AbsoluteActions(Unnormalize(...)) and Normalize(DeltaActions(...)), with the epsilon of openpi's division."""
+    found = read_arrays("openpi.txt")
+    chain = {"id": "1", "frame": "anchor", "step": "anchor", "columns": 14, "output_columns": 14, "reference_columns": 14,
+             "parts": [plain_part(0, 6, True), plain_part(6, 1, False), plain_part(7, 6, True), plain_part(13, 1, False)]}
+    figures = {name: found[name][0] for name in ("mean", "std", "q01", "q99")}
+    state = found["state"][0]
+    for rule, low, width, target in (("q01_q99", figures["q01"], figures["q99"] - figures["q01"] + 1e-6, "quantiles"),
+                                     ("mean_std", figures["mean"], figures["std"] + 1e-6, "normalized")):
+        scale, offset = (2 / width, -2 * low / width - 1) if rule == "q01_q99" else (1 / width, -low / width)
+        stats = trajd.Stats({"actions": figures}, {"actions": {"by": rule, "scale": scale, "offset": offset}}, {"actions": chain})
+        made = stats.to_policy("actions", found["actions"], state)
+        np.testing.assert_allclose(made, found[target], rtol=3e-6, atol=1e-5)
+        np.testing.assert_allclose(stats.to_robot("actions", made, state), found["actions"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found["absolute"], found["actions"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name, frame, step", [("relative", "anchor", "anchor"), ("rel", "base", "anchor"), ("delta", "base", "before")])
+def test_umi_poses(name, frame, step):
+    found = read_arrays("umi.txt")
+    position = {**plain_part(0, 3, True), **({"turned_by": 1} if frame == "anchor" else {})}
+    turn = {"kind": "rotation", "relative": True, "first": 3, "count": 3, "output_first": 3, "output_count": 6, "reference_first": 3,
+            "from": "axis_angle", "to": "rot6d", "reference_form": "axis_angle"}
+    chain = {"id": "1", "frame": frame, "step": step, "columns": 6, "output_columns": 9, "reference_columns": 6, "parts": [position, turn]}
+    stats = trajd.Stats({"actions": {"mean": np.zeros(9)}}, {}, {"actions": chain}, {"actions": "1"})
+    made = stats.to_policy("actions", found["poses"], found["base"][0])
+    np.testing.assert_allclose(made, found[name], rtol=0, atol=1e-13)
+    back = stats.to_robot("actions", found[name], found["base"][0])
+    np.testing.assert_allclose(back[:, :3], found["poses"][:, :3], rtol=0, atol=1e-12)
+    turns = Rotation.from_rotvec(back[:, 3:]).inv() * Rotation.from_rotvec(found["poses"][:, 3:])
+    assert turns.magnitude().max() < 1e-12
+
+
+# ---- a policy ----
+
+EXAMPLE = """
+datasets: {{d: {{path: {path}, layout: robomimic}}}}
+feeds:
+  train:
+    dataset: d
+    global_batch: 16
+    tail: short
+    anchor: {{clock: actions}}
+    outputs:
+      obs/past: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], at: -2..-1, relative_to: [obs/robot0_eef_pos, obs/robot0_eef_quat],
+                 rotation: {{from: quat_xyzw, to: rot6d, columns: "3:7", position: "0:3"}}}}
+      obs/pose: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], at: 0, dtype: float64}}
+      actions:  {{preset: umi, at: 0..7, norm: min_max, rotation: {{from: axis_angle, columns: "3:6", position: "0:3"}},
+                 relative_to: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], mask: [true, true, true, true, true, true, false]}}}}
+"""
+
+
+def test_a_policy_on_relative_rotations(daemon, tmp_path):
+    """The example learns how arms move that turn and drive steadily, each from its own place. On arms that it has not seen its
+    actions are ten times nearer to the recorded ones than their mean."""
+    random = np.random.default_rng(11)
+    streams = {}
+    for episode in range(30):
+        drive, turn = random.normal(scale=0.01, size=3), Rotation.from_rotvec(random.normal(scale=0.02, size=3))
+        turns, positions = [Rotation.random(random_state=episode)], [random.normal(scale=0.5, size=3)]
+        for _ in range(24):
+            positions.append(positions[-1] + turns[-1].apply(drive))
+            turns.append(turns[-1] * turn)
+        turns, positions = Rotation.concatenate(turns), np.array(positions)
+        grip = np.full((24, 1), np.sign(drive[0]))
+        streams[f"demo_{episode}"] = {"actions": np.concatenate([positions[1:], turns[1:].as_rotvec(), grip], axis=1),
+                                      "obs/robot0_eef_pos": positions[:-1], "obs/robot0_eef_quat": turns[:-1].as_quat()}
+    write_robomimic(tmp_path / "d.hdf5", streams)
+    example = runpy.run_path(str(ROOT / "clients/python/examples/relative_actions.py"))
+    one = daemon(EXAMPLE.format(path=tmp_path / "d.hdf5"))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        stats = feed.stats()
+        past, poses, chunks = example["collect"](feed)
+        np.testing.assert_allclose(np.linalg.norm(past[..., 3:6], axis=-1), 1, atol=1e-6)  # rotations, relative to the anchor's
+        known = poses[:, 0] < np.quantile(poses[:, 0], 0.8)
+        actions = stats.to_robot("actions", example["fit"](past[known], chunks[known])(past[~known]), poses[~known])
+        recorded = stats.to_robot("actions", chunks[~known], poses[~known])
+    error, spread = np.sqrt(np.mean((actions - recorded)[..., :3] ** 2)), recorded[..., :3].std(axis=(0, 1)).mean()
+    assert error * 10 < spread, (error, spread)
+    flat = recorded[..., 3:6].reshape(-1, 3)
+    turned = (Rotation.from_rotvec(actions[..., 3:6].reshape(-1, 3)).inv() * Rotation.from_rotvec(flat)).magnitude()
+    mean = Rotation.from_rotvec(flat).mean()
+    assert np.sqrt(np.mean(turned ** 2)) * 10 < np.sqrt(np.mean((mean.inv() * Rotation.from_rotvec(flat)).magnitude() ** 2))

@@ -57,6 +57,7 @@ static enum trajd_status read_form(const struct trajd_yaml *yaml,
 
 static enum trajd_status read_rotation(const struct trajd_yaml *yaml,
                                        const struct trajd_yaml_node *node,
+                                       enum trajd_rotation_form default_to,
                                        struct trajd_chain_rotation *rotation,
                                        struct trajd_error *error)
 {
@@ -74,7 +75,7 @@ static enum trajd_status read_rotation(const struct trajd_yaml *yaml,
     status = trajd_yaml_check_keys(yaml, node, keys, error);
     if (!status)
         status = read_form(yaml, from, &rotation->from, error);
-    rotation->to = rotation->from;
+    rotation->to = default_to ? default_to : rotation->from;
     if (!status && to)
         status = read_form(yaml, to, &rotation->to, error);
     if (!status && columns)
@@ -103,14 +104,15 @@ enum trajd_status trajd_chain_read_rotations(const struct trajd_yaml *yaml,
 
     if (node->kind != TRAJD_YAML_SEQUENCE) {
         chain->rotation_count = 1;
-        return read_rotation(yaml, node, &chain->rotations[0], error);
+        return read_rotation(yaml, node, chain->default_to, &chain->rotations[0], error);
     }
     if (!node->child_count || node->child_count > TRAJD_CHAIN_MAX_ROTATIONS)
         return trajd_yaml_error(yaml, node, error, "expected 1 to %d rotations",
                                 TRAJD_CHAIN_MAX_ROTATIONS);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
-        status = read_rotation(yaml, child, &chain->rotations[chain->rotation_count++], error);
+        status = read_rotation(yaml, child, chain->default_to,
+                               &chain->rotations[chain->rotation_count++], error);
     return status;
 }
 

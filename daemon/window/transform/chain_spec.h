@@ -23,6 +23,7 @@ struct trajd_chain_spec {
     bool from_step_before;
     bool has_kind; /* relative_to.kind is given */
     enum trajd_frame frame;
+    enum trajd_rotation_form default_to;     /* of rotations that are still to be read; else NONE */
     enum trajd_rotation_form reference_form; /* of the reference's rotations; NONE: not given */
     uint32_t mask_count;                     /* 0: all columns are relative */
     bool mask[TRAJD_TRANSFORM_MAX_COLUMNS];
