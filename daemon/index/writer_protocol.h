@@ -5,7 +5,8 @@
  * Frames are those of daemon/index/helper.h. A text is a u32 length and its bytes; numbers are in
  * the machine's byte order. The parent sends, in this order:
  *
- *     OUTPUT   the new file's descriptor; u8 is_new
+ *     OUTPUT   the new file's descriptor; u8 is_new; u8 is_small: as little room for metadata at a time
+ *              as makes sense where the inputs have a few MiB
  *              Answer: READY, once the file is begun and the sandbox stands
  *     DATASETS u32 n, dataset[n]: the datasets of the episodes. No answer
  *              dataset := text path, u8 dtype, u8 rank, and unless the rank is 0:
@@ -73,6 +74,7 @@ enum trajd_writer_kind {
 };
 
 #define TRAJD_WRITER_SIGNATURE_SIZE 8
+#define TRAJD_WRITER_SMALL_BYTES (UINT64_C(16) << 20) /* inputs up to this size are small */
 #define TRAJD_WRITER_FRAME_BYTES_MAX (1u << 30)
 
 #endif

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import textwrap
 import time
@@ -52,6 +53,31 @@ def test_a_file_is_published_once(station):
     assert counts(station.run())[0] == 0
     assert station.manifest("sub/a.hdf5")["source"]["mtime_ns"] == (station.inbox / "sub/a.hdf5").stat().st_mtime_ns
     assert (station.outbox / "sub/a.hdf5").stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("umask, mode", [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
+def test_manifest_and_checksum_have_the_mode_of_the_data(station, umask, mode):
+    station.drop()
+    before = os.umask(umask)
+    try:
+        station.run("--once")
+    finally:
+        os.umask(before)
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in station.outbox.glob("a.hdf5*")} == {
+        "a.hdf5": mode, "a.hdf5.sha256": mode, "a.hdf5.manifest.json": mode}
+
+
+def test_a_small_file_stays_small(tmp_path):
+    """Its datasets have some KB; so has the space for the names of its objects."""
+    with h5py.File(tmp_path / "small.hdf5", "w") as file:
+        for demo in range(20):
+            for name, width in (("actions", 7), ("obs/pos", 3), ("obs/quat", 4)):
+                file[f"data/demo_{demo}/{name}"] = np.arange(60.0 * width, dtype=np.float32).reshape(60, width)
+    one = Station(tmp_path, tmp_path / "small.hdf5", layout="robomimic", rate=20, assume_rate="true")
+    one.drop()
+    one.run("--once")
+    before, after = ((folder / "a.hdf5").stat().st_size for folder in (one.inbox, one.outbox))
+    assert after < 1.2 * before, f"{before} bytes became {after}"
 
 
 def test_what_has_changed_is_made_anew(station):

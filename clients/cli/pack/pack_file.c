@@ -203,6 +203,7 @@ static enum trajd_status make_structure(struct pack *p)
 
     convert_child_begin(&child);
     convert_child_put_u8(&child, true);
+    convert_child_put_u8(&child, p->result->size_before <= TRAJD_WRITER_SMALL_BYTES);
     if (!status)
         status = convert_child_send(&child, TRAJD_WRITER_OUTPUT, p->output);
     if (!status)

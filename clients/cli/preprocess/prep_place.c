@@ -43,11 +43,12 @@ static enum trajd_status sync_folder(const char *path, struct trajd_error *error
     return trajd_file_sync_folder(path) ? io_error(path, error) : TRAJD_OK;
 }
 
-/* Begins to replace `path`, over the temporary file of a killed run. */
+/* Begins to replace `path`, over the temporary file of a killed run. Its mode is that of the data:
+ * the umask decides. */
 static enum trajd_status begin_replacement(struct trajd_file_replacement *file, const char *path,
                                            struct trajd_error *error)
 {
-    return trajd_file_replace_begin_as(file, path, ".new", 0640) ? io_error(file->temporary, error)
+    return trajd_file_replace_begin_as(file, path, ".new", 0666) ? io_error(file->temporary, error)
                                                                  : TRAJD_OK;
 }
 

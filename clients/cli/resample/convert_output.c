@@ -314,6 +314,16 @@ static enum trajd_status measure(const struct convert_plan *plan, int fd, uint64
     return TRAJD_OK;
 }
 
+static bool is_small(const struct trajd_convert_options *options)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < options->index_count; i++)
+        for (uint32_t f = 0; f < options->indexes[i]->file_count; f++)
+            bytes += options->indexes[i]->files[f].stat.size_bytes;
+    return bytes <= TRAJD_WRITER_SMALL_BYTES;
+}
+
 static enum trajd_status begin_output(struct convert_child *child, int fd, bool is_new)
 {
     enum trajd_status status = convert_child_start(child);
@@ -321,6 +331,7 @@ static enum trajd_status begin_output(struct convert_child *child, int fd, bool 
 
     convert_child_begin(child);
     convert_child_put_u8(child, is_new);
+    convert_child_put_u8(child, is_small(child->plan->options));
     if (!status)
         status = convert_child_send(child, TRAJD_WRITER_OUTPUT, fd);
     if (!status)

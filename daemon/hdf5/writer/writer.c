@@ -13,7 +13,11 @@
 #include "daemon/hdf5/scan.h"
 #include "daemon/hdf5/writer/writer.h"
 
-enum { TEXTS_MAX = 1 << 20, META_BLOCK_BYTES = 256 << 10, CACHE_BYTES = 2 << 20 };
+enum { TEXTS_MAX = 1 << 20, CACHE_BYTES = 2 << 20 };
+
+/* The size by which the space for metadata grows. In large blocks, few seeks lead to all objects. A
+ * small file would be little else than one such block. */
+enum { META_BLOCK_BYTES = 256 << 10, SMALL_META_BLOCK_BYTES = 4 << 10 };
 
 /* ---- files ---- */
 
@@ -36,8 +40,9 @@ static void fix_cache(hid_t access)
 
 /* Creates the output, or opens it again. It has the oldest format that can hold it, so that every
  * reader opens it, and no times, so that equal inputs give equal files. */
-static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
+static bool begin_output(struct trajd_writer *writer, struct trajd_writer_frame *frame, int fd)
 {
+    const bool is_new = trajd_writer_u8(frame), is_small = trajd_writer_u8(frame);
     const hid_t creation = H5Pcreate(H5P_FILE_CREATE);
     hid_t access;
 
@@ -45,7 +50,7 @@ static bool begin_output(struct trajd_writer *writer, int fd, bool is_new)
         .fd = fd, .name = "the output", .on_error = trajd_writer_end_after_io_error};
     access = trajd_descriptor_access(&writer->output_file);
     fix_cache(access);
-    H5Pset_meta_block_size(access, META_BLOCK_BYTES);
+    H5Pset_meta_block_size(access, is_small ? SMALL_META_BLOCK_BYTES : META_BLOCK_BYTES);
     H5Pset_obj_track_times(creation, 0);
     writer->output = is_new ? H5Fcreate(TRAJD_DESCRIPTOR_NAME, H5F_ACC_TRUNC, creation, access)
                             : H5Fopen(TRAJD_DESCRIPTOR_NAME, H5F_ACC_RDWR, access);
@@ -123,7 +128,7 @@ static bool serve(struct trajd_writer *writer, uint32_t kind, struct trajd_write
 {
     switch (kind) {
     case TRAJD_WRITER_OUTPUT:
-        return writer->output < 0 && fd >= 0 && begin_output(writer, fd, trajd_writer_u8(frame));
+        return writer->output < 0 && fd >= 0 && begin_output(writer, frame, fd);
     case TRAJD_WRITER_INPUT:
         return writer->output >= 0 && fd >= 0 && open_input(writer, frame, fd);
     case TRAJD_WRITER_DATASETS:

@@ -80,7 +80,7 @@ static int run(const struct frame *frames, size_t count, char *text, size_t size
     return WEXITSTATUS(status);
 }
 
-#define BEGIN FRAME(TRAJD_WRITER_OUTPUT, true, "\1")
+#define BEGIN FRAME(TRAJD_WRITER_OUTPUT, true, "\1\0")
 #define NO_DATASETS FRAME(TRAJD_WRITER_DATASETS, false, "\0\0\0\0")
 /* one dataset: its path, type and rank */
 #define ONE                                                                                        \
@@ -98,9 +98,9 @@ static void frames_out_of_order_end_the_writer(void **state)
     } cases[] = {
         {{{0}}, 0, ""},
         {{BEGIN}, 0, "23|"},
-        {{FRAME(TRAJD_WRITER_OUTPUT, false, "\1")}, 1, ""},
+        {{FRAME(TRAJD_WRITER_OUTPUT, false, "\1\0")}, 1, ""},
         {{BEGIN, BEGIN}, 1, "23|"},
-        {{FRAME(TRAJD_WRITER_OUTPUT, true, "\0")}, 1, "the output cannot be opened again"},
+        {{FRAME(TRAJD_WRITER_OUTPUT, true, "\0\0")}, 1, "the output cannot be opened again"},
         {{FRAME(99, false, "")}, 1, ""},
         {{NO_DATASETS}, 1, ""},
         {{FRAME(TRAJD_WRITER_INPUT, true, "")}, 1, ""},
