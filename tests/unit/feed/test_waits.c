@@ -87,6 +87,31 @@ static void test_a_worker_waits_for_the_slots_of_others(void **state)
     destroy(world);
 }
 
+/* In mode shard a slot is free when all ranks have finished their rows of it. */
+static void test_a_rank_waits_for_a_slow_rank(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t fast = greet(world), slow = greet(world);
+    struct trajd_wire_open opens[2] = {make_open_rank_as(world, "", 0, 0, 2),
+                                       make_open_rank_as(world, "", 0, 1, 2)};
+
+    (void)state;
+    opens[0].credit = opens[1].credit = 3;
+    assert_int_equal(open_with(world, fast, opens[0]), TRAJD_OK);
+    assert_int_equal(open_with(world, slow, opens[1]), TRAJD_OK);
+    for (int i = 0; i < 3; i++)
+        make_batch(world, 0, 0, 0);
+    assert_int_equal(give_back(world, fast), 3);
+    world->now_ns += 9 * MS;
+    trajd_core_tick(world->core, world->now_ns);
+    assert_int_equal(info_of(world, fast).waited_ns[TRAJD_WAIT_SLOTS], 9 * MS);
+    assert_int_equal(info_of(world, fast).stalled_ns, 0);
+    assert_int_equal(info_of(world, slow).waited_ns[TRAJD_WAIT_SLOTS], 0);
+    assert_int_equal(info_of(world, slow).stalled_ns, 9 * MS);
+    destroy(world);
+}
+
 static void test_no_session_waits_after_the_end(void **state)
 {
     struct trajd_core_feed_options options = default_options();
@@ -114,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_wait_is_divided_by_the_work),
         cmocka_unit_test(test_a_worker_waits_for_the_slots_of_others),
+        cmocka_unit_test(test_a_rank_waits_for_a_slow_rank),
         cmocka_unit_test(test_no_session_waits_after_the_end),
     };
 
