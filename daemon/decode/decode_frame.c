@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/decode/decode_library.h"
+#include "daemon/decode/decode_upright.h"
 
 static uint64_t source_bytes(const struct trajd_decode_setup *setup)
 {
@@ -42,52 +43,6 @@ void trajd_decode_state_free(struct trajd_decode_state *state)
     trajd_image_plan_destroy(&state->plan);
     free(state->pixels);
     state->pixels = NULL;
-}
-
-/* Exchanges the first and the last channel of each pixel. */
-static void swap_red_and_blue(uint8_t *pixels, uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        const uint8_t red = pixels[3 * i];
-        pixels[3 * i] = pixels[3 * i + 2];
-        pixels[3 * i + 2] = red;
-    }
-}
-
-static void swap_bytes(uint8_t *a, uint8_t *b, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t kept = a[i];
-        a[i] = b[i];
-        b[i] = kept;
-    }
-}
-
-static void mirror_rows(uint8_t *pixels, uint32_t height, uint32_t width, size_t pixel)
-{
-    for (uint32_t y = 0; y < height; y++, pixels += width * pixel)
-        for (uint32_t x = 0; x < width / 2; x++)
-            swap_bytes(pixels + x * pixel, pixels + (width - 1 - x) * pixel, pixel);
-}
-
-static void turn_over(uint8_t *pixels, uint32_t height, size_t step)
-{
-    for (uint32_t y = 0; y < height / 2; y++)
-        swap_bytes(pixels + y * step, pixels + (height - 1 - y) * step, step);
-}
-
-/* Turns the frame upright, and puts red first. */
-static void make_upright(const struct trajd_decode_setup *setup, uint8_t *pixels)
-{
-    const struct trajd_layout_image *image = &setup->image;
-    const size_t pixel = trajd_picture_channels(image->color) * setup->bits / 8u;
-
-    if (image->color == TRAJD_COLOR_BGR)
-        swap_red_and_blue(pixels, (uint64_t)image->height * image->width);
-    if (image->flip == TRAJD_FLIP_VERTICAL || image->flip == TRAJD_FLIP_180)
-        turn_over(pixels, image->height, image->width * pixel);
-    if (image->flip == TRAJD_FLIP_HORIZONTAL || image->flip == TRAJD_FLIP_180)
-        mirror_rows(pixels, image->height, image->width, pixel);
 }
 
 /* Copies raw pixels. A padded row may have lost zeros at its end. */
@@ -134,7 +89,7 @@ bool trajd_decode_frame(struct trajd_decode_state *state, const uint8_t *bytes, 
     if (!decode(&picture, bytes, size, pixels, reason, reason_size))
         return false;
     if (setup->upright)
-        make_upright(setup, pixels);
+        trajd_decode_upright(&setup->image, setup->bits, pixels);
     if (state->plan)
         trajd_image_prepare(state->plan, pixels, output);
     return true;

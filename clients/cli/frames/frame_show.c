@@ -10,6 +10,7 @@
 
 #include "clients/cli/frames/frame_png.h"
 #include "daemon/base/paths.h"
+#include "daemon/decode/decode_upright.h"
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/encoded.h"
 
@@ -231,18 +232,17 @@ static void write_rgb(const struct frame *frame, const void *pixels, struct side
     }
 }
 
-static enum trajd_status decode(const struct frame *frame, bool upright,
-                                const struct trajd_image_preparation *preparation,
-                                struct side *side, struct trajd_error *error)
+/* Decodes the frame as it is stored. *pixels: the caller frees. */
+static enum trajd_status decode(const struct frame *frame, uint8_t **pixels,
+                                struct trajd_error *error)
 {
     char program[PATH_SIZE];
-    struct trajd_decoder_options options = {.program = program,
-                                            .image = frame->image,
-                                            .bits = 8 * trajd_dtype_size(frame->stream->dtype),
-                                            .upright = upright,
-                                            .preparation = preparation,
-                                            .largest_frame_bytes = frame->size + 1,
-                                            .timeout_ms = DECODE_TIMEOUT_MS};
+    const struct trajd_decoder_options options = {.program = program,
+                                                  .image = frame->image,
+                                                  .bits =
+                                                      8 * trajd_dtype_size(frame->stream->dtype),
+                                                  .largest_frame_bytes = frame->size + 1,
+                                                  .timeout_ms = DECODE_TIMEOUT_MS};
     struct trajd_decoder_frame request = {
         frame->bytes, frame->size, trajd_encoded_row_room(frame->array, frame->size), NULL, ""};
     struct trajd_decoder *decoder;
@@ -255,19 +255,67 @@ static enum trajd_status decode(const struct frame *frame, bool upright,
     status = trajd_decoder_create(&options, &decoder, error);
     if (status)
         return status;
-    side->height = preparation ? preparation->height : frame->image.height;
-    side->width = preparation ? preparation->width : frame->image.width;
-    side->pixels = malloc((size_t)side->height * side->width * 3);
-    request.pixels = malloc(trajd_decoder_frame_bytes(decoder));
-    status = side->pixels && request.pixels ? trajd_decoder_run(decoder, &request, 1, error)
-                                            : no_memory(error);
+    request.pixels = *pixels = malloc(trajd_decoder_frame_bytes(decoder));
+    status = request.pixels ? trajd_decoder_run(decoder, &request, 1, error) : no_memory(error);
     if (!status && *request.reason)
         status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
                                  frame->stream->name, frame->row, request.reason);
-    if (!status)
-        write_rgb(frame, request.pixels, side);
-    free(request.pixels);
     trajd_decoder_destroy(&decoder);
+    return status;
+}
+
+static enum trajd_status make_side(const struct frame *frame, const void *pixels, uint32_t height,
+                                   uint32_t width, struct side *side, struct trajd_error *error)
+{
+    *side = (struct side){malloc((size_t)height * width * 3), height, width};
+    if (!side->pixels)
+        return no_memory(error);
+    write_rgb(frame, pixels, side);
+    return TRAJD_OK;
+}
+
+/* Makes the right side of an upright frame. `preparation` NULL: none. */
+static enum trajd_status prepare(const struct frame *frame, const void *pixels,
+                                 const struct trajd_image_preparation *preparation,
+                                 struct side *side, struct trajd_error *error)
+{
+    struct trajd_image_plan *plan;
+    enum trajd_status status;
+    void *prepared;
+
+    if (!preparation)
+        return make_side(frame, pixels, frame->image.height, frame->image.width, side, error);
+    status = trajd_image_plan_create(preparation, &plan, error);
+    if (status)
+        return status;
+    prepared = malloc(trajd_image_bytes(preparation));
+    if (prepared) {
+        trajd_image_prepare(plan, pixels, prepared);
+        status = make_side(frame, prepared, preparation->height, preparation->width, side, error);
+    } else {
+        status = no_memory(error);
+    }
+    trajd_image_plan_destroy(&plan);
+    free(prepared);
+    return status;
+}
+
+/* Decodes the frame and makes both sides. */
+static enum trajd_status make_sides(const struct frame *frame,
+                                    const struct trajd_image_preparation *preparation,
+                                    struct side *left, struct side *right,
+                                    struct trajd_error *error)
+{
+    uint8_t *pixels = NULL;
+    enum trajd_status status = decode(frame, &pixels, error);
+
+    if (!status)
+        status = make_side(frame, pixels, frame->image.height, frame->image.width, left, error);
+    if (!status) {
+        trajd_decode_upright(&frame->image, 8 * trajd_dtype_size(frame->stream->dtype), pixels);
+        status = prepare(frame, pixels, preparation, right, error);
+    }
+    free(pixels);
     return status;
 }
 
@@ -320,9 +368,7 @@ enum trajd_status frame_show(const struct trajd_index *index, const struct frame
     if (!status)
         status = read_frame(index, &frame, error);
     if (!status)
-        status = decode(&frame, false, NULL, &left, error);
-    if (!status)
-        status = decode(&frame, true, request->resize ? &preparation : NULL, &right, error);
+        status = make_sides(&frame, request->resize ? &preparation : NULL, &left, &right, error);
     if (!status)
         status = write_picture(request->output, &left, &right, error);
     if (!status)
