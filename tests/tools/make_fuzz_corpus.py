@@ -1,5 +1,5 @@
 """Writes those corpora of fuzzers that follow from other files of the tree or from formats: wire, layout, config, journal, checkpoint,
-helper_frames and resample_messages. The others were written by hand, or by make_record_corpus.py. To be run after a change of a
+helper_frames, resample_messages, decode_frame, decode_reply, decode_job and image_prepare. The others were written by hand, or by make_record_corpus.py. To be run after a change of a
 format: build/venv/bin/python tests/tools/make_fuzz_corpus.py"""
 import fcntl
 import pathlib
@@ -10,6 +10,7 @@ import sys
 import msgpack
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from hostile_pictures import jpeg, jpeg_of_many_scans, png, progressive
 from paths import ROOT
 from resample_client import ASKED, SEALS, block
 
@@ -191,7 +192,42 @@ def resample_messages():
     }
 
 
-MAKERS = (wire, layout, config, journal, checkpoint, helper_frames, resample_messages)
+# ---- pictures: frames, and the packets of both sides of decode_protocol.h ----
+
+DEPTH, RGB, BGR, GRAY, PREPARED = 0, 1, 2, 3, 4
+
+
+def picture(name):
+    return (ROOT / "tests/golden/pictures" / name).read_bytes()
+
+
+def decode_frame():
+    colours = {"420.jpg": RGB, "progressive.jpg": BGR, "restart.jpg": RGB | PREPARED, "gray.jpg": GRAY, "turned.jpg": RGB, "cmyk.jpg": RGB,
+               "rgb.png": RGB, "gray.png": GRAY | PREPARED, "depth.png": DEPTH, "alpha.png": RGB}
+    made = {name: bytes([colour, 0]) + picture(name) for name, colour in colours.items()}
+    return made | {"one.jpg": bytes([RGB, 1]) + jpeg(1, 1, components=3), "one.png": bytes([RGB, 1]) + png(1, 1),
+                   "scans": bytes([RGB, 2]) + jpeg_of_many_scans(8, 8, 9), "passes": bytes([RGB, 3]) + png(48, 17, interlace=1),
+                   "bands": bytes([RGB, 2]) + progressive(8, 8, 9), "raw": bytes([GRAY, 2]) + bytes(64)}
+
+
+def decode_reply():
+    good = {str(count): bytes([count - 1, count, 0]) for count in (1, 2, 32)}
+    return good | {"reasons": bytes([1, 2, 0]) + b"Not a JPEG file\n".ljust(160, b"\0") + b"\xff" * 160,
+                   **{f"damage_{bit}": bytes([1, 2, 1 << bit]) for bit in range(6)}}
+
+
+def decode_job():
+    frame = picture("420.jpg")
+    return {"plain": bytes([0, 0]) + frame, "prepared": bytes([1, 0]) + frame, "changed": bytes([1, 2, 9, 0, 1, 60, 0, 7]) + frame}
+
+
+def image_prepare():
+    noise = bytes(i * 37 % 251 for i in range(300))
+    made = {f"filter_{f}": bytes([40, 50, 3, 0, 2, 3, 30, 40, f, 12, 13, 2, 253, 20, 15, 9]) + noise for f in range(8)}
+    return made | {"depth": bytes([40, 50, 1, 2, 0, 0, 40, 50, 7, 60, 61, 0, 0, 60, 61, 0]) + noise}
+
+
+MAKERS = (wire, layout, config, journal, checkpoint, helper_frames, resample_messages, decode_frame, decode_reply, decode_job, image_prepare)
 
 
 def corpora():
