@@ -70,7 +70,16 @@ enum trajd_total {
     /* v[i] + total_gamma v[i+1] + total_gamma^2 v[i+2] + ... up to the last row that the window may
      * see; only on a ROWS grid. The mask is NAN if the sum is NaN. */
     TRAJD_TOTAL_REST = 1,
-    TRAJD_TOTAL_COUNT = 2,
+    /* The sum of the rows in [x, end), 0 if there are none; only on an NS grid, for rows that hold
+     * differences. A row at the border of two steps belongs to the later one: `end` is the next
+     * step's target, and x + total_width for the last step. The masks are stricter, because a sum
+     * over a part of a step is wrong: BEFORE_START if x is before the first row; AFTER_END if x is
+     * after the last row, or if at least half a row is missing between the last row and `end` (the
+     * last interval counts as a row); GAP if a hole of more than max_gap_ns lies in or reaches into
+     * the step; NAN if the sum is NaN. If x is outside the rows, the value is 0, and NaN with edge
+     * NaN. max_age_ns is unused. */
+    TRAJD_TOTAL_STEP = 2,
+    TRAJD_TOTAL_COUNT = 3,
 };
 
 /* The value where x lies before the first row or after the last row that the window may see. */
@@ -174,6 +183,7 @@ struct trajd_stream {
     int64_t mean_width; /* > 0 for kind mean: in ns or rows, as the grid's unit */
     enum trajd_total total;
     double total_gamma;  /* in [0, 1] for total REST */
+    int64_t total_width; /* > 0 for total STEP */
     double angle_period; /* > 0 for kind angle: in the stream's unit, such as 2 pi or 360 */
     /* for kind angle: wraps the result into [low, low + period); NaN: no wrapping */
     double angle_low;
@@ -273,6 +283,8 @@ struct trajd_resample_step {
     /* false: no row is used: the value is the constant of the edge rule, or the stream is missing
      */
     bool has_row;
+    /* for totals: the value adds rows [row, row + added); 0: none, the value is 0 */
+    int64_t added;
     /* true: the value blends rows `row` and `row + 1` with fraction past_ns / width_ns */
     bool blends;
     int64_t row;

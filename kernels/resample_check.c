@@ -107,11 +107,16 @@ static enum trajd_status check_total(const struct trajd_stream *stream, enum tra
         return wrong(place, "total is unknown");
     if (stream->total == TRAJD_TOTAL_NONE)
         return TRAJD_OK;
-    if (stream->kind != TRAJD_KIND_PREVIOUS || unit != TRAJD_GRID_ROWS)
-        return unsupported(place, "a total needs kind previous and a grid in rows");
+    if (stream->kind != TRAJD_KIND_PREVIOUS ||
+        unit != (stream->total == TRAJD_TOTAL_REST ? TRAJD_GRID_ROWS : TRAJD_GRID_NS))
+        return unsupported(place,
+                           "a total needs kind previous, REST a grid in rows, STEP one in ns");
     if (!trajd_dtype_is_float(stream->output_type))
         return unsupported(place, "a total needs a floating-point output");
-    if (!(stream->total_gamma >= 0 && stream->total_gamma <= 1))
+    if (stream->total == TRAJD_TOTAL_STEP && stream->total_width <= 0)
+        return wrong(place, "total_width must be positive");
+    if (stream->total == TRAJD_TOTAL_REST &&
+        !(stream->total_gamma >= 0 && stream->total_gamma <= 1))
         return wrong(place, "total_gamma must be in [0, 1]");
     return TRAJD_OK;
 }

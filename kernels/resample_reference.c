@@ -66,13 +66,14 @@ static double mean(const struct trajd_view *view, const struct trajd_target *tar
     return count ? sum / (double)count : NAN;
 }
 
-/* Forms the discounted sum from the target's row to the last row, the last row first. */
+/* Forms the sum of the target's rows, the last row first. */
 static double total(const struct trajd_view *view, const struct trajd_target *target, uint32_t d)
 {
+    const double gamma = view->stream->total == TRAJD_TOTAL_REST ? view->stream->total_gamma : 1;
     double sum = 0;
 
-    for (int64_t row = view->row_count - 1; row >= target->row; row--)
-        sum = element(view, row, d) + view->stream->total_gamma * sum;
+    for (int64_t row = target->total_end - 1; row >= target->row; row--)
+        sum = element(view, row, d) + gamma * sum;
     return sum;
 }
 
@@ -215,8 +216,7 @@ static void write_row(const struct trajd_view *view, const struct trajd_target *
 static void resample_step(const struct trajd_view *view, uint32_t w, uint64_t row, uint32_t t)
 {
     const struct trajd_stream *stream = view->stream;
-    struct trajd_target target =
-        trajd_target_resolve(view, view->grid->offsets[w * view->grid->offsets_per_window + t]);
+    struct trajd_target target = trajd_target_resolve(view, w, t);
     char *out =
         (char *)stream->output + row * stream->window_stride_bytes + t * stream->step_stride_bytes;
 
@@ -256,6 +256,7 @@ int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, ui
         .blends = step->blends,
         .row = step->row,
         .mean_first = step->mean_first,
+        .total_end = step->row + step->added,
         .a = step->blends ? (double)step->past_ns / (double)step->width_ns : 0};
     const uint32_t width = trajd_kind_is_slerp(view.stream->kind) ? 4 : 1;
 

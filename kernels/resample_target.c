@@ -2,6 +2,8 @@
  * correct together with resample_reference.c. Reads stamps, but no rows. */
 #include "kernels/resample_target.h"
 
+#include <stddef.h>
+
 struct trajd_view trajd_view_of(const struct trajd_resample_request *request,
                                 const struct trajd_stream *stream, uint32_t w)
 {
@@ -133,8 +135,72 @@ static void resolve_inside(const struct trajd_view *view, int64_t x, struct traj
         target->blends = stream->kind != TRAJD_KIND_PREVIOUS && stream->kind != TRAJD_KIND_MEAN;
 }
 
-struct trajd_target trajd_target_resolve(const struct trajd_view *view, int64_t offset)
+static int64_t time_of(const int64_t *stamps_ns, struct trajd_rate rate, int64_t row)
 {
+    return stamps_ns ? stamps_ns[row] : trajd_rate_row_ns(rate, row);
+}
+
+uint8_t trajd_total_mask(const int64_t *stamps_ns, struct trajd_rate rate, int64_t row_count,
+                         int64_t max_gap_ns, int64_t x, int64_t end, int64_t row, int64_t row_end)
+{
+    const int64_t last = row_count - 1;
+    const uint64_t limit = (uint64_t)max_gap_ns;
+
+    if (max_gap_ns >= 0)
+        for (int64_t i = row > 0 && time_of(stamps_ns, rate, row) > x ? row - 1 : row; i < row_end;
+             i++)
+            if (i < last &&
+                (uint64_t)time_of(stamps_ns, rate, i + 1) - (uint64_t)time_of(stamps_ns, rate, i) >
+                    limit)
+                return TRAJD_MASK_GAP;
+    if (row_end == row_count && row_count > 1) {
+        const __int128 t = time_of(stamps_ns, rate, last);
+        const __int128 interval = t - time_of(stamps_ns, rate, last - 1);
+        if (2 * (end - t) >= 3 * interval)
+            return TRAJD_MASK_AFTER_END;
+    }
+    return TRAJD_MASK_VALID;
+}
+
+int64_t trajd_total_end(const struct trajd_stream *stream, const struct trajd_grid *grid,
+                        const int64_t *offsets, uint32_t t)
+{
+    int64_t end;
+
+    if (t + 1 < grid->step_count && offsets[t + 1] != TRAJD_NO_TARGET)
+        return offsets[t + 1];
+    return __builtin_add_overflow(offsets[t], stream->total_width, &end) ? INT64_MAX : end;
+}
+
+/* Resolves the sum over the step of time [x, end). */
+static void resolve_total(const struct trajd_view *view, int64_t x, int64_t end,
+                          struct trajd_target *target)
+{
+    const int64_t *stamps_ns =
+        view->clock->stamps_ns ? view->clock->stamps_ns + view->row_begin : NULL;
+
+    if (view->row_count == 0 || x < stamp_of(view, 0)) {
+        target->mask = TRAJD_MASK_BEFORE_START;
+        return;
+    }
+    target->row = row_at(view, minus_saturated(x, 1)) + 1;
+    target->total_end = row_at(view, minus_saturated(end, 1)) + 1;
+    if (target->row == view->row_count) {
+        target->mask = TRAJD_MASK_AFTER_END;
+        return;
+    }
+    if (target->total_end < target->row) /* targets that do not ascend */
+        target->total_end = target->row;
+    target->has_row = true;
+    target->mask =
+        trajd_total_mask(stamps_ns, view->clock->rate, view->row_count, view->stream->max_gap_ns, x,
+                         end, target->row, target->total_end);
+}
+
+struct trajd_target trajd_target_resolve(const struct trajd_view *view, uint32_t w, uint32_t t)
+{
+    const int64_t *offsets = view->grid->offsets + w * view->grid->offsets_per_window;
+    const int64_t offset = offsets[t];
     struct trajd_target target = {.interval_row = -1};
     int64_t x = (int64_t)((uint64_t)view->anchor + (uint64_t)offset);
 
@@ -148,6 +214,12 @@ struct trajd_target trajd_target_resolve(const struct trajd_view *view, int64_t 
     }
     if (view->grid->unit == TRAJD_GRID_ROWS) {
         resolve_row_step(view, x, &target);
+        target.total_end = view->row_count;
+        return target;
+    }
+    if (view->stream->total == TRAJD_TOTAL_STEP) {
+        const int64_t end = trajd_total_end(view->stream, view->grid, offsets, t);
+        resolve_total(view, x, (int64_t)((uint64_t)view->anchor + (uint64_t)end), &target);
         return target;
     }
     target.row = view->row_count > 0 ? row_at(view, x) : -1;
@@ -166,7 +238,7 @@ void trajd_resample_resolve(const struct trajd_resample_request *request, uint32
 {
     const struct trajd_view view = trajd_view_of(request, &request->streams[stream_index], window);
     const int64_t offset = view.grid->offsets[window * view.grid->offsets_per_window + step_index];
-    const struct trajd_target target = trajd_target_resolve(&view, offset);
+    const struct trajd_target target = trajd_target_resolve(&view, window, step_index);
 
     *step = (struct trajd_resample_step){.mask = (enum trajd_mask)target.mask,
                                          .x = (int64_t)((uint64_t)view.anchor + (uint64_t)offset),
@@ -174,6 +246,8 @@ void trajd_resample_resolve(const struct trajd_resample_request *request, uint32
                                          .blends = target.blends,
                                          .row = target.row,
                                          .mean_first = target.mean_first};
+    if (view.stream->total && target.has_row)
+        step->added = target.total_end - target.row;
     if (view.grid->unit == TRAJD_GRID_ROWS) {
         step->before = step->x < view.row_count ? step->x : view.row_count - 1;
         return;

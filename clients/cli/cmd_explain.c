@@ -45,7 +45,7 @@ static void describe_rows(const struct trajd_yaml_node *source, char *text, size
     const struct trajd_yaml_node *next_row = row ? row->next : NULL;
 
     if (!row || !row->children)
-        snprintf(text, size, "-");
+        snprintf(text, size, trajd_yaml_get(source, "added") ? "- (sum of 0)" : "-");
     else if (next_row && next_row->children && trajd_yaml_get(source, "averaged"))
         snprintf(text, size, "%s..%s (mean of %s)", row->children->value, next_row->children->value,
                  cli_text(source, "averaged"));

@@ -87,6 +87,20 @@ static void write_nan(const struct trajd_reason_facts *facts, char *text)
         snprintf(text + used, TRAJD_REASON_SIZE - (size_t)used, "row %" PRId64, first);
 }
 
+/* Writes why the sum over a step is masked that has rows. */
+static void write_sum(const struct trajd_reason_facts *facts, enum trajd_mask mask, char *text)
+{
+    char limit[64];
+
+    if (mask == TRAJD_MASK_AFTER_END)
+        snprintf(text, TRAJD_REASON_SIZE,
+                 "the rows end within the step (row %" PRId64 "): the sum would lack some",
+                 file_row(facts, facts->row_count - 1));
+    else
+        snprintf(text, TRAJD_REASON_SIZE, "a gap > max_gap %s within the step: the sum lacks rows",
+                 duration((uint64_t)facts->stream->max_gap_ns, limit, sizeof limit));
+}
+
 void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask mask, char *text)
 {
     const struct trajd_resample_step *step = facts->step;
@@ -94,6 +108,11 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
                   behind = file_row(facts, step->before + 1);
     char time[64], limit[64];
 
+    if (step->has_row && (mask == TRAJD_MASK_AFTER_END || mask == TRAJD_MASK_GAP) &&
+        facts->stream->total == TRAJD_TOTAL_STEP) {
+        write_sum(facts, mask, text);
+        return;
+    }
     switch (mask) {
     case TRAJD_MASK_BEFORE_START:
         write_before(facts, text);

@@ -161,14 +161,18 @@ static void write_rows(const struct explanation *e, const struct source *source,
     const bool averages = e->plan->streams[source->stream_index].kind == TRAJD_KIND_MEAN &&
                           step->mean_first < step->row;
     const struct trajd_stream *stream = &e->plan->streams[source->stream_index];
-    const int64_t last = e->batch->brackets[source->target->bracket_index].row_count[0] - 1;
     const double fraction = step->blends ? (double)step->past_ns / (double)step->width_ns : 0;
 
     trajd_json_open_array(json, "rows");
     if (step->has_row && stream->total) {
-        write_row(source, step->row, 1, json);
-        if (last > step->row)
-            write_row(source, last, pow(stream->total_gamma, (double)(last - step->row)), json);
+        if (step->added > 0)
+            write_row(source, step->row, 1, json);
+        if (step->added > 1)
+            write_row(source, step->row + step->added - 1,
+                      stream->total == TRAJD_TOTAL_STEP
+                          ? 1
+                          : pow(stream->total_gamma, (double)(step->added - 1)),
+                      json);
     } else if (step->has_row && averages) {
         const double weight = 1.0 / (double)(step->row - step->mean_first + 1);
         write_row(source, step->mean_first, weight, json);
@@ -180,7 +184,7 @@ static void write_rows(const struct explanation *e, const struct source *source,
     }
     trajd_json_close_array(json);
     if (step->has_row && stream->total)
-        trajd_json_i64(json, "added", last - step->row + 1);
+        trajd_json_i64(json, "added", step->added);
     if (step->has_row && averages)
         trajd_json_i64(json, "averaged", step->row - step->mean_first + 1);
     if (step->blends) {
@@ -222,10 +226,7 @@ static void write_stream(const struct explanation *e, const struct trajd_plan_ta
     trajd_json_u64(json, "first_column", stream->first_column);
     trajd_json_u64(json, "columns", stream->feature_count);
     trajd_json_string(json, "clock", index->clocks[stream->clock_index].name);
-    trajd_json_string(json, "kind",
-                      e->plan->spec->outputs[target->output_index].returns.is_given
-                          ? "return"
-                          : trajd_window_kind_name(trajd_plan_kind(e->plan, target)));
+    trajd_json_string(json, "kind", trajd_window_target_kind_name(e->plan, target));
     trajd_json_i64(json, "visible_rows", e->batch->brackets[target->bracket_index].row_count[0]);
     trajd_json_close_object(json);
 }

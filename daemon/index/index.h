@@ -80,6 +80,7 @@ struct trajd_index_stream {
     enum trajd_picture_encoding encoding; /* of the first frame of an encoded stream */
     /* Values between two rows make no sense: booleans, names (enums), frames. */
     bool never_blends;
+    bool is_delta; /* differences: the rows of a step are added (semantics: delta) */
 };
 
 struct trajd_index_clock {

@@ -217,6 +217,7 @@ static void find_stream(struct candidate *c, const struct trajd_stream_plan *pla
     stream->dtype = extent->dtype;
     stream->kind = source->kind;
     stream->image = source->image;
+    stream->is_delta = source->is_delta;
     stream->never_blends = !may_blend(extent);
     if (trajd_array_is_encoded(extent) && !source->image.is_present)
         return misfit(c, "%s: its rows are encoded frames: give stream %s the key image too", path,

@@ -94,6 +94,8 @@ struct trajd_layout_stream {
     bool optional;
     /* the array has exactly one row more than the clock, the last one, which is left out */
     bool drops_last_row;
+    /* semantics: delta: a row is a difference, and the rows of a step are added */
+    bool is_delta;
     struct trajd_layout_image image; /* where the rows are frames of a camera */
 };
 

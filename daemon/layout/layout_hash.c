@@ -60,6 +60,8 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
             trajd_digest_add_u64(&digest, (uint64_t)numbers[k]);
         if (stream->drops_last_row)
             trajd_digest_add_text(&digest, "rows: first");
+        if (stream->is_delta)
+            trajd_digest_add_text(&digest, "semantics: delta");
         add_image(&digest, &stream->image);
     }
     for (uint32_t i = 0; i < layout->meta_count; i++) {

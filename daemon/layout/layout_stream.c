@@ -10,6 +10,7 @@ static const char *const kind_words[] = {"linear", "previous", "nearest", "slerp
                                          "angle",  "mean",     NULL};
 static const char *const rows_words[] = {"all", "first", NULL};
 static const char *const order_words[] = {"xyzw", "wxyz", NULL};
+static const char *const semantics_words[] = {"absolute", "delta", NULL};
 
 static enum trajd_status read_kind(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *node,
@@ -134,12 +135,29 @@ static enum trajd_status read_stream_options(struct trajd_layout_parser *p,
     return status;
 }
 
+static enum trajd_status read_semantics(struct trajd_layout_parser *p,
+                                        const struct trajd_yaml_node *node,
+                                        struct trajd_layout_stream *stream)
+{
+    const struct trajd_yaml_node *semantics = trajd_yaml_get(node, "semantics");
+    enum trajd_status status = TRAJD_OK;
+    int choice = 0;
+
+    if (semantics)
+        status = trajd_yaml_choice(p->yaml, semantics, semantics_words, &choice, p->error);
+    stream->is_delta = choice == 1;
+    if (!status && stream->is_delta && stream->kind != TRAJD_KIND_PREVIOUS)
+        status = trajd_yaml_error(p->yaml, semantics, p->error,
+                                  "differences are added and never blended: use kind: previous");
+    return status;
+}
+
 static enum trajd_status read_stream(struct trajd_layout_parser *p,
                                      const struct trajd_yaml_node *node,
                                      struct trajd_layout_stream *stream)
 {
-    static const char *const keys[] = {"path",    "clock",    "kind", "order", "columns", "unit",
-                                       "max_gap", "optional", "rows", "image", NULL};
+    static const char *const keys[] = {"path",    "clock",    "kind", "order", "columns",   "unit",
+                                       "max_gap", "optional", "rows", "image", "semantics", NULL};
     const struct trajd_yaml_node *path = trajd_yaml_get(node, "path"),
                                  *image = trajd_yaml_get(node, "image");
     enum trajd_status status = trajd_yaml_check_keys(p->yaml, node, keys, p->error);
@@ -166,6 +184,8 @@ static enum trajd_status read_stream(struct trajd_layout_parser *p,
         status = read_kind(p, node, stream);
     if (!status)
         status = read_stream_options(p, node, stream);
+    if (!status)
+        status = read_semantics(p, node, stream);
     return status || !image ? status : trajd_layout_read_image(p, image, stream);
 }
 

@@ -147,8 +147,10 @@ static enum trajd_status refuse_totals(const struct trajd_producer *producer,
     for (uint32_t s = 0; s < shape->stream_count; s++)
         if (shape->streams[s].total)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "feed %s: outputs with return: are made on the CPU alone",
-                                   producer->name);
+                                   "feed %s: %s are made on the CPU alone", producer->name,
+                                   shape->streams[s].total == TRAJD_TOTAL_REST
+                                       ? "outputs with return:"
+                                       : "sums of differences (semantics: delta)");
     return TRAJD_OK;
 }
 

@@ -23,6 +23,15 @@ static enum trajd_status no_memory(struct trajd_error *error)
 
 /* ---- outputs and their forms ---- */
 
+static bool adds_steps(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (plan->targets[t].output_index == output_index &&
+            plan->streams[t].total == TRAJD_TOTAL_STEP)
+            return true;
+    return false;
+}
+
 static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_over over,
                         struct trajd_window_spec *spec)
 {
@@ -44,6 +53,8 @@ static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_ov
             output->role = TRAJD_ROLE_OBS;
         }
         output->norm_per_step = per_step && over == TRAJD_NORM_OVER_WINDOWS;
+        if (over == TRAJD_NORM_OVER_ROWS && adds_steps(feed, o)) /* step 0 adds later rows */
+            output->role = TRAJD_ROLE_ACTION;
         if (over == TRAJD_NORM_OVER_ROWS)
             output->at.from = output->at.to = 0;
         if (trajd_statistics_byte_type(feed, o))

@@ -239,6 +239,9 @@ const struct trajd_index_stream *trajd_plan_stream(const struct trajd_window_pla
 /* Returns the kind by which a target is resampled: the output's, else the stream's. */
 enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
                                 const struct trajd_plan_target *target);
+/* Returns whether a target adds the rows of each step: differences at another rate or clock, where
+ * the output names no kind. */
+bool trajd_plan_adds(const struct trajd_window_plan *plan, const struct trajd_plan_target *target);
 /* Returns the time of anchor j of an episode, in ns from the episode's origin. */
 int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
                              const struct trajd_episode *episode, int64_t j);

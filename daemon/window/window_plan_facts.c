@@ -38,6 +38,18 @@ enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
     return kind == TRAJD_SPEC_KIND_FROM_STREAM ? trajd_plan_stream(plan, target)->kind : kind;
 }
 
+bool trajd_plan_adds(const struct trajd_window_plan *plan, const struct trajd_plan_target *target)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[target->output_index];
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+
+    return trajd_plan_stream(plan, target)->is_delta &&
+           output->kind == TRAJD_SPEC_KIND_FROM_STREAM && grid->rule != TRAJD_TARGET_ROWS &&
+           (grid->rule == TRAJD_TARGET_OFFSETS ||
+            (int64_t)bracket->clock_index != plan->anchor_clock);
+}
+
 /* Returns (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num
  * ns. */
 uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)

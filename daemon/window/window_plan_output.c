@@ -167,7 +167,8 @@ static enum trajd_status resolve_dtype(const struct trajd_window_plan *plan, uin
 
     if (status)
         return status;
-    computes = kind_blends(kind) || output->norm_by || output->returns.is_given;
+    computes = kind_blends(kind) || output->norm_by || output->returns.is_given ||
+               (stream->is_delta && output->kind == TRAJD_SPEC_KIND_FROM_STREAM);
     out->dtype = output->dtype;
     if (!out->dtype)
         out->dtype = !alone || computes || trajd_plan_has_rows(plan, out_index) ||
@@ -183,6 +184,40 @@ static enum trajd_status resolve_dtype(const struct trajd_window_plan *plan, uin
         return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
                                        "dtype: float64 is for float64 sources; %s is %s",
                                        stream->name, trajd_dtype_name(stream->dtype));
+    return TRAJD_OK;
+}
+
+/* Checks an output that adds the rows of each step. */
+static enum trajd_status check_sum(const struct trajd_window_plan *plan,
+                                   const struct trajd_spec_output *output,
+                                   const struct trajd_index_stream *stream,
+                                   const struct trajd_plan_target *target,
+                                   struct trajd_error *error)
+{
+    const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
+    const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+
+    if (!grid->rate.num)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s holds differences (semantics: delta), which are added "
+                                       "over each step: give the steps a rate, for example "
+                                       "{at: 0..15 @ 10}, or name a kind",
+                                       stream->name);
+    if (bracket->clipped && !bracket->lookahead_ns && grid->from + grid->step_count > 0)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s holds differences (semantics: delta), and step 0 adds "
+                                       "those after the anchor: end at -1, set role: action, or "
+                                       "name a kind",
+                                       stream->name);
+    if (output->chain)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "%s holds differences (semantics: delta), which take no "
+                                       "rotation: and no relative_to:",
+                                       stream->name);
+    if (output->max_age_ns >= 0)
+        return trajd_plan_output_error(output, error, TRAJD_ERR_ARGUMENT,
+                                       "max_age: the sum of differences over a step has no age: "
+                                       "remove it, or name a kind");
     return TRAJD_OK;
 }
 
@@ -243,6 +278,9 @@ enum trajd_status trajd_plan_resolve_output(struct trajd_window_plan *plan, uint
                           : resolve_dtype(plan, output_index, output, stream, alone, out, error)) ||
             (status = trajd_plan_find_bracket(plan, output, stream, is_absent,
                                               &target->bracket_index, error)))
+            return status;
+        if (trajd_plan_adds(plan, target) &&
+            (status = check_sum(plan, output, stream, target, error)))
             return status;
         if (output->returns.is_given &&
             (status = check_return(plan, output, stream, target, is_picture, error)))

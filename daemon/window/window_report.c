@@ -60,12 +60,12 @@ static void write_shape(const struct trajd_window_plan *plan,
         snprintf(text + used, size - (size_t)used, "]");
 }
 
-static const char *kind_name(const struct trajd_window_plan *plan,
-                             const struct trajd_plan_target *target)
+const char *trajd_window_target_kind_name(const struct trajd_window_plan *plan,
+                                          const struct trajd_plan_target *target)
 {
-    return plan->spec->outputs[target->output_index].returns.is_given
-               ? "return"
-               : kind_names[trajd_plan_kind(plan, target)];
+    return plan->spec->outputs[target->output_index].returns.is_given ? "return"
+           : trajd_plan_adds(plan, target)                            ? "sum"
+                                           : kind_names[trajd_plan_kind(plan, target)];
 }
 
 static const char *source_name(const struct trajd_window_plan *plan,
@@ -119,8 +119,9 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         else
             write_shape(plan, output, shape, sizeof shape);
         fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", output->name,
-                source_name(plan, target, none, sizeof none), clock, kind_name(plan, target), grid,
-                trajd_role_name(output->role), shape);
+                source_name(plan, target, none, sizeof none), clock,
+                trajd_window_target_kind_name(plan, target), grid, trajd_role_name(output->role),
+                shape);
     }
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->spec->outputs[o].preset) {

@@ -153,7 +153,10 @@ static enum trajd_status check_goal(struct trajd_spec_parser *p, const struct tr
     if (trajd_yaml_get(node, "from"))
         return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "from"), p->error,
                                 "goal: names its streams with of: remove from:");
-    if (output->norm_over == TRAJD_NORM_OVER_WINDOWS)
+    if (trajd_yaml_get(node, "relative_to"))
+        return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "relative_to"), p->error,
+                                "a goal is delivered as it is observed: remove relative_to:");
+    if (output->norm_over == TRAJD_NORM_OVER_WINDOWS || output->norm_per_step)
         return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "norm"), p->error,
                                 "goals are drawn anew in every pass, so windows give no fixed "
                                 "statistics: use over: rows, the statistics of the stream");
@@ -174,6 +177,10 @@ static enum trajd_status check_return(struct trajd_spec_parser *p,
         return trajd_yaml_error(p->yaml, trajd_yaml_get(node, "return"), p->error,
                                 "a return adds rows after its step, which an observation may not "
                                 "read: remove goal: and role: obs");
+    if (trajd_yaml_get(node, "relative_to") || trajd_yaml_get(node, "rotation"))
+        return trajd_yaml_error(p->yaml, node, p->error,
+                                "a return adds rows as they are recorded: remove relative_to and "
+                                "rotation");
     if (trajd_yaml_get(node, "kind") || trajd_yaml_get(node, "max_age") ||
         trajd_yaml_get(node, "width") || output->has_range)
         return trajd_yaml_error(p->yaml, node, p->error,

@@ -26,7 +26,7 @@ static bool picks_rows(const struct trajd_window_plan *plan, const struct trajd_
 
     return source->dtype == TRAJD_F64 && plan->outputs[target->output_index].dtype == TRAJD_F32 &&
            !output->norm_by && !output->has_range && !output->returns.is_given &&
-           !trajd_plan_has_rows(plan, target->output_index) &&
+           !trajd_plan_has_rows(plan, target->output_index) && !trajd_plan_adds(plan, target) &&
            (plan->grids[plan->brackets[target->bracket_index].grid_index].rule ==
                 TRAJD_TARGET_ROWS ||
             kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST);
@@ -74,6 +74,10 @@ static enum trajd_status prepare_stream(struct trajd_window_plan *plan, uint32_t
         (stream->kind == TRAJD_KIND_LINEAR || stream->kind == TRAJD_KIND_ANGLE ||
          output->returns.is_given))
         stream->kind = TRAJD_KIND_PREVIOUS;
+    if (trajd_plan_adds(plan, target)) {
+        stream->total = TRAJD_TOTAL_STEP;
+        stream->total_width = grid->rate.num ? trajd_rate_row_ns(grid->rate, 1) : 0;
+    }
     if (output->returns.is_given) {
         stream->total = TRAJD_TOTAL_REST;
         stream->total_gamma = output->returns.gamma;

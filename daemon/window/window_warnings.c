@@ -50,7 +50,7 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
             "%s: %.4g Hz onto %.4g Hz by %s makes %.3g steps of each row; a rate of %.4g Hz gives "
             "the recorded rows",
             plan->outputs[target->output_index].name, source_hz, grid_hz,
-            trajd_window_kind_name(trajd_plan_kind(plan, target)), grid_hz / source_hz, source_hz);
+            trajd_window_target_kind_name(plan, target), grid_hz / source_hz, source_hz);
 }
 
 /* Returns whether an output takes rows of the clock. */

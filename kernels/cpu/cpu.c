@@ -12,6 +12,7 @@
  *           threads.
  * Chosen    for everything that runs on the CPU; measurements in kernels/README.md. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/resample_target.h"
 
 #include <string.h>
 
@@ -130,6 +131,35 @@ static void place_row(const struct trajd_stream *stream, const struct trajd_cpu_
     move->row = rows + row * (int64_t)stream->row_stride_bytes;
 }
 
+/* Finds the rows of a sum over a step of time. */
+static void place_total(const struct chunk *chunk, const struct trajd_stream *stream,
+                        const struct trajd_cpu_window *window, const int64_t *offsets, uint32_t t,
+                        const char *rows, struct trajd_cpu_move *move)
+{
+    const uint32_t step = chunk->step + t;
+    int64_t x, end, row, row_end;
+
+    move->code = TRAJD_MASK_BAD_STAMP;
+    if (offsets[step] == TRAJD_NO_TARGET)
+        return;
+    x = (int64_t)((uint64_t)window->anchor + (uint64_t)offsets[step]);
+    end = (int64_t)((uint64_t)window->anchor +
+                    (uint64_t)trajd_total_end(stream, chunk->grid, offsets, step));
+    move->code = TRAJD_MASK_BEFORE_START;
+    if (window->row_count == 0 || x < trajd_cpu_stamp_of(window, 0))
+        return;
+    row = x == INT64_MIN ? 0 : trajd_cpu_row_at(window, x - 1, 0) + 1;
+    row_end = end == INT64_MIN ? 0 : trajd_cpu_row_at(window, end - 1, row) + 1;
+    move->code = TRAJD_MASK_AFTER_END;
+    if (row == window->row_count)
+        return;
+    row_end = row_end < row ? row : row_end;
+    move->code = trajd_total_mask(window->stamps_ns, window->rate, window->row_count,
+                                  stream->max_gap_ns, x, end, row, row_end);
+    move->row = rows + row * (int64_t)stream->row_stride_bytes;
+    move->row_count = row_end - row;
+}
+
 static void plan_window(const struct chunk *chunk, const struct trajd_stream *stream, uint32_t w,
                         const struct trajd_cpu_step *steps, struct trajd_cpu_move *moves)
 {
@@ -146,6 +176,10 @@ static void plan_window(const struct chunk *chunk, const struct trajd_stream *st
         moves[t] = (struct trajd_cpu_move){.out = out, .row_count = 1, .code = TRAJD_MASK_MISSING};
         if (!rows)
             continue;
+        if (stream->total == TRAJD_TOTAL_STEP) {
+            place_total(chunk, stream, &window, offsets - chunk->step, t, rows, &moves[t]);
+            continue;
+        }
         moves[t].code = validate(stream, &window, chunk->grid->unit, &steps[t], &reads);
         if (!reads)
             continue;

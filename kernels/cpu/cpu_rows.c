@@ -271,6 +271,7 @@ static void sum_rows(const struct trajd_stream *stream, const char *at, int64_t 
                      uint32_t count, struct running *running)
 {
     const char *end = at + row_count * (int64_t)stream->row_stride_bytes;
+    const double gamma = stream->total == TRAJD_TOTAL_REST ? stream->total_gamma : 1;
     double values[TILE];
 
     if (running->end != end || running->row < at) {
@@ -281,7 +282,7 @@ static void sum_rows(const struct trajd_stream *stream, const char *at, int64_t 
         running->row -= stream->row_stride_bytes;
         load(stream->source_type, running->row, count, values);
         for (uint32_t d = 0; d < count; d++)
-            running->sums[d] = values[d] + stream->total_gamma * running->sums[d];
+            running->sums[d] = values[d] + gamma * running->sums[d];
     }
 }
 

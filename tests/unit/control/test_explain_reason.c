@@ -52,6 +52,18 @@ static void before_and_after_the_episode(void **state)
            "before start: the episode has no row up to the anchor");
 }
 
+static void sums_of_steps(void **state)
+{
+    const struct trajd_stream stream = {.max_gap_ns = 25 * MS, .total = TRAJD_TOTAL_STEP};
+    const struct trajd_resample_step step = {.has_row = true, .row = 4};
+    const struct trajd_reason_facts facts = {.step = &step, .stream = &stream, .row_count = 9};
+
+    (void)state;
+    expect(&facts, TRAJD_MASK_GAP, "a gap > max_gap 25 ms within the step: the sum lacks rows");
+    expect(&facts, TRAJD_MASK_AFTER_END,
+           "the rows end within the step (row 8): the sum would lack some");
+}
+
 static void gaps_and_ages(void **state)
 {
     const struct trajd_stream stream = {.max_gap_ns = 25 * MS, .max_age_ns = 12500};
@@ -98,8 +110,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_have_names), cmocka_unit_test(before_and_after_the_episode),
-        cmocka_unit_test(gaps_and_ages),    cmocka_unit_test(missing_rows),
-        cmocka_unit_test(nan_in_rows),
+        cmocka_unit_test(sums_of_steps),    cmocka_unit_test(gaps_and_ages),
+        cmocka_unit_test(missing_rows),     cmocka_unit_test(nan_in_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,6 +217,40 @@ static void test_total(void **state)
     expect(&one, targets, 6, broken, masked, 0);
 }
 
+/* Rows at 0, 10, 20 and 40. A row at the border of two steps belongs to the later one. */
+static void test_total_of_a_step(void **state)
+{
+    const double rows[] = {1, 2, 4, 8};
+    const int64_t every_15[] = {-15, 0, 15, 30, 45}, every_10[] = {0, 10, 20, 30, 40, 50},
+                  borders[] = {0, 11, 20, 21}, ends[] = {20, 40}, late[] = {20, 50};
+    const uint8_t all[] = {0, 0, 0, 0, 0}, padded[] = {1, 0, 0, 0, 2},
+                  late_mask[] = {0, 0, 0, 0, 0, 2}, half[] = {0, 2}, gaps[] = {0, 0, 3, 3, 0, 2};
+    const double by_15[] = {0, 3, 4, 8, 0}, by_10[] = {1, 2, 4, 0, 8, 0},
+                 by_border[] = {3, 0, 4, 8};
+    const double by_end[] = {4, 8}, by_late[] = {12, 0};
+    struct small_request one;
+
+    (void)state;
+    small_request_set_up(&one, TRAJD_KIND_PREVIOUS, 1, rows);
+    one.stream.total = TRAJD_TOTAL_STEP;
+    one.stream.total_width = 15;
+    expect(&one, every_15, 5, by_15, padded, 0);
+    one.stream.total_width = 10;
+    expect(&one, every_10, 6, by_10, late_mask, 0);
+    one.stream.max_gap_ns = 15; /* 20 ns lie between the last two rows */
+    expect(&one, every_10, 6, by_10, gaps, 0);
+    one.stream.max_gap_ns = -1;
+    one.stream.total_width = 20;
+    expect(&one, borders, 4, by_border, all, 0);
+    one.stream.total_width = 29; /* the last interval is 20 ns: the next row would be at 60 */
+    expect(&one, ends, 2, by_end, all, 0);
+    one.stream.total_width = 30;
+    expect(&one, ends, 2, by_end, half, 0);
+    expect(&one, late, 2, by_late, half, 0);
+    one.count = 0;
+    expect(&one, late, 1, (double[]){0}, (uint8_t[]){1}, 0);
+}
+
 static void test_angle(void **state)
 {
     const double rows[] = {350, 10, 190, -170};
@@ -352,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_row_steps),
         cmocka_unit_test(test_mean),
         cmocka_unit_test(test_total),
+        cmocka_unit_test(test_total_of_a_step),
         cmocka_unit_test(test_angle),
         cmocka_unit_test(test_quaternions),
         cmocka_unit_test(test_slopes),

@@ -90,6 +90,8 @@ static void apply(const struct trajd_convert_rule *rule, const struct trajd_inde
                   struct convert_choice *choice)
 {
     if (rule->kind != TRAJD_CONVERT_NO_KIND)
+        choice->has_kind = true;
+    if (rule->kind != TRAJD_CONVERT_NO_KIND)
         choice->made.kind =
             rule->layout_order && convert_is_slerp(rule->kind) && convert_is_slerp(stream->kind)
                 ? stream->kind
@@ -140,6 +142,13 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
     if (stream->form != TRAJD_ROWS_PLAIN && made->from != made->to)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s holds encoded frames, which have no other type", made->name);
+    if (stream->is_delta && !choice->has_kind)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s holds differences (semantics: delta), which a feed adds over "
+                               "each step and resampling of files does not: leave it out with "
+                               "--streams, or name its kind with --kind %s=previous, which keeps "
+                               "one row of each step and drops the others",
+                               made->name, made->name);
     if (convert_is_slerp(made->kind) && made->feature_count % 4)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: slerp needs a multiple of 4 features, it has %" PRIu64,

@@ -12,6 +12,7 @@ struct convert_choice {
     /* matches the options; or shares a dataset with a stream that does */
     bool is_chosen, comes_along;
     bool is_typed; /* a rule sets `to` */
+    bool has_kind; /* a rule sets `kind` */
 };
 
 static inline enum trajd_status convert_no_memory_for_plan(struct trajd_error *error)

@@ -252,14 +252,15 @@ static void test_totals(void **state)
                                                     : seed % 2 ? TRAJD_F64
                                                                : TRAJD_U8,
                                           .output = seed % 4 ? TRAJD_F32 : TRAJD_BF16,
-                                          .stamps = STAMPS_REGULAR,
-                                          .unit = TRAJD_GRID_ROWS};
+                                          .stamps = seed % 4 < 2 ? STAMPS_REGULAR : STAMPS_JITTER,
+                                          .unit = seed % 2 ? TRAJD_GRID_ROWS : TRAJD_GRID_NS};
         struct problem problem;
         struct trajd_stream wanted;
         char name[256];
 
         problem_create(&problem, &spec);
-        problem.stream.total = TRAJD_TOTAL_REST;
+        problem.stream.total = seed % 2 ? TRAJD_TOTAL_REST : TRAJD_TOTAL_STEP;
+        problem.stream.total_width = 1 + (int64_t)(seed * 7919 % 90000000);
         problem.stream.total_gamma = seed % 7 ? 1 - 1 / (double)(seed % 7 + 1) : 1;
         trajd_resample_reference(&problem.request, 0, spec.windows);
         wanted = problem.stream;
