@@ -301,3 +301,25 @@ def test_explain_names_the_goal(daemon, path):
     goal = int(rows["goal/far"][17, 0, 1])
     assert f"steps count from the goal: anchor {goal} at {goal * 0.05:.9g} s" in text
     assert "goal future geometric 0.8, rows 0..0" in one.run("--check").stdout
+
+
+def test_goals_of_pictures(daemon, tmp_path):
+    """Prepared pictures, too, are those of the window at the goal."""
+    random = np.random.default_rng(3)
+    path = tmp_path / "pictures.hdf5"
+    write_robomimic(path, {f"demo_{e}": {"actions": np.zeros((rows_in(e), 2), "f4"), "obs/pos": np.stack(
+        [np.full(rows_in(e), e), np.arange(rows_in(e))], 1).astype("f8"),
+        "obs/cam_image": random.integers(0, 255, (rows_in(e), 16, 12, 3), "u1")} for e in range(EPISODES)})
+    image = "image: {resize: [8, 6]}, layout: chw"
+    text = config(path, outputs={"pos": "{goal: {from: future, of: obs/pos}}",
+                                 "cam": f"{{{image}, goal: {{from: future, of: obs/cam_image}}}}",
+                                 "raw": "{goal: {from: future, of: obs/cam_image}}"})
+    text = text.replace("obs/pos: {at: 0}", f"obs/pos: {{at: 0}}\n      obs/cam_image: {{at: 0, {image}}}")
+    _, rows = read(daemon(text))
+    at = {tuple(pos): place for place, pos in enumerate(rows["obs/pos"][:, 0].astype(int).tolist())}
+    with h5py.File(path) as file:
+        for place, goal in enumerate(rows["goal/pos"][:, 0].astype(int).tolist()):
+            there = at[tuple(goal)]
+            np.testing.assert_array_equal(rows["goal/cam"][place], rows["obs/cam_image"][there])
+            np.testing.assert_array_equal(rows["goal/raw"][place, 0], file[f"data/demo_{goal[0]}/obs/cam_image"][goal[1]])
+    assert len(at) == sum(rows_in(e) for e in range(EPISODES)) and rows["goal/cam"].shape[2:] == (3, 8, 6)
