@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/device.h"
+#include "kernels/device_driver.h"
 
 struct trajd_device {
     int index;
@@ -61,6 +62,14 @@ static void fill_info(const struct cudaDeviceProp *properties, struct trajd_devi
     info->driver_version = (uint32_t)version;
 }
 
+static enum trajd_status refuse_driver(uint32_t index, struct trajd_error *error)
+{
+    int supported = 0;
+
+    cudaDriverGetVersion(&supported);
+    return trajd_driver_refuse(index, supported, CUDART_VERSION, error);
+}
+
 enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device,
                                     struct trajd_error *error)
 {
@@ -70,7 +79,9 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
     cudaError_t code = cudaGetDeviceCount(&count);
 
     *device = NULL;
-    if (code != cudaSuccess) /* no driver, a driver that is too old, or no /dev/nvidia* */
+    if (code == cudaErrorInsufficientDriver) /* too old, or none */
+        return refuse_driver(index, error);
+    if (code != cudaSuccess) /* no /dev/nvidia* */
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, (int)code, "GPU %u: %s", index,
                                cudaGetErrorString(code));
     if (index >= (uint32_t)count)

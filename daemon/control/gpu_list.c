@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Fills *error with the reason that the driver, or a build without CUDA, gives. */
-static enum trajd_status no_device(struct trajd_error *error)
+static enum trajd_status no_device(const char *text, struct trajd_error *error)
 {
     struct trajd_device *device;
     struct trajd_error why = {0};
@@ -12,7 +12,7 @@ static enum trajd_status no_device(struct trajd_error *error)
     if (!trajd_device_open(0, &device, &why))
         trajd_device_close(&device);
     return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
-                           "gpu.devices: all: this process finds no GPU that it can use%s%s",
+                           "gpu.devices: %s: this process finds no GPU that it can use%s%s", text,
                            why.status ? ": " : "", why.message);
 }
 
@@ -25,7 +25,7 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
     *wanted = 0;
     if (strcmp(text, "all") == 0) {
         *wanted = count ? (uint32_t)((UINT64_C(1) << count) - 1) : 0;
-        return count ? TRAJD_OK : no_device(error);
+        return count ? TRAJD_OK : no_device(text, error);
     }
     while (*at) {
         char *end;
@@ -36,6 +36,8 @@ static enum trajd_status read_devices(const char *text, uint32_t count, uint32_t
                 error, TRAJD_ERR_ARGUMENT, 0,
                 "gpu.devices: %s: must be `all`, or numbers below %d such as \"0,2\"", text,
                 TRAJD_CONTROL_MAX_GPUS);
+        if (!count)
+            return no_device(text, error);
         if (index >= count)
             return trajd_error_set(error, TRAJD_ERR_DEVICE, 0,
                                    "gpu.devices: %s: this process can use only %u GPUs", text,

@@ -5,6 +5,7 @@
  *
  * $FAKE_GPU selects faults:
  *   none       there is no GPU
+ *   driver=V   the driver supports CUDA only up to V (12020: 12.2), as one that is too old
  *   oom        allocations fail
  *   lost=N     every stream fails from its Nth launch on
  *   gone=N     everything fails from the Nth allocation on
@@ -28,6 +29,7 @@
 #include "fake/gpu_driver.h"
 #include "kernels/cuda/run.h"
 #include "kernels/device.h"
+#include "kernels/device_driver.h"
 #include "kernels/cpu/cpu.h"
 
 #define MAX_ALLOCATIONS 512
@@ -114,7 +116,9 @@ uint32_t trajd_device_count(void)
 {
     const long count = option("gpus", 1);
 
-    return option("none", 0) ? 0 : count < FAKE_GPUS_MAX ? (uint32_t)count : FAKE_GPUS_MAX;
+    return option("none", 0) || option("driver", 0) ? 0
+           : count < FAKE_GPUS_MAX                  ? (uint32_t)count
+                                                    : FAKE_GPUS_MAX;
 }
 
 static void *help(void *unused)
@@ -128,6 +132,8 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
                                     struct trajd_error *error)
 {
     *device = NULL;
+    if (option("driver", 0))
+        return trajd_driver_refuse(index, (int)option("driver", 0), 13000, error);
     if (index >= trajd_device_count())
         return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "GPU %u: there are %u", index,
                                trajd_device_count());

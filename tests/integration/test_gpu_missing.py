@@ -62,6 +62,22 @@ def test_no_gpu_and_no_leave_to_go_without(tmp_path, data):
     assert found.returncode == 69 and "gpu.devices: all: this process finds no GPU that it can use: GPU 0: there are 0" in found.stderr
 
 
+@pytest.mark.parametrize("devices", ["all", '"0"'])
+def test_a_driver_that_is_too_old(make, tmp_path, data, devices):
+    """The daemon names the driver that it needs. It goes on with the CPU where it may."""
+    wanted = "it supports CUDA up to 12.2, and the kernels of CUDA 13.0 need driver 580 or later"
+    text = CONFIG.replace("devices: all", f"devices: {devices}")
+    alone = GpuDaemon(tmp_path / "old", text.format(data=data, gpu="", slots=4), program=FAKE_PROGRAM)
+    alone.fake = "driver=12020"
+    found = alone.run()
+    assert found.returncode == 69 and wanted in found.stderr
+    daemon = make(fake="driver=12020", gpu=", fall_back: true")
+    assert wanted + ": batches lie in host memory (gpu.fall_back)" in daemon.text()
+    client = daemon.client()
+    assert client.open("train", gpu=UUID).gpu is None and len(collect(client)) > 4
+    client.close()
+
+
 @pytest.mark.parametrize("devices, status, why", [('"0,x"', 78, "`all`, or numbers"), ('"3"', 69, "can use only 1 GPUs"), ('"0,"', 78, "`all`, or numbers")])
 def test_devices_that_are_none(tmp_path, data, devices, status, why):
     text = CONFIG.format(data=data, gpu="", slots=4).replace("devices: all", f"devices: {devices}")
