@@ -2,6 +2,9 @@
 machine can."""
 import json
 import os
+import platform
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import pytest
 import yaml
 
 from paths import BUILD, PROGRAM, ROOT, SUPPORT, TRAJCTL
+from published import published_wheel
 from waiting import wait_for
 
 CLUSTERS = ROOT / "configs" / "clusters"
@@ -162,3 +166,38 @@ def test_its_probes_and_what_containers_share(manifest, daemon, demo_file):
     assert done.returncode == 1 and "in another container" in done.stderr, done.stderr
     os.kill(int(subprocess.check_output(["pgrep", "-P", str(one.process.pid)])), signal.SIGTERM)  # unshare does not pass signals on
     assert one.process.wait(60) == 0
+
+
+def image_steps():
+    """Returns the instructions of the Dockerfile, with continued lines joined."""
+    text = (CLUSTERS / "Dockerfile").read_text()
+    lines = re.sub(r"^#.*\n", "", text, flags=re.M).replace("\\\n", " ").splitlines()
+    return [line.split(None, 1) for line in lines if line.strip()]
+
+
+def test_the_image_is_the_manifests(manifest):
+    _, _, daemon, _ = manifest
+    version = re.search(r"project\(trajd VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    assert daemon["image"] == f"registry.example/trajd:{version}"
+    assert f" -t {daemon['image']} build/wheels" in (CLUSTERS / "Dockerfile").read_text()
+    command = json.loads(dict(image_steps())["CMD"])
+    assert command[:3] == daemon["command"]
+    done = subprocess.run([PROGRAM, *command[3:], "--config", "/nowhere", "--check"], capture_output=True, text=True)
+    assert json.loads(done.stderr)["level"] == "error" and "/nowhere" in done.stderr
+
+
+def test_the_steps_of_the_image(tmp_path):
+    """Runs the steps after apt-get in folders of the test, on the wheels that `make wheels` has built."""
+    wheels, place = tmp_path / "wheels", tmp_path / "trajd"
+    wheels.mkdir()
+    shutil.copy(published_wheel(platform.machine()), wheels)
+    path, done = os.environ["PATH"], 0
+    for word, rest in image_steps():
+        rest = rest.replace("/opt/trajd", str(place)).replace("/wheels", str(wheels))
+        if word == "ENV":
+            path = rest.split("=", 1)[1]
+        if word == "RUN" and "apt-get" not in rest:
+            ran = subprocess.run(["sh", "-c", rest], env={"PATH": path, "HOME": str(tmp_path)}, capture_output=True, text=True)
+            assert ran.returncode == 0, ran.stderr
+            done += 1
+    assert done == 2 and "trajctl" in ran.stdout and not wheels.exists()
