@@ -115,6 +115,8 @@ const struct wire_vector wire_vectors[] = {
                .first = 64,
                .count = 32}}}},
     {"ask_bare", {TRAJD_WIRE_ASK, {.ask = {.request = 19, .what = TEXT("episodes")}}}},
+    {"ask_pass",
+     {TRAJD_WIRE_ASK, {.ask = {.request = 20, .what = TEXT("explain"), .window = 7, .pass = 3}}}},
     {"checkpoint", {TRAJD_WIRE_CHECKPOINT, {.checkpoint = {18}}}},
     {"resample", {TRAJD_WIRE_RESAMPLE, {.resample = {20, UINT64_C(33554432)}}}},
     {"resample_who", {TRAJD_WIRE_RESAMPLE, {.resample = {.request = 1}}}},
