@@ -189,7 +189,7 @@ static bool of_axis_angle(const double v[3], double q[4])
     for (int k = 0; k < 3; k++)
         q[k] = factor * v[k];
     q[3] = cos(angle / 2);
-    return isfinite(angle) && make_unit(q, 4);
+    return isfinite(angle); /* the length is 1 within rounding */
 }
 
 static void to_axis_angle(const double q[4], double v[3])

@@ -4,7 +4,8 @@
     run.py --build build/release [PART...] [--rounds 5] [--seconds 2] [--out FILE.json]
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
-Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample.
+Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample,
+frames, targets.
 Programs that are compared take turns in one run. The table has the median of the turns and, in brackets, their
 range. tests/bench/README.md says more."""
 import argparse
@@ -24,13 +25,14 @@ import part_resample
 import part_service
 import part_start
 import part_statistics
+import part_targets
 from bench_daemon import ROOT, commit, cpu_name
 from report import print_figure
 
 PARTS = {"feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
          "mixture": part_mixture.run, "statistics": part_statistics.run,
-         "resample": part_resample.run, "frames": part_frames.run}
+         "resample": part_resample.run, "frames": part_frames.run, "targets": part_targets.run}
 
 
 def parse_arguments():

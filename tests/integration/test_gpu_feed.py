@@ -54,6 +54,19 @@ def test_returns_are_made_on_the_cpu(make):
     client.close()
 
 
+def test_relative_actions_are_made_on_the_cpu(make):
+    """The kernels of the GPU only resample: the batches come in host memory, with the reason."""
+    client = make().client()
+    spec = ("{dataset: demo, global_batch: 16, anchor: {clock: actions}, "
+            "outputs: {actions: {at: 0..3, relative_to: {from: obs/robot0_eef_pos, mask: [true, true, true, false, false, false, false]}}}}")
+    info = client.open(spec=spec, gpu=UUID)
+    assert info.gpu is None and b"rotation, relative_to and norm.per are computed on the CPU" in info.gpu_refusal
+    batch = client.next()
+    assert batch.arrays()["actions"].shape == (16, 4, 7) and np.isfinite(batch.arrays()["actions"]).all()
+    batch.release()
+    client.close()
+
+
 def test_a_ring_that_is_left_is_closed(make):
     """The memory of a production that the daemon has ended is free when no client has it open."""
     daemon = make()
