@@ -99,6 +99,18 @@ def test_frames_are_packed_and_the_rest_is_copied(tmp_path, layout):
     assert again.returncode and "nothing to pack: its frames are raw pixels without compression" in again.stderr
 
 
+def test_a_packed_file_is_not_resampled(tmp_path, layout):
+    """The message tells what to do; the streams without frames can be resampled."""
+    pack(write(tmp_path / "in.h5"), "-o", tmp_path / "out.h5", "--layout", layout)
+    command = [TRAJCTL, "resample", tmp_path / "out.h5", "-o", tmp_path / "slow.h5", "--layout", layout, "--rate", "10"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode and "holds packed frames: resample the file before `trajctl pack`, or choose other streams" in refused.stderr
+    done = subprocess.run([*command, "--streams", "action"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with h5py.File(tmp_path / "slow.h5") as file:
+        assert len(file["data/ep_0/action"]) == 4
+
+
 def test_several_files_and_resume(tmp_path, layout):
     inputs = [write(tmp_path / f"in_{i}.h5", i) for i in range(3)]
     refused = pack(*inputs, "-o", tmp_path / "packed", "--layout", layout, check=False)
