@@ -229,13 +229,13 @@ find_decoder(struct worker *worker, const struct trajd_frame_view *view, struct 
     return made;
 }
 
-/* Decodes the frames that were read. */
+/* Decodes the frames that were read. A program that does not start, because memory is short or
+ * somebody kills it, is tried again. */
 static void decode(struct worker *worker)
 {
     const struct trajd_frame_view *view = worker->slots[0]->view;
     struct trajd_error error;
-    struct trajd_decoder *decoder = find_decoder(worker, view, &error);
-    enum trajd_status status = decoder ? TRAJD_OK : TRAJD_ERR_SYSTEM;
+    enum trajd_status status = TRAJD_OK;
     uint32_t order[JOB_FRAMES], count = 0;
 
     for (uint32_t i = 0; i < worker->slot_count; i++)
@@ -245,8 +245,11 @@ static void decode(struct worker *worker)
                                              worker->bytes[i].room, worker->slots[i]->pixels, ""};
             order[count++] = i;
         }
-    if (!status && count)
-        status = trajd_decoder_run(decoder, worker->requests, count, &error);
+    for (int r = 0; count && r <= RETRY_COUNT && (!r || status == TRAJD_ERR_SYSTEM); r++) {
+        struct trajd_decoder *decoder = find_decoder(worker, view, &error);
+        status = decoder ? trajd_decoder_run(decoder, worker->requests, count, &error)
+                         : TRAJD_ERR_SYSTEM;
+    }
     for (uint32_t k = 0; k < count; k++) {
         const uint32_t i = order[k];
         if (status) {

@@ -1,6 +1,7 @@
 """Feeds with pictures: decoded, cropped, resized and padded, from files of any encoding, against numpy."""
 import contextlib
 import os
+import pathlib
 import signal
 import subprocess
 import textwrap
@@ -183,8 +184,8 @@ def test_frames_of_zeros_are_masked(daemon, tmp_path, form):
 
 def decoders_of(pid):
     """Returns the helper programs of a daemon that decode pictures."""
-    found = subprocess.run(["pgrep", "-P", str(pid), "trajd-decoder"], stdout=subprocess.PIPE, text=True)
-    return [int(line) for line in found.stdout.split()]
+    lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for children in lists for child in children.split()]
 
 
 def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
