@@ -11,6 +11,7 @@ import tempfile
 import pytest
 
 from paths import BUILD, PROGRAM, RECORDINGS, ROOT
+from pythons import find_python
 from waiting import wait_for
 
 SCRIPT = ROOT / "clients" / "python" / "examples" / "behaviour_cloning.py"
@@ -48,15 +49,6 @@ feeds:
       obs/states: {{from: states, at: -1..0}}
       actions:    {{at: 0..7}}
 """
-
-
-def find_python(module):
-    """Returns a Python of this machine that has the module and numpy. The Python that runs this test comes first."""
-    for python in dict.fromkeys((sys.executable, str(ROOT / "build/venv-torch/bin/python"), "/usr/bin/python3")):
-        if os.path.exists(python) and subprocess.run([python, "-c", f"import {module}, numpy"], capture_output=True,
-                                                     timeout=120).returncode == 0:
-            return python
-    return None
 
 
 @pytest.fixture

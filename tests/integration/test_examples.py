@@ -1,0 +1,82 @@
+"""The examples run: the trainers of clients/python/examples/trainers, and preprocessing as an array of Slurm jobs."""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import h5py
+import numpy as np
+import pytest
+
+from paths import PACKAGE, PROGRAM, ROOT, TRAJCTL
+from pythons import find_python
+from waiting import wait_for
+
+TRAINERS = ROOT / "clients/python/examples/trainers"
+CLUSTERS = ROOT / "configs/clusters"
+CONFIG = """
+version: 1
+exit_idle: 1s
+memory: {{store: 64MiB, rings: 64MiB, reserve: 0}}
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  train:
+    dataset: demo
+    global_batch: 16
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    outputs:
+      obs/robot0_eef_pos: {{at: -1..0}}
+      obs/object:         {{at: -1..0}}
+      actions:            {{at: -1..14}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, module", [("plain_torch", "torch"), ("with_accelerate", "accelerate"), ("with_lightning", "lightning")])
+def test_a_trainer_learns(demo_file, name, module):
+    python = find_python(module)
+    if not python:
+        pytest.skip(f"no Python of this machine has {module}")
+    if not list((PACKAGE / "trajd").glob("_core*")):
+        pytest.skip("built without Python's headers")
+    with tempfile.TemporaryDirectory(prefix="trajd") as folder:
+        config = pathlib.Path(folder) / "demo.yaml"
+        config.write_text(CONFIG.format(path=demo_file))
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("TRAJD_", "SLURM_", "MASTER_"))}
+        env.update(TRAJD_RUNTIME_DIR=folder, XDG_CACHE_HOME=folder, TRAJD_PROGRAM=str(PROGRAM), PYTHONPATH=str(PACKAGE), CUDA_VISIBLE_DEVICES="")
+        done = subprocess.run([python, TRAINERS / f"{name}.py", config, "3"], env=env, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        losses = [float(loss) for loss in re.findall(r"^epoch \d+ loss (\S+)$", done.stdout, re.M)]
+        assert len(losses) == 3 and losses[2] < losses[0], done.stdout
+        wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 60, "the end of the daemon")
+
+
+def rows(path):
+    """Returns the rows of all episodes, without their names, in an order of their own."""
+    with h5py.File(path) as file:
+        return sorted(np.asarray(demo["actions"]).tobytes() for demo in file["data"].values())
+
+
+def test_an_array_of_slurm_jobs_and_its_merge(demo_file, tmp_path):
+    for name in ("inbox", "outbox", "quarantine"):
+        (tmp_path / name).mkdir()
+    for number in range(5):
+        (tmp_path / f"inbox/run_{number}.hdf5").write_bytes(demo_file.read_bytes())
+    (tmp_path / "lab.yaml").write_text("version: 1\ninbox: inbox\noutbox: outbox\nquarantine: quarantine\nsettle: 50ms\nlayout: demo\nrate: 10\n")
+
+    def sbatch(script, *arguments, **variables):
+        env = {**os.environ, "PATH": f"{TRAJCTL.parent}:{os.environ['PATH']}", **variables}
+        return subprocess.run(["bash", CLUSTERS / script, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+
+    refused = sbatch("preprocess_array.sbatch", "lab.yaml", SLURM_ARRAY_TASK_ID="")
+    assert refused.returncode != 0 and "--array=0-N" in refused.stderr
+    for task in range(3, 6):  # an array need not begin at 0
+        done = sbatch("preprocess_array.sbatch", "lab.yaml", SLURM_ARRAY_TASK_ID=str(task), SLURM_ARRAY_TASK_MIN="3", SLURM_ARRAY_TASK_COUNT="3")
+        assert done.returncode == 0, done.stderr
+    published = sorted((tmp_path / "outbox").glob("*.hdf5"))
+    assert [path.name for path in published] == [f"run_{number}.hdf5" for number in range(5)]
+    merged = sbatch("merge.sbatch", "outbox", "all.hdf5", "10", "--layout", "demo")
+    assert merged.returncode == 0, merged.stderr
+    assert rows(tmp_path / "all.hdf5") == sorted(row for path in published for row in rows(path))
