@@ -195,8 +195,8 @@ def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
     client = one.client()
     client.open("train")
     killed = 0
-    for _, arrays in client.epoch():
-        for pid in decoders_of(one.process.pid):
+    for number, (_, arrays) in enumerate(client.epoch()):
+        for pid in decoders_of(one.process.pid) if number in (1, 8) else ():  # twice in a row, a frame would be blamed
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
