@@ -125,6 +125,7 @@ TRAJD_CLONES void trajd_image_sum_columns_exact(int16_t *restrict out, const int
 }
 
 typedef int16_t lanes __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint8_t bytes __attribute__((vector_size(8)));
 
 /* Chooses 8 of the 16 elements of two vectors. Clang has no __builtin_shuffle, and GCC has
  * __builtin_shufflevector from version 12 on. */
@@ -172,15 +173,15 @@ void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count)
                        in + (size_t)r * count + x, count);
 }
 
-/* Rounds and clips. */
-TRAJD_CLONES void trajd_image_narrow(uint8_t *restrict out, const int16_t *restrict in,
-                                     uint32_t count, int shift)
+/* Rounds the eight values of a vector, and clips them to 0..255. */
+TRAJD_INLINE void finish_8(uint8_t *out, lanes values, int shift)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        const int16_t half = (int16_t)(1 << shift >> 1);
-        const int16_t value = (int16_t)((in[i] + half) >> shift);
-        out[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-    }
+    const lanes rounded = (values + (int16_t)(1 << shift >> 1)) >> shift;
+    const lanes positive = rounded & ~(rounded >> 15), above = positive > 255;
+    const lanes clipped = (positive & ~above) | (above & 255);
+    const bytes result = __builtin_convertvector(clipped, bytes);
+
+    memcpy(out, &result, sizeof result);
 }
 
 /* Transposes the result back: `rows` rows of `count` elements, `step` bytes apart. */
@@ -190,11 +191,15 @@ void trajd_image_store(uint8_t *out, uint64_t step, const int16_t *result, uint3
     for (uint32_t x = 0; x < count; x += 8) {
         const uint32_t width = count - x < 8 ? count - x : 8;
         int16_t block[TRAJD_IMAGE_ROWS * 8];
-        uint8_t bytes[TRAJD_IMAGE_ROWS * 8];
         turn_block(block, 8, result + (size_t)x * TRAJD_IMAGE_ROWS, TRAJD_IMAGE_ROWS);
         turn_block(block + 64, 8, result + (size_t)x * TRAJD_IMAGE_ROWS + 8, TRAJD_IMAGE_ROWS);
-        trajd_image_narrow(bytes, block, TRAJD_IMAGE_ROWS * 8, shift);
-        for (uint32_t r = 0; r < rows; r++)
-            memcpy(out + r * step + x, bytes + 8 * r, width);
+        for (uint32_t r = 0; r < rows; r++) {
+            uint8_t row[8];
+            finish_8(row, *(const lanes *)(block + (size_t)8 * r), shift);
+            if (width == 8)
+                memcpy(out + r * step + x, row, 8);
+            else
+                memcpy(out + r * step + x, row, width);
+        }
     }
 }

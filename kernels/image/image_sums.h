@@ -39,10 +39,6 @@ void trajd_image_sum_columns_exact(int16_t *restrict out, const int16_t *restric
 /* Transposes 16 rows of `count` elements, a multiple of 8: out[count][16]. */
 void trajd_image_turn(int16_t *out, const int16_t *in, uint32_t count);
 
-/* Rounds to u8, and clips. */
-void trajd_image_narrow(uint8_t *restrict out, const int16_t *restrict in, uint32_t count,
-                        int shift);
-
 /* Transposes result[count][16] back, and rounds: `rows` rows of `count` bytes, `step` bytes apart.
  * `result` has room for `count` rounded up to a multiple of 8. */
 void trajd_image_store(uint8_t *out, uint64_t step, const int16_t *result, uint32_t rows,
