@@ -105,7 +105,9 @@ def main():
         print(f"quality {quality}, {result[f'quality {quality}']['kilobytes']} KB a frame")
         for name, value in times.items():
             print(f"  {name:34} {value:9.1f} us")
-        ratio = {"helper of bare libjpeg-turbo": times["decode library"] / times["decode helper"],
+        ratio = {"thread of bare libjpeg-turbo": times["decode library"] / times["decode thread"],
+                 "helper 224 of a thread": times["decode thread_224"] / times["decode helper_224"],
+                 "helper of bare libjpeg-turbo": times["decode library"] / times["decode helper"],
                  "helper 224 of bare libjpeg-turbo": times["decode library"] / times["decode helper_224"],
                  "helper 224 over Pillow": times["pillow decode 224"] / times["decode helper_224"],
                  "helper 224 over OpenCV AREA": times["opencv decode 224"] / times["decode helper_224"],
