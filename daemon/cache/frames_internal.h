@@ -19,6 +19,7 @@ struct frame_slot {
     uint8_t *pixels;
     char *reason;                /* while bad or failed */
     struct frame_slot *next;     /* of the free list, or of a queue */
+    struct frame_slot **link;    /* in a queue: what points to this slot */
     uint32_t episode_index, row; /* while not free */
     uint32_t pins;
     uint64_t wanted; /* the view's tick of the last hint; 0: none since the last pin */

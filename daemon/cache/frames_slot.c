@@ -35,6 +35,7 @@ void frames_enqueue(struct frame_slot *slot, enum frame_queue queue)
     slot->state = FRAME_QUEUED;
     slot->queue = (uint8_t)queue;
     slot->next = NULL;
+    slot->link = list->last;
     *list->last = slot;
     list->last = &slot->next;
     list->count++;
@@ -44,13 +45,12 @@ void frames_enqueue(struct frame_slot *slot, enum frame_queue queue)
 void frames_dequeue(struct frame_slot *slot)
 {
     struct frame_list *list = &slot->view->frames->queues[slot->queue];
-    struct frame_slot **at = &list->first;
 
-    while (*at != slot)
-        at = &(*at)->next;
-    *at = slot->next;
-    if (list->last == &slot->next)
-        list->last = at;
+    *slot->link = slot->next;
+    if (slot->next)
+        slot->next->link = slot->link;
+    else
+        list->last = slot->link;
     slot->next = NULL;
     list->count--;
 }

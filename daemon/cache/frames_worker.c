@@ -55,20 +55,15 @@ static bool take(struct worker *worker, struct frame_list *list)
     struct trajd_frames *frames = worker->frames;
     const uint32_t share = (list->count + frames->worker_count - 1) / frames->worker_count;
     const uint32_t most = share < JOB_FRAMES ? share : JOB_FRAMES;
-    struct frame_slot **at = &list->first;
+    struct frame_slot *next = list->first;
 
     worker->slot_count = 0;
-    while (*at && worker->slot_count < most) {
-        struct frame_slot *slot = *at;
-        if (worker->slot_count && slot->view != worker->slots[0]->view) {
-            at = &slot->next;
+    while (next && worker->slot_count < most) {
+        struct frame_slot *slot = next;
+        next = slot->next;
+        if (worker->slot_count && slot->view != worker->slots[0]->view)
             continue;
-        }
-        *at = slot->next;
-        if (list->last == &slot->next)
-            list->last = at;
-        list->count--;
-        slot->next = NULL;
+        frames_dequeue(slot);
         slot->state = FRAME_LOADING;
         slot->view->loading_count++;
         worker->slots[worker->slot_count++] = slot;
