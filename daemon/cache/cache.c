@@ -186,7 +186,7 @@ void trajd_cache_raise_budget(struct trajd_cache *cache, uint64_t more_bytes)
 {
     pthread_mutex_lock(&cache->lock);
     cache->budget_bytes += more_bytes;
-    cache->stats.budget_bytes = cache->budget_bytes;
+    cache->stats.budget_bytes = cache->budget_bytes + cache->lent_bytes;
     pthread_cond_broadcast(&cache->work); /* a reader may have waited for room */
     pthread_mutex_unlock(&cache->lock);
 }

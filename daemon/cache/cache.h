@@ -44,7 +44,8 @@ struct trajd_selection {
 };
 
 struct trajd_cache_stats {
-    /* total: all entries of the arrays that selections have named so far */
+    /* budget: with what is lent. total: all entries of the arrays that selections have named so
+     * far */
     uint64_t resident_bytes, budget_bytes, total_bytes;
     uint64_t pinned_bytes;
     uint64_t bytes_read, entries_loaded, entries_evicted, pin_waits, read_errors;

@@ -94,7 +94,6 @@ bool trajd_cache_lend(struct trajd_cache *cache, uint64_t bytes)
     if (lends) {
         cache->budget_bytes -= bytes;
         cache->lent_bytes += bytes;
-        cache->stats.budget_bytes = cache->budget_bytes;
     }
     pthread_mutex_unlock(&cache->lock);
     free_evicted(evicted);
