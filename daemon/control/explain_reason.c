@@ -144,6 +144,10 @@ void trajd_reason_write(const struct trajd_reason_facts *facts, enum trajd_mask 
                  duration(step->past_ns, time, sizeof time),
                  duration((uint64_t)facts->stream->max_age_ns, limit, sizeof limit));
         return;
+    case TRAJD_MASK_BAD_FRAME:
+        snprintf(text, TRAJD_REASON_SIZE, "the frame of row %" PRId64 " is bad",
+                 file_row(facts, step->row));
+        return;
     case TRAJD_MASK_VALID:
         break;
     }
