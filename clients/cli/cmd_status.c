@@ -110,9 +110,10 @@ static void print_journal_failure(const struct trajd_yaml_node *job)
                text_of(job, "journal_failure"));
 }
 
+/* producer: NULL where the document has no room for it. */
 static void print_failures(const struct trajd_yaml_node *producer)
 {
-    if (trajd_yaml_get(producer, "last_failure"))
+    if (producer && trajd_yaml_get(producer, "last_failure"))
         printf("  %s failed batches, the last one: %s\n", text_of(producer, "failed_batches"),
                text_of(producer, "last_failure"));
 }
