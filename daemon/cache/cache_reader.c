@@ -75,16 +75,27 @@ static bool make_room(struct trajd_cache *cache, enum queue_kind kind, uint32_t 
     return true;
 }
 
+/* Returns how much of the budget rows keep: what is pinned for long; of the rest, what feeds have
+ * named, up to a half, and at least an eighth. */
+static uint64_t kept_for_rows(const struct trajd_cache *cache)
+{
+    const uint64_t all = cache->budget_bytes + cache->lent_bytes, retained = cache->retained_bytes,
+                   rest = all - retained;
+    uint64_t named = cache->stats.total_bytes > retained ? cache->stats.total_bytes - retained : 0;
+
+    named = named < rest / 2 ? named : rest / 2;
+    named = retained + (named > rest / 8 ? named : rest / 8);
+    return named > cache->pinned_bytes ? named : cache->pinned_bytes;
+}
+
 bool trajd_cache_lend(struct trajd_cache *cache, uint64_t bytes)
 {
     void *evicted = NULL;
-    uint64_t half, kept;
+    uint64_t kept;
     bool lends;
 
     pthread_mutex_lock(&cache->lock);
-    half = (cache->budget_bytes + cache->lent_bytes) / 2;
-    kept = cache->stats.total_bytes < half ? cache->stats.total_bytes : half;
-    kept = cache->pinned_bytes > kept ? cache->pinned_bytes : kept;
+    kept = kept_for_rows(cache);
     lends = bytes <= cache->budget_bytes && cache->budget_bytes - bytes >= kept;
     while (lends && cache->stats.resident_bytes > cache->budget_bytes - bytes) {
         lends = cache->heap_count > 0;
@@ -106,6 +117,8 @@ static bool is_wanted(const struct trajd_cache *cache, enum queue_kind kind, uin
 
     if (p->state != ENTRY_ABSENT)
         return false;
+    if (kind == QUEUE_AHEAD && p->bytes > cache->budget_bytes)
+        return false; /* the budget has become smaller */
     return kind == QUEUE_FILL || (kind == QUEUE_DEMAND ? p->pins > 0 : p->first_use != NO_USE);
 }
 

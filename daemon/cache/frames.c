@@ -75,15 +75,6 @@ static uint64_t largest_frame(const struct trajd_index_stream *stream,
     return stream->form == TRAJD_ROWS_PLAIN ? pixels : pixels + HEADER_BYTES;
 }
 
-static void free_view(struct trajd_frame_view *view)
-{
-    frames_free_blocks(view);
-    for (uint32_t e = 0; view->rows && e < view->frames->index->episode_count; e++)
-        free(view->rows[e]);
-    free(view->rows);
-    free(view);
-}
-
 /* Returns how many frames are allocated together: few, where the budget is small. */
 static uint32_t block_slots(const struct trajd_frames *frames, uint64_t frame_bytes)
 {
@@ -124,7 +115,7 @@ static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t 
     view->block_slots = block_slots(frames, view->frame_bytes);
     view->rows = calloc(frames->index->episode_count + 1, sizeof *view->rows);
     if (!view->rows) {
-        free_view(view);
+        frames_free_view(view);
         view = NULL;
     }
     return view;
@@ -163,7 +154,7 @@ static enum trajd_status reserve(struct trajd_frame_view *view, uint32_t least_f
                                  struct trajd_error *error)
 {
     while ((uint64_t)view->block_count * view->block_slots < least_frames)
-        if (!frames_add_block(view))
+        if (!frames_add_block(view) && !(frames_take_back(view) && frames_add_block(view)))
             return trajd_error_set(
                 error, TRAJD_ERR_MEMORY, 0,
                 "stream %s: a window has %u prepared frames of %llu bytes, and memory.store has "
@@ -173,7 +164,7 @@ static enum trajd_status reserve(struct trajd_frame_view *view, uint32_t least_f
     return TRAJD_OK;
 }
 
-/* Takes one user from a view. Waits for workers that still write to the last one's frames. */
+/* Takes one user from a view. Where workers still write to its frames, the last of them frees it. */
 static void leave(struct trajd_frame_view *view)
 {
     struct trajd_frames *frames = view->frames;
@@ -190,9 +181,8 @@ static void leave(struct trajd_frame_view *view)
             if (slot->view == view)
                 frames_drop(slot);
         }
-    while (view->loading_count)
-        trajd_heartbeat_wait_for(&frames->done, &frames->lock);
-    free_view(view);
+    if (!view->loading_count)
+        frames_free_view(view);
 }
 
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,

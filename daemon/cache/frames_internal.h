@@ -84,7 +84,11 @@ struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint)
 /* Takes a frame from its slot, which becomes free. It is neither pinned nor loading. */
 void frames_drop(struct frame_slot *slot);
 bool frames_add_block(struct trajd_frame_view *view);
-void frames_free_blocks(struct trajd_frame_view *view);
+/* Takes unused memory from other views, so that this one can have a block. Each keeps its first
+ * block. Returns false where they have too little. */
+bool frames_take_back(struct trajd_frame_view *view);
+/* Frees a view that has left the list of views, with its frames. */
+void frames_free_view(struct trajd_frame_view *view);
 void frames_enqueue(struct frame_slot *slot, enum frame_queue queue);
 /* Takes a queued slot out of its queue. */
 void frames_dequeue(struct frame_slot *slot);

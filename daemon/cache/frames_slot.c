@@ -111,21 +111,71 @@ bool frames_add_block(struct trajd_frame_view *view)
     return true;
 }
 
-void frames_free_blocks(struct trajd_frame_view *view)
+static void free_block(struct trajd_frame_view *view, uint32_t b)
 {
     const uint64_t bytes = view->frame_bytes * view->block_slots;
+    struct frame_block *block = view->blocks[b];
 
-    for (uint32_t b = 0; b < view->block_count; b++) {
-        for (uint32_t s = 0; s < view->blocks[b]->slot_count; s++)
-            free(view->blocks[b]->slots[s].reason);
-        trajd_cache_free(view->blocks[b]->pixels, trajd_cache_footprint(bytes));
-        free(view->blocks[b]);
-        trajd_cache_give_back(view->frames->cache, bytes);
-        view->frames->stats.resident_bytes -= bytes;
-    }
+    for (uint32_t s = 0; s < block->slot_count; s++)
+        free(block->slots[s].reason);
+    trajd_cache_free(block->pixels, trajd_cache_footprint(bytes));
+    free(block);
+    view->blocks[b] = view->blocks[--view->block_count];
+    trajd_cache_give_back(view->frames->cache, bytes);
+    view->frames->stats.resident_bytes -= bytes;
+}
+
+void frames_free_view(struct trajd_frame_view *view)
+{
+    while (view->block_count)
+        free_block(view, view->block_count - 1);
+    for (uint32_t e = 0; view->rows && e < view->frames->index->episode_count; e++)
+        free(view->rows[e]);
+    free(view->rows);
     free(view->blocks);
-    view->blocks = NULL;
-    view->block_count = 0;
+    free(view);
+}
+
+static bool is_in_use(const struct frame_block *block)
+{
+    for (uint32_t s = 0; s < block->slot_count; s++)
+        if (block->slots[s].pins || block->slots[s].state == FRAME_LOADING)
+            return true;
+    return false;
+}
+
+/* Frees a block that is not in use. */
+static void drop_block(struct trajd_frame_view *view, uint32_t b)
+{
+    struct frame_block *block = view->blocks[b];
+    struct frame_slot **at = &view->free_slots;
+
+    for (uint32_t s = 0; s < block->slot_count; s++)
+        if (block->slots[s].state != FRAME_FREE)
+            frames_drop(&block->slots[s]);
+    while (*at)
+        if (*at >= block->slots && *at < block->slots + block->slot_count) {
+            *at = (*at)->next;
+            view->free_count--;
+        } else {
+            at = &(*at)->next;
+        }
+    free_block(view, b);
+}
+
+bool frames_take_back(struct trajd_frame_view *view)
+{
+    const uint64_t wanted = view->frame_bytes * view->block_slots;
+    struct trajd_frame_view *from = view->frames->views;
+    uint64_t bytes = 0;
+
+    for (; from && bytes < wanted; from = from->next)
+        for (uint32_t b = from == view ? 0 : from->block_count; b-- > 1 && bytes < wanted;)
+            if (!is_in_use(from->blocks[b])) {
+                drop_block(from, b);
+                bytes += from->frame_bytes * from->block_slots;
+            }
+    return bytes >= wanted;
 }
 
 static bool may_go(const struct frame_slot *slot, bool is_hint)

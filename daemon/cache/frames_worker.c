@@ -263,12 +263,21 @@ static void decode(struct worker *worker)
     }
 }
 
+static void free_bytes(struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        free(worker->bytes[i].data);
+        worker->bytes[i].data = NULL;
+    }
+}
+
 /* ---- the thread ---- */
 
 /* Records the results. The caller holds the lock. */
 static void finish(struct worker *worker, int64_t begin_ns)
 {
     struct trajd_frames *frames = worker->frames;
+    struct trajd_frame_view *view = worker->slots[0]->view;
 
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         struct frame_slot *slot = worker->slots[i];
@@ -283,6 +292,8 @@ static void finish(struct worker *worker, int64_t begin_ns)
         if (slot->state == FRAME_FAILED && !slot->pins)
             frames_drop(slot);
     }
+    if (!view->users && !view->loading_count)
+        frames_free_view(view); /* it was closed meanwhile */
     frames->stats.decode_ns += (uint64_t)(trajd_now_ns() - begin_ns);
     pthread_cond_broadcast(&frames->done);
 }
@@ -304,6 +315,7 @@ static void run(struct worker *worker)
         for (uint32_t i = 0; i < worker->slot_count; i++)
             read_frame(worker, i);
         decode(worker);
+        free_bytes(worker);
         pthread_mutex_lock(&frames->lock);
         finish(worker, begin_ns);
     }
@@ -314,8 +326,6 @@ static void destroy_worker(struct worker *worker)
 {
     for (uint32_t d = 0; d < worker->decoder_count; d++)
         trajd_decoder_destroy(&worker->decoders[d]);
-    for (uint32_t i = 0; i < JOB_FRAMES; i++)
-        free(worker->bytes[i].data);
     trajd_array_reader_destroy(&worker->rows);
     trajd_encoded_reader_destroy(&worker->encoded);
     free(worker);

@@ -71,7 +71,7 @@ struct trajd_producer {
     uint64_t prefetched_run_id, prefetched_until;
     /* a batch that is made later, for its pictures; NULL: the feed has none */
     struct trajd_mixture_batch *ahead_batch;
-    uint64_t wanted_run_id, wanted_until;
+    uint64_t wanted_run_id, wanted_epoch, wanted_until;
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
     struct trajd_producer_failure last_failure;
     uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */

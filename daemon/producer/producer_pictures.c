@@ -143,13 +143,12 @@ static void find_frames(const struct trajd_window_batch *batch,
 
 /* ---- ahead ---- */
 
-static const void *const *no_rows(void *context, uint32_t episode)
+/* Returns the rows of an episode, pinned or not: pictures need none. */
+static const void *const *any_rows(void *context, uint32_t episode)
 {
-    static const void *const none[1];
+    const struct trajd_producer_member *member = context;
 
-    (void)context;
-    (void)episode;
-    return none; /* pictures need no rows */
+    return member->rows + (size_t)episode * member->selection->array_count;
 }
 
 static void want_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
@@ -159,7 +158,8 @@ static void want_batch(struct trajd_producer *producer, const struct trajd_fill 
     for (uint32_t m = 0; m < producer->plan->member_count; m++) {
         struct trajd_window_batch *batch = producer->ahead_batch->members[m];
         if (batch->window_count)
-            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, no_rows, NULL);
+            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, any_rows,
+                                    &producer->members[m]);
         for (uint32_t p = 0; p < batch->plan->picture_count && batch->window_count; p++) {
             struct trajd_producer_picture *picture = &producer->members[m].pictures[p];
             find_frames(batch, picture, 0, batch->window_count, fill);
@@ -177,9 +177,10 @@ void trajd_producer_want_pictures(struct trajd_producer *producer, const struct 
 
     if (!producer->ahead_batch)
         return;
-    if (producer->wanted_run_id != fill->run_id || producer->wanted_until > end ||
-        producer->wanted_until < begin) {
+    if (producer->wanted_run_id != fill->run_id || producer->wanted_epoch != fill->epoch ||
+        producer->wanted_until > end || producer->wanted_until < begin) {
         producer->wanted_run_id = fill->run_id;
+        producer->wanted_epoch = fill->epoch;
         producer->wanted_until = begin;
     }
     for (end = end < length ? end : length; producer->wanted_until < end;) {
@@ -192,16 +193,19 @@ void trajd_producer_want_pictures(struct trajd_producer *producer, const struct 
 
 /* ---- making ---- */
 
-/* Returns the error of the first frame that the feed does not accept. */
+/* Returns the error of the first frame that the feed does not accept. What the machine lacks is never
+ * masked. */
 static enum trajd_status check_frames(const struct trajd_producer *producer,
                                       const struct trajd_producer_picture *picture,
                                       struct trajd_error *error)
 {
     for (uint32_t u = 0; u < picture->use_count; u++) {
         const struct trajd_frame_use *use = &picture->uses[u];
+        const bool is_machine = use->status == TRAJD_ERR_SYSTEM || use->status == TRAJD_ERR_MEMORY;
         if (use->status && use->status != TRAJD_ERR_NOT_FOUND &&
-            (!producer->spec->keep_bad_rows || use->status == TRAJD_ERR_SYSTEM))
-            return trajd_error_set(error, use->status, 0, "%s", use->reason);
+            (is_machine || !producer->spec->keep_bad_rows))
+            return trajd_error_set(error, use->status, use->status == TRAJD_ERR_MEMORY ? ENOMEM : 0,
+                                   "%s", use->reason);
     }
     return TRAJD_OK;
 }

@@ -219,7 +219,7 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
                                         const struct trajd_statistics *statistics,
                                         struct trajd_error *error);
-/* Returns a number for all scales and offsets; 0 where nothing is normalised. Two feeds with equal
+/* Returns a number for all scales and offsets, and for how pictures are made; 0 where there are none. Two feeds with equal
  * fingerprints and different digests deliver the same windows in the same order with other
  * values. */
 uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);

@@ -28,6 +28,7 @@ feeds:
     pad: {{before: any, after: any, with: edge}}
     outputs:
       qpos: {{from: observations/qpos, at: 0}}
+      action: {{at: 0..1}}
       {outputs}
 """
 SMALL = "top: {from: observations/images/top, at: -1..0, image: {resize: [20, 30], filter: nearest}}"
@@ -346,3 +347,28 @@ def test_evaluation_draws_nothing(daemon, arm):
     for episode, row, window in windows(batches):
         np.testing.assert_array_equal(window["wrist"][0], frames[episode]["wrist"][row][2:38, 2:38])
         assert window["wrist.augment"][0].tolist() == [[2, 2, 0, 0], [0, 0, 0, 0]]
+
+
+def test_a_job_does_not_go_on_with_other_pictures(daemon, arm):
+    path, _ = arm
+    digests = []
+    for i, image in enumerate(("{crop: [30, 30]}", "{crop: {top: 0, left: 0, height: 30, width: 30}}", "{crop: [30, 30], augment: [{flip: 0.5}]}")):
+        client = daemon(config_of(path, f"wrist: {{from: observations/images/wrist, at: 0, image: {image}}}"), f"d{i}").client()
+        info = client.open("train")
+        digests.append((info.fingerprint, client.status()["producers"][0]["norm_digest"]))
+        client.close()
+    assert len({fingerprint for fingerprint, _ in digests}) == 1  # the same windows in the same order
+    assert len({digest for _, digest in digests}) == 3
+
+
+def test_another_preparation_takes_memory_from_the_first(daemon, arm):
+    path, frames = arm
+    config = textwrap.dedent(config_of(path, "top: {from: observations/images/top, at: 0, image: {resize: [45, 60], filter: nearest}}", batch=2))
+    config += "  other: {like: train, outputs: {top: {image: {resize: [40, 60], filter: nearest}}}}\n"
+    one = daemon(config, store="96KiB")
+    for name, height in (("train", 45), ("other", 40)):
+        client = one.client()
+        client.open(name)
+        for episode, row, window in windows([arrays for _, arrays in client.epoch()]):
+            np.testing.assert_array_equal(window["top"][0], nearest(frames[episode]["top"][row], height, 60))
+        client.close()

@@ -220,7 +220,8 @@ enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
     preparation->channels = source->channels;
     preparation->type = source->type;
     preparation->crop = crop;
-    preparation->filter = spec->filter >= 0          ? (enum trajd_image_filter)spec->filter
+    preparation->filter = spec->is_given && spec->filter >= 0
+                              ? (enum trajd_image_filter)spec->filter
                           : source->type == TRAJD_U8 ? TRAJD_IMAGE_PILLOW_BILINEAR
                                                      : TRAJD_IMAGE_NEAREST;
     preparation->pad_value = spec->pad_value;
