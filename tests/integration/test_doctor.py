@@ -13,7 +13,7 @@ import tempfile
 import pytest
 
 from daemons import FAKE_PROGRAM, Daemon, smallest
-from paths import BUILD, PACKAGE, PROGRAM, ROOT, TRAJCTL, clean_environment
+from paths import BUILD, PACKAGE, PROGRAM, ROOT, TRAJCTL, clean_environment, package_environment
 from waiting import wait_for
 
 FAKE = BUILD / "tests" / "fake"
@@ -208,8 +208,8 @@ def test_python(doctor):
     if not list((PACKAGE / "trajd").glob("_core*")):
         pytest.skip("built without Python's headers")
     python = (sys.executable, "-m", "trajd")
-    status, found = doctor(program=python, PYTHONPATH=str(PACKAGE))
+    status, found = doctor(program=python, **package_environment())
     assert status == 0 and found["python"][0][0] == "ok" and found["wheel"][0][0] == "ok" and "torch" in found and "memory" in found
-    environment = clean_environment(PYTHONPATH=str(PACKAGE))
+    environment = clean_environment(**package_environment())
     assert subprocess.run([*python, "--version"], capture_output=True, text=True, env=environment).stdout.startswith("trajctl ")
     assert subprocess.run([*python, "doctor", "--nonsense"], capture_output=True, env=environment).returncode == 2

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from picture_files import random_frames, write_encoded
-from paths import PACKAGE, ROOT, TRAJCTL, clean_environment
+from paths import PACKAGE, ROOT, TRAJCTL, clean_environment, package_environment
 from waiting import wait_for
 
 CONFIG = """
@@ -189,7 +189,7 @@ def test_python(daemon, demo_file):
         pytest.skip("built without Python's headers")
     one = daemon(CONFIG.format(path=demo_file))
     done = subprocess.run([sys.executable, "-c", PROGRAM, one.endpoint], capture_output=True, text=True, timeout=60,
-                          env=clean_environment(PYTHONPATH=str(PACKAGE)))
+                          env=clean_environment(**package_environment()))
     assert done.returncode == 0, done.stderr
     numbers, length = json.loads(done.stdout)
     assert all(name.startswith("trajd/") and isinstance(number, float) for name, number in numbers.items())

@@ -14,6 +14,11 @@ SUPPORT = ROOT / "tests" / "support"
 RECORDINGS = ROOT.parent / "shared" / "data"  # real recordings; tests that read them are skipped where they are missing
 
 
+def package_environment():
+    """Returns the variables with which another Python finds the package of the build, and what an instrumented one needs."""
+    return {"PYTHONPATH": str(PACKAGE)} | {name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ}
+
+
 def clean_environment(**more):
     """Returns the environment without LD_PRELOAD, which .ci/test sets for an instrumented libtrajd in an ordinary Python."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"} | more
