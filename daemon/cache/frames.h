@@ -30,6 +30,8 @@ struct trajd_frames_options {
     uint32_t worker_count; /* threads, >= 1; each has its own helper programs */
 };
 
+struct frame_slot;
+
 /* A frame that a batch uses. */
 struct trajd_frame_use {
     uint32_t episode_index;
@@ -40,7 +42,8 @@ struct trajd_frame_use {
      * zeros, which the layout masks; TRAJD_ERR_IO: the file could not be read,
      * and the next pin tries again; TRAJD_ERR_SYSTEM: no helper program starts */
     enum trajd_status status;
-    const char *reason; /* with file, array, row and rule; NULL with pixels */
+    const char *reason;      /* with file, array, row and rule; NULL with pixels */
+    struct frame_slot *slot; /* for trajd_frames_unpin */
 };
 
 struct trajd_frames_stats {

@@ -51,7 +51,7 @@ struct trajd_frame_view {
     uint32_t block_count;
     struct frame_block **blocks;
     struct frame_slot *free_slots;
-    uint32_t free_count, loading_count;
+    uint32_t loading_count;
     uint64_t hand;             /* where the search for a frame to evict goes on */
     uint64_t tick;             /* calls of pin */
     struct frame_slot ***rows; /* [episode_count] of [rows], NULL until an episode is used */
