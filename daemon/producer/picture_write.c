@@ -61,6 +61,13 @@ static const struct trajd_spec_output *output_of(const struct picture_writing *w
     return &plan->spec->outputs[plan->targets[writing->picture->target_index].output_index];
 }
 
+static const struct trajd_plan_output *plan_output(const struct picture_writing *writing)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+
+    return &plan->outputs[plan->targets[writing->picture->target_index].output_index];
+}
+
 /* Draws the parameters of a step. Cameras of one step have the same `at`. */
 static void draw(const struct picture_writing *writing, const struct picture_step *step,
                  struct trajd_augment_params *params)
@@ -97,20 +104,32 @@ static struct picture_worker *take_worker(struct trajd_producer_picture *picture
     }
 }
 
+static uint64_t augment_bytes(const struct trajd_plan_output *output)
+{
+    return output->augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
+}
+
+/* Returns where the slot has the parameters of a step. */
+static void *parameters_of(const struct picture_writing *writing, const struct picture_step *step,
+                           uint64_t row)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
+    const struct trajd_plan_output *output = &plan->outputs[o];
+
+    return (uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
+           (row * output->step_count + step->step) * augment_bytes(output);
+}
+
 /* Augments a frame, writes the parameters to the slot, and finishes it. */
 static void write_augmented(struct picture_writing *writing, const struct picture_step *step,
                             uint64_t row, const void *pixels, void *output)
 {
-    const struct trajd_window_plan *plan = writing->batch->plan;
-    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
-    const uint64_t bytes = plan->outputs[o].augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
     struct picture_worker *worker = take_worker(writing->picture);
     struct trajd_augment_params params;
 
     draw(writing, step, &params);
-    memcpy((uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
-               (row * plan->outputs[o].step_count + step->step) * bytes,
-           params.values, bytes);
+    memcpy(parameters_of(writing, step, row), params.values, augment_bytes(plan_output(writing)));
     if (trajd_augment_apply(worker->augment, &params, pixels, worker->frame))
         __atomic_store_n(&writing->is_out_of_memory, true, __ATOMIC_RELAXED);
     else
@@ -122,18 +141,10 @@ static void write_augmented(struct picture_writing *writing, const struct pictur
 static void write_padding(const struct picture_writing *writing, const struct picture_step *step,
                           uint64_t row, void *output)
 {
-    const struct trajd_window_plan *plan = writing->batch->plan;
-    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
-
     memcpy(output, writing->picture->padding,
            trajd_image_finish_bytes(&writing->picture->plan->finish));
-    if (plan->outputs[o].augment) {
-        const uint64_t bytes =
-            plan->outputs[o].augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
-        memset((uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
-                   (row * plan->outputs[o].step_count + step->step) * bytes,
-               0, bytes);
-    }
+    if (writing->picture->workers)
+        memset(parameters_of(writing, step, row), 0, augment_bytes(plan_output(writing)));
 }
 
 static void write_step(struct picture_writing *writing, const struct picture_step *step)
