@@ -1,8 +1,9 @@
-/* The pictures of a plan: how the frames of each stream are prepared, and how they become the
- * tensor. */
+/* The pictures of a plan: how the frames of each stream are prepared, how they become the tensor, and
+ * the digest of that, which is no part of the fingerprint. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
 #include "daemon/window/window_plan_internal.h"
 
 bool trajd_plan_is_picture(const struct trajd_spec_output *output,
@@ -132,4 +133,33 @@ enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
     plan->targets = sorted;
     plan->row_target_count = rows;
     return TRAJD_OK;
+}
+
+void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
+                              struct trajd_picture_words *words)
+{
+    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
+    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+
+    trajd_picture_write_words(&plan->spec->outputs[target->output_index].picture,
+                              &plan->pictures[picture].preparation, &stream->image,
+                              stream->encoding, words);
+}
+
+uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan)
+{
+    struct trajd_digest digest;
+    struct trajd_picture_words words;
+
+    trajd_digest_init(&digest);
+    for (uint32_t p = 0; p < plan->picture_count; p++) {
+        const uint32_t o = plan->targets[plan->row_target_count + p].output_index;
+        trajd_digest_add_text(&digest, plan->outputs[o].name);
+        trajd_window_write_words(plan, p, &words);
+        for (uint32_t w = 0; w < words.count; w++) {
+            trajd_digest_add_text(&digest, words.list[w].key);
+            trajd_digest_add_text(&digest, words.list[w].text);
+        }
+    }
+    return plan->picture_count ? trajd_digest_end(&digest) | 1 : 0;
 }

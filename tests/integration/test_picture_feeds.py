@@ -349,16 +349,22 @@ def test_evaluation_draws_nothing(daemon, arm):
         assert window["wrist.augment"][0].tolist() == [[2, 2, 0, 0], [0, 0, 0, 0]]
 
 
-def test_a_job_does_not_go_on_with_other_pictures(daemon, arm):
+def test_pictures_are_in_the_digest_of_values_alone(daemon, arm):
     path, _ = arm
-    digests = []
-    for i, image in enumerate(("{crop: [30, 30]}", "{crop: {top: 0, left: 0, height: 30, width: 30}}", "{crop: [30, 30], augment: [{flip: 0.5}]}")):
-        client = daemon(config_of(path, f"wrist: {{from: observations/images/wrist, at: 0, image: {image}}}"), f"d{i}").client()
+    images = ("{crop: [30, 30]}", "{crop: {top: 0, left: 0, height: 30, width: 30}}", "{crop: [30, 30], augment: [{flip: 0.5}]}",
+              "{crop: [30, 30], resize: [30, 31]}", "{crop: [30, 30]}, norm: unit", "{crop: {top: 5, left: 5, height: 30, width: 30}}")
+    values, norms = [], []
+    for i, image in enumerate(images):
+        client = daemon(config_of(path, f"wrist: {{from: observations/images/wrist, at: 0, dtype: float32, image: {image}}}"), f"d{i}").client()
         info = client.open("train")
-        digests.append((info.fingerprint, client.status()["producers"][0]["norm_digest"]))
+        (producer,) = client.status()["producers"]
+        assert int(producer["values_digest"], 16) == info.values_digest
+        values.append((info.fingerprint, info.values_digest))
+        norms.append(info.norm_digest)
         client.close()
-    assert len({fingerprint for fingerprint, _ in digests}) == 1  # the same windows in the same order
-    assert len({digest for _, digest in digests}) == 3
+    assert len({fingerprint for fingerprint, _ in values}) == 1  # the same windows in the same order
+    assert len({digest for _, digest in values}) == 4 and values[0] == values[4] == values[5]
+    assert norms.count(1) == 5 and norms[4] != 1
 
 
 def test_another_preparation_takes_memory_from_the_first(daemon, arm):

@@ -187,23 +187,3 @@ enum trajd_status trajd_picture_read_augment(const struct trajd_yaml *yaml,
         status = read_step(&reader, child, &augment->steps[augment->count++]);
     return status;
 }
-
-void trajd_picture_digest_augment(const struct trajd_picture_spec *spec,
-                                  struct trajd_digest *digest)
-{
-    trajd_digest_add_u64(digest, spec->augment.count);
-    trajd_digest_add_u64(digest, spec->augment.rounding);
-    trajd_digest_add_u64(digest, spec->is_centred);
-    trajd_digest_add_u64(digest, spec->draw_per);
-    for (uint32_t i = 0; i < spec->augment.count; i++) {
-        const struct trajd_augment_step *step = &spec->augment.steps[i];
-        const uint64_t numbers[] = {step->kind,          step->height, step->width,
-                                    step->excludes_last, step->box,    step->filter};
-        const double values[] = {step->probability, step->degrees,    step->translate_y,
-                                 step->translate_x, step->scale.low,  step->scale.high,
-                                 step->ratio.low,   step->ratio.high, step->factor.low,
-                                 step->factor.high};
-        trajd_digest_add(digest, numbers, sizeof numbers);
-        trajd_digest_add(digest, values, sizeof values);
-    }
-}

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/base/digest.h"
 #include "daemon/base/yaml.h"
 #include "kernels/image/augment/augment.h"
 #include "kernels/image/image.h"
@@ -71,9 +70,5 @@ enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
                                        const struct trajd_image_preparation *preparation,
                                        enum trajd_dtype type, struct trajd_image_finish *finish,
                                        struct trajd_error *error);
-
-/* Adds the augmentation to a digest, field by field. */
-void trajd_picture_digest_augment(const struct trajd_picture_spec *spec,
-                                  struct trajd_digest *digest);
 
 #endif
