@@ -13,6 +13,7 @@ import pytest
 import libtrajd as trajd
 from paths import TRAJCTL
 from picture_files import nearest, random_frames, write_encoded
+from waiting import wait_for
 
 BAD_FRAME = 8
 
@@ -42,6 +43,16 @@ def arm(tmp_path):
         frames.append({"top": random_frames(9, 48, 64, 10 + e), "wrist": random_frames(9, 40, 40, 20 + e)})
         write_encoded(tmp_path / f"episode_{e}.hdf5", frames[-1])
     return tmp_path, frames
+
+
+def rewrite_raw(path, frames, compression=None):
+    """Replaces the encoded frames of the fixture `arm` by pixels."""
+    for e, cameras in enumerate(frames):
+        with h5py.File(path / f"episode_{e}.hdf5", "r+") as file:
+            file.attrs["compress"] = False
+            for name, pixels in cameras.items():
+                del file["observations/images"][name]
+                file["observations/images"].create_dataset(name, data=pixels, compression=compression)
 
 
 def config_of(path, outputs, batch=4, more="seed: 1", decoders=0):
@@ -104,17 +115,77 @@ def test_a_frame_is_decoded_once(daemon, arm):
     assert frames["decoded"] == 18 and frames["used"] >= 3 * 36 and frames["evicted"] == 0
 
 
-@pytest.mark.parametrize("options", [{"decoders": 1}, {"decoders": 5}, {"store": "96KiB"}], ids=["one", "five", "little memory"])
-def test_the_bytes_do_not_depend_on_decoders_and_memory(daemon, arm, options):
+def decoders_of(pid):
+    """Returns the helper programs of a daemon that decode pictures."""
+    lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for children in lists for child in children.split()]
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def kill_decoders(pid):
+    """Kills the helper programs. Returns how many."""
+    killed = 0
+    for child in decoders_of(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+            killed += 1
+    return killed
+
+
+@pytest.mark.parametrize("encoding", ["png", "raw", "gzip"])
+@pytest.mark.parametrize("store", ["64MiB", "96KiB"], ids=["all frames kept", "few frames kept"])
+@pytest.mark.parametrize("decoders", [1, 2, 3, 5, 8])
+def test_the_bytes_do_not_depend_on_decoders_and_memory(daemon, arm, decoders, store, encoding):
+    """Cold, from memory or the disk, and after the helper programs were killed: a frame has the same bytes."""
     path, frames = arm
-    batches, status = run(daemon, path, "top: {from: observations/images/top, at: -1..0, image: {resize: [45, 60], filter: nearest}}",
-                          batch=2, epochs=2, **options)
-    for epoch in batches:
-        for episode, row, window in windows(epoch):
-            expected = [nearest(frames[episode]["top"][i], 45, 60) for i in (max(row - 1, 0), row)]
-            np.testing.assert_array_equal(window["top"], expected)
-    if "store" in options:
-        assert status["datasets"][0]["frames"]["evicted"] > 0
+    if encoding != "png":
+        rewrite_raw(path, frames, "gzip" if encoding == "gzip" else None)
+    outputs = "top: {from: observations/images/top, at: -1..0, image: {resize: [45, 60], filter: nearest}}"
+    one = daemon(config_of(path, outputs, batch=2, decoders=decoders), store=store)
+    client = one.client()
+    killed = 0
+    for epoch in range(3):
+        client.open("train", epoch=epoch)
+        for _, arrays in client.epoch():
+            for episode, row, window in windows([arrays]):
+                expected = [nearest(frames[episode]["top"][i], 45, 60) for i in (max(row - 1, 0), row)]
+                np.testing.assert_array_equal(window["top"], expected)
+        killed += kill_decoders(one.process.pid) if epoch == 1 else 0
+    counts = client.status()["datasets"][0]["frames"]
+    client.close()
+    assert 0 < killed <= decoders and counts["bad"] == 0
+    assert counts["decoded"] == 18 if store == "64MiB" else counts["evicted"] > 0
+
+
+def test_a_killed_daemon_costs_nothing(daemon, arm):
+    """A worker connects again, and each window comes once with the bytes that it has without the kill."""
+    path, frames = arm
+    one = daemon(config_of(path, AUGMENTED.replace("DRAW", "frame"), batch=2, more="seed: 1"))
+    client = one.client(reconnect=True)
+    client.open("train")
+    undisturbed = {(e, row): window for e, row, window in windows([arrays for _, arrays in client.epoch()])}
+    seen = {}
+    client.open("train")
+    for number, (_, arrays) in enumerate(client.epoch()):
+        for e, row, window in windows([arrays]):
+            assert (e, row) not in seen
+            seen[e, row] = window
+        if number in (1, 4):
+            orphans = decoders_of(one.process.pid)
+            one.kill()
+            wait_for(lambda pids=orphans: not any(map(is_running, pids)), 20, "the end of the helper programs")
+            one.start()
+    client.close()
+    assert seen.keys() == undisturbed.keys() and len(seen) == 18
+    for key, window in seen.items():
+        for name in ("top", "wrist", "top.augment", "top.mask"):
+            np.testing.assert_array_equal(window[name], undisturbed[key][name])
 
 
 def test_a_bad_frame_is_an_error_with_file_and_row(daemon, tmp_path):
@@ -183,12 +254,6 @@ def test_frames_of_zeros_are_masked(daemon, tmp_path, form):
     client.close()
 
 
-def decoders_of(pid):
-    """Returns the helper programs of a daemon that decode pictures."""
-    lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
-    return [int(child) for children in lists for child in children.split()]
-
-
 def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
     frames = random_frames(60, 48, 64, 3)
     write_encoded(tmp_path / "episode_0.hdf5", {"top": frames})
@@ -197,10 +262,8 @@ def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
     client.open("train")
     killed = 0
     for number, (_, arrays) in enumerate(client.epoch()):
-        for pid in decoders_of(one.process.pid) if number in (1, 8) else ():  # twice in a row, a frame would be blamed
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
+        if number in (1, 8):  # twice in a row, a frame would be blamed
+            killed += kill_decoders(one.process.pid)
         for _, row, window in windows([arrays]):
             np.testing.assert_array_equal(window["top"][1], nearest(frames[row], 20, 30))
     assert killed > 0
