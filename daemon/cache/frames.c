@@ -107,6 +107,9 @@ static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t 
         view->decoder.image.encoding = TRAJD_PICTURE_RAW;
         view->decoder.image.color = preparation->channels == 3 ? TRAJD_COLOR_RGB : TRAJD_COLOR_GRAY;
     }
+    if (preparation->is_bgr)
+        view->decoder.image.color =
+            view->decoder.image.color == TRAJD_COLOR_BGR ? TRAJD_COLOR_RGB : TRAJD_COLOR_BGR;
     view->decoder.bits = 8 * trajd_dtype_size(preparation->type);
     view->decoder.upright = true;
     view->decoder.largest_frame_bytes = largest_frame(stream, preparation);

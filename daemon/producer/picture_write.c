@@ -74,6 +74,7 @@ static void draw(const struct picture_writing *writing, const struct picture_ste
 {
     const struct trajd_picture_spec *spec = &output_of(writing)->picture;
     const struct trajd_image_preparation *preparation = &writing->picture->plan->preparation;
+    const struct trajd_augment *augment = &writing->picture->plan->augment;
     const struct trajd_window *window = &writing->batch->windows[writing->first + step->window];
     const bool shares_cameras =
         spec->draw_per == TRAJD_DRAW_STEP || spec->draw_per == TRAJD_DRAW_WINDOW;
@@ -88,9 +89,9 @@ static void draw(const struct picture_writing *writing, const struct picture_ste
 
     memset(params, 0, sizeof *params);
     if (spec->is_centred)
-        trajd_augment_center(&spec->augment, preparation->height, preparation->width, params);
+        trajd_augment_center(augment, preparation->height, preparation->width, params);
     else
-        trajd_augment_draw(&spec->augment, &key, preparation->height, preparation->width, params);
+        trajd_augment_draw(augment, &key, preparation->height, preparation->width, params);
 }
 
 /* Returns a worker that no other thread uses. There is one for each thread. */

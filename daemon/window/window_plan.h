@@ -94,13 +94,14 @@ struct trajd_plan_output {
     float *scale, *offset;
     enum trajd_norm_over norm_over; /* ROWS or WINDOWS: what its statistics weigh alike */
     double norm_min_std;            /* mean_std: the smallest std that is divided by; 0: none */
-    const struct trajd_augment *augment; /* of pictures; NULL: they are not augmented */
+    const struct trajd_augment *augment; /* of its picture; NULL: it is not augmented */
 };
 
 /* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame becomes
  * a step of the output. */
 struct trajd_plan_picture {
     struct trajd_image_preparation preparation;
+    struct trajd_augment augment; /* with all sizes in pixels; count 0: none */
     struct trajd_image_finish finish;
 };
 

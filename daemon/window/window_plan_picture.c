@@ -13,6 +13,15 @@ bool trajd_plan_is_picture(const struct trajd_spec_output *output,
            stream->image.masks_zero_frames;
 }
 
+/* OpenCV decodes to the reverse of what a standard decoder gives, which is what the layout names. */
+static bool is_bgr_for_cv2(const struct trajd_index_stream *stream)
+{
+    const bool is_encoded =
+        stream->encoding == TRAJD_PICTURE_JPEG || stream->encoding == TRAJD_PICTURE_PNG;
+
+    return is_encoded != (stream->image.color == TRAJD_COLOR_BGR);
+}
+
 /* Finds the size of a stream's frames. */
 static enum trajd_status find_source(const struct trajd_spec_output *output,
                                      const struct trajd_index_stream *stream,
@@ -38,7 +47,8 @@ static enum trajd_status find_source(const struct trajd_spec_output *output,
     *source = (struct trajd_picture_source){.height = (uint32_t)stream->shape[0],
                                             .width = (uint32_t)stream->shape[1],
                                             .channels = (uint32_t)channels,
-                                            .type = stream->dtype};
+                                            .type = stream->dtype,
+                                            .is_bgr_for_cv2 = is_bgr_for_cv2(stream)};
     return TRAJD_OK;
 }
 
@@ -99,8 +109,8 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
     out->dtype = output->dtype ? output->dtype : output->picture.has_norm ? TRAJD_F32 : source.type;
     status = trajd_picture_prepare(&output->picture, &source, &pictures->preparation, error);
     if (!status)
-        status = trajd_picture_finish(&output->picture, &pictures->preparation, out->dtype, &finish,
-                                      error);
+        status = trajd_picture_finish(&output->picture, &pictures->preparation, out->dtype,
+                                      &pictures->augment, &finish, error);
     if (status) {
         char prefix[160];
         snprintf(prefix, sizeof prefix, "line %u: outputs.%s", output->line, output->name);
@@ -108,7 +118,6 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
         return status;
     }
     pictures->finish = finish;
-    out->augment = output->picture.augment.count ? &output->picture.augment : NULL;
     shape_output(out, &finish, stream->rank);
     return TRAJD_OK;
 }
@@ -132,6 +141,10 @@ enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
     free(plan->targets);
     plan->targets = sorted;
     plan->row_target_count = rows;
+    for (uint32_t p = 0; p < plan->picture_count; p++) {
+        const struct trajd_augment *augment = &plan->pictures[p].augment;
+        plan->outputs[sorted[rows + p].output_index].augment = augment->count ? augment : NULL;
+    }
     return TRAJD_OK;
 }
 
@@ -141,9 +154,9 @@ void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t pic
     const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
     const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
 
-    trajd_picture_write_words(&plan->spec->outputs[target->output_index].picture,
-                              &plan->pictures[picture].preparation, &stream->image,
-                              stream->encoding, words);
+    trajd_picture_write_words(
+        &plan->spec->outputs[target->output_index].picture, &plan->pictures[picture].preparation,
+        &plan->pictures[picture].augment, &stream->image, stream->encoding, words);
 }
 
 uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan)

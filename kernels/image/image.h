@@ -68,7 +68,9 @@ struct trajd_image_preparation {
     uint32_t inner_height, inner_width;
     int32_t top, left;
     uint32_t height, width; /* of the output */
-    double pad_value;       /* a value of the type */
+    /* 1: the pixels have blue first. The decoder gives them so; the kernels do not look at it */
+    uint32_t is_bgr;
+    double pad_value; /* a value of the type */
 };
 
 /* Returns the name in configurations ("pillow-bilinear", "tf-lanczos3", "stretch", ...), or NULL for

@@ -441,3 +441,42 @@ def test_another_preparation_takes_memory_from_the_first(daemon, arm):
         for episode, row, window in windows([arrays for _, arrays in client.epoch()]):
             np.testing.assert_array_equal(window["top"][0], nearest(frames[episode]["top"][row], height, 60))
         client.close()
+
+
+def test_channels_are_the_colours_of_opencv_or_chosen(daemon, tmp_path):
+    frames = random_frames(6, 30, 40, 3)
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": frames})
+    with h5py.File(tmp_path / "episode_0.hdf5", "r+") as file:
+        file.create_dataset("observations/images/raw", data=frames, chunks=(1, 30, 40, 3))
+    outputs = """
+      rgb: {from: observations/images/top, at: 0}
+      bgr: {from: observations/images/top, at: 0, image: {channels: bgr}}
+      cv2: {from: observations/images/top, at: 0, image: {channels: cv2}}
+      raw_bgr: {from: observations/images/raw, at: 0, image: {channels: bgr}}
+      raw_cv2: {from: observations/images/raw, at: 0, image: {channels: cv2}}
+      preset: {from: observations/images/top, at: 0, image: {preset: act++}}"""
+    (batches,), _ = run(daemon, tmp_path, outputs)
+    mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    seen = 0
+    for _, row, window in windows(batches):
+        swapped = frames[row][..., ::-1]
+        for name, expected in {"rgb": frames[row], "bgr": swapped, "cv2": swapped, "raw_bgr": swapped, "raw_cv2": frames[row]}.items():
+            np.testing.assert_array_equal(window[name][0], expected, name)
+        np.testing.assert_allclose(window["preset"][0], ((swapped / 255 - mean) / std).transpose(2, 0, 1), atol=1e-5)
+        seen += 1
+    assert seen == 6
+
+
+def test_check_prints_what_a_preset_is(tmp_path):
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(6, 84, 84, 3)})
+    outputs = "top: {from: observations/images/top, at: 0, image: {preset: umi}}"
+    config = tmp_path / "trajd.yaml"
+    config.write_text("version: 1\n" + config_of(tmp_path, outputs))
+    done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "filter area only reduces" in done.stderr + done.stdout
+    config.write_text("version: 1\n" + config_of(tmp_path, outputs.replace("umi}", "umi, filter: linear}")))
+    done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "image.preset of top: umi is {image: {resize: [224, 224], fit: cover, filter: area, augment: [{crop: 0.95}" in done.stdout
+    assert "the trainer draws once for a camera of a whole batch, here for each window" in done.stdout
+    assert "f32 [4,1,3,224,224]" in done.stdout

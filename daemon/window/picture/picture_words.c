@@ -37,6 +37,8 @@ static void add_preparation(const struct trajd_picture_spec *spec,
 {
     const struct trajd_image_box *crop = &preparation->crop;
 
+    if (preparation->channels == 3)
+        add(words, "channels", "%s", preparation->is_bgr ? "bgr" : "rgb");
     if (crop->height == preparation->source_height && crop->width == preparation->source_width)
         add(words, "crop", "none");
     else
@@ -71,6 +73,7 @@ static void add_step(const struct trajd_augment_step *step, uint32_t number,
 
 void trajd_picture_write_words(const struct trajd_picture_spec *spec,
                                const struct trajd_image_preparation *preparation,
+                               const struct trajd_augment *augment,
                                const struct trajd_layout_image *image,
                                enum trajd_picture_encoding encoding,
                                struct trajd_picture_words *words)
@@ -80,12 +83,11 @@ void trajd_picture_write_words(const struct trajd_picture_spec *spec,
     words->count = 0;
     add_source(image, encoding, words);
     add_preparation(spec, preparation, words);
-    for (uint32_t i = 0; i < spec->augment.count; i++)
-        add_step(&spec->augment.steps[i], i + 1, words);
-    if (!spec->augment.count)
+    for (uint32_t i = 0; i < augment->count; i++)
+        add_step(&augment->steps[i], i + 1, words);
+    if (!augment->count)
         return;
     add(words, "draw", "%s", spec->is_centred ? "center" : "random");
     add(words, "draw_per", "%s", draws[spec->draw_per]);
-    add(words, "rounding", "%s",
-        spec->augment.rounding == TRAJD_AUGMENT_ROUND_EACH ? "each" : "once");
+    add(words, "rounding", "%s", augment->rounding == TRAJD_AUGMENT_ROUND_EACH ? "each" : "once");
 }

@@ -9,7 +9,7 @@
 #include "daemon/layout/picture.h"
 #include "daemon/window/picture/picture_spec.h"
 
-#define TRAJD_PICTURE_WORDS_MAX (14 + TRAJD_AUGMENT_STEPS_MAX)
+#define TRAJD_PICTURE_WORDS_MAX (15 + TRAJD_AUGMENT_STEPS_MAX)
 
 struct trajd_picture_words {
     uint32_t count;
@@ -20,9 +20,10 @@ struct trajd_picture_words {
 };
 
 /* Writes the words of pictures that the layout describes by `image`, stored as `encoding`, and that
- * the output prepares. `norm:` is not among them: it is no matter of pictures alone. */
+ * the output prepares and augments. `norm:` is not among them: it is no matter of pictures alone. */
 void trajd_picture_write_words(const struct trajd_picture_spec *spec,
                                const struct trajd_image_preparation *preparation,
+                               const struct trajd_augment *augment,
                                const struct trajd_layout_image *image,
                                enum trajd_picture_encoding encoding,
                                struct trajd_picture_words *words);
