@@ -34,9 +34,9 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
     trajd_heartbeat_init_condition(&made->done);
     for (int q = 0; q < FRAME_QUEUE_COUNT; q++)
         made->queues[q].last = &made->queues[q].first;
-    made->decoders = options->decoders;
+    made->decoder = strdup(options->decoder);
     made->workers = calloc(options->worker_count, sizeof *made->workers);
-    if (made->workers)
+    if (made->decoder && made->workers)
         return TRAJD_OK;
     trajd_frames_destroy(frames);
     return no_memory(error);
@@ -61,6 +61,7 @@ void trajd_frames_destroy(struct trajd_frames **frames)
     pthread_cond_destroy(&made->work);
     pthread_mutex_destroy(&made->lock);
     free(made->workers);
+    free(made->decoder);
     free(made);
 }
 

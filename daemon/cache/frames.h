@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 #include "daemon/cache/cache.h"
-#include "daemon/decode/decoder_pool.h"
 #include "kernels/image/image.h"
 
 struct trajd_frames;
@@ -27,8 +26,8 @@ struct trajd_frame_view;
 struct trajd_frames_options {
     const struct trajd_index *index; /* borrowed, as is the cache; both must outlive the frames */
     struct trajd_cache *cache;
-    struct trajd_decoder_pool *decoders; /* borrowed, like the index */
-    uint32_t worker_count;               /* threads, >= 1 */
+    const char *decoder;   /* the path of trajd-decoder; copied */
+    uint32_t worker_count; /* threads, >= 1; each has its own helper programs */
 };
 
 struct frame_slot;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "daemon/cache/frames.h"
+#include "daemon/decode/decoder.h"
 
 enum frame_state { FRAME_FREE, FRAME_QUEUED, FRAME_LOADING, FRAME_READY, FRAME_BAD, FRAME_FAILED };
 enum frame_queue { FRAME_QUEUE_DEMAND, FRAME_QUEUE_AHEAD, FRAME_QUEUE_COUNT };
@@ -59,7 +60,7 @@ struct trajd_frame_view {
 struct trajd_frames {
     const struct trajd_index *index;
     struct trajd_cache *cache;
-    struct trajd_decoder_pool *decoders;
+    char *decoder;
     pthread_mutex_t lock;
     pthread_cond_t work; /* a queue has a frame */
     pthread_cond_t done; /* a frame is no longer loading */

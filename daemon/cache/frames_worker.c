@@ -11,6 +11,7 @@
 #include "daemon/index/rows/encoded.h"
 
 #define JOB_FRAMES 32
+#define DECODERS_MAX 8 /* of one worker: as many kinds of pictures as it keeps programs for */
 #define RETRY_COUNT 3
 #define FIRST_BACKOFF_NS 10000000 /* four times as much after each failure */
 
@@ -24,6 +25,10 @@ struct worker {
     struct trajd_frames *frames;
     struct trajd_array_reader *rows;
     struct trajd_encoded_reader *encoded;
+    uint32_t decoder_count;
+    struct trajd_decoder *decoders[DECODERS_MAX];
+    struct trajd_decoder_options options[DECODERS_MAX]; /* preparation: of a view, may be closed */
+    struct trajd_image_preparation preparations[DECODERS_MAX];
     uint32_t slot_count;
     struct frame_slot *slots[JOB_FRAMES];
     struct frame_bytes bytes[JOB_FRAMES];
@@ -181,12 +186,49 @@ static void read_frame(struct worker *worker, uint32_t i)
 
 /* ---- decoding; without the lock ---- */
 
+static bool decodes(const struct worker *worker, uint32_t d, const struct trajd_frame_view *view)
+{
+    return !memcmp(&worker->options[d].image, &view->decoder.image, sizeof view->decoder.image) &&
+           worker->options[d].bits == view->decoder.bits &&
+           worker->options[d].largest_frame_bytes == view->decoder.largest_frame_bytes &&
+           !memcmp(&worker->preparations[d], &view->preparation, sizeof view->preparation);
+}
+
+/* Returns a helper program for the view, perhaps a new one in place of the oldest. */
+static struct trajd_decoder *
+find_decoder(struct worker *worker, const struct trajd_frame_view *view, struct trajd_error *error)
+{
+    struct trajd_decoder_options options = view->decoder;
+    struct trajd_decoder *made;
+    uint32_t d = 0;
+
+    while (d < worker->decoder_count && !decodes(worker, d, view))
+        d++;
+    if (d < worker->decoder_count)
+        return worker->decoders[d];
+    options.program = worker->frames->decoder;
+    options.preparation = &view->preparation;
+    if (trajd_decoder_create(&options, &made, error))
+        return NULL;
+    if (d == DECODERS_MAX) {
+        d--;
+        trajd_decoder_destroy(&worker->decoders[0]);
+        memmove(worker->decoders, worker->decoders + 1, d * sizeof *worker->decoders);
+        memmove(worker->options, worker->options + 1, d * sizeof *worker->options);
+        memmove(worker->preparations, worker->preparations + 1, d * sizeof *worker->preparations);
+    }
+    worker->decoders[d] = made;
+    worker->options[d] = view->decoder;
+    worker->preparations[d] = view->preparation;
+    worker->decoder_count = d + 1;
+    return made;
+}
+
 /* Decodes the frames that were read. A program that does not start, because memory is short or
  * somebody kills it, is tried again. */
 static void decode(struct worker *worker)
 {
     const struct trajd_frame_view *view = worker->slots[0]->view;
-    struct trajd_decoder_options options = view->decoder;
     struct trajd_error error;
     enum trajd_status status = TRAJD_OK;
     uint32_t order[JOB_FRAMES], count = 0;
@@ -198,10 +240,11 @@ static void decode(struct worker *worker)
                                              worker->bytes[i].room, worker->slots[i]->pixels, ""};
             order[count++] = i;
         }
-    options.preparation = &view->preparation;
-    for (int r = 0; count && r <= RETRY_COUNT && (!r || status); r++)
-        status = trajd_decoder_pool_run(worker->frames->decoders, &options, worker->requests, count,
-                                        &error);
+    for (int r = 0; count && r <= RETRY_COUNT && (!r || status == TRAJD_ERR_SYSTEM); r++) {
+        struct trajd_decoder *decoder = find_decoder(worker, view, &error);
+        status = decoder ? trajd_decoder_run(decoder, worker->requests, count, &error)
+                         : TRAJD_ERR_SYSTEM;
+    }
     for (uint32_t k = 0; k < count; k++) {
         const uint32_t i = order[k];
         if (status) {
@@ -281,6 +324,8 @@ static void run(struct worker *worker)
 
 static void destroy_worker(struct worker *worker)
 {
+    for (uint32_t d = 0; d < worker->decoder_count; d++)
+        trajd_decoder_destroy(&worker->decoders[d]);
     trajd_array_reader_destroy(&worker->rows);
     trajd_encoded_reader_destroy(&worker->encoded);
     free(worker);

@@ -40,15 +40,6 @@ enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *optio
                                        struct trajd_decoder **decoder, struct trajd_error *error);
 void trajd_decoder_destroy(struct trajd_decoder **decoder);
 
-/* Returns whether the decoder was made or changed for these options; the program does not count. */
-bool trajd_decoder_fits(const struct trajd_decoder *decoder,
-                        const struct trajd_decoder_options *options);
-/* Makes the decoder one for other options of the same program. Its child stays. After an error it can
- * only be destroyed. */
-enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
-                                       const struct trajd_decoder_options *options,
-                                       struct trajd_error *error);
-
 /* Returns the bytes of a decoded, or prepared, frame. */
 uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder);
 

@@ -117,7 +117,7 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
         trajd_error_prefix(error, "%s", prefix);
         return status;
     }
-    pictures->finish = finish;
+    pictures->finish = pictures->written = finish;
     shape_output(out, &finish, stream->rank);
     return TRAJD_OK;
 }
@@ -175,4 +175,49 @@ uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan)
         }
     }
     return plan->picture_count ? trajd_digest_end(&digest) | 1 : 0;
+}
+
+bool trajd_window_spec_finishes(const struct trajd_window_spec *spec)
+{
+    for (uint32_t o = 0; o < spec->output_count; o++) {
+        const struct trajd_picture_spec *picture = &spec->outputs[o].picture;
+        const enum trajd_dtype type = spec->outputs[o].dtype;
+        if (picture->is_given && (picture->has_norm || picture->is_chw ||
+                                  (type != TRAJD_DTYPE_NONE && type != TRAJD_U8)))
+            return true;
+    }
+    return false;
+}
+
+static bool has_work(const struct trajd_image_finish *finish)
+{
+    return finish->source == TRAJD_U8 &&
+           (finish->type != TRAJD_U8 ||
+            (finish->layout == TRAJD_IMAGE_CHW && finish->channels > 1));
+}
+
+static void leave_unfinished(struct trajd_window_plan *plan, uint32_t p)
+{
+    struct trajd_stream *stream = &plan->streams[plan->row_target_count + p];
+    struct trajd_plan_output *out =
+        &plan->outputs[plan->targets[plan->row_target_count + p].output_index];
+    struct trajd_image_finish *written = &plan->pictures[p].written;
+
+    written->type = TRAJD_U8;
+    written->layout = TRAJD_IMAGE_HWC;
+    for (uint32_t c = 0; c < TRAJD_IMAGE_CHANNELS_MAX; c++) {
+        written->scale[c] = 1;
+        written->offset[c] = 0;
+    }
+    out->dtype = out->row_dtype = stream->output_type = TRAJD_U8;
+    shape_output(out, written, out->rank);
+    stream->step_stride_bytes = out->feature_count;
+    stream->window_stride_bytes = out->feature_count * out->step_count;
+}
+
+void trajd_window_plan_leave_unfinished(struct trajd_window_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->picture_count; p++)
+        if (has_work(&plan->pictures[p].finish))
+            leave_unfinished(plan, p);
 }

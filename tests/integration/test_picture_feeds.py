@@ -163,28 +163,6 @@ def test_the_bytes_do_not_depend_on_decoders_and_memory(daemon, arm, decoders, s
     assert counts["decoded"] == 18 if store == "64MiB" else counts["evicted"] > 0
 
 
-def test_all_feeds_share_few_helper_programs(daemon, arm):
-    """Two feeds with three kinds of pictures, and threads for each of them: two programs decode for all."""
-    path, frames = arm
-    config = textwrap.dedent(config_of(path, """
-      top: {from: observations/images/top, at: 0, image: {resize: [20, 30], filter: nearest}}
-      wrist: {from: observations/images/wrist, at: 0, image: {resize: [10, 10], filter: nearest}}""", batch=3, decoders=2))
-    config += "  other: {like: train, outputs: {top: {image: {resize: [45, 60], filter: nearest}}}}\n"
-    one = daemon(config)
-    clients, most = [one.client(), one.client()], 0
-    for client, name in zip(clients, ("train", "other")):
-        client.open(name)
-    for arrays in zip(*[client.epoch() for client in clients]):
-        most = max(most, len(decoders_of(one.process.pid)))
-        for (_, batch), size in zip(arrays, ((20, 30), (45, 60))):
-            for episode, row, window in windows([batch]):
-                np.testing.assert_array_equal(window["top"][0], nearest(frames[episode]["top"][row], *size))
-                np.testing.assert_array_equal(window["wrist"][0], nearest(frames[episode]["wrist"][row], 10, 10))
-    for client in clients:
-        client.close()
-    assert most <= 2
-
-
 def test_a_killed_daemon_costs_nothing(daemon, arm):
     """A worker connects again, and each window comes once with the bytes that it has without the kill."""
     path, frames = arm
