@@ -178,6 +178,13 @@ static void test_a_daemon_that_wants_less(void **state)
     assert_int_equal(client->queue.entries[client->queue.first].position, 16);
     assert_int_equal(client->carried.waiting_count, 0);
 
+    /* the same again: what next() returned last stays that, although others go */
+    hold(batches, 3);
+    client->held.previous = &batches[1];
+    trajd_carried_keep(client);
+    trajd_carried_settle(client, &opened);
+    assert_ptr_equal(client->held.previous, &batches[1]);
+
     trajd_batch_mark_done(&batches[1]);
     trajd_carried_keep(client);
     opened = (struct trajd_wire_opened){.pass = 8};
@@ -185,6 +192,30 @@ static void test_a_daemon_that_wants_less(void **state)
     assert_int_equal(client->carried.pass, 8);
     assert_int_equal(client->carried.done.count, 0);
     assert_int_equal(client->queue.count, 0);
+}
+
+/* An OPEN of something else ends the pass. The batches stay readable. */
+static void test_the_end_of_a_pass(void **state)
+{
+    struct trajd_batch batches[3] = {0};
+    (void)state;
+    hold(batches, 2);
+    client->carried.waiting[0] = (struct trajd_delivery){.is_carried = true};
+    client->carried.waiting_count = 1;
+    client->ack.pending.positions.count = client->carried.kept.count = 1;
+    batches[0].is_carried = true;
+    trajd_carried_drop(client);
+    assert_int_equal(client->held.count, 1);
+    assert_ptr_equal(client->held.batches[0], &batches[1]);
+    assert_int_equal(batches[1].held_index, 0);
+    assert_int_equal(batches[0].incarnation, 0);
+    assert_ptr_equal(client->held.previous, &batches[1]);
+    assert_int_equal(client->carried.waiting_count, 0);
+    assert_int_equal(client->carried.pass, 0);
+    assert_int_equal(client->carried.done.count, 0);
+    assert_int_equal(client->carried.kept.count, 0);
+    assert_int_equal(client->ack.pending.positions.count, 0);
+    client->held.count = 0;
 }
 
 /* The list of what is DONE keeps the last ones. */
@@ -214,6 +245,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_carried_batch_is_done_by_its_position, open_client,
                                         close_client),
         cmocka_unit_test_setup_teardown(test_a_daemon_that_wants_less, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_the_end_of_a_pass, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_a_long_pass, open_client, close_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
