@@ -48,9 +48,10 @@ struct trajd_frame_use {
 
 struct trajd_frames_stats {
     uint64_t resident_bytes; /* memory of frames, taken from the row cache's budget */
-    uint64_t decoded_frames; /* made from the file, good or bad */
+    uint64_t decoded_frames; /* made by a helper program, good or bad */
+    uint64_t direct_frames;  /* taken as they lie in the file, good or bad */
     uint64_t bad_frames;
-    uint64_t used_frames; /* pinned; what is more than decoded_frames was reused */
+    uint64_t used_frames; /* pinned; what is more than the first two was reused */
     uint64_t evicted_frames;
     uint64_t decode_ns; /* time of the workers in reading and decoding */
 };

@@ -46,6 +46,7 @@ struct trajd_frame_view {
     uint32_t stream_index;
     struct trajd_decoder_options decoder; /* without its program */
     struct trajd_image_preparation preparation;
+    bool is_direct;       /* the rows in the files are the frames: nothing is to be done */
     uint64_t frame_bytes; /* of a slot, a multiple of 64 */
     uint32_t block_slots;
     uint32_t block_count;

@@ -106,7 +106,7 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
         .max_sessions = config->max_sessions,
         .version = TRAJD_VERSION,
         .open_feed = trajd_control_on_open_feed,
-        .open_in_place = trajd_control_on_open_in_place,
+        .open_on_gpu = trajd_control_on_open_on_gpu,
         .open_instance = trajd_control_on_open_instance,
         .feed_idle = trajd_control_on_feed_idle,
         .describe = trajd_control_describe,

@@ -145,9 +145,7 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
         trajd_session_refuse(
             core, session, open->request, TRAJD_ERR_BUSY,
             "job: other sessions of job \"%.*s\" read feed %s; all sessions of a job must have "
-            "their batches in one place, host memory (pictures finished, or as u8 for "
-            "device=\"cuda\" "
-            "and other machines) or one GPU, unless "
+            "their batches in one place, host memory or one GPU, unless "
             "`local` lists the ranks that are together",
             (int)open->job.size, open->job.data ? open->job.data : "", other->options.name);
     else if (!trajd_feed_admits(feed, session, open->job))

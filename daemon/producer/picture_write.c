@@ -1,5 +1,5 @@
 /* Writes the pictures of a batch to its slot: augments and finishes each frame, on the threads of the
- * pool. Where the worker finishes them, augmented frames are copied. */
+ * pool. */
 #include "daemon/producer/picture_write.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ enum trajd_status trajd_picture_make_workers(const struct trajd_producer *produc
                                              struct trajd_error *error)
 {
     const struct trajd_image_preparation *preparation = &picture->plan->preparation;
-    const struct trajd_image_finish *finish = &picture->plan->written;
+    const struct trajd_image_finish *finish = &picture->plan->finish;
     const struct trajd_augment_frame frame = {preparation->height, preparation->width,
                                               preparation->channels, preparation->type};
     enum trajd_status status = TRAJD_OK;
@@ -134,7 +134,7 @@ static void write_augmented(struct picture_writing *writing, const struct pictur
     if (trajd_augment_apply(worker->augment, &params, pixels, worker->frame))
         __atomic_store_n(&writing->is_out_of_memory, true, __ATOMIC_RELAXED);
     else
-        trajd_image_finish_frame(&writing->picture->plan->written, worker->frame, output);
+        trajd_image_finish_frame(&writing->picture->plan->finish, worker->frame, output);
     __atomic_store_n(&worker->is_taken, false, __ATOMIC_RELEASE);
 }
 
@@ -143,7 +143,7 @@ static void write_padding(const struct picture_writing *writing, const struct pi
                           uint64_t row, void *output)
 {
     memcpy(output, writing->picture->padding,
-           trajd_image_finish_bytes(&writing->picture->plan->written));
+           trajd_image_finish_bytes(&writing->picture->plan->finish));
     if (writing->picture->workers)
         memset(parameters_of(writing, step, row), 0, augment_bytes(plan_output(writing)));
 }
@@ -167,7 +167,7 @@ static void write_step(struct picture_writing *writing, const struct picture_ste
     else if (picture->workers)
         write_augmented(writing, step, slot_row, use->pixels, output);
     else
-        trajd_image_finish_frame(&picture->plan->written, use->pixels, output);
+        trajd_image_finish_frame(&picture->plan->finish, use->pixels, output);
 }
 
 static void write_slice(void *context, uint32_t slice)
@@ -184,7 +184,7 @@ static void write_slice(void *context, uint32_t slice)
 
 enum trajd_status trajd_picture_write(struct picture_writing *writing, struct trajd_error *error)
 {
-    const uint64_t bytes = trajd_image_finish_bytes(&writing->picture->plan->written);
+    const uint64_t bytes = trajd_image_finish_bytes(&writing->picture->plan->finish);
 
     writing->slice_steps = bytes < SLICE_BYTES ? (uint32_t)(SLICE_BYTES / bytes) : 1;
     trajd_pool_run(writing->producer->pool,

@@ -81,11 +81,6 @@ struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer)
     return producer->gpu;
 }
 
-bool trajd_producer_is_unfinished(const struct trajd_producer *producer)
-{
-    return producer->is_unfinished;
-}
-
 const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer)
 {
     return &producer->heartbeat;
@@ -261,7 +256,6 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .rank_timeout_ns = (uint64_t)producer->spec->rank_timeout_ns,
         .rejoin_wait_ns = (uint64_t)producer->spec->rejoin_wait_ns,
         .job_count = producer->spec->job_count,
-        .has_unfinished = !producer->is_unfinished && trajd_window_spec_finishes(producer->spec),
         .slow_leaves = producer->spec->slow_leaves,
         .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
         .data = trajd_producer_data(producer),
@@ -332,7 +326,6 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     producer->server = options->server;
     producer->log = options->log;
     producer->gpu = options->gpu;
-    producer->is_unfinished = options->is_unfinished;
     producer->rings_remaining_bytes = options->rings_remaining_bytes;
     producer->gpu_lost = options->gpu_lost;
     producer->lost_context = options->context;
@@ -341,8 +334,6 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     status = trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
     if (!status)
         status = check_quarantine(producer, options, error);
-    for (uint32_t p = 0; !status && options->is_unfinished && p < producer->plan->member_count; p++)
-        trajd_window_plan_leave_unfinished(producer->plan->members[p]);
     if (!status)
         status = check_gpu(producer, error);
     if (!status)

@@ -98,12 +98,11 @@ struct trajd_plan_output {
 };
 
 /* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame becomes
- * a step of the output. `written` is the part of `finish` that is done here, the rest is the worker's:
- * all of it, or none (trajd_window_plan_leave_unfinished). */
+ * a step of the output. */
 struct trajd_plan_picture {
     struct trajd_image_preparation preparation;
     struct trajd_augment augment; /* with all sizes in pixels; count 0: none */
-    struct trajd_image_finish finish, written;
+    struct trajd_image_finish finish;
 };
 
 #define TRAJD_PLAN_TEXTS_MAX 64u
@@ -222,12 +221,6 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
                                         const struct trajd_statistics *statistics,
                                         struct trajd_error *error);
-/* Returns true if pictures get another type or another order of channels. */
-bool trajd_window_spec_finishes(const struct trajd_window_spec *spec);
-/* Leaves type, values and order of channels of pictures of u8 to the worker: the outputs become frames
- * of u8 with the channels last. Call it before batches are made. The digest stays, because the values of the
- * training do. */
-void trajd_window_plan_leave_unfinished(struct trajd_window_plan *plan);
 /* Returns a number for all scales and offsets, also those of pictures; 0 where there are none. Two
  * feeds with equal fingerprints and different digests deliver the same windows in the same order
  * with other values. */

@@ -82,6 +82,10 @@ const char *trajd_image_fit_name(enum trajd_image_fit fit);
 void trajd_image_place(struct trajd_image_preparation *preparation, enum trajd_image_fit fit,
                        uint32_t height, uint32_t width);
 
+/* Returns whether frames stay as they are: no crop, no other size, no padding. The order of the
+ * colours does not count. */
+bool trajd_image_is_whole(const struct trajd_image_preparation *preparation);
+
 /* Checks everything that the functions below rely on. TRAJD_ERR_ARGUMENT names the field. */
 enum trajd_status trajd_image_check(const struct trajd_image_preparation *preparation,
                                     struct trajd_error *error);

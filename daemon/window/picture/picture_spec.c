@@ -202,6 +202,14 @@ enum trajd_status trajd_picture_spec_read_norm(const struct trajd_yaml *yaml,
 
 /* ---- preparing ---- */
 
+bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
+                                  enum trajd_picture_color color)
+{
+    const bool is_encoded = encoding == TRAJD_PICTURE_JPEG || encoding == TRAJD_PICTURE_PNG;
+
+    return is_encoded != (color == TRAJD_COLOR_BGR);
+}
+
 enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
                                         const struct trajd_picture_source *source,
                                         struct trajd_image_preparation *preparation,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
+#include "daemon/layout/picture.h"
 #include "kernels/image/augment/augment.h"
 #include "kernels/image/image.h"
 #include "kernels/image/image_finish.h"
@@ -73,6 +74,11 @@ struct trajd_picture_source {
     enum trajd_dtype type; /* U8; U16 and F32: depth */
     bool is_bgr_for_cv2;   /* OpenCV reads them with blue first */
 };
+
+/* Returns whether OpenCV reads frames with blue first: it decodes to the reverse of what a standard
+ * decoder gives, which is what the layout names. */
+bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
+                                  enum trajd_picture_color color);
 
 /* Makes how frames of a source are prepared. TRAJD_ERR_ARGUMENT says which key does not fit. */
 enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
