@@ -97,12 +97,6 @@ enum trajd_mode {
     TRAJD_MODE_SHARE = 0, /* the name of TRAJD_MODE_QUEUE in 0.1.0 */
 };
 
-enum trajd_unfinished {
-    TRAJD_FINISHED = 0,          /* no: the daemon does */
-    TRAJD_UNFINISHED = 1,        /* if other workers of the job do */
-    TRAJD_RATHER_UNFINISHED = 2, /* yes, unless other workers of the job do not */
-};
-
 /* All texts and arrays are copied. */
 struct trajd_open_options {
     /* exactly one of `feed` and `spec` is given */
@@ -142,9 +136,6 @@ struct trajd_open_options {
      * local_ranks: the daemon makes only their rows there. NULL: local_ranks. */
     const uint32_t *gpu_ranks;
     uint32_t gpu_rank_count; /* at most 512 */
-    /* Whether this worker finishes pictures itself (trajd_tensor.finish). The daemon decides: all
-     * workers of a job get the same form, and a daemon before 0.2.0 always finishes them. */
-    enum trajd_unfinished unfinished;
 };
 
 /* The open feed. Positions and lengths count windows over all ranks. */
@@ -183,15 +174,6 @@ struct trajd_feed_info {
     uint64_t values_digest;
 };
 
-/* How a worker finishes pictures that come as u8 with the channels last: value * scale + shift of the
- * channel, a product and a sum that are each rounded to float32, then rounded to `dtype`. */
-struct trajd_finish {
-    enum trajd_dtype dtype;
-    bool is_planes;         /* then the channels come before height and width */
-    uint32_t channel_count; /* 0: the values stay; else the last dimension, or 1 if there is none */
-    float scale[4], shift[4];
-};
-
 /* Dense, in C order. */
 struct trajd_tensor {
     /* "obs/robot0_eef_pos", its mask "obs/robot0_eef_pos.mask", "window_id", ... */
@@ -203,7 +185,6 @@ struct trajd_tensor {
     uint64_t shape[TRAJD_TENSOR_RANK_LIMIT]; /* shape[0] is B */
     int64_t strides_bytes[TRAJD_TENSOR_RANK_LIMIT];
     void *data; /* read-only unless trajd_batch_is_writable; on a GPU a device address */
-    const struct trajd_finish *finish; /* NULL: finished; see trajd_open_options.unfinished */
 };
 
 struct trajd_batch_info {

@@ -31,8 +31,7 @@ class OpenOptions(c.Structure):
                 ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32),
                 ("local_ranks", c.POINTER(c.c_uint32)), ("local_rank_count", c.c_uint32), ("resume", c.c_char_p),
                 ("resume_size_bytes", c.c_size_t), ("gpu", c.c_char_p),
-                ("gpu_ranks", c.POINTER(c.c_uint32)), ("gpu_rank_count", c.c_uint32),
-                ("unfinished", c.c_int)]
+                ("gpu_ranks", c.POINTER(c.c_uint32)), ("gpu_rank_count", c.c_uint32)]
 
 
 class Question(c.Structure):
@@ -53,8 +52,7 @@ class FeedInfo(c.Structure):
 
 class Tensor(c.Structure):
     _fields_ = [("name", c.c_char_p), ("role", c.c_char_p), ("of", c.c_char_p), ("dtype", c.c_int),
-                ("rank", c.c_uint32), ("shape", c.c_uint64 * 8), ("strides_bytes", c.c_int64 * 8), ("data", c.c_void_p),
-                ("finish", c.c_void_p)]
+                ("rank", c.c_uint32), ("shape", c.c_uint64 * 8), ("strides_bytes", c.c_int64 * 8), ("data", c.c_void_p)]
 
 
 class BatchInfo(c.Structure):

@@ -174,21 +174,21 @@ static bool read_ranks(PyObject *sequence, const char *name, uint32_t *ranks, ui
 
 static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {
-        "feed", "spec",        "job",    "shard",      "rank", "world",     "credit",     "epoch",
-        "next", "local_ranks", "resume", "timeout_ms", "gpu",  "gpu_ranks", "unfinished", NULL};
+    static char *names[] = {"feed",   "spec",       "job",   "shard",     "rank",
+                            "world",  "credit",     "epoch", "next",      "local_ranks",
+                            "resume", "timeout_ms", "gpu",   "gpu_ranks", NULL};
     uint32_t local_ranks[MAX_LOCAL_RANKS], gpu_ranks[MAX_LOCAL_RANKS];
     PyObject *ranks = Py_None, *gpu_rank_list = Py_None;
     Py_ssize_t resume_size = 0;
     struct trajd_open_options options = {0};
     struct trajd_error error = {0};
     int shard = 0;
-    unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0, unfinished = 0;
+    unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0;
     unsigned long long epoch = 0, next = 0;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "|$zzzpIIIKKOz#IzOI", names, &options.feed, &options.spec, &options.job,
-            &shard, &rank, &world, &credit, &epoch, &next, &ranks, (const char **)&options.resume,
-            &resume_size, &timeout_ms, &options.gpu, &gpu_rank_list, &unfinished) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#IzO", names, &options.feed,
+                                     &options.spec, &options.job, &shard, &rank, &world, &credit,
+                                     &epoch, &next, &ranks, (const char **)&options.resume,
+                                     &resume_size, &timeout_ms, &options.gpu, &gpu_rank_list) ||
         !read_ranks(ranks, "local_ranks", local_ranks, &options.local_rank_count) ||
         !read_ranks(gpu_rank_list, "gpu_ranks", gpu_ranks, &options.gpu_rank_count))
         return NULL;
@@ -197,7 +197,6 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
     options.timeout_ms = timeout_ms;
     options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
     options.local_ranks = local_ranks;
-    options.unfinished = (enum trajd_unfinished)unfinished;
     options.gpu_ranks = gpu_ranks;
     /* gpu_ranks count only for a feed on a GPU */
     options.gpu_rank_count = options.gpu ? options.gpu_rank_count : 0;

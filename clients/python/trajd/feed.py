@@ -27,7 +27,6 @@ _WARNING_AFTER_S = 10.0         # without a batch
 _CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
 _CLOSING_MS = 1000
 _FOR_EVER_MS = 24 * 3600 * 1000
-_UNFINISHED, _RATHER_UNFINISHED = 1, 2  # enum trajd_unfinished
 
 
 @dataclass(frozen=True)
@@ -259,8 +258,7 @@ class Feed:
                                  rank=settings.topology.rank, world=settings.topology.world_size,
                                  local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
                                  next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms(),
-                                 gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks(),
-                                 unfinished=_RATHER_UNFINISHED if settings.finishes else _UNFINISHED)
+                                 gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks())
         remaining.clear()
         info = FeedInfo(**opened)
         self._norm = self._find_norm(info.norm_digest)
@@ -416,21 +414,14 @@ class Feed:
 
     def _lay_out(self, core: "_core.Batch") -> Layout:
         if self._layout is None:
-            entries = core.schema()
-            finishes = {index: arrays.Finish(*entry[5]) for index, entry in enumerate(entries) if entry[5]}
-            schema = [styles.Tensor(*entry[:5]) for entry in entries]
-            for index, finish in finishes.items():
-                schema[index] = schema[index]._replace(dtype=finish.dtype, shape=finish.shape(schema[index].shape))
-            self._layout = Layout(schema, styles.make_plan(self._settings.style, schema), finishes)
-            styles.name_preset(self._settings.style, self._settings.title, self._layout.plan)
+            schema = [styles.Tensor(*entry) for entry in core.schema()]
+            self._layout = Layout(schema, styles.make_plan(self._settings.style, schema))
         return self._layout
 
     def _view_of(self, core: "_core.Batch") -> Any:
         make = arrays.torch_view if self._settings.framework == "torch" else arrays.numpy_view
         copy = not core.writable and not self._settings.zero_copy
-        finishes, framework = self._lay_out(core).finishes, self._settings.framework
-        return lambda index: (arrays.finish_view(core.tensor(index), finishes[index], framework)
-                              if index in finishes else make(core.tensor(index), copy))
+        return lambda index: make(core.tensor(index), copy)
 
     def _take(self) -> Optional[Batch]:
         self._opened_at = None

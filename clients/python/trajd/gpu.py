@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _core, arrays
 from .batch import Layout
-from .cuda import Stage, torch_index
-from .errors import Error
+from .cuda import _TORCH_NAMES, Stage, torch_index
+from .errors import ArgumentError, Error
 
 log = logging.getLogger("trajd")
 
@@ -45,7 +45,11 @@ class Torch:
         return self._torch.utils.dlpack.from_dlpack(capsule)
 
     def type_of(self, dtype: str) -> Any:
-        return arrays.torch_type(dtype)
+        kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
+        if kind is None:
+            raise ArgumentError(
+                f"torch {self._torch.__version__} has no type for {dtype}: set another dtype in the feed")
+        return kind
 
     def view(self, slab: Any, place: Place) -> Any:
         offset, size, kind, shape = place
