@@ -222,8 +222,7 @@ struct trajd_wire_opened {
     uint32_t part;
     uint32_t credit;
     uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
-    uint64_t norm;   /* digest of all scales and offsets; 1: nothing is normalised; 0: not known */
-    uint64_t values; /* digest of how pictures are made; 1: there are none; 0: not known */
+    uint64_t norm; /* digest of all scales and offsets; 1: nothing is normalised; 0: not known */
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors;
     struct trajd_wire_text gpu;     /* UUID of the ring's GPU; empty: a memfd, sent on fd.sock */

@@ -113,7 +113,6 @@ static const struct trajd_wire_field opened_fields[] = {
     {"handle", TRAJD_WIRE_KIND_BYTES, AT(opened, handle), true, 0, TRAJD_WIRE_MAX_HANDLE},
     {"handle_offset", TRAJD_WIRE_KIND_U64, AT(opened, handle_offset_bytes), true, 0, UINT64_MAX},
     {"norm", TRAJD_WIRE_KIND_U64, AT(opened, norm), true, 0, UINT64_MAX},
-    {"values", TRAJD_WIRE_KIND_U64, AT(opened, values), true, 0, UINT64_MAX},
     {"found", TRAJD_WIRE_KIND_U32, AT(opened, found), true, 0, UINT32_MAX},
     {"kept", TRAJD_WIRE_KIND_U32, AT(opened, kept), true, 0, UINT32_MAX},
     {"used", TRAJD_WIRE_KIND_U32, AT(opened, used), true, 0, UINT32_MAX},

@@ -168,10 +168,6 @@ struct trajd_feed_info {
     /* what else to know about the feed's data, such as a fast stream on a slow grid */
     uint32_t warning_count;
     const char *const *warnings;
-    /* A digest of how pictures are made: colour, flip, decoder, crop, size, augmentation. 1: there are
-     * none. 0: a daemon of 0.1.0, which does not say. It is no part of the fingerprint: a job that
-     * resumes with another one gets the same windows in the same order with other pictures. */
-    uint64_t values_digest;
 };
 
 /* Dense, in C order. */
@@ -270,9 +266,8 @@ enum trajd_status trajd_client_ask(struct trajd_client *client,
 
 /* Writes a token for trajd_open_options.resume. It records which windows of the epoch all workers
  * of a queue job together have finished. The caller frees *token with free(). The token does not say
- * which statistics normalise the feed and how its pictures are made: keep norm_digest and
- * values_digest of trajd_feed_info beside it, and compare them with those of the feed that goes on.
- * A batch that this worker still holds counts only after
+ * which statistics normalise the feed: keep trajd_feed_info.norm_digest beside it, and compare it
+ * with that of the feed that goes on. A batch that this worker still holds counts only after
  * trajd_batch_done. timeout_ms 0: 5,000. TRAJD_ERR_ARGUMENT: no feed is open, or it is open in mode
  * shard, where epoch and position are enough to go on. */
 enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t timeout_ms,

@@ -30,8 +30,6 @@ struct trajd_frames_options {
     uint32_t worker_count; /* threads, >= 1; each has its own helper programs */
 };
 
-struct frame_slot;
-
 /* A frame that a batch uses. */
 struct trajd_frame_use {
     uint32_t episode_index;
@@ -42,16 +40,14 @@ struct trajd_frame_use {
      * zeros, which the layout masks; TRAJD_ERR_IO: the file could not be read,
      * and the next pin tries again; TRAJD_ERR_SYSTEM: no helper program starts */
     enum trajd_status status;
-    const char *reason;      /* with file, array, row and rule; NULL with pixels */
-    struct frame_slot *slot; /* for trajd_frames_unpin */
+    const char *reason; /* with file, array, row and rule; NULL with pixels */
 };
 
 struct trajd_frames_stats {
     uint64_t resident_bytes; /* memory of frames, taken from the row cache's budget */
-    uint64_t decoded_frames; /* made by a helper program, good or bad */
-    uint64_t direct_frames;  /* taken as they lie in the file, good or bad */
+    uint64_t decoded_frames; /* made from the file, good or bad */
     uint64_t bad_frames;
-    uint64_t used_frames; /* pinned; what is more than the first two was reused */
+    uint64_t used_frames; /* pinned; what is more than decoded_frames was reused */
     uint64_t evicted_frames;
     uint64_t decode_ns; /* time of the workers in reading and decoding */
 };

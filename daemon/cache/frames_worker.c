@@ -1,8 +1,6 @@
 /* The workers: each takes some queued frames of a view, reads their bytes, and has a helper program
  * decode and prepare them into their slots. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -151,17 +149,15 @@ static enum trajd_status read_once(struct worker *worker, uint32_t i, struct tra
     return status;
 }
 
-/* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. A
- * prepared frame of zeros was a black picture; `trajctl pack` writes an empty row for a masked one. */
+/* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. */
 static bool is_masked(const struct worker *worker, uint32_t i)
 {
-    const struct trajd_index_stream *stream =
-        &worker->frames->index->streams[worker->slots[i]->view->stream_index];
+    const struct trajd_index *index = worker->frames->index;
     const struct frame_bytes *bytes = &worker->bytes[i];
 
-    return stream->image.masks_zero_frames &&
-           (!bytes->size || (!stream->preparation && !bytes->data[0] &&
-                             !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
+    return index->streams[worker->slots[i]->view->stream_index].image.masks_zero_frames &&
+           (!bytes->size ||
+            (!bytes->data[0] && !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
 }
 
 /* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
@@ -228,53 +224,8 @@ find_decoder(struct worker *worker, const struct trajd_frame_view *view, struct 
     return made;
 }
 
-/* Writes why a row is no frame. In the place of a frame that cannot be decoded, `trajctl pack
- * --prepare` writes the reason. */
-static void explain_length(const struct trajd_frame_view *view, struct trajd_decoder_frame *frame)
-{
-    const bool is_prepared = view->frames->index->streams[view->stream_index].preparation != NULL;
-    uint64_t length = 0;
-
-    while (length < frame->size && frame->bytes[length] >= ' ' && frame->bytes[length] < 0x7f)
-        length++;
-    if (is_prepared && length && length == frame->size)
-        snprintf(frame->reason, sizeof frame->reason, "%.*s", (int)sizeof frame->reason - 1,
-                 (const char *)frame->bytes);
-    else
-        snprintf(frame->reason, sizeof frame->reason,
-                 "%" PRIu64 " bytes, and a frame of %ux%u has %" PRIu64, frame->size,
-                 view->preparation.height, view->preparation.width,
-                 trajd_image_bytes(&view->preparation));
-}
-
-/* Copies frames that are in the file as they are delivered. */
-static void copy_frames(struct worker *worker, const struct trajd_frame_view *view, uint32_t count)
-{
-    for (uint32_t k = 0; k < count; k++) {
-        struct trajd_decoder_frame *frame = &worker->requests[k];
-        if (frame->size == trajd_image_bytes(&view->preparation))
-            memcpy(frame->pixels, frame->bytes, frame->size);
-        else
-            explain_length(view, frame);
-    }
-}
-
-/* Lets a helper program decode frames. A program that does not start, because memory is short or
+/* Decodes the frames that were read. A program that does not start, because memory is short or
  * somebody kills it, is tried again. */
-static enum trajd_status run_decoder(struct worker *worker, const struct trajd_frame_view *view,
-                                     uint32_t count, struct trajd_error *error)
-{
-    enum trajd_status status = TRAJD_OK;
-
-    for (int r = 0; r <= RETRY_COUNT && (!r || status == TRAJD_ERR_SYSTEM); r++) {
-        struct trajd_decoder *decoder = find_decoder(worker, view, error);
-        status =
-            decoder ? trajd_decoder_run(decoder, worker->requests, count, error) : TRAJD_ERR_SYSTEM;
-    }
-    return status;
-}
-
-/* Makes the frames whose bytes were read. */
 static void decode(struct worker *worker)
 {
     const struct trajd_frame_view *view = worker->slots[0]->view;
@@ -289,10 +240,11 @@ static void decode(struct worker *worker)
                                              worker->bytes[i].room, worker->slots[i]->pixels, ""};
             order[count++] = i;
         }
-    if (view->is_direct)
-        copy_frames(worker, view, count);
-    else if (count)
-        status = run_decoder(worker, view, count, &error);
+    for (int r = 0; count && r <= RETRY_COUNT && (!r || status == TRAJD_ERR_SYSTEM); r++) {
+        struct trajd_decoder *decoder = find_decoder(worker, view, &error);
+        status = decoder ? trajd_decoder_run(decoder, worker->requests, count, &error)
+                         : TRAJD_ERR_SYSTEM;
+    }
     for (uint32_t k = 0; k < count; k++) {
         const uint32_t i = order[k];
         if (status) {
@@ -335,8 +287,7 @@ static void finish(struct worker *worker, int64_t begin_ns)
         slot->state = !status ? FRAME_READY : is_bad ? FRAME_BAD : FRAME_FAILED;
         slot->reason = status ? strdup(worker->errors[i].message) : NULL;
         slot->view->loading_count--;
-        frames->stats.decoded_frames += !view->is_direct && (!status || is_bad);
-        frames->stats.direct_frames += view->is_direct && (!status || is_bad);
+        frames->stats.decoded_frames += !status || is_bad;
         frames->stats.bad_frames += is_bad;
         if (slot->state == FRAME_FAILED && !slot->pins)
             frames_drop(slot);

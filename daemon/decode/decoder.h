@@ -10,9 +10,6 @@
 #include "kernels/image/image.h"
 #include "proto/error.h"
 
-/* An encoded frame of a stream that is larger than its pixels by more than this is bad. */
-#define TRAJD_DECODER_HEADER_BYTES 65536u
-
 struct trajd_decoder_options {
     const char *program; /* the path of trajd-decoder */
     /* of the stream, with the size of its frames */

@@ -96,13 +96,13 @@ static bool check_norm(struct trajd_core_feed *feed, struct session *session,
     const struct trajd_core_feed_options *options = &feed->options;
 
     if (open->norm && open->norm != options->norm_digest)
-        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-                             "norm: the job was opened with values scaled as %016llx, but feed %s "
-                             "now has %016llx: its `norm:` or the statistics changed. Change them "
-                             "back, or start the "
-                             "job anew",
-                             (unsigned long long)open->norm, options->name,
-                             (unsigned long long)options->norm_digest);
+        trajd_session_refuse(
+            feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+            "norm: the job was opened with values scaled as %016llx, but feed %s "
+            "now has %016llx: its `norm:`, its pictures or the statistics changed. Change them "
+            "back, or start the job anew",
+            (unsigned long long)open->norm, options->name,
+            (unsigned long long)options->norm_digest);
     else if (!open->norm && !open->fresh && options->changed_norm)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
                              "norm: the job was opened with trajd 0.1.0 (daemon or libtrajd), "

@@ -15,7 +15,7 @@
 #define SLOTS 4u
 #define GPU_SLOTS 16u
 #define GPU_RING_BYTES ((uint64_t)64 << 20)
-#define NOTHING_THERE 1 /* in place of a digest of 0, which means unknown in OPENED */
+#define NOTHING_NORMALISED 1 /* in place of a digest of 0, which means unknown in OPENED */
 
 static const struct trajd_counter counters_at_start[TRAJD_PRODUCER_COUNTERS] = {
     [TRAJD_PRODUCER_BATCHES] = {"batches", "Batches made", "batches", TRAJD_COUNTER_TOTAL, 0},
@@ -234,8 +234,7 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
                                   const struct trajd_producer_options *options,
                                   struct trajd_error *error)
 {
-    const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan),
-                   values_digest = trajd_mixture_plan_values_digest(producer->plan);
+    const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan);
     const struct trajd_feed_options feed = {
         .name = producer->name,
         .instance_of = options->instance_of,
@@ -245,8 +244,7 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .max_credit = options->max_credit,
         .fingerprint = producer->plan->fingerprint,
         .seed = producer->spec->seed,
-        .norm_digest = norm_digest ? norm_digest : NOTHING_THERE,
-        .values_digest = values_digest ? values_digest : NOTHING_THERE,
+        .norm_digest = norm_digest ? norm_digest : NOTHING_NORMALISED,
         .changed_norm = trajd_producer_changed_norm(producer),
         .window_count = trajd_mixture_plan_window_count(producer->plan),
         .epoch_length = trajd_mixture_plan_epoch_length(producer->plan),

@@ -82,7 +82,7 @@ struct trajd_feed_options {
     uint32_t slot_count;                    /* >= 3 */
     uint32_t max_credit;                    /* of a session; >= 2 */
     uint64_t fingerprint, seed;
-    uint64_t norm_digest, values_digest; /* of OPENED; 0: not known */
+    uint64_t norm_digest; /* of OPENED; 0: not known */
     /* name of an output that is normalised otherwise than by trajd 0.1.0, or NULL; borrowed as long
      * as the feed lives */
     const char *changed_norm;

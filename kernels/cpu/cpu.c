@@ -231,7 +231,7 @@ static bool takes(const struct chunk *chunk, const struct trajd_stream *stream)
     if (chunk->only)
         return stream == chunk->only;
     return &chunk->request->brackets[stream->bracket_index] == chunk->bracket &&
-           !(chunk->is_run && trajd_cpu_stream_runs(stream));
+           !(chunk->is_run && trajd_cpu_stream_runs(chunk->grid, stream));
 }
 
 static void run_chunk(struct chunk *chunk)

@@ -77,7 +77,7 @@ bool trajd_cpu_any_nan(enum trajd_dtype type, const void *elements, uint64_t cou
  * all windows. trajd_cpu_stream_runs: whether the stream's result on such a grid is its rows, byte
  * for byte. */
 bool trajd_cpu_grid_is_run(const struct trajd_grid *grid);
-bool trajd_cpu_stream_runs(const struct trajd_stream *stream);
+bool trajd_cpu_stream_runs(const struct trajd_grid *grid, const struct trajd_stream *stream);
 /* Copies the runs of windows [begin, end). Stops before the first window that must take the general
  * path and returns it, or returns `end`. Raises the masks of copied windows at their edges. */
 uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,

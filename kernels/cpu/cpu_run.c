@@ -4,7 +4,7 @@
  * Math      a = 0 for every kind on a grid of rows, so the value is the row. Quaternions of unit
  *           length are copied as they are.
  * Shapes    a ROWS grid whose offsets ascend by one and are the same for all windows; rows dense
- *           in source and output.
+ *           in source and output. One row of a window may lie anywhere in the output.
  * Requires  source and output of one type, no normalisation. The general path serves windows
  *           without a row, with edges that are not held, with NaN, or with a quaternion that is
  *           not of unit length.
@@ -33,12 +33,13 @@ bool trajd_cpu_grid_is_run(const struct trajd_grid *grid)
     return true;
 }
 
-bool trajd_cpu_stream_runs(const struct trajd_stream *stream)
+bool trajd_cpu_stream_runs(const struct trajd_grid *grid, const struct trajd_stream *stream)
 {
     const uint64_t size = (uint64_t)stream->feature_count * trajd_dtype_size(stream->source_type);
 
     return stream->source_type == stream->output_type && !stream->scale && !stream->total &&
-           stream->row_stride_bytes == size && stream->step_stride_bytes == size &&
+           stream->row_stride_bytes == size &&
+           (stream->step_stride_bytes == size || grid->step_count == 1) &&
            stream->kind != TRAJD_KIND_MEAN &&
            !(stream->kind == TRAJD_KIND_ANGLE && !isnan(stream->angle_low)) &&
            (!trajd_kind_is_slerp(stream->kind) || stream->source_type == TRAJD_F32 ||

@@ -71,7 +71,7 @@ static double step_cost(const struct trajd_stream *stream, const struct trajd_gr
 {
     double count = stream->feature_count;
 
-    if (grid->unit == TRAJD_GRID_ROWS && trajd_cpu_stream_runs(stream))
+    if (grid->unit == TRAJD_GRID_ROWS && trajd_cpu_stream_runs(grid, stream))
         return RUN_NS / grid->step_count +
                count * trajd_dtype_size(stream->source_type) * COPY_NS_PER_BYTE;
     if (is_copied(stream))

@@ -1,20 +1,25 @@
-/* Transforms the windows of a batch.
- *
- * Without rotations, a window has one number per column that is subtracted, and the steps are one
- * loop over the columns that the compiler vectorises. Otherwise each row goes through
- * trajd_transform_row. Both compute in double and give the same bits. */
+/* Transforms the windows of a batch: groups of steps side by side where the origin is the reference
+ * row, and step after step where it is the step before. Both compute in double and give the same
+ * bits as trajd_transform_row. */
 #include <math.h>
 #include <string.h>
 
-#include "kernels/element_convert.h"
 #include "kernels/transform/transform.h"
+#include "kernels/transform/transform_lanes.h"
 
 #define WINDOWS_PER_SLICE 16
+
+static uint64_t row_of(const struct trajd_transform_job *job, uint32_t window)
+{
+    return job->window_rows ? job->window_rows[window] : window;
+}
+
+/* ---- relative to the step before ---- */
 
 /* of one window, on the stack of its thread */
 struct scratch {
     double row[TRAJD_TRANSFORM_MAX_COLUMNS], out[TRAJD_TRANSFORM_MAX_COLUMNS * 3],
-        origin[TRAJD_TRANSFORM_MAX_COLUMNS * 2], next[TRAJD_TRANSFORM_MAX_COLUMNS * 2];
+        origin[TRAJD_TRANSFORM_MAX_COLUMNS * 2];
 };
 
 static void load(enum trajd_dtype type, const void *array, uint64_t first, uint32_t count,
@@ -24,49 +29,6 @@ static void load(enum trajd_dtype type, const void *array, uint64_t first, uint3
         memcpy(out, (const double *)array + first, count * sizeof *out);
     for (uint32_t d = 0; d < count && type != TRAJD_F64; d++)
         out[d] = (double)((const float *)array)[first + d];
-}
-
-static bool has_row(const struct trajd_transform_job *job, uint8_t mask)
-{
-    if (mask == TRAJD_MASK_MISSING)
-        return false;
-    return job->edge == TRAJD_EDGE_HOLD ||
-           (mask != TRAJD_MASK_BEFORE_START && mask != TRAJD_MASK_AFTER_END &&
-            mask != TRAJD_MASK_BAD_STAMP);
-}
-
-/* Stores a step, normalised. */
-static void store(const struct trajd_transform_job *job, uint64_t row, uint32_t step,
-                  const double *values)
-{
-    const uint32_t count = job->transform->output_count;
-    const uint64_t first = (row * job->step_count + step) * count,
-                   norm = job->norm_per_step ? (uint64_t)step * count : 0;
-    const size_t size = trajd_dtype_size(job->output_type);
-    char *to = (char *)job->output + first * size;
-
-    if (job->output_type == TRAJD_F32) {
-        float *floats = (float *)to;
-        for (uint32_t d = 0; d < count && !job->scale; d++)
-            floats[d] = (float)values[d];
-        for (uint32_t d = 0; d < count && job->scale; d++)
-            floats[d] =
-                (float)(values[d] * (double)job->scale[norm + d] + (double)job->offset[norm + d]);
-        return;
-    }
-    for (uint32_t d = 0; d < count; d++)
-        trajd_element_store(job->output_type, to + d * size,
-                            job->scale ? values[d] * (double)job->scale[norm + d] +
-                                             (double)job->offset[norm + d]
-                                       : values[d]);
-}
-
-static void store_edge(const struct trajd_transform_job *job, uint64_t row, uint32_t step,
-                       struct scratch *scratch)
-{
-    for (uint32_t d = 0; d < job->transform->output_count; d++)
-        scratch->out[d] = job->edge == TRAJD_EDGE_NAN ? NAN : 0;
-    store(job, row, step, scratch->out);
 }
 
 static bool any_nan(const double *values, uint32_t count)
@@ -94,12 +56,12 @@ static uint8_t transform_step(const struct trajd_transform_job *job, uint64_t ro
     trajd_transform_row(transform, scratch->origin, scratch->row, scratch->out);
     if (any_nan(scratch->out, transform->output_count) && mask < TRAJD_MASK_NAN) {
         if (mask != TRAJD_MASK_VALID) { /* a step that holds no rotation, such as zeros */
-            store_edge(job, row, step, scratch);
+            trajd_transform_store_edge(job, row, step);
             return mask;
         }
         mask = TRAJD_MASK_NAN;
     }
-    store(job, row, step, scratch->out);
+    trajd_transform_store(job, row, step, scratch->out);
     return mask;
 }
 
@@ -107,80 +69,54 @@ static void transform_window(const struct trajd_transform_job *job, uint64_t row
                              struct scratch *scratch)
 {
     const struct trajd_transform *transform = job->transform;
-    const bool relative = transform->reference_count > 0;
     uint8_t *mask = job->mask + row * job->step_count;
-    uint8_t origin_mask = relative ? job->reference_mask[row] : TRAJD_MASK_VALID;
+    uint8_t origin_mask = job->reference_mask[row];
 
-    if (relative) {
-        load(job->reference_type, job->reference, row * transform->reference_count,
-             transform->reference_count, scratch->row);
-        trajd_transform_origin_of_reference(transform, scratch->row, scratch->origin);
-    }
-    for (uint32_t t = 0; t < job->step_count; t++) {
-        const uint8_t own = mask[t];
-        mask[t] = larger(own, origin_mask);
-        if (has_row(job, own))
-            mask[t] = transform_step(job, row, t, mask[t], scratch);
-        else
-            store_edge(job, row, t, scratch);
-        if (transform->from_step_before && relative) {
-            origin_mask = own;
-            if (has_row(job, own))
-                trajd_transform_origin_of_row(transform, scratch->row, scratch->origin);
-        }
-    }
-}
-
-/* ---- windows without rotations ---- */
-
-static bool is_flat(const struct trajd_transform *transform)
-{
-    for (uint32_t p = 0; p < transform->part_count; p++)
-        if (transform->parts[p].kind != TRAJD_PART_PLAIN)
-            return false;
-    return !transform->from_step_before;
-}
-
-/* Fills what is subtracted from each column. */
-static void fill_differences(const struct trajd_transform_job *job, uint64_t row,
-                             struct scratch *scratch)
-{
-    const struct trajd_transform *transform = job->transform;
-
-    memset(scratch->next, 0, transform->column_count * sizeof *scratch->next);
-    if (!transform->reference_count)
-        return;
     load(job->reference_type, job->reference, row * transform->reference_count,
          transform->reference_count, scratch->row);
-    for (uint32_t p = 0; p < transform->part_count; p++) {
-        const struct trajd_transform_part *part = &transform->parts[p];
-        if (part->is_relative)
-            memcpy(scratch->next + part->first, scratch->row + part->reference_first,
-                   part->count * sizeof *scratch->next);
-    }
-}
-
-static void transform_flat_window(const struct trajd_transform_job *job, uint64_t row,
-                                  struct scratch *scratch)
-{
-    const uint32_t columns = job->transform->column_count;
-    const uint8_t origin_mask =
-        job->transform->reference_count ? job->reference_mask[row] : TRAJD_MASK_VALID;
-    uint8_t *mask = job->mask + row * job->step_count;
-
-    fill_differences(job, row, scratch);
+    trajd_transform_origin_of_reference(transform, scratch->row, scratch->origin);
     for (uint32_t t = 0; t < job->step_count; t++) {
         const uint8_t own = mask[t];
         mask[t] = larger(own, origin_mask);
-        if (!has_row(job, own)) {
-            store_edge(job, row, t, scratch);
-            continue;
+        if (trajd_transform_has_row(job, own))
+            mask[t] = transform_step(job, row, t, mask[t], scratch);
+        else
+            trajd_transform_store_edge(job, row, t);
+        origin_mask = own;
+        if (trajd_transform_has_row(job, own))
+            trajd_transform_origin_of_row(transform, scratch->row, scratch->origin);
+    }
+}
+
+static void transform_one_by_one(const struct trajd_transform_job *job, uint32_t begin,
+                                 uint32_t end)
+{
+    struct scratch scratch;
+
+    for (uint32_t w = begin; w < end; w++)
+        transform_window(job, row_of(job, w), &scratch);
+}
+
+/* ---- relative to the reference row ---- */
+
+/* Transforms windows [begin, end) in groups: several whole windows, or some steps of a window. */
+static void transform_side_by_side(const struct trajd_transform_job *job, uint32_t begin,
+                                   uint32_t end)
+{
+    const uint32_t steps = job->step_count < TRAJD_LANES ? job->step_count : TRAJD_LANES,
+                   windows = TRAJD_LANES / steps;
+    struct trajd_transform_group group;
+
+    group.job = job;
+    for (uint32_t w = begin; w < end; w += group.window_count) {
+        group.window_count = end - w < windows ? end - w : windows;
+        for (uint32_t k = 0; k < group.window_count; k++)
+            group.windows[k] = row_of(job, w + k);
+        for (uint32_t t = 0; t < job->step_count; t += group.step_count) {
+            group.first_step = t;
+            group.step_count = job->step_count - t < steps ? job->step_count - t : steps;
+            trajd_transform_group_run(&group);
         }
-        load(job->source_type, job->source, (row * job->step_count + t) * columns, columns,
-             scratch->row);
-        for (uint32_t d = 0; d < columns; d++)
-            scratch->out[d] = scratch->row[d] - scratch->next[d];
-        store(job, row, t, scratch->out);
     }
 }
 
@@ -190,16 +126,11 @@ static void run_slice(void *context, uint32_t slice)
     const uint32_t begin = slice * WINDOWS_PER_SLICE;
     const uint32_t end = job->window_count - begin < WINDOWS_PER_SLICE ? job->window_count
                                                                        : begin + WINDOWS_PER_SLICE;
-    const bool flat = is_flat(job->transform);
-    struct scratch scratch;
 
-    for (uint32_t w = begin; w < end; w++) {
-        const uint64_t row = job->window_rows ? job->window_rows[w] : w;
-        if (flat)
-            transform_flat_window(job, row, &scratch);
-        else
-            transform_window(job, row, &scratch);
-    }
+    if (job->transform->from_step_before && job->transform->reference_count)
+        transform_one_by_one(job, begin, end);
+    else
+        transform_side_by_side(job, begin, end);
 }
 
 void trajd_transform_run(const struct trajd_transform_job *job, struct trajd_pool *pool)

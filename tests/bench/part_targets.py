@@ -1,5 +1,5 @@
-"""Part `targets`: what relative actions cost. Batches of the policy with relative_to, rot6d and norm against the same without,
-and statistics of relative chunks (50 steps x 14) against numpy doing the same, each in one run."""
+"""Part `targets`: what relative actions cost. The policy's batches (as part `feed`) with relative_to, rot6d and norm against the
+same without, and statistics of relative chunks (50 steps x 14) against numpy doing the same, each in one run."""
 import os
 import shutil
 import sys
@@ -22,9 +22,11 @@ FEED = """  {name}:
     global_batch: 256
     anchor: {{clock: actions}}
     outputs:
-      obs/pose: {{from: [obs/robot0_eef_pos, obs/robot0_eef_quat], at: -1..0}}
+      obs/robot0_eef_pos: {{at: -1..0}}
+      obs/robot0_eef_quat: {{at: -1..0}}
       obs/robot0_gripper_qpos: {{at: -1..0}}
-      actions: {{at: 0..15{keys}}}
+      obs/object: {{at: -1..0}}
+      actions: {{at: -1..14{keys}}}
 """
 POSE = """, relative_to: {from: [obs/robot0_eef_pos, obs/robot0_eef_quat], mask: [true, true, true, true, true, true, false]},
                 rotation: {from: axis_angle, to: rot6d, columns: "3:6", position: "0:3"}, norm: min_max"""
@@ -50,6 +52,7 @@ def write_dataset(path):
             demo["obs/robot0_eef_pos"] = random.standard_normal((ROWS, 3), np.float32)
             quaternions = random.standard_normal((ROWS, 4))
             demo["obs/robot0_eef_quat"] = (quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)).astype(np.float32)
+            demo["obs/object"] = random.standard_normal((ROWS, 10), np.float32)
             demo["obs/robot0_gripper_qpos"] = random.standard_normal((ROWS, 2), np.float32)
     made.rename(path)
 
@@ -103,7 +106,7 @@ def measure(options, path):
 
 
 def run(options):
-    path = options.work / "targets.hdf5"
+    path = options.work / "targets_2.hdf5"
     if not path.exists():
         write_dataset(path)
     os.environ["TRAJD_BUILD"] = str(options.build)

@@ -47,7 +47,7 @@ class FeedInfo(c.Structure):
                         ("norm_digest", c.c_uint64), ("episodes_found", c.c_uint32), ("episodes_kept", c.c_uint32), ("episodes_quarantined", c.c_uint32),
                         ("episodes_used", c.c_uint32), ("quarantine_reason_count", c.c_uint32),
                         ("quarantine_reasons", c.POINTER(c.c_char_p)), ("warning_count", c.c_uint32),
-                        ("warnings", c.POINTER(c.c_char_p)), ("values_digest", c.c_uint64)]
+                        ("warnings", c.POINTER(c.c_char_p))]
 
 
 class Tensor(c.Structure):

@@ -155,7 +155,6 @@ static void store_opened(struct trajd_client *client, const struct trajd_wire_op
         .seed = opened->seed,
         .tensor_count = opened->tensor_count,
         .norm_digest = opened->norm,
-        .values_digest = opened->values,
         .gpu_refusal = client->open.gpu_refused ? client->open.gpu_refusal : NULL,
         .episodes_found = opened->found,
         .episodes_kept = opened->kept,

@@ -135,9 +135,9 @@ static PyObject *describe_texts(const char *const *texts, uint32_t count)
 static PyObject *describe_feed(const struct trajd_feed_info *info)
 {
     return Py_BuildValue(
-        "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:N,s:N,s:K}",
-        "global_batch", info->global_batch, "row_begin", info->row_begin, "row_count",
-        info->row_count, "credit", info->credit, "epoch", (unsigned long long)info->epoch, "next",
+        "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:N,s:N}", "global_batch",
+        info->global_batch, "row_begin", info->row_begin, "row_count", info->row_count, "credit",
+        info->credit, "epoch", (unsigned long long)info->epoch, "next",
         (unsigned long long)info->next, "epoch_length", (unsigned long long)info->epoch_length,
         "window_count", (unsigned long long)info->window_count, "dropped_count",
         (unsigned long long)info->dropped_count, "fingerprint",
@@ -146,8 +146,7 @@ static PyObject *describe_feed(const struct trajd_feed_info *info)
         info->episodes_found, "episodes_kept", info->episodes_kept, "episodes_quarantined",
         info->episodes_quarantined, "episodes_used", info->episodes_used, "quarantine_reasons",
         describe_texts(info->quarantine_reasons, info->quarantine_reason_count), "warnings",
-        describe_texts(info->warnings, info->warning_count), "values_digest",
-        (unsigned long long)info->values_digest);
+        describe_texts(info->warnings, info->warning_count));
 }
 
 #define MAX_LOCAL_RANKS 512

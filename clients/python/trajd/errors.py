@@ -99,8 +99,7 @@ class ForkError(Error, RuntimeError):
 
 
 class DataWarning(UserWarning):
-    """A feed leaves episodes out of the training, or its plan is doubtful: issued once for each feed of a process. Or a job
-    goes on with other pictures than it had.
+    """A feed leaves episodes out of the training, or its plan is doubtful. Issued once for each feed of a process.
 
     `warnings.simplefilter("error", trajd.DataWarning)` ends the program instead."""
 

@@ -18,8 +18,7 @@ from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
 from .group import Group, register
 from .settings import Settings
-from .state import (Norm, Pictures, State, check_norm, fetch_pictures, frontier, norm_of, parse,
-                    warn_of_pictures)
+from .state import Norm, State, check_norm, frontier, norm_of, parse
 
 log = logging.getLogger("trajd")
 
@@ -52,7 +51,6 @@ class FeedInfo:
     episodes_used: int = 0         # kept ones of which the feed has windows: see filter, where, split and pad
     quarantine_reasons: Tuple[str, ...] = ()  # of the first: file, episode, array, rule
     warnings: Tuple[str, ...] = ()            # what else to know about the feed's data
-    values_digest: int = 0  # of how pictures are made; 1: there are none; 0: a daemon of 0.1.0, which does not say
 
     @property
     def batches(self) -> int:
@@ -108,7 +106,6 @@ class Feed:
         self._held: "List[weakref.ref[Arrays]]" = []
         self._compared = False
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
-        self._pictures: Optional[Pictures] = None  # None: there are none
         self._gpu_ranks: Optional[Sequence[int]] = None
         self._stage: Any = None
         on_device = settings.device != "cpu"
@@ -190,15 +187,14 @@ class Feed:
             front = frontier(token)
             if front is not None:  # one worker, or several at the same batch: the position is enough
                 position, token = front, None
-        return State(info.seed, self._epoch, position, info.fingerprint, token, self._norm, self._pictures).to_dict()
+        return State(info.seed, self._epoch, position, info.fingerprint, token, self._norm).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Continues at `state` with the next iteration, or with the next epoch() of that epoch.
 
         Exactly the windows that were not worked on follow, even with another world size or batch size. Raises
         StateError for a state of another dataset, other windows, another seed or other normalisation. States of trajd
-        0.1.0 count as `norm: {over: windows}`. With strict=False its epoch and position are used all the same. Other
-        pictures (crop, colour, augmentation, ...) give a DataWarning that names the outputs and keys which differ."""
+        0.1.0 count as `norm: {over: windows}`. With strict=False its epoch and position are used all the same."""
         parsed = parse(state)
         if parsed.token is not None and self._settings.shard:
             raise StateError("the state is of a job of mode queue whose workers stood at different batches: "
@@ -213,9 +209,8 @@ class Feed:
     def checkpoint(self) -> bytes:
         """Returns a token of the windows of this epoch that are DONE, over all workers of a job in mode queue.
 
-        It is an argument of connect(resume=...). Unlike state_dict(), it does not say which statistics normalise the feed
-        and how pictures are made: a job that goes on with others gets no error and no warning. Compare info.norm_digest and
-        info.values_digest, or keep the state. The last batch that
+        It is an argument of connect(resume=...). Unlike state_dict(), it does not say which statistics normalise the feed: a
+        job that goes on with other statistics gets no error. Compare info.norm_digest, or keep the state. The last batch that
         this worker was given counts as worked on. Raises ArgumentError in mode shard."""
         last = self._held[-1]() if self._held else None
         if self._stage is not None:
@@ -262,20 +257,13 @@ class Feed:
         remaining.clear()
         info = FeedInfo(**opened)
         self._norm = self._find_norm(info.norm_digest)
-        if info.values_digest <= 1:
-            self._pictures = None
-        elif self._pictures is None or self._pictures.digest != info.values_digest:
-            self._notice_pictures(self._pictures)
-        if resume is not None:
-            warn_of_pictures(resume.pictures, self._pictures, settings.title)
         if resume is not None and self._strict:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
             self._texts.clear()
         self._info, self._layout, self._opened_at = info, None, (epoch, position)
         if not self._compared:
-            job.compare_fingerprints(info.fingerprint, (info.norm_digest, info.values_digest),
-                                     lambda: episodes.fetch(self._ask)[0])
+            job.compare_fingerprints(info.fingerprint, info.norm_digest, lambda: episodes.fetch(self._ask)[0])
             self._compared = True
         left_out.report(info, settings)
 
@@ -287,19 +275,6 @@ class Feed:
             return Norm(digest, {}) if digest else None
         answer = json.loads(self._client.ask("statistics", timeout_ms=self._timeout_ms()))
         return norm_of(digest, answer["outputs"])
-
-    def _notice_pictures(self, before: Optional[Pictures]) -> None:
-        """Asks how the open feed makes its pictures. Warns if that differs from `before`."""
-        self._pictures = fetch_pictures(lambda what, first: self._client.ask(what, first=first, timeout_ms=self._timeout_ms()))
-        warn_of_pictures(before, self._pictures, self._settings.title)
-
-    def _check_session(self, core: "_core.Batch") -> None:
-        """Called with each batch. The first one of a session may come from a daemon that was started again."""
-        if core.sequence == 1 and self._pictures is not None:
-            before = self._pictures
-            self._notice_pictures(before)
-            if self._pictures != before:
-                self._layout = None
 
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings
@@ -387,10 +362,7 @@ class Feed:
         while True:
             wait = _WARNING_AFTER_S if end is None else min(_WARNING_AFTER_S, max(0.0, end - time.monotonic()))
             try:
-                core = self._client.next(int(wait * 1000 + 0.999))  # rounded up, so that it does not end too early
-                if core is not None:
-                    self._check_session(core)
-                return core
+                return self._client.next(int(wait * 1000 + 0.999))  # rounded up, so that it does not end too early
             except Busy as error:
                 message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}. Their "
                            "memory goes back when they and all their arrays are gone. Copy arrays that you keep, or "
