@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-quick bench bench-record deb wheel wheels clean setup setup-test
+.PHONY: all build demo test test-quick bench bench-record deb wheel wheels release-check clean setup setup-test
 
 all: build
 
@@ -57,6 +57,10 @@ RESULTS   ?= tests/bench/results/cpu-2cores.json
 bench-record: build
 	@-build/venv/bin/python tests/bench/run.py --build $(BUILD) --robomimic-python $(ROBOMIMIC) --small-files --out $(RESULTS)
 	@build/venv/bin/python tests/bench/readme_table.py $(RESULTS) --write
+
+# Is this tree ready to be released? Builds the version before, and lets the daemons and workers of both work together.
+release-check: build
+	@.ci/release-check $(BUILD)
 
 # build/release/trajd_VERSION_ARCH.deb: daemon, tools, library, headers, units.
 deb: build
