@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
 bundle=$build/gpu_bundle
-programs="test_gpu_resample bench_resample fake_producer"
+programs="test_gpu_resample test_gpu_images bench_resample fake_producer"
 
 [ -f "$build/build.ninja" ] || cmake --preset release -B "$build"
 ninja -C "$build"
@@ -26,6 +26,8 @@ build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index -
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
 cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py "$bundle/"
+mkdir "$bundle/golden"
+cp -r tests/golden/image tests/golden/augment "$bundle/golden/"
 cp tests/bench/report.py tests/bench/bench_robomimic.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
 for site in build/venv-robomimic/lib/python3*/site-packages; do # packages in pure Python that machines with torch lack
     [ -d "$site/robomimic" ] || continue

@@ -15,6 +15,7 @@
 # of a measurement (--rounds 5).
 set -eu
 bundle=$(cd "$(dirname "$0")" && pwd)
+export GPU_GOLDEN="$bundle/golden" # recorded results
 python=${GPU_PYTHON:-python3}
 
 run_program() { # only C programs get the bundle's libraries; torch has others of the same names
@@ -28,7 +29,7 @@ run_program() { # only C programs get the bundle's libraries; torch has others o
 
 suite() {
     bad=0
-    for program in test_gpu_resample test_device_feed.py test_graphs.py test_python_cuda.py test_backends.py test_two_gpus.py test_gpu_failures.py; do
+    for program in test_gpu_resample test_gpu_images test_device_feed.py test_graphs.py test_python_cuda.py test_backends.py test_two_gpus.py test_gpu_failures.py; do
         echo "== $program"
         run_program "$program" || bad=1
     done
@@ -45,6 +46,7 @@ sanitizer() {
     GPU_DAEMON_TOOL="$memcheck --target-processes application-only" run_program test_device_feed.py test_values test_rows_that_do_not_fit || bad=1
     echo "== the kernels"
     GPU_TOOL=$memcheck run_program test_gpu_resample || bad=1
+    GPU_TOOL=$memcheck run_program test_gpu_images 200 || bad=1
     return $bad
 }
 

@@ -1,0 +1,115 @@
+/* The choice of kernels. The numbers come from an H200 (README.md). */
+#include "kernels/image/cuda/image_choose.h"
+
+enum {
+    SHARED_BYTES_MAX = 220000, /* of a block */
+    SHARED_BYTES_GOOD = 41000, /* so that a multiprocessor holds several blocks */
+    CLUSTER_MAX = 8,
+    ITEMS_MAX = 65535, /* of a block: the division by groups is exact below 2^16 */
+    CAPABILITY_MIN = 90,
+};
+
+static bool is_simple_color(const struct trajd_image_step *step)
+{
+    return step->kind >= TRAJD_AUGMENT_BRIGHTNESS && step->kind <= TRAJD_AUGMENT_HUE;
+}
+
+/* Returns why a program is not for the kernel "strip", or NULL. */
+static const char *refuse_strip(const struct trajd_image_program *p)
+{
+    const struct trajd_image_pass *pass = &p->passes[0];
+
+    if (p->source_type != TRAJD_U8 || p->channels != 3)
+        return "only colour pictures";
+    if (p->pass_count > 1)
+        return "several passes";
+    for (uint32_t i = 0; i < pass->colors; i++)
+        if (p->steps[i].op > TRAJD_IMAGE_OP_FLIP)
+            return "more than crops and flips";
+    if (pass->end - pass->colors > TRAJD_IMAGE_STRIP_COLORS || p->mean_count > 1)
+        return "more than 4 colour steps, or than one contrast";
+    for (uint32_t i = pass->colors; i < pass->end; i++)
+        if (!is_simple_color(&p->steps[i]))
+            return "colours of tf.image";
+    if (p->rounds && pass->end > pass->colors)
+        return "colours that round after each step";
+    return NULL;
+}
+
+bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t blocks,
+                           struct trajd_image_strip *strip)
+{
+    const uint32_t rows = (program->height - 1) / blocks + 1;
+    const uint64_t bytes = (uint64_t)(rows - 1) * program->from_width * 3 +
+                           (uint64_t)program->width * 3 + 48 /* alignment, and reading beyond */;
+
+    strip->rows = rows;
+    strip->blocks = program->mean_count ? blocks : (program->height - 1) / rows + 1;
+    strip->groups = (program->width - 1) / 4 + 1;
+    strip->shared_bytes = (uint32_t)(bytes + 15) / 16 * 16 + 64 /* barrier and sums */;
+    return bytes <= SHARED_BYTES_MAX && (uint64_t)rows * strip->groups <= ITEMS_MAX;
+}
+
+/* A block has up to 40 KB of source rows. Blocks of a frame with a mean are a cluster: a power of
+ * two. */
+static bool choose_strip(const struct trajd_image_program *program, struct trajd_image_strip *strip)
+{
+    const uint32_t most = program->mean_count ? CLUSTER_MAX : program->height;
+    uint32_t blocks = 1;
+
+    while (blocks * 2 <= most && (!trajd_image_strip_cut(program, blocks, strip) ||
+                                  strip->shared_bytes > SHARED_BYTES_GOOD))
+        blocks *= 2;
+    return trajd_image_strip_cut(program, blocks, strip);
+}
+
+/* Returns why a program is not for the kernel "resize", or NULL. */
+static const char *refuse_resize(const struct trajd_image_program *p)
+{
+    const struct trajd_image_step *step = &p->steps[0];
+
+    if (p->step_count != 1 || step->op != TRAJD_IMAGE_OP_FILTER)
+        return "more than one resize";
+    if (p->source_type != TRAJD_U8 || p->channels != 3)
+        return "only colour pictures";
+    if (step->rounds_between)
+        return "a filter that rounds between the axes";
+    if (step->pad && (step->y.count < p->height || step->x.count < p->width))
+        return "padding that is not 0";
+    if (p->from_width % 16)
+        return "a width that is not a multiple of 16";
+    return NULL;
+}
+
+static bool choose_resize(const struct trajd_image_program *program, const uint32_t *tables,
+                          struct trajd_image_resize *resize)
+{
+    return trajd_image_resize_cut(program, tables, 256, 2, resize) ||
+           trajd_image_resize_cut(program, tables, 512, 1, resize);
+}
+
+enum trajd_image_variant trajd_image_choose(const struct trajd_image_program *program,
+                                            const uint32_t *tables,
+                                            const struct trajd_device_facts *facts,
+                                            struct trajd_image_strip *strip,
+                                            struct trajd_image_resize *resize, const char **why)
+{
+    const char *not_strip = refuse_strip(program), *not_resize = refuse_resize(program);
+
+    *why = "a GPU older than sm_90";
+    if (facts->compute_capability < CAPABILITY_MIN)
+        return TRAJD_IMAGE_GENERAL;
+    if (!not_strip && choose_strip(program, strip)) {
+        *why = "only crops, flips and colours";
+        return TRAJD_IMAGE_STRIP;
+    }
+    if (!not_resize && choose_resize(program, tables, resize)) {
+        *why = "one resize whose rows fit into shared memory";
+        return TRAJD_IMAGE_RESIZE;
+    }
+    *why = program->step_count == 1 && program->steps[0].op == TRAJD_IMAGE_OP_FILTER
+               ? not_resize ? not_resize : "rows that do not fit into shared memory"
+           : not_strip ? not_strip
+                       : "rows that do not fit into shared memory";
+    return TRAJD_IMAGE_GENERAL;
+}

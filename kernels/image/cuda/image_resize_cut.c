@@ -1,0 +1,257 @@
+/* How frames are cut for the kernel "resize", and its tables. picture_resize.cu explains them. */
+#include "kernels/image/cuda/image_choose.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    SHARED_BYTES = 227 * 1024, /* of a multiprocessor */
+    BLOCK_BYTES = 1024,        /* that each block costs besides */
+    HEAD_BYTES = 1024,         /* barriers */
+    CHUNKS_MAX = 32,
+    CHUNK_ROWS = 4,
+    TILE_COLUMNS = 16,
+    LANES = 32,
+    ROW_HEAD = 3, /* words: start, length, end */
+};
+
+static const uint32_t *entry(const uint32_t *tables, const struct trajd_image_axis_table *axis,
+                             uint32_t output)
+{
+    return tables + axis->first_word + (size_t)(output - axis->place) * (2 + axis->stride);
+}
+
+static uint32_t clamp(uint32_t output, const struct trajd_image_axis_table *axis)
+{
+    return output < axis->place                  ? axis->place
+           : output >= axis->place + axis->count ? axis->place + axis->count - 1
+                                                 : output;
+}
+
+/* The source pixels of an output pixel. Padding has those of its neighbour. */
+static uint32_t start_of(const uint32_t *tables, const struct trajd_image_axis_table *axis,
+                         uint32_t output)
+{
+    return entry(tables, axis, clamp(output, axis))[0];
+}
+
+static uint32_t end_of(const uint32_t *tables, const struct trajd_image_axis_table *axis,
+                       uint32_t output)
+{
+    const uint32_t *words = entry(tables, axis, clamp(output, axis));
+
+    return words[0] + words[1];
+}
+
+static uint32_t at_most(uint32_t value, uint32_t most)
+{
+    return value < most ? value : most;
+}
+
+/* The most chunks that one turn of the consumers needs at once, wherever an item begins. */
+static uint32_t chunks_needed(const struct trajd_image_program *p, const uint32_t *tables,
+                              const struct trajd_image_resize *r)
+{
+    const struct trajd_image_axis_table *y = &p->steps[0].y;
+    const uint32_t units = r->tile_rows * r->column_groups;
+    uint32_t most = 0;
+
+    for (uint32_t row = 0; row < p->height; row += r->tile_rows)
+        for (uint32_t unit = 0; unit < units; unit += r->threads) {
+            const uint32_t first = row + unit / r->column_groups;
+            const uint32_t last =
+                row + at_most(unit + r->threads - 1, units - 1) / r->column_groups;
+            uint32_t begin, end = 0;
+            if (first >= p->height)
+                break;
+            begin = start_of(tables, y, first);
+            for (uint32_t o = first; o <= at_most(last, p->height - 1); o++)
+                end = end_of(tables, y, o) > end ? end_of(tables, y, o) : end;
+            /* the chunk of the first row may begin up to CHUNK_ROWS - 1 rows before it */
+            if ((end - begin + 2 * (CHUNK_ROWS - 1)) / CHUNK_ROWS > most)
+                most = (end - begin + 2 * (CHUNK_ROWS - 1)) / CHUNK_ROWS;
+        }
+    return most;
+}
+
+/* The first source pixel of a tile of columns, and the pixels that it needs. */
+static uint32_t first_column(const struct trajd_image_program *p, const uint32_t *tables,
+                             uint32_t tile, uint32_t *count)
+{
+    const struct trajd_image_axis_table *x = &p->steps[0].x;
+    const uint32_t last = at_most((tile + 1) * TILE_COLUMNS, p->width) - 1;
+    const uint32_t begin = start_of(tables, x, tile * TILE_COLUMNS) / 8 * 8;
+
+    *count = end_of(tables, x, last) - begin;
+    return begin;
+}
+
+/* Rows between the axes are shifted by 16 bytes against each other, so that 8 of them are in
+ * different banks. */
+static uint32_t pad_pitch(uint32_t elements)
+{
+    return (elements + 63 - 8) / 64 * 64 + 8;
+}
+
+static void cut_columns(const struct trajd_image_program *p, const uint32_t *tables,
+                        struct trajd_image_resize *r)
+{
+    uint32_t most = 0, end = p->from_width, count;
+
+    r->x_tiles = (p->width - 1) / TILE_COLUMNS + 1;
+    for (uint32_t tile = 0; tile < r->x_tiles; tile++) {
+        first_column(p, tables, tile, &count);
+        most = count > most ? count : most;
+    }
+    r->k_steps = (most - 1) / 16 + 1;
+    for (uint32_t tile = 0; tile < r->x_tiles; tile++) {
+        const uint32_t last = first_column(p, tables, tile, &count) + r->k_steps * 16;
+        end = last > end ? last : end;
+    }
+    r->between_pitch = pad_pitch(end);
+}
+
+static bool cut_rows(const struct trajd_image_program *p, const uint32_t *tables,
+                     uint32_t tile_rows, struct trajd_image_resize *r)
+{
+    const uint32_t room = SHARED_BYTES / r->blocks - BLOCK_BYTES - HEAD_BYTES;
+    const uint32_t between = tile_rows * 3 * r->between_pitch * 2;
+    uint32_t needed;
+
+    r->tile_rows = tile_rows;
+    r->chunk_rows = CHUNK_ROWS;
+    if (between >= room)
+        return false;
+    r->chunks = at_most((room - between) / (CHUNK_ROWS * r->pitch), CHUNKS_MAX);
+    r->shared_bytes = HEAD_BYTES + between + r->chunks * CHUNK_ROWS * r->pitch;
+    r->tiles = r->strip_tiles = (p->height - 1) / tile_rows + 1;
+    r->strips = 1;
+    needed = chunks_needed(p, tables, r);
+    return needed < r->chunks; /* one more is on its way */
+}
+
+bool trajd_image_resize_cut(const struct trajd_image_program *program, const uint32_t *tables,
+                            uint32_t threads, uint32_t blocks, struct trajd_image_resize *resize)
+{
+    struct trajd_image_resize *r = resize;
+
+    *r = (struct trajd_image_resize){.threads = threads, .blocks = blocks};
+    r->pitch = program->from_width * 3;
+    r->column_groups = program->from_width / 8;
+    cut_columns(program, tables, r);
+    r->row_stride = program->steps[0].y.stride;
+    r->first_columns = program->height * (ROW_HEAD + r->row_stride);
+    r->weights = (r->first_columns + r->x_tiles + 3) / 4 * 4;
+    r->words = r->weights + r->x_tiles * r->k_steps * LANES * 4;
+    return cut_rows(program, tables, 16, r) || cut_rows(program, tables, 8, r);
+}
+
+/* Items with fewer tiles are more even, but their first rows are read twice. */
+void trajd_image_resize_divide(uint32_t frame_count, uint32_t block_count,
+                               struct trajd_image_resize *resize)
+{
+    struct trajd_image_resize *r = resize;
+    double best = INFINITY;
+
+    r->grid_blocks = block_count;
+    for (uint32_t tiles = 1; tiles <= r->tiles; tiles++) {
+        const uint32_t strips = (r->tiles - 1) / tiles + 1;
+        const uint64_t items = (uint64_t)frame_count * strips;
+        const double turns = (double)((items - 1) / block_count + 1);
+        const double cost = turns * (tiles + 0.25); /* a quarter of a tile is read twice */
+        if (cost < best) {
+            best = cost;
+            r->strip_tiles = tiles;
+            r->strips = strips;
+        }
+    }
+}
+
+/* Rounds the weights of a row to multiples of 2^-15 that add up to 1. Sums of 32768 + level are then
+ * exact in what belongs to 32768. */
+static void fill_row(const uint32_t *from, uint32_t *to)
+{
+    double exact = 0, sum = 0;
+
+    for (uint32_t k = 0; k < from[1]; k++) {
+        float weight;
+        memcpy(&weight, &from[2 + k], sizeof weight);
+        exact += (double)weight * 32768;
+        weight = (float)(floor(exact + 0.5) - sum) / 32768;
+        sum = floor(exact + 0.5);
+        memcpy(&to[ROW_HEAD + k], &weight, sizeof weight);
+    }
+}
+
+/* Rounds to float16, for weights below 2: to nearest even. */
+static uint16_t to_half(float value)
+{
+    uint32_t bits;
+    float size = fabsf(value);
+    const uint16_t sign = value < 0 ? 0x8000 : 0;
+
+    if (size < 0x1p-14F) /* below the normal numbers: multiples of 2^-24 */
+        return (uint16_t)(sign | (uint16_t)rintf(size * 0x1p24F));
+    memcpy(&bits, &size, sizeof bits);
+    bits += 0xfff + (bits >> 13 & 1);
+    return (uint16_t)(sign | ((bits - (112U << 23)) >> 13));
+}
+
+/* The weight of a source pixel in an output pixel. */
+static uint32_t weight_at(const struct trajd_image_program *p, const uint32_t *tables,
+                          uint32_t output, uint32_t pixel)
+{
+    const struct trajd_image_axis_table *x = &p->steps[0].x;
+    const uint32_t *words;
+    float weight;
+
+    if (output < x->place || output >= x->place + x->count)
+        return 0;
+    words = entry(tables, x, output);
+    if (pixel < words[0] || pixel >= words[0] + words[1])
+        return 0;
+    memcpy(&weight, &words[2 + pixel - words[0]], sizeof weight);
+    return to_half(weight);
+}
+
+/* The weights of one lane for 16 source pixels: two operands of mma.m16n8k16, of two registers. The
+ * columns of the operands are ordered so that a lane gets 4 results side by side. */
+static void fill_lane(const struct trajd_image_program *p, const uint32_t *tables, uint32_t column,
+                      uint32_t pixel, uint32_t lane, uint32_t *words)
+{
+    const uint32_t n = lane / 4, k = lane % 4 * 2;
+
+    for (uint32_t word = 0; word < 4; word++) {
+        const uint32_t output = column + n / 2 * 4 + word / 2 * 2 + n % 2;
+        const uint32_t from = pixel + k + word % 2 * 8;
+        words[word] = weight_at(p, tables, output, from) | weight_at(p, tables, output, from + 1)
+                                                               << 16;
+    }
+}
+
+void trajd_image_resize_fill(const struct trajd_image_program *program, const uint32_t *tables,
+                             const struct trajd_image_resize *resize, uint32_t *words)
+{
+    const struct trajd_image_resize *r = resize;
+    const struct trajd_image_axis_table *y = &program->steps[0].y;
+    uint32_t count;
+
+    memset(words, 0, r->words * sizeof *words);
+    for (uint32_t o = 0; o < program->height; o++) {
+        uint32_t *to = words + (size_t)o * (ROW_HEAD + r->row_stride);
+        to[0] = start_of(tables, y, o);
+        to[2] = end_of(tables, y, o);
+        if (o < y->place || o >= y->place + y->count)
+            continue;
+        to[1] = entry(tables, y, o)[1];
+        fill_row(entry(tables, y, o), to);
+    }
+    for (uint32_t tile = 0; tile < r->x_tiles; tile++) {
+        const uint32_t first = first_column(program, tables, tile, &count);
+        words[r->first_columns + tile] = first;
+        for (uint32_t step = 0; step < r->k_steps; step++)
+            for (uint32_t lane = 0; lane < LANES; lane++)
+                fill_lane(program, tables, tile * TILE_COLUMNS, first + step * 16, lane,
+                          words + r->weights + ((tile * r->k_steps + step) * LANES + lane) * 4);
+    }
+}

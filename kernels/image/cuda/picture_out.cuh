@@ -1,0 +1,114 @@
+/* From levels to elements of a tensor, and their stores. */
+#ifndef TRAJD_KERNELS_IMAGE_CUDA_PICTURE_OUT_CUH
+#define TRAJD_KERNELS_IMAGE_CUDA_PICTURE_OUT_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/image/cuda/image_program.h"
+
+/* Numbers of 2^23 and above have no fraction: adding it rounds to a whole number, and a byte in its
+ * lowest bits is 2^23 + byte. */
+#define TWO_23 8388608.0F
+
+/* Returns 2^23 + byte `Byte` of the word, without a conversion. */
+template <int BYTE> __device__ __forceinline__ float lift(uint32_t word)
+{
+    return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + BYTE));
+}
+
+/* (lifted - 2^23) * scale, rounded once: the product is exact inside the fused multiply-add, and
+ * `down` is -2^23 * scale, exact too. */
+__device__ __forceinline__ float scaled(float lifted, float scale, float down)
+{
+    return fmaf(lifted, scale, down);
+}
+
+template <typename T> __device__ __forceinline__ T element(float value);
+template <> __device__ __forceinline__ float element<float>(float value)
+{
+    return value;
+}
+template <> __device__ __forceinline__ __nv_bfloat16 element<__nv_bfloat16>(float value)
+{
+    return __float2bfloat16_rn(value);
+}
+template <> __device__ __forceinline__ __half element<__half>(float value)
+{
+    return __float2half_rn(value);
+}
+
+/* What makes elements of the lifted levels of a channel. */
+struct out_channel {
+    float scale, down, offset;
+};
+
+__device__ __forceinline__ out_channel channel_of(const struct trajd_image_program &p, int c)
+{
+    return {p.scale[c], -TWO_23 * p.scale[c], p.offset[c]};
+}
+
+template <typename T> __device__ __forceinline__ T made(const out_channel &c, float lifted)
+{
+    return element<T>(__fadd_rn(scaled(lifted, c.scale, c.down), c.offset));
+}
+template <> __device__ __forceinline__ uint8_t made<uint8_t>(const out_channel &, float lifted)
+{
+    return (uint8_t)__float_as_uint(lifted);
+}
+
+/* `COUNT` elements side by side, moved by the widest stores. */
+template <typename T, int COUNT> struct alignas(sizeof(T) * 4) bunch {
+    T v[COUNT];
+};
+
+/* Stores 4 pixels side by side: of lifted levels [pixel][channel]. `is_whole`: all four exist, and
+ * the addresses are multiples of 4 elements. Else only the first `count`. */
+template <typename T, bool CHW>
+__device__ __forceinline__ void store_four(const struct trajd_image_program &p, void *output,
+                                           uint32_t y, uint32_t x, bool is_whole, uint32_t count,
+                                           const float (&lifted)[4][3])
+{
+    const uint64_t pixel = (uint64_t)y * p.width + x;
+    T *out = (T *)output;
+
+    if (is_whole && CHW) {
+#pragma unroll
+        for (int c = 0; c < 3; c++) {
+            const out_channel channel = channel_of(p, c);
+            bunch<T, 4> four;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                four.v[i] = made<T>(channel, lifted[i][c]);
+            *(bunch<T, 4> *)(out + (uint64_t)c * p.height * p.width + pixel) = four;
+        }
+        return;
+    }
+    if (is_whole) {
+        bunch<T, 4> four[3];
+#pragma unroll
+        for (int i = 0; i < 12; i++)
+            four[i / 4].v[i % 4] = made<T>(channel_of(p, i % 3), lifted[i / 3][i % 3]);
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            ((bunch<T, 4> *)(out + pixel * 3))[i] = four[i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int c = 0; c < 3; c++)
+            if (i < (int)count)
+                out[CHW ? (uint64_t)c * p.height * p.width + pixel + i : (pixel + i) * 3 + c] =
+                    made<T>(channel_of(p, c), lifted[i][c]);
+}
+
+/* Whether all groups of 4 pixels can be stored at once. */
+template <typename T>
+__device__ __forceinline__ bool stores_fours(const struct trajd_image_program &p,
+                                             const void *output)
+{
+    return p.width % 4 == 0 && (uintptr_t)output % (4 * sizeof(T)) == 0;
+}
+
+#endif

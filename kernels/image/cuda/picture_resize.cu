@@ -1,0 +1,366 @@
+/* One resize that reduces, and the finish, in one launch.
+ *
+ * Math      image.h: sums along y, then along x, then rounding to a level and finishing.
+ * Shapes    u8 of 3 channels, rows of a multiple of 16 pixels, any filter that does not round between
+ *           the axes, padding by 0, any layout and type.
+ * Requires  sources at multiples of 16 bytes (bulk loads), sm_90.
+ * Moves     each source row from device memory once, but for the rows that two items of a frame share;
+ *           the output once. Between the axes float16 in shared memory.
+ * Threads   a persistent block has one warp that loads and several that sum. The loading warp brings
+ *           source rows, a few a chunk, into a ring in shared memory by bulk copies: those of the next
+ *           rows, and of the next frame, while the others work. A unit of the sums along y is 8 source
+ *           pixels of an output row; tile_rows rows of the output are a tile. The sums along x of a tile
+ *           are matrix products: [rows x source pixels] times the weights, 16 output pixels a warp.
+ * Numerics  a byte b becomes the float 2^15 + b by one permutation, without a conversion. Weights
+ *           along y are multiples of 2^-15 that add up to 1, so a sum is 2^15 + value, within 0.01
+ *           levels; it is rounded to float16 (0.06 levels), and so are the weights along x (0.06); the
+ *           products add up in float32.
+ * Chosen    for raw frames that are prepared on the GPU. */
+#include "kernels/cuda/bulk.cuh"
+#include "kernels/image/cuda/image_launch.h"
+#include "kernels/image/cuda/picture_out.cuh"
+
+#define HEAD_BYTES 1024
+#define CHUNK_ROWS 4
+#define LIFTED 32768.0F
+#define CONSUMERS_BARRIER 1
+#define ROW_HEAD 3 /* words of a row's entry: start, length, end */
+#define CHUNKS_MAX 32
+
+struct resize_problem {
+    struct trajd_image_program program;
+    struct trajd_image_resize resize;
+    const char *records;
+    const uint32_t *tables;
+    uint32_t record_bytes, item_count;
+};
+
+/* An item of work: some tiles of a frame. */
+struct item {
+    uint32_t frame, first_row, end_row; /* of the output */
+    uint32_t first_source, end_source;  /* the source rows that it needs */
+    uint32_t chunk_count;
+};
+
+struct resize_head {
+    uint64_t full[CHUNKS_MAX], empty[CHUNKS_MAX];
+};
+
+__device__ __forceinline__ const uint32_t *row_entry(const resize_problem &problem, uint32_t row)
+{
+    return problem.tables + row * (ROW_HEAD + problem.resize.row_stride);
+}
+
+__device__ __forceinline__ item item_of(const resize_problem &problem, uint32_t number)
+{
+    const struct trajd_image_resize &r = problem.resize;
+    const uint32_t strip = number % r.strips, rows = r.strip_tiles * r.tile_rows;
+    item made;
+
+    made.frame = number / r.strips;
+    made.first_row = strip * rows;
+    made.end_row = min(made.first_row + rows, problem.program.height);
+    made.first_source = row_entry(problem, made.first_row)[0];
+    made.end_source = row_entry(problem, made.end_row - 1)[2];
+    made.chunk_count = (made.end_source - made.first_source - 1) / CHUNK_ROWS + 1;
+    return made;
+}
+
+__device__ __forceinline__ const struct trajd_image_record *record_of(const resize_problem &problem,
+                                                                      uint32_t frame)
+{
+    return (const struct trajd_image_record *)(problem.records +
+                                               (uint64_t)frame * problem.record_bytes);
+}
+
+/* Loads the rows of all items of this block into the ring, one chunk after the other. */
+__device__ void load_items(const resize_problem &problem, resize_head *head, char *ring)
+{
+    const uint32_t pitch = problem.resize.pitch;
+    uint32_t slot = 0, round = 0;
+
+    for (uint32_t number = blockIdx.x; number < problem.item_count; number += gridDim.x) {
+        const item it = item_of(problem, number);
+        const char *source = (const char *)record_of(problem, it.frame)->source;
+        for (uint32_t c = 0; c < it.chunk_count; c++) {
+            const uint32_t row = it.first_source + c * CHUNK_ROWS;
+            const uint32_t bytes = min(it.end_source - row, (uint32_t)CHUNK_ROWS) * pitch;
+            if (round > 0)
+                barrier_wait(&head->empty[slot], (round - 1) & 1);
+            barrier_arrive_expecting(&head->full[slot], bytes);
+            bulk_load(ring + slot * CHUNK_ROWS * pitch, source + (uint64_t)row * pitch, bytes,
+                      &head->full[slot]);
+            if (++slot == problem.resize.chunks) {
+                slot = 0;
+                round++;
+            }
+        }
+    }
+}
+
+/* What a summing thread knows of the ring. Chunks are counted from the block's first one. */
+struct ring_view {
+    resize_head *head;
+    const char *rows;
+    uint32_t chunks, row_count;
+    uint32_t base;     /* the item's first chunk */
+    uint32_t ready;    /* of the item: have arrived */
+    uint32_t released; /* of the item: given back */
+};
+
+__device__ __forceinline__ void wait_for(ring_view &ring, uint32_t count)
+{
+    for (; ring.ready < count; ring.ready++) {
+        const uint32_t chunk = ring.base + ring.ready;
+        barrier_wait(&ring.head->full[chunk % ring.chunks], chunk / ring.chunks & 1);
+    }
+}
+
+/* Gives the item's chunks below `count` back. A lane arrives for its warp. */
+__device__ __forceinline__ void release(ring_view &ring, uint32_t count)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        for (uint32_t i = ring.released; i < count; i++)
+            barrier_arrive(&ring.head->empty[(ring.base + i) % ring.chunks]);
+    ring.released = max(ring.released, count);
+}
+
+__device__ __forceinline__ void wait_for_consumers(const resize_problem &problem)
+{
+    asm volatile("bar.sync %0, %1;" ::"n"(CONSUMERS_BARRIER), "r"(problem.resize.threads)
+                 : "memory");
+}
+
+/* Returns 2^15 + byte `Byte` of a word. */
+template <int BYTE> __device__ __forceinline__ float lift_15(uint32_t word)
+{
+    return __uint_as_float(__byte_perm(word, 0x47000000, 0x7404 + BYTE * 16));
+}
+
+__device__ __forceinline__ void add_four(float *sums, float weight, uint32_t word)
+{
+    sums[0] = fmaf(weight, lift_15<0>(word), sums[0]);
+    sums[1] = fmaf(weight, lift_15<1>(word), sums[1]);
+    sums[2] = fmaf(weight, lift_15<2>(word), sums[2]);
+    sums[3] = fmaf(weight, lift_15<3>(word), sums[3]);
+}
+
+__device__ __forceinline__ uint32_t pair(float low, float high)
+{
+    const __half2 both = __floats2half2_rn(low - LIFTED, high - LIFTED);
+
+    return *(const uint32_t *)&both;
+}
+
+/* The sums along y of 8 pixels of an output row, stored as a plane a channel. `between`: where the
+ * pixels stand in the first plane. */
+__device__ __forceinline__ void sum_rows(const resize_problem &problem, const ring_view &ring,
+                                         const item &it, uint32_t row, uint32_t group,
+                                         __half *between, uint32_t plane)
+{
+    const uint32_t *entry = row_entry(problem, row);
+    const uint32_t length = entry[1], pitch = problem.resize.pitch;
+    uint32_t place =
+        (ring.base % ring.chunks * CHUNK_ROWS + entry[0] - it.first_source) % ring.row_count;
+    float sums[24];
+
+#pragma unroll
+    for (int i = 0; i < 24; i++)
+        sums[i] = length ? 0 : LIFTED;
+#pragma unroll 2
+    for (uint32_t k = 0; k < length; k++) {
+        const uint2 *from = (const uint2 *)(ring.rows + place * pitch + group * 24);
+        const uint2 a = from[0], b = from[1], c = from[2];
+        const float weight = __uint_as_float(entry[ROW_HEAD + k]);
+        add_four(sums, weight, a.x);
+        add_four(sums + 4, weight, a.y);
+        add_four(sums + 8, weight, b.x);
+        add_four(sums + 12, weight, b.y);
+        add_four(sums + 16, weight, c.x);
+        add_four(sums + 20, weight, c.y);
+        place = place + 1 == ring.row_count ? 0 : place + 1;
+    }
+#pragma unroll
+    for (int c = 0; c < 3; c++) {
+        const uint4 eight = {pair(sums[c], sums[3 + c]), pair(sums[6 + c], sums[9 + c]),
+                             pair(sums[12 + c], sums[15 + c]), pair(sums[18 + c], sums[21 + c])};
+        *(uint4 *)(between + c * plane) = eight;
+    }
+}
+
+/* The sums along y of a tile: in turns of one unit a thread. */
+__device__ void sum_tile(const resize_problem &problem, ring_view &ring, const item &it,
+                         uint32_t tile_row, __half *between)
+{
+    const struct trajd_image_resize &r = problem.resize;
+    const uint32_t units = r.tile_rows * r.column_groups;
+
+    for (uint32_t turn = 0; turn < units; turn += r.threads) {
+        const uint32_t unit = turn + threadIdx.x, next = turn + r.threads;
+        const uint32_t row = unit / r.column_groups, group = unit - row * r.column_groups;
+        const uint32_t last = tile_row + min(next - 1, units - 1) / r.column_groups;
+        const uint32_t next_row = tile_row + (next < units ? next / r.column_groups : r.tile_rows);
+        if (tile_row + turn / r.column_groups >= it.end_row)
+            break;
+        const uint32_t end = row_entry(problem, min(last, it.end_row - 1))[2];
+        wait_for(ring, (end - it.first_source - 1) / CHUNK_ROWS + 1);
+        if (unit < units && tile_row + row < it.end_row)
+            sum_rows(problem, ring, it, tile_row + row, group,
+                     between + row * r.between_pitch + group * 8, r.tile_rows * r.between_pitch);
+        release(ring, next_row < it.end_row
+                          ? (row_entry(problem, next_row)[0] - it.first_source) / CHUNK_ROWS
+                          : it.chunk_count);
+    }
+}
+
+__device__ __forceinline__ void load_matrix(uint32_t (&a)[4], const __half *from)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(shared_address(from)));
+}
+
+__device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                         uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* The sums along x of a tile, and the finish: 16 output pixels of all rows a warp. */
+template <typename T, bool CHW>
+__device__ void finish_tile(const resize_problem &problem, const item &it, uint32_t tile_row,
+                            const __half *between)
+{
+    const struct trajd_image_resize &r = problem.resize;
+    const struct trajd_image_program &p = problem.program;
+    const uint32_t lane = threadIdx.x % 32, plane = r.tile_rows * r.between_pitch;
+    const uint4 *weights = (const uint4 *)(problem.tables + r.weights);
+    void *output = record_of(problem, it.frame)->output;
+    const bool fours = stores_fours<T>(p, output);
+
+    for (uint32_t tile = threadIdx.x / 32; tile < r.x_tiles; tile += r.threads / 32) {
+        const __half *from = between + (lane % 16 % r.tile_rows) * r.between_pitch +
+                             problem.tables[r.first_columns + tile] + lane / 16 * 8;
+        float d[3][2][4] = {};
+        for (uint32_t step = 0; step < r.k_steps; step++, from += 16) {
+            const uint4 b = weights[(tile * r.k_steps + step) * 32 + lane];
+#pragma unroll
+            for (int c = 0; c < 3; c++) {
+                uint32_t a[4];
+                load_matrix(a, from + c * plane);
+                multiply(d[c][0], a, b.x, b.y);
+                multiply(d[c][1], a, b.z, b.w);
+            }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const uint32_t row = lane / 4 + 8 * half, x = tile * 16 + lane % 4 * 4;
+            float lifted[4][3];
+            if (row >= r.tile_rows || tile_row + row >= it.end_row || x >= p.width)
+                continue;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int c = 0; c < 3; c++)
+                    lifted[i][c] = fminf(fmaxf(d[c][i / 2][half * 2 + i % 2], 0), 255) + TWO_23;
+            store_four<T, CHW>(p, output, tile_row + row, x, fours, p.width - x, lifted);
+        }
+    }
+}
+
+template <typename T, bool CHW>
+__device__ void sum_items(const resize_problem &problem, resize_head *head, char *ring_memory,
+                          __half *between)
+{
+    const struct trajd_image_resize &r = problem.resize;
+    ring_view ring = {head, ring_memory, r.chunks, r.chunks * CHUNK_ROWS, 0, 0, 0};
+
+    for (uint32_t number = blockIdx.x; number < problem.item_count; number += gridDim.x) {
+        const item it = item_of(problem, number);
+        ring.ready = ring.released = 0;
+        for (uint32_t row = it.first_row; row < it.end_row; row += r.tile_rows) {
+            sum_tile(problem, ring, it, row, between);
+            wait_for_consumers(problem);
+            finish_tile<T, CHW>(problem, it, row, between);
+            wait_for_consumers(problem); /* before the next tile overwrites this one */
+        }
+        ring.base += it.chunk_count;
+    }
+}
+
+/* Two blocks of 288 threads, or one of 544, have up to 112 registers a thread. */
+template <typename T, bool CHW>
+__global__ void __launch_bounds__(576, 1)
+    picture_resize(const __grid_constant__ resize_problem problem)
+{
+    extern __shared__ __align__(128) char memory[];
+    const struct trajd_image_resize &r = problem.resize;
+    resize_head *head = (resize_head *)memory;
+    __half *between = (__half *)(memory + HEAD_BYTES);
+    const uint32_t between_count = r.tile_rows * 3 * r.between_pitch;
+    char *ring = (char *)(between + between_count);
+
+    if (threadIdx.x == 0) {
+        for (uint32_t i = 0; i < r.chunks; i++) {
+            barrier_init(&head->full[i], 1);
+            barrier_init(&head->empty[i], r.threads / 32);
+        }
+        bulk_fence();
+    }
+    /* weights beyond a row are 0, but 0 times a chance bit pattern may be NaN */
+    for (uint32_t i = threadIdx.x; i < between_count / 8; i += blockDim.x)
+        ((uint4 *)between)[i] = {};
+    __syncthreads();
+    if (threadIdx.x < r.threads)
+        sum_items<T, CHW>(problem, head, ring, between);
+    else if (threadIdx.x == r.threads)
+        load_items(problem, head, ring);
+}
+
+typedef void resize_kernel(const resize_problem);
+
+template <typename T> static resize_kernel *kernel_of(const struct trajd_image_program *program)
+{
+    return program->layout == TRAJD_IMAGE_CHW ? picture_resize<T, true> : picture_resize<T, false>;
+}
+
+static resize_kernel *typed_kernel(const struct trajd_image_program *program)
+{
+    switch (program->type) {
+    case TRAJD_U8:
+        return kernel_of<uint8_t>(program);
+    case TRAJD_F16:
+        return kernel_of<__half>(program);
+    case TRAJD_BF16:
+        return kernel_of<__nv_bfloat16>(program);
+    default:
+        return kernel_of<float>(program);
+    }
+}
+
+extern "C" int trajd_image_launch_resize(const struct trajd_image_program *program,
+                                         const struct trajd_image_resize *resize,
+                                         const void *tables,
+                                         const struct trajd_image_launch *launch, void *stream)
+{
+    const resize_problem problem = {*program,
+                                    *resize,
+                                    launch->records,
+                                    (const uint32_t *)tables,
+                                    launch->record_bytes,
+                                    launch->count * resize->strips};
+    resize_kernel *kernel = typed_kernel(program);
+    const cudaError_t code = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)resize->shared_bytes);
+    const uint32_t blocks =
+        problem.item_count < resize->grid_blocks ? problem.item_count : resize->grid_blocks;
+
+    if (code)
+        return (int)code;
+    kernel<<<blocks, resize->threads + 32, resize->shared_bytes, (cudaStream_t)stream>>>(problem);
+    return (int)cudaGetLastError();
+}

@@ -1,0 +1,275 @@
+/* The host part of pictures on the GPU: checks, choice of kernels, and their tables. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/image/cuda/image_choose.h"
+#include "kernels/image/cuda/image_gpu.h"
+
+static const struct trajd_device_facts hopper = {.sm_count = 132, .compute_capability = 90};
+static const struct trajd_device_facts ampere = {.sm_count = 108, .compute_capability = 80};
+
+struct kit {
+    struct trajd_image_preparation preparation;
+    struct trajd_augment augment;
+    struct trajd_image_gpu_spec spec;
+    struct trajd_image_program program;
+    struct trajd_image_strip strip;
+    struct trajd_image_resize resize;
+    uint32_t *tables;
+    const char *why;
+};
+
+/* A spec of prepared frames of height x width. */
+static void make_prepared(struct kit *kit, uint32_t height, uint32_t width)
+{
+    *kit = (struct kit){
+        .spec = {.frame = {height, width, 3, TRAJD_U8},
+                 .finish = {
+                     height, width, 3, TRAJD_U8, TRAJD_BF16, TRAJD_IMAGE_CHW, {1, 1, 1, 1}, {0}}}};
+    kit->spec.augment = &kit->augment;
+}
+
+static void make_raw(struct kit *kit, uint32_t height, uint32_t width, uint32_t to_height,
+                     uint32_t to_width, enum trajd_image_filter filter)
+{
+    make_prepared(kit, to_height, to_width);
+    kit->preparation = (struct trajd_image_preparation){.source_height = height,
+                                                        .source_width = width,
+                                                        .channels = 3,
+                                                        .type = TRAJD_U8,
+                                                        .crop = {0, 0, height, width},
+                                                        .filter = filter};
+    trajd_image_place(&kit->preparation, TRAJD_IMAGE_STRETCH, to_height, to_width);
+    kit->spec.preparation = &kit->preparation;
+}
+
+static void add(struct kit *kit, struct trajd_augment_step step)
+{
+    step.probability = 1;
+    kit->augment.steps[kit->augment.count++] = step;
+}
+
+static void add_crop(struct kit *kit, uint32_t side)
+{
+    add(kit,
+        (struct trajd_augment_step){.kind = TRAJD_AUGMENT_CROP, .height = side, .width = side});
+    kit->spec.finish.height = kit->spec.finish.width = side;
+}
+
+static void add_color(struct kit *kit, enum trajd_augment_kind kind)
+{
+    add(kit, (struct trajd_augment_step){.kind = kind, .factor = {0, 0.5}});
+}
+
+static enum trajd_image_variant choose(struct kit *kit, const struct trajd_device_facts *facts)
+{
+    struct trajd_error error;
+
+    if (trajd_image_gpu_check(&kit->spec, &error))
+        fail_msg("%s", error.message);
+    free(kit->tables);
+    assert_int_equal(trajd_image_program_make(&kit->spec, &kit->program, &kit->tables, &error),
+                     TRAJD_OK);
+    return trajd_image_choose(&kit->program, kit->tables, facts, &kit->strip, &kit->resize,
+                              &kit->why);
+}
+
+static void test_refused(void **state)
+{
+    struct trajd_error error;
+    struct kit kit;
+
+    (void)state;
+    make_raw(&kit, 48, 64, 24, 32, TRAJD_IMAGE_PILLOW_BILINEAR);
+    kit.spec.frame.width = 31;
+    assert_int_equal(trajd_image_gpu_check(&kit.spec, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "preparation"));
+    make_prepared(&kit, 24, 32);
+    kit.spec.finish.height = 23;
+    assert_int_equal(trajd_image_gpu_check(&kit.spec, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "finish"));
+    make_prepared(&kit, 24, 32);
+    add_crop(&kit, 25);
+    assert_int_equal(trajd_image_gpu_check(&kit.spec, &error), TRAJD_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "larger"));
+}
+
+static void test_choice(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    make_prepared(&kit, 84, 84);
+    add_crop(&kit, 76);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_STRIP);
+    assert_int_equal(choose(&kit, &ampere), TRAJD_IMAGE_GENERAL);
+    add_color(&kit, TRAJD_AUGMENT_CONTRAST);
+    add_color(&kit, TRAJD_AUGMENT_HUE);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_STRIP);
+    add_color(&kit, TRAJD_AUGMENT_CONTRAST);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
+    free(kit.tables);
+    make_raw(&kit, 480, 640, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
+    kit.preparation.filter = TRAJD_IMAGE_PILLOW_LANCZOS;
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
+    assert_string_equal(kit.why, "a filter that rounds between the axes");
+    free(kit.tables);
+}
+
+/* Blocks of a frame with a mean are a cluster: at most 8, a power of two, and all fit. */
+static void test_strips(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    make_prepared(&kit, 240, 240);
+    add_crop(&kit, 224);
+    add_color(&kit, TRAJD_AUGMENT_CONTRAST);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_STRIP);
+    assert_int_equal(kit.strip.blocks & (kit.strip.blocks - 1), 0);
+    assert_true(kit.strip.blocks <= 8 && kit.strip.rows * kit.strip.blocks >= 224);
+    assert_true(kit.strip.shared_bytes <= 227 * 1024 &&
+                kit.strip.shared_bytes >= kit.strip.rows * 224 * 3);
+    free(kit.tables);
+}
+
+static void test_passes(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    make_raw(&kit, 480, 640, 96, 96, TRAJD_IMAGE_AREA);
+    add(&kit, (struct trajd_augment_step){
+                  .kind = TRAJD_AUGMENT_AFFINE, .scale = {1, 1}, .filter = TRAJD_IMAGE_LINEAR});
+    add_color(&kit, TRAJD_AUGMENT_CONTRAST);
+    add_crop(&kit, 80);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
+    assert_int_equal(kit.program.pass_count, 3); /* resize; warp and colour; crop */
+    assert_int_equal(kit.program.passes[1].first, 1);
+    assert_int_equal(kit.program.passes[1].colors, 2);
+    assert_int_equal(kit.program.passes[1].end, 3);
+    assert_int_equal(kit.program.between_bytes, 96 * 96 * 3);
+    free(kit.tables);
+}
+
+static float half_value(uint32_t bits)
+{
+    const int exponent = (int)(bits >> 10 & 31);
+    const float size = exponent ? ldexpf((float)(bits & 1023) + 1024, exponent - 25)
+                                : ldexpf((float)(bits & 1023), -24);
+
+    return bits & 0x8000 ? -size : size;
+}
+
+/* The weights of an output column, collected from the order of the matrix instruction. */
+static void collect(const struct kit *kit, const uint32_t *words, uint32_t output, float *weights)
+{
+    const struct trajd_image_resize *r = &kit->resize;
+    const uint32_t tile = output / 16, column = output % 16, first = words[r->first_columns + tile];
+    const uint32_t block = column % 4 / 2, n = column / 4 * 2 + column % 2;
+
+    for (uint32_t k = 0; k < r->k_steps * 16; k++) {
+        const uint32_t lane = n * 4 + k % 8 / 2, word = block * 2 + k % 16 / 8;
+        const uint32_t both =
+            words[r->weights + ((tile * r->k_steps + k / 16) * 32 + lane) * 4 + word];
+        if (first + k < kit->program.from_width)
+            weights[first + k] += half_value(k % 2 ? both >> 16 : both & 0xffff);
+    }
+}
+
+static void check_columns(const struct kit *kit, const uint32_t *words)
+{
+    const struct trajd_image_axis_table *x = &kit->program.steps[0].x;
+
+    for (uint32_t o = 0; o < kit->program.width; o++) {
+        const uint32_t *entry = kit->tables + x->first_word + o * (2 + x->stride);
+        float *weights = calloc(kit->program.from_width, sizeof *weights);
+        assert_non_null(weights);
+        collect(kit, words, o, weights);
+        for (uint32_t k = 0; k < entry[1]; k++) {
+            float weight;
+            memcpy(&weight, &entry[2 + k], sizeof weight);
+            assert_true(fabsf(weights[entry[0] + k] - weight) <= fabsf(weight) / 2048 + 1e-7F);
+            weights[entry[0] + k] = 0;
+        }
+        for (uint32_t i = 0; i < kit->program.from_width; i++)
+            assert_true(weights[i] == 0);
+        free(weights);
+    }
+}
+
+/* The weights of a row add up to exactly 1, and its window lies in the frame. */
+static void check_rows(const struct kit *kit, const uint32_t *words)
+{
+    for (uint32_t o = 0; o < kit->program.height; o++) {
+        const uint32_t *row = words + o * (3 + kit->resize.row_stride);
+        double sum = 0;
+        for (uint32_t k = 0; k < row[1]; k++) {
+            float weight;
+            memcpy(&weight, &row[3 + k], sizeof weight);
+            sum += (double)weight;
+        }
+        assert_true(sum == 1 && row[0] + row[1] == row[2]);
+        assert_true(row[2] <= kit->program.from_height);
+    }
+}
+
+static void test_resize_tables(void **state)
+{
+    static const uint32_t sizes[][4] = {
+        {480, 640, 224, 224}, {480, 640, 96, 96}, {256, 256, 224, 224}, {60, 32, 7, 5}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct kit kit;
+        uint32_t *words;
+        make_raw(&kit, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3],
+                 i % 2 ? TRAJD_IMAGE_TF_LANCZOS3 : TRAJD_IMAGE_PILLOW_BILINEAR);
+        assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
+        assert_true(kit.resize.shared_bytes * kit.resize.blocks <= 227 * 1024);
+        words = malloc(kit.resize.words * sizeof *words);
+        assert_non_null(words);
+        trajd_image_resize_fill(&kit.program, kit.tables, &kit.resize, words);
+        check_rows(&kit, words);
+        check_columns(&kit, words);
+        free(words);
+        free(kit.tables);
+    }
+}
+
+/* All tiles belong to an item, and few frames are cut so that all blocks have work. */
+static void test_items(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    make_raw(&kit, 480, 640, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
+    for (uint32_t frames = 1; frames < 600; frames += 37) {
+        trajd_image_resize_divide(frames, 264, &kit.resize);
+        assert_true(kit.resize.strips * kit.resize.strip_tiles >= kit.resize.tiles);
+        assert_true((kit.resize.strips - 1) * kit.resize.strip_tiles < kit.resize.tiles);
+    }
+    trajd_image_resize_divide(8, 264, &kit.resize);
+    assert_int_equal(kit.resize.strips, kit.resize.tiles);
+    free(kit.tables);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_strips),        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_resize_tables), cmocka_unit_test(test_items),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
