@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define TRAJD_WIRE_MAJOR 1
-#define TRAJD_WIRE_MINOR 5
+#define TRAJD_WIRE_MINOR 6
 #define TRAJD_WIRE_HEADER_SIZE 8u
 #define TRAJD_WIRE_MAX_FRAME (TRAJD_WIRE_HEADER_SIZE + 65536u) /* no frame of trajd is longer */
 #define TRAJD_WIRE_MAX_DEPTH 4u
@@ -43,6 +43,7 @@ extern "C" {
 #define TRAJD_WIRE_MAX_CHECKPOINT 8192u      /* bytes of a checkpoint token */
 #define TRAJD_WIRE_MAX_GPU 64u               /* "GPU-" and a UUID */
 #define TRAJD_WIRE_MAX_HANDLE 64u            /* bytes of a CUDA IPC handle */
+#define TRAJD_WIRE_MAX_CHANNELS 4u           /* of a picture */
 #define TRAJD_WIRE_MAX_PAYLOAD_FRAME 262144u /* over tcp: bytes of a payload frame */
 
 enum trajd_wire_op {
@@ -75,6 +76,13 @@ enum trajd_wire_mode { TRAJD_WIRE_QUEUE = 0, TRAJD_WIRE_SHARD = 1 };
 struct trajd_wire_text {
     const char *data;
     uint32_t size;
+};
+
+/* Whether a session finishes pictures itself: casts, normalises and permutes frames of u8. */
+enum trajd_wire_unfinished {
+    TRAJD_WIRE_FINISHED = 0,   /* it cannot */
+    TRAJD_WIRE_UNFINISHED = 1, /* it can, where its job does */
+    TRAJD_WIRE_RATHER_UNFINISHED = 2,
 };
 
 struct trajd_wire_lease {
@@ -145,6 +153,7 @@ struct trajd_wire_open {
     uint64_t pass;
     uint32_t batch;
     struct trajd_wire_positions held, done;
+    uint32_t unfinished; /* enum trajd_wire_unfinished */
 };
 
 struct trajd_wire_ack {
@@ -208,6 +217,12 @@ struct trajd_wire_tensor {
     uint32_t rank;
     uint64_t shape[TRAJD_WIRE_MAX_RANK];
     uint64_t offset_bytes;
+    /* Pictures of u8, channels last, that the worker finishes: the type that they get; NONE: this
+     * tensor is finished. `planes` is 1 if the channels come first then. `scale` and `shift` have
+     * one float32 a channel; empty: the values stay. */
+    enum trajd_dtype finished;
+    uint32_t planes;
+    struct trajd_wire_bytes scale, shift;
 };
 
 struct trajd_wire_opened {
@@ -222,7 +237,8 @@ struct trajd_wire_opened {
     uint32_t part;
     uint32_t credit;
     uint64_t epoch, next, length, windows, dropped, fingerprint, seed;
-    uint64_t norm; /* digest of all scales and offsets; 1: nothing is normalised; 0: not known */
+    uint64_t norm;   /* digest of all scales and offsets; 1: nothing is normalised; 0: not known */
+    uint64_t values; /* digest of how pictures are made; 1: there are none; 0: not known */
     uint32_t tensor_count;
     const struct trajd_wire_tensor *tensors;
     struct trajd_wire_text gpu;     /* UUID of the ring's GPU; empty: a memfd, sent on fd.sock */

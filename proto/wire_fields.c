@@ -37,6 +37,7 @@ static const struct trajd_wire_field open_fields[] = {
     {"batch", TRAJD_WIRE_KIND_U32, AT(open, batch), true, 0, UINT32_MAX},
     {"held", TRAJD_WIRE_KIND_POSITIONS, AT(open, held), true, 0, TRAJD_WIRE_MAX_LEASES},
     {"done", TRAJD_WIRE_KIND_POSITIONS, AT(open, done), true, 0, TRAJD_WIRE_MAX_LEASES},
+    {"unfinished", TRAJD_WIRE_KIND_U32, AT(open, unfinished), true, 0, UINT32_MAX},
 };
 
 static const struct trajd_wire_field ack_fields[] = {
@@ -86,6 +87,12 @@ static const struct trajd_wire_field tensor_fields[] = {
     {"shape", TRAJD_WIRE_KIND_SHAPE, AT(tensor, rank), false, 0, TRAJD_WIRE_MAX_RANK},
     {"offset", TRAJD_WIRE_KIND_U64, AT(tensor, offset_bytes), false, 0, UINT64_MAX},
     {"of", TRAJD_WIRE_KIND_NAME, AT(tensor, of), true, 0, TRAJD_WIRE_MAX_NAME},
+    {"finished", TRAJD_WIRE_KIND_DTYPE, AT(tensor, finished), true, 0, 0},
+    {"planes", TRAJD_WIRE_KIND_U32, AT(tensor, planes), true, 0, 1},
+    {"scale", TRAJD_WIRE_KIND_BYTES, AT(tensor, scale), true, 0,
+     TRAJD_WIRE_MAX_CHANNELS * sizeof(float)},
+    {"shift", TRAJD_WIRE_KIND_BYTES, AT(tensor, shift), true, 0,
+     TRAJD_WIRE_MAX_CHANNELS * sizeof(float)},
 };
 
 static const struct trajd_wire_field opened_fields[] = {
@@ -113,6 +120,7 @@ static const struct trajd_wire_field opened_fields[] = {
     {"handle", TRAJD_WIRE_KIND_BYTES, AT(opened, handle), true, 0, TRAJD_WIRE_MAX_HANDLE},
     {"handle_offset", TRAJD_WIRE_KIND_U64, AT(opened, handle_offset_bytes), true, 0, UINT64_MAX},
     {"norm", TRAJD_WIRE_KIND_U64, AT(opened, norm), true, 0, UINT64_MAX},
+    {"values", TRAJD_WIRE_KIND_U64, AT(opened, values), true, 0, UINT64_MAX},
     {"found", TRAJD_WIRE_KIND_U32, AT(opened, found), true, 0, UINT32_MAX},
     {"kept", TRAJD_WIRE_KIND_U32, AT(opened, kept), true, 0, UINT32_MAX},
     {"used", TRAJD_WIRE_KIND_U32, AT(opened, used), true, 0, UINT32_MAX},

@@ -110,6 +110,7 @@ static enum trajd_status store_terms(struct trajd_client *client,
         .epoch = options->epoch,
         .next = options->next,
         .fingerprint = options->fingerprint,
+        .unfinished = options->unfinished,
     };
     bool good = true;
     terms.feed = copy_text(options->feed, &good);

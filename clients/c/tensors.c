@@ -31,6 +31,42 @@ static enum trajd_status check_tensor(const struct trajd_wire_opened *opened,
     return TRAJD_OK;
 }
 
+/* Checks how pictures are to be finished: frames of u8, [G, T, H, W] or [G, T, H, W, C]. */
+static enum trajd_status check_finish(const struct trajd_wire_tensor *tensor,
+                                      struct trajd_error *error)
+{
+    const uint64_t channels = tensor->rank == 5 ? tensor->shape[4] : 1;
+    const bool is_narrow = tensor->finished == TRAJD_F16 || tensor->finished == TRAJD_BF16;
+    const bool is_scaled = tensor->scale.size > 0;
+
+    if (tensor->finished == TRAJD_DTYPE_NONE)
+        return TRAJD_OK;
+    if (tensor->dtype != TRAJD_U8 || tensor->rank < (tensor->planes ? 5u : 4u) ||
+        tensor->rank > 5 || channels < 1 || channels > TRAJD_WIRE_MAX_CHANNELS ||
+        (tensor->finished != (is_scaled ? TRAJD_F32 : TRAJD_U8) && !(is_scaled && is_narrow)) ||
+        tensor->scale.size != tensor->shift.size ||
+        (is_scaled && tensor->scale.size != channels * sizeof(float)))
+        return trajd_error_set(error, TRAJD_ERR_PROTOCOL, 0,
+                               "tensor %.*s cannot be finished as OPENED describes it",
+                               (int)tensor->name.size, tensor->name.data ? tensor->name.data : "");
+    return TRAJD_OK;
+}
+
+static void copy_finish(struct trajd_schema_tensor *to, const struct trajd_wire_tensor *from)
+{
+    if (from->finished == TRAJD_DTYPE_NONE)
+        return;
+    to->finish =
+        (struct trajd_finish){.dtype = from->finished,
+                              .is_planes = from->planes != 0,
+                              .channel_count = (uint32_t)(from->scale.size / sizeof(float))};
+    if (from->scale.size > 0) {
+        memcpy(to->finish.scale, from->scale.data, from->scale.size);
+        memcpy(to->finish.shift, from->shift.data, from->shift.size);
+    }
+    to->shape.finish = &to->finish;
+}
+
 static const char *copy_text(char **room, struct trajd_wire_text text)
 {
     char *kept = *room;
@@ -53,6 +89,7 @@ static void copy_tensor(struct trajd_schema_tensor *to, const struct trajd_wire_
         to->shape.strides_bytes[i] = (int64_t)stride_bytes;
         stride_bytes *= from->shape[i];
     }
+    copy_finish(to, from);
     to->offset_bytes = from->offset_bytes;
     to->row_size_bytes = (uint64_t)to->shape.strides_bytes[0];
 }
@@ -66,6 +103,8 @@ enum trajd_status trajd_schema_create(const struct trajd_wire_opened *opened,
     for (uint32_t i = 0; i < opened->tensor_count; i++) {
         const struct trajd_wire_tensor *tensor = &opened->tensors[i];
         enum trajd_status status = check_tensor(opened, tensor, &remaining_bytes, error);
+        if (!status)
+            status = check_finish(tensor, error);
         if (status)
             return status;
         text_size += (size_t)tensor->name.size + tensor->role.size + tensor->of.size + 3;

@@ -9,6 +9,7 @@
 struct trajd_schema_tensor {
     struct trajd_tensor shape; /* for the rows of the global batch; data is NULL */
     uint64_t offset_bytes, row_size_bytes;
+    struct trajd_finish finish; /* shape.finish points here, or is NULL */
 };
 
 struct trajd_schema {

@@ -97,6 +97,12 @@ enum trajd_mode {
     TRAJD_MODE_SHARE = 0, /* the name of TRAJD_MODE_QUEUE in 0.1.0 */
 };
 
+enum trajd_unfinished {
+    TRAJD_FINISHED = 0,          /* no: the daemon does */
+    TRAJD_UNFINISHED = 1,        /* if other workers of the job do */
+    TRAJD_RATHER_UNFINISHED = 2, /* yes, unless other workers of the job do not */
+};
+
 /* All texts and arrays are copied. */
 struct trajd_open_options {
     /* exactly one of `feed` and `spec` is given */
@@ -136,6 +142,9 @@ struct trajd_open_options {
      * local_ranks: the daemon makes only their rows there. NULL: local_ranks. */
     const uint32_t *gpu_ranks;
     uint32_t gpu_rank_count; /* at most 512 */
+    /* Whether this worker finishes pictures itself (trajd_tensor.finish). The daemon decides: all
+     * workers of a job get the same form, and a daemon before 0.2.0 always finishes them. */
+    enum trajd_unfinished unfinished;
 };
 
 /* The open feed. Positions and lengths count windows over all ranks. */
@@ -168,6 +177,19 @@ struct trajd_feed_info {
     /* what else to know about the feed's data, such as a fast stream on a slow grid */
     uint32_t warning_count;
     const char *const *warnings;
+    /* A digest of how pictures are made: colour, flip, decoder, crop, size, augmentation. 1: there are
+     * none. 0: a daemon of 0.1.0, which does not say. It is no part of the fingerprint: a job that
+     * resumes with another one gets the same windows in the same order with other pictures. */
+    uint64_t values_digest;
+};
+
+/* How a worker finishes pictures that come as u8 with the channels last: value * scale + shift of the
+ * channel, a product and a sum that are each rounded to float32, then rounded to `dtype`. */
+struct trajd_finish {
+    enum trajd_dtype dtype;
+    bool is_planes;         /* then the channels come before height and width */
+    uint32_t channel_count; /* 0: the values stay; else the last dimension, or 1 if there is none */
+    float scale[4], shift[4];
 };
 
 /* Dense, in C order. */
@@ -181,6 +203,7 @@ struct trajd_tensor {
     uint64_t shape[TRAJD_TENSOR_RANK_LIMIT]; /* shape[0] is B */
     int64_t strides_bytes[TRAJD_TENSOR_RANK_LIMIT];
     void *data; /* read-only unless trajd_batch_is_writable; on a GPU a device address */
+    const struct trajd_finish *finish; /* NULL: finished; see trajd_open_options.unfinished */
 };
 
 struct trajd_batch_info {
@@ -266,8 +289,9 @@ enum trajd_status trajd_client_ask(struct trajd_client *client,
 
 /* Writes a token for trajd_open_options.resume. It records which windows of the epoch all workers
  * of a queue job together have finished. The caller frees *token with free(). The token does not say
- * which statistics normalise the feed: keep trajd_feed_info.norm_digest beside it, and compare it
- * with that of the feed that goes on. A batch that this worker still holds counts only after
+ * which statistics normalise the feed and how its pictures are made: keep norm_digest and
+ * values_digest of trajd_feed_info beside it, and compare them with those of the feed that goes on.
+ * A batch that this worker still holds counts only after
  * trajd_batch_done. timeout_ms 0: 5,000. TRAJD_ERR_ARGUMENT: no feed is open, or it is open in mode
  * shard, where epoch and position are enough to go on. */
 enum trajd_status trajd_client_checkpoint(struct trajd_client *client, uint32_t timeout_ms,

@@ -8,11 +8,16 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
+#include "clients/cli/pack/pack_config.h"
 #include "clients/cli/pack/pack_file.h"
+#include "daemon/base/paths.h"
 #include "daemon/base/progress/progress.h"
 
 struct packer {
     const char *layout, *output; /* layout NULL: guess */
+    const char *prepare;         /* NULL: no frames are prepared */
+    struct pack_config config;
+    char decoder[CLI_PATH_SIZE];
     bool force, resume;
     bool is_folder; /* the output */
     struct cli_files files;
@@ -52,6 +57,9 @@ static void print_result(const char *output, const struct pack_result *result)
            output, result->stream_count, result->frame_count, (double)result->stored_bytes / 1e6,
            (double)result->packed_bytes / 1e6, (double)result->size_before / 1e6,
            (double)result->size_after / 1e6);
+    if (result->prepared_count)
+        printf("  prepared: %u datasets; %" PRIu64 " of their frames cannot be decoded\n",
+               result->prepared_count, result->bad_count);
     if (result->left_count)
         printf("  %u datasets of raw pixels stay as they are: without compression, each frame lies "
                "in one piece\n",
@@ -62,6 +70,9 @@ static void print_result(const char *output, const struct pack_result *result)
 static int pack_one(struct packer *packer, const char *input)
 {
     struct pack_options options = {.helper_path = packer->files.helper,
+                                   .decoder_path = packer->decoder,
+                                   .preparations = packer->config.preparations,
+                                   .preparation_count = packer->config.count,
                                    .force = packer->force,
                                    .cancel = &is_interrupted,
                                    .on_note = print_note};
@@ -108,6 +119,8 @@ static int parse(int argc, char **argv, struct packer *packer)
             packer->output = argv[++i];
         else if (!strcmp(argv[i], "--layout") && i + 1 < argc)
             packer->layout = argv[++i];
+        else if (!strcmp(argv[i], "--prepare") && i + 1 < argc)
+            packer->prepare = argv[++i];
         else if (!strcmp(argv[i], "--force"))
             packer->force = true;
         else if (!strcmp(argv[i], "--resume"))
@@ -118,6 +131,26 @@ static int parse(int argc, char **argv, struct packer *packer)
     if (!count || !packer->output)
         return cli_fail("name one or more files, and the output with -o"), -1;
     return count;
+}
+
+/* Reads what --prepare says. False where it printed an error. */
+static bool read_prepare(struct packer *packer)
+{
+    struct trajd_error error;
+
+    if (!packer->prepare)
+        return true;
+    if (!trajd_paths_decoder(packer->decoder, sizeof packer->decoder)) {
+        cli_fail("trajd-decoder was found neither beside this program nor in its installation");
+        return false;
+    }
+    if (pack_config_read(packer->prepare, &packer->config, &error)) {
+        cli_fail("%s", error.message);
+        return false;
+    }
+    if (!packer->layout)
+        packer->layout = packer->config.layout;
+    return true;
 }
 
 int cli_pack(int argc, char **argv)
@@ -135,10 +168,15 @@ int cli_pack(int argc, char **argv)
         return cli_fail("%s: is no folder: several files need one", packer.output);
     if (cli_files_find(&packer.files, &error))
         return cli_fail("%s", error.message);
+    if (!read_prepare(&packer)) {
+        pack_config_free(&packer.config);
+        return CLI_FAILED;
+    }
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
     for (int i = 1; i <= count && !is_interrupted; i++)
         if (pack_one(&packer, argv[i]))
             result = CLI_FAILED;
+    pack_config_free(&packer.config);
     return is_interrupted ? CLI_FAILED : result;
 }

@@ -23,9 +23,12 @@ static const struct cli_command commands[] = {
      "keep|none|gzip[:LEVEL]] [--assume-rate[=HZ]] [--threads N] "
      "[--backend auto|cpu|cuda|daemon] [--endpoint DIR] [--dry-run] [--force] [--resume] [--json]",
      "resample every stream of HDF5 files to one regular grid, into a new file of the same layout"},
-    {"pack", cli_pack, "FILE... -o FILE-OR-FOLDER [--layout NAME] [--force] [--resume]",
+    {"pack", cli_pack,
+     "FILE... -o FILE-OR-FOLDER [--prepare CONFIG[:FEED[:DATASET]]|PRESET] [--layout NAME] "
+     "[--force] "
+     "[--resume]",
      "copy HDF5 files with their JPEG and PNG frames in one piece, which any reader finds by "
-     "offsets"},
+     "offsets, or decoded and resized as a feed asks for"},
     {"plot", cli_plot,
      "FILE STREAM [--layout NAME] [--episode ID] [--rate HZ] [--kind KIND] [--window TIME] [--from "
      "TIME] [--to TIME] [-o FILE.svg]",

@@ -210,11 +210,11 @@ enum trajd_status trajd_dataset_open(const struct trajd_dataset_options *options
     trajd_heartbeat_wait(); /* it calls stat on each file */
     status = trajd_cache_create(&cache, &dataset->cache, error);
     trajd_heartbeat_resume();
-    if (!status && options->decoder)
+    if (!status && options->decoders)
         status = trajd_frames_create(
             &(struct trajd_frames_options){.index = dataset->index,
                                            .cache = dataset->cache,
-                                           .decoder = options->decoder,
+                                           .decoders = options->decoders,
                                            .worker_count = options->decoder_count},
             &dataset->frames, error);
     if (status)

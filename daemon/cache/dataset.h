@@ -29,8 +29,9 @@ struct trajd_dataset_options {
     struct trajd_index_options index;
     uint64_t cache_budget_bytes;
     uint32_t reader_count;
-    const char *decoder;    /* the path of trajd-decoder; NULL: pictures are not decoded */
-    uint32_t decoder_count; /* threads that decode, >= 1 with a decoder */
+    /* must outlive the dataset; NULL: pictures are not decoded */
+    struct trajd_decoder_pool *decoders;
+    uint32_t decoder_count; /* threads that have pictures decoded, >= 1 with decoders */
 };
 
 /* Indexes the files, or reads the index from its cache, and starts the row cache. Reads no rows

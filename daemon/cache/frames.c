@@ -10,8 +10,6 @@
 #define BLOCKS_MIN 16 /* that a budget has room for, but for frames that are larger */
 #define FRAME_ALIGNMENT 64u
 #define TIMEOUT_MS 20000 /* of a helper program, for one job */
-/* An encoded frame that is larger than its pixels by more than this is bad. */
-#define HEADER_BYTES 65536u
 
 static enum trajd_status no_memory(struct trajd_error *error)
 {
@@ -34,9 +32,9 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
     trajd_heartbeat_init_condition(&made->done);
     for (int q = 0; q < FRAME_QUEUE_COUNT; q++)
         made->queues[q].last = &made->queues[q].first;
-    made->decoder = strdup(options->decoder);
+    made->decoders = options->decoders;
     made->workers = calloc(options->worker_count, sizeof *made->workers);
-    if (made->decoder && made->workers)
+    if (made->workers)
         return TRAJD_OK;
     trajd_frames_destroy(frames);
     return no_memory(error);
@@ -61,7 +59,6 @@ void trajd_frames_destroy(struct trajd_frames **frames)
     pthread_cond_destroy(&made->work);
     pthread_mutex_destroy(&made->lock);
     free(made->workers);
-    free(made->decoder);
     free(made);
 }
 
@@ -72,7 +69,19 @@ static uint64_t largest_frame(const struct trajd_index_stream *stream,
 {
     const uint64_t pixels = trajd_image_source_bytes(preparation);
 
-    return stream->form == TRAJD_ROWS_PLAIN ? pixels : pixels + HEADER_BYTES;
+    return stream->form == TRAJD_ROWS_PLAIN ? pixels : pixels + TRAJD_DECODER_HEADER_BYTES;
+}
+
+/* Returns whether the rows in the files are the frames of the view: raw pixels that are upright,
+ * with red first, and of which the whole is wanted. */
+static bool is_direct(const struct trajd_frame_view *view, enum trajd_row_form form)
+{
+    const struct trajd_layout_image *image = &view->decoder.image;
+    const struct trajd_image_preparation *p = &view->preparation;
+
+    return (form == TRAJD_ROWS_PLAIN || form == TRAJD_ROWS_PACKED) &&
+           image->encoding == TRAJD_PICTURE_RAW && image->color != TRAJD_COLOR_BGR &&
+           image->flip == TRAJD_FLIP_NONE && trajd_image_is_whole(p);
 }
 
 /* Returns how many frames are allocated together: few, where the budget is small. */
@@ -102,15 +111,20 @@ static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t 
     view->decoder.image = stream->image;
     view->decoder.image.height = preparation->source_height;
     view->decoder.image.width = preparation->source_width;
+    if (stream->form == TRAJD_ROWS_PLAIN)
+        view->decoder.image.encoding = TRAJD_PICTURE_RAW;
     if (!stream->image.is_present) { /* pixels as they are */
         view->decoder.image.is_present = true;
-        view->decoder.image.encoding = TRAJD_PICTURE_RAW;
         view->decoder.image.color = preparation->channels == 3 ? TRAJD_COLOR_RGB : TRAJD_COLOR_GRAY;
     }
+    if (preparation->is_bgr)
+        view->decoder.image.color =
+            view->decoder.image.color == TRAJD_COLOR_BGR ? TRAJD_COLOR_RGB : TRAJD_COLOR_BGR;
     view->decoder.bits = 8 * trajd_dtype_size(preparation->type);
     view->decoder.upright = true;
     view->decoder.largest_frame_bytes = largest_frame(stream, preparation);
     view->decoder.timeout_ms = TIMEOUT_MS;
+    view->is_direct = is_direct(view, stream->form);
     view->frame_bytes = (bytes + FRAME_ALIGNMENT - 1) / FRAME_ALIGNMENT * FRAME_ALIGNMENT;
     view->block_slots = block_slots(frames, view->frame_bytes);
     view->rows = calloc(frames->index->episode_count + 1, sizeof *view->rows);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "daemon/cache/cache.h"
+#include "daemon/decode/decoder_pool.h"
 #include "kernels/image/image.h"
 
 struct trajd_frames;
@@ -26,9 +27,11 @@ struct trajd_frame_view;
 struct trajd_frames_options {
     const struct trajd_index *index; /* borrowed, as is the cache; both must outlive the frames */
     struct trajd_cache *cache;
-    const char *decoder;   /* the path of trajd-decoder; copied */
-    uint32_t worker_count; /* threads, >= 1; each has its own helper programs */
+    struct trajd_decoder_pool *decoders; /* borrowed, like the index */
+    uint32_t worker_count;               /* threads, >= 1 */
 };
+
+struct frame_slot;
 
 /* A frame that a batch uses. */
 struct trajd_frame_use {
@@ -40,14 +43,16 @@ struct trajd_frame_use {
      * zeros, which the layout masks; TRAJD_ERR_IO: the file could not be read,
      * and the next pin tries again; TRAJD_ERR_SYSTEM: no helper program starts */
     enum trajd_status status;
-    const char *reason; /* with file, array, row and rule; NULL with pixels */
+    const char *reason;      /* with file, array, row and rule; NULL with pixels */
+    struct frame_slot *slot; /* for trajd_frames_unpin */
 };
 
 struct trajd_frames_stats {
     uint64_t resident_bytes; /* memory of frames, taken from the row cache's budget */
-    uint64_t decoded_frames; /* made from the file, good or bad */
+    uint64_t decoded_frames; /* made by a helper program, good or bad */
+    uint64_t direct_frames;  /* taken as they lie in the file, good or bad */
     uint64_t bad_frames;
-    uint64_t used_frames; /* pinned; what is more than decoded_frames was reused */
+    uint64_t used_frames; /* pinned; what is more than the first two was reused */
     uint64_t evicted_frames;
     uint64_t decode_ns; /* time of the workers in reading and decoding */
 };

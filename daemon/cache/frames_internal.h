@@ -8,7 +8,6 @@
 #include <stdbool.h>
 
 #include "daemon/cache/frames.h"
-#include "daemon/decode/decoder.h"
 
 enum frame_state { FRAME_FREE, FRAME_QUEUED, FRAME_LOADING, FRAME_READY, FRAME_BAD, FRAME_FAILED };
 enum frame_queue { FRAME_QUEUE_DEMAND, FRAME_QUEUE_AHEAD, FRAME_QUEUE_COUNT };
@@ -46,12 +45,13 @@ struct trajd_frame_view {
     uint32_t stream_index;
     struct trajd_decoder_options decoder; /* without its program */
     struct trajd_image_preparation preparation;
+    bool is_direct;       /* the rows in the files are the frames: nothing is to be done */
     uint64_t frame_bytes; /* of a slot, a multiple of 64 */
     uint32_t block_slots;
     uint32_t block_count;
     struct frame_block **blocks;
     struct frame_slot *free_slots;
-    uint32_t free_count, loading_count;
+    uint32_t loading_count;
     uint64_t hand;             /* where the search for a frame to evict goes on */
     uint64_t tick;             /* calls of pin */
     struct frame_slot ***rows; /* [episode_count] of [rows], NULL until an episode is used */
@@ -60,7 +60,7 @@ struct trajd_frame_view {
 struct trajd_frames {
     const struct trajd_index *index;
     struct trajd_cache *cache;
-    char *decoder;
+    struct trajd_decoder_pool *decoders;
     pthread_mutex_t lock;
     pthread_cond_t work; /* a queue has a frame */
     pthread_cond_t done; /* a frame is no longer loading */

@@ -36,11 +36,10 @@ void trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_u
     pthread_mutex_unlock(&view->frames->lock);
 }
 
-static void unpin(struct trajd_frame_view *view, const struct trajd_frame_use *uses, uint32_t count)
+static void unpin(const struct trajd_frame_use *uses, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct frame_slot **place,
-            *slot = frames_find(view, uses[i].episode_index, uses[i].row, &place);
+        struct frame_slot *slot = uses[i].slot;
         slot->pins--;
         if (!slot->pins && slot->state == FRAME_FAILED)
             frames_drop(slot); /* storage recovers: the next pin tries again */
@@ -48,11 +47,11 @@ static void unpin(struct trajd_frame_view *view, const struct trajd_frame_use *u
 }
 
 /* Pins the frames that have a slot, and gives one to the others. *pinned: how many it pinned. */
-static enum trajd_status pin(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
+static enum trajd_status pin(struct trajd_frame_view *view, struct trajd_frame_use *uses,
                              uint32_t count, uint32_t *pinned, struct trajd_error *error)
 {
     for (*pinned = 0; *pinned < count; ++*pinned) {
-        const struct trajd_frame_use *use = &uses[*pinned];
+        struct trajd_frame_use *use = &uses[*pinned];
         struct frame_slot **place, *slot = frames_find(view, use->episode_index, use->row, &place);
         if (slot && slot->state == FRAME_QUEUED && slot->queue == FRAME_QUEUE_AHEAD) {
             frames_dequeue(slot);
@@ -66,6 +65,7 @@ static enum trajd_status pin(struct trajd_frame_view *view, const struct trajd_f
                                    "bytes: raise memory.store, or lower batch",
                                    view->frames->index->streams[view->stream_index].name, count,
                                    (unsigned long long)view->frame_bytes);
+        use->slot = slot;
         slot->pins++;
         slot->wanted = 0;
         view->frames->stats.used_frames++;
@@ -76,7 +76,7 @@ static enum trajd_status pin(struct trajd_frame_view *view, const struct trajd_f
 static enum trajd_status wait_for(struct trajd_frame_view *view, struct trajd_frame_use *use,
                                   struct trajd_error *error)
 {
-    struct frame_slot **place, *slot = frames_find(view, use->episode_index, use->row, &place);
+    const struct frame_slot *slot = use->slot;
 
     while (slot->state < FRAME_READY && !trajd_heartbeat_is_cancelled())
         trajd_heartbeat_wait_for(&view->frames->done, &view->frames->lock);
@@ -100,7 +100,7 @@ enum trajd_status trajd_frames_pin(struct trajd_frame_view *view, struct trajd_f
     for (uint32_t i = 0; i < count && !status; i++)
         status = wait_for(view, &uses[i], error);
     if (status)
-        unpin(view, uses, pinned);
+        unpin(uses, pinned);
     pthread_mutex_unlock(&view->frames->lock);
     return status;
 }
@@ -109,6 +109,6 @@ void trajd_frames_unpin(struct trajd_frame_view *view, const struct trajd_frame_
                         uint32_t count)
 {
     pthread_mutex_lock(&view->frames->lock);
-    unpin(view, uses, count);
+    unpin(uses, count);
     pthread_mutex_unlock(&view->frames->lock);
 }

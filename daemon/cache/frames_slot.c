@@ -63,7 +63,6 @@ static void put_free(struct frame_slot *slot)
     slot->wanted = 0;
     slot->next = slot->view->free_slots;
     slot->view->free_slots = slot;
-    slot->view->free_count++;
 }
 
 void frames_drop(struct frame_slot *slot)
@@ -156,7 +155,6 @@ static void drop_block(struct trajd_frame_view *view, uint32_t b)
     while (*at)
         if (*at >= block->slots && *at < block->slots + block->slot_count) {
             *at = (*at)->next;
-            view->free_count--;
         } else {
             at = &(*at)->next;
         }
@@ -186,8 +184,8 @@ static bool may_go(const struct frame_slot *slot, bool is_hint)
                         (!slot->wanted || slot->wanted + HINT_TICKS < slot->view->tick));
 }
 
-/* Finds a frame to evict among the last quarter of the slots: first one that nobody has asked for.
- * A pin then searches all slots. */
+/* Finds a frame to evict. Searches the last quarter of the slots for a frame without a hint. A pin that
+ * finds none there takes any unpinned frame of all slots. */
 static struct frame_slot *find_evictable(struct trajd_frame_view *view, bool is_hint)
 {
     const uint64_t count = (uint64_t)view->block_count * view->block_slots;
@@ -220,7 +218,6 @@ struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint)
     }
     slot = view->free_slots;
     view->free_slots = slot->next;
-    view->free_count--;
     slot->next = NULL;
     return slot;
 }

@@ -1,6 +1,8 @@
 /* The workers: each takes some queued frames of a view, reads their bytes, and has a helper program
  * decode and prepare them into their slots. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,7 +13,6 @@
 #include "daemon/index/rows/encoded.h"
 
 #define JOB_FRAMES 32
-#define DECODERS_MAX 8 /* of one worker: as many kinds of pictures as it keeps programs for */
 #define RETRY_COUNT 3
 #define FIRST_BACKOFF_NS 10000000 /* four times as much after each failure */
 
@@ -25,10 +26,6 @@ struct worker {
     struct trajd_frames *frames;
     struct trajd_array_reader *rows;
     struct trajd_encoded_reader *encoded;
-    uint32_t decoder_count;
-    struct trajd_decoder *decoders[DECODERS_MAX];
-    struct trajd_decoder_options options[DECODERS_MAX]; /* preparation: of a view, may be closed */
-    struct trajd_image_preparation preparations[DECODERS_MAX];
     uint32_t slot_count;
     struct frame_slot *slots[JOB_FRAMES];
     struct frame_bytes bytes[JOB_FRAMES];
@@ -149,15 +146,17 @@ static enum trajd_status read_once(struct worker *worker, uint32_t i, struct tra
     return status;
 }
 
-/* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. */
+/* Returns whether the recorder wrote zeros in place of a frame, and the layout masks such frames. A
+ * prepared frame of zeros was a black picture; `trajctl pack` writes an empty row for a masked one. */
 static bool is_masked(const struct worker *worker, uint32_t i)
 {
-    const struct trajd_index *index = worker->frames->index;
+    const struct trajd_index_stream *stream =
+        &worker->frames->index->streams[worker->slots[i]->view->stream_index];
     const struct frame_bytes *bytes = &worker->bytes[i];
 
-    return index->streams[worker->slots[i]->view->stream_index].image.masks_zero_frames &&
-           (!bytes->size ||
-            (!bytes->data[0] && !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
+    return stream->image.masks_zero_frames &&
+           (!bytes->size || (!stream->preparation && !bytes->data[0] &&
+                             !memcmp(bytes->data, bytes->data + 1, bytes->size - 1)));
 }
 
 /* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
@@ -186,46 +185,53 @@ static void read_frame(struct worker *worker, uint32_t i)
 
 /* ---- decoding; without the lock ---- */
 
-static bool decodes(const struct worker *worker, uint32_t d, const struct trajd_frame_view *view)
+/* Writes why a row is no frame. In the place of a frame that cannot be decoded, `trajctl pack
+ * --prepare` writes the reason. */
+static void explain_length(const struct trajd_frame_view *view, struct trajd_decoder_frame *frame)
 {
-    return !memcmp(&worker->options[d].image, &view->decoder.image, sizeof view->decoder.image) &&
-           worker->options[d].bits == view->decoder.bits &&
-           worker->options[d].largest_frame_bytes == view->decoder.largest_frame_bytes &&
-           !memcmp(&worker->preparations[d], &view->preparation, sizeof view->preparation);
+    const bool is_prepared = view->frames->index->streams[view->stream_index].preparation != NULL;
+    uint64_t length = 0;
+
+    while (length < frame->size && frame->bytes[length] >= ' ' && frame->bytes[length] < 0x7f)
+        length++;
+    if (is_prepared && length && length == frame->size)
+        snprintf(frame->reason, sizeof frame->reason, "%.*s", (int)sizeof frame->reason - 1,
+                 (const char *)frame->bytes);
+    else
+        snprintf(frame->reason, sizeof frame->reason,
+                 "%" PRIu64 " bytes, and a frame of %ux%u has %" PRIu64, frame->size,
+                 view->preparation.height, view->preparation.width,
+                 trajd_image_bytes(&view->preparation));
 }
 
-/* Returns a helper program for the view, perhaps a new one in place of the oldest. */
-static struct trajd_decoder *
-find_decoder(struct worker *worker, const struct trajd_frame_view *view, struct trajd_error *error)
+/* Copies frames that are in the file as they are delivered. */
+static void copy_frames(struct worker *worker, const struct trajd_frame_view *view, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        struct trajd_decoder_frame *frame = &worker->requests[k];
+        if (frame->size == trajd_image_bytes(&view->preparation))
+            memcpy(frame->pixels, frame->bytes, frame->size);
+        else
+            explain_length(view, frame);
+    }
+}
+
+/* Lets a helper program decode frames. A program that does not start, because memory is short or
+ * somebody kills it, is tried again. */
+static enum trajd_status run_decoder(struct worker *worker, const struct trajd_frame_view *view,
+                                     uint32_t count, struct trajd_error *error)
 {
     struct trajd_decoder_options options = view->decoder;
-    struct trajd_decoder *made;
-    uint32_t d = 0;
+    enum trajd_status status = TRAJD_OK;
 
-    while (d < worker->decoder_count && !decodes(worker, d, view))
-        d++;
-    if (d < worker->decoder_count)
-        return worker->decoders[d];
-    options.program = worker->frames->decoder;
     options.preparation = &view->preparation;
-    if (trajd_decoder_create(&options, &made, error))
-        return NULL;
-    if (d == DECODERS_MAX) {
-        d--;
-        trajd_decoder_destroy(&worker->decoders[0]);
-        memmove(worker->decoders, worker->decoders + 1, d * sizeof *worker->decoders);
-        memmove(worker->options, worker->options + 1, d * sizeof *worker->options);
-        memmove(worker->preparations, worker->preparations + 1, d * sizeof *worker->preparations);
-    }
-    worker->decoders[d] = made;
-    worker->options[d] = view->decoder;
-    worker->preparations[d] = view->preparation;
-    worker->decoder_count = d + 1;
-    return made;
+    for (int r = 0; r <= RETRY_COUNT && (!r || status); r++)
+        status = trajd_decoder_pool_run(worker->frames->decoders, &options, worker->requests, count,
+                                        error);
+    return status;
 }
 
-/* Decodes the frames that were read. A program that does not start, because memory is short or
- * somebody kills it, is tried again. */
+/* Makes the frames whose bytes were read. */
 static void decode(struct worker *worker)
 {
     const struct trajd_frame_view *view = worker->slots[0]->view;
@@ -240,11 +246,10 @@ static void decode(struct worker *worker)
                                              worker->bytes[i].room, worker->slots[i]->pixels, ""};
             order[count++] = i;
         }
-    for (int r = 0; count && r <= RETRY_COUNT && (!r || status == TRAJD_ERR_SYSTEM); r++) {
-        struct trajd_decoder *decoder = find_decoder(worker, view, &error);
-        status = decoder ? trajd_decoder_run(decoder, worker->requests, count, &error)
-                         : TRAJD_ERR_SYSTEM;
-    }
+    if (view->is_direct)
+        copy_frames(worker, view, count);
+    else if (count)
+        status = run_decoder(worker, view, count, &error);
     for (uint32_t k = 0; k < count; k++) {
         const uint32_t i = order[k];
         if (status) {
@@ -287,7 +292,8 @@ static void finish(struct worker *worker, int64_t begin_ns)
         slot->state = !status ? FRAME_READY : is_bad ? FRAME_BAD : FRAME_FAILED;
         slot->reason = status ? strdup(worker->errors[i].message) : NULL;
         slot->view->loading_count--;
-        frames->stats.decoded_frames += !status || is_bad;
+        frames->stats.decoded_frames += !view->is_direct && (!status || is_bad);
+        frames->stats.direct_frames += view->is_direct && (!status || is_bad);
         frames->stats.bad_frames += is_bad;
         if (slot->state == FRAME_FAILED && !slot->pins)
             frames_drop(slot);
@@ -324,8 +330,6 @@ static void run(struct worker *worker)
 
 static void destroy_worker(struct worker *worker)
 {
-    for (uint32_t d = 0; d < worker->decoder_count; d++)
-        trajd_decoder_destroy(&worker->decoders[d]);
     trajd_array_reader_destroy(&worker->rows);
     trajd_encoded_reader_destroy(&worker->encoded);
     free(worker);

@@ -41,6 +41,18 @@ static enum trajd_status check_memory(const struct trajd_config *config, struct 
         (unsigned long long)(trajd_memory_available(&memory) >> 20));
 }
 
+/* Without trajd-decoder, feeds of pictures are refused when they are opened. */
+static enum trajd_status make_decoders(struct trajd_control *control, struct trajd_error *error)
+{
+    char program[PATH_MAX];
+
+    return trajd_paths_decoder(program, sizeof program)
+               ? trajd_decoder_pool_create(program,
+                                           trajd_control_decoder_count(control->first_config),
+                                           &control->decoders, error)
+               : TRAJD_OK;
+}
+
 static enum trajd_status open_datasets(struct trajd_control *control, struct trajd_error *error)
 {
     struct trajd_open_config *now = control->now;
@@ -106,7 +118,7 @@ static enum trajd_status start_server(struct trajd_control *control, struct traj
         .max_sessions = config->max_sessions,
         .version = TRAJD_VERSION,
         .open_feed = trajd_control_on_open_feed,
-        .open_on_gpu = trajd_control_on_open_on_gpu,
+        .open_in_place = trajd_control_on_open_in_place,
         .open_instance = trajd_control_on_open_instance,
         .feed_idle = trajd_control_on_feed_idle,
         .describe = trajd_control_describe,
@@ -289,6 +301,8 @@ enum trajd_status trajd_control_create(struct trajd_config *config, const struct
             control,
             error); /* first, so that a directory that another daemon uses is found at once */
     if (!status)
+        status = make_decoders(control, error);
+    if (!status)
         status = open_datasets(control, error);
     if (!status)
         status = trajd_pool_create(threads, "trajd-resample", &control->pool, error);
@@ -363,6 +377,7 @@ void trajd_control_destroy(struct trajd_control **out)
     if (control->now->config != control->first_config)
         trajd_config_destroy(&control->now->config);
     free(control->now);
+    trajd_decoder_pool_destroy(&control->decoders);
     trajd_pool_destroy(&control->pool);
     pthread_cond_destroy(&control->wake);
     pthread_mutex_destroy(&control->mutex);

@@ -50,7 +50,7 @@ struct trajd_opener_request {
     uint64_t request; /* for trajd_server_answer */
     char *name;       /* of the feed; NULL: a job sent `spec` */
     char *spec;       /* YAML text; NULL: none */
-    char *gpu;        /* UUID of the GPU whose memory the batches lie in; NULL: host memory */
+    char *place;      /* UUID of a GPU, or TRAJD_FEED_UNFINISHED; NULL: host memory */
     bool is_instance; /* another instance of the feed `name` */
 };
 
@@ -70,6 +70,7 @@ struct trajd_control {
     /* borrowed from the caller: values that no reload changes, and strings used to the end */
     const struct trajd_config *first_config;
     struct trajd_pool *pool;
+    struct trajd_decoder_pool *decoders; /* of all datasets; NULL: there is no trajd-decoder */
     struct trajd_stats_service *stats_service;
     struct trajd_server *server;
     struct trajd_query_service *query_service;
@@ -99,7 +100,7 @@ struct trajd_control {
 
 /* A feed of the configuration has the name that the configuration gives it. A feed that a job sent
  * as text is called "spec:HASH". Both may be followed by "@UUID" (batches in the memory of that
- * GPU; trajd_feed_gpu_name) and by "#NUMBER" (another instance of the same feed). No name of the
+ * GPU) or "@u8" (workers finish the pictures; trajd_feed_place_name), and by "#NUMBER" (another instance of the same feed). No name of the
  * configuration contains '@' or '#'. */
 
 /* Writes the name of a feed that a job sent. Equal texts get equal names, so the workers of a job
@@ -110,14 +111,14 @@ void trajd_feed_name_of_instance(const char *family, uint32_t number, char *name
 
 /* Returns the length of the name without the instance's number: all instances share this part. */
 size_t trajd_feed_name_family_length(const char *name);
-/* Returns the length of the name without the GPU and the instance's number. */
+/* Returns the length of the name without the place and the instance's number. */
 size_t trajd_feed_name_base_length(const char *name);
 bool trajd_feed_name_is_in_family(const char *name, const char *family);
 
 /* Returns true for a feed of the configuration, its instances and its productions on GPUs; false
  * for a feed that a job sent. */
 bool trajd_feed_name_is_configured(const char *name);
-bool trajd_feed_name_is_on_gpu(const char *name);
+bool trajd_feed_name_has_place(const char *name);
 /* Returns true where the feed may be closed while no worker reads it. Feeds under the
  * configuration's own names stay open. */
 bool trajd_feed_name_may_close(const char *name);
@@ -127,6 +128,8 @@ bool trajd_feed_name_may_close(const char *name);
 /* Returns the directory of index and statistics caches; NULL: no caches are kept. */
 const char *trajd_control_cache_directory(const struct trajd_config *config);
 uint32_t trajd_control_processor_count(void);
+/* Returns how many frames are decoded at the same time: threads.decoders, or the processors. */
+uint32_t trajd_control_decoder_count(const struct trajd_config *config);
 /* Indexes and opens a dataset, and logs quarantined files and episodes. Blocks. The caller
  * destroys the dataset. */
 enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
@@ -206,6 +209,7 @@ struct trajd_feed_source {
     const char *text;               /* sent by a job; NULL: the feed is configured */
     bool is_hidden;                 /* trajd_server_change shows the feed later */
     struct trajd_gpu *gpu;          /* NULL: batches lie in host memory */
+    bool is_unfinished;             /* workers finish the pictures */
     bool *is_refused; /* set to true where quarantine.at_most refuses the feed; or NULL */
 };
 
@@ -234,7 +238,7 @@ bool trajd_control_close_unread(struct trajd_control *control);
  * validation: no other message shows this mistake. `report` may be NULL. */
 void trajd_control_warn_of_norms(struct trajd_control *control, FILE *report);
 
-/* The next five open the feed of an OPEN request, on the opener's thread. */
+/* The next six open the feed of an OPEN request, on the opener's thread. */
 
 /* Returns the configured feed of that name. It is made if quarantine.at_most refused it at the
  * start, so that the answer has the reason, or a changed configuration is in force. */
@@ -258,6 +262,12 @@ enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const
                                             const char *text, const char *gpu,
                                             struct trajd_producer **producer,
                                             struct trajd_error *error);
+/* Returns the production of a configured feed (name) or of a text whose workers finish the pictures.
+ * Where there is nothing to finish, or no room for its ring, it is the production for all workers in
+ * host memory. */
+enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, const char *name,
+                                                const char *text, struct trajd_producer **producer,
+                                                struct trajd_error *error);
 /* Fills *error with the names that exist. Returns TRAJD_ERR_NOT_FOUND. */
 enum trajd_status trajd_control_unknown_feed(const struct trajd_control *control, const char *name,
                                              struct trajd_error *error);
@@ -276,8 +286,8 @@ void trajd_control_stop_opener(struct trajd_control *control);
 /* Callbacks of the server, on its thread (daemon/server/server.h). `context` is the control. */
 void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *name,
                                 const char *spec, size_t spec_length);
-void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
-                                  const char *spec, const char *gpu);
+void trajd_control_on_open_in_place(void *context, uint64_t request_id, const char *name,
+                                    const char *spec, const char *place);
 void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name);
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed);
 

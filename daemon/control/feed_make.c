@@ -83,6 +83,7 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
                 ? trajd_open_config_find(open_config, statistics_spec->members[0].dataset)
                 : NULL,
         .gpu = source->gpu,
+        .is_unfinished = source->is_unfinished,
         .gpu_lost = trajd_control_on_gpu_lost,
         .context = control,
         .log = control->log};
@@ -148,9 +149,8 @@ enum trajd_status trajd_control_add_producer(struct trajd_control *control,
 
 /* ---- feeds that jobs send ---- */
 
-static enum trajd_status add_from_text(struct trajd_control *control,
-                                       struct trajd_feed_source *source,
-                                       struct trajd_producer **producer, struct trajd_error *error)
+static enum trajd_status parse_text(struct trajd_control *control, struct trajd_feed_source *source,
+                                    struct trajd_error *error)
 {
     struct trajd_yaml *yaml = NULL;
     enum trajd_status status =
@@ -160,8 +160,19 @@ static enum trajd_status add_from_text(struct trajd_control *control,
         status = trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), source->name, &source->spec,
                                          error);
     trajd_yaml_destroy(&yaml);
-    if (!status)
-        status = trajd_config_load_files(control->now->config, source->spec, error);
+    return status ? status : trajd_config_load_files(control->now->config, source->spec, error);
+}
+
+static enum trajd_status add_from_text(struct trajd_control *control,
+                                       struct trajd_feed_source *source,
+                                       struct trajd_producer **producer, struct trajd_error *error)
+{
+    enum trajd_status status = parse_text(control, source, error);
+
+    if (!status && source->is_unfinished && !trajd_window_spec_finishes(source->spec)) {
+        trajd_window_spec_destroy(&source->spec);
+        return trajd_control_open_spec(control, source->text, producer, error);
+    }
     if (!status)
         status = trajd_control_add_producer(control, source, producer, error);
     if (status && source->spec)
@@ -210,7 +221,7 @@ enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const
         return error->status;
     if (text)
         trajd_feed_name_of_text(text, base, sizeof base);
-    trajd_feed_gpu_name(text ? base : name, uuid, full, sizeof full);
+    trajd_feed_place_name(text ? base : name, uuid, full, sizeof full);
     *producer = trajd_control_find_producer(control, full);
     if (*producer)
         return TRAJD_OK;
@@ -219,6 +230,52 @@ enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const
     source.spec = trajd_open_config_find_spec(control->now, name);
     return source.spec ? trajd_control_add_producer(control, &source, producer, error)
                        : trajd_control_unknown_feed(control, name, error);
+}
+
+/* ---- feeds whose workers finish the pictures ---- */
+
+static enum trajd_status open_in_host(struct trajd_control *control, const char *name,
+                                      const char *text, struct trajd_producer **producer,
+                                      struct trajd_error *error)
+{
+    return text ? trajd_control_open_spec(control, text, producer, error)
+                : trajd_control_open_configured(control, name, producer, error);
+}
+
+static enum trajd_status add_unfinished(struct trajd_control *control,
+                                        struct trajd_feed_source *source, const char *name,
+                                        struct trajd_producer **producer, struct trajd_error *error)
+{
+    if (source->text)
+        return add_from_text(control, source, producer, error);
+    source->spec = trajd_open_config_find_spec(control->now, name);
+    if (!source->spec)
+        return trajd_control_unknown_feed(control, name, error);
+    return trajd_window_spec_finishes(source->spec)
+               ? trajd_control_add_producer(control, source, producer, error)
+               : trajd_control_open_configured(control, name, producer, error);
+}
+
+enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, const char *name,
+                                                const char *text, struct trajd_producer **producer,
+                                                struct trajd_error *error)
+{
+    char base[64], full[160];
+    struct trajd_feed_source source = {.name = full, .text = text, .is_unfinished = true};
+    enum trajd_status status;
+
+    if (text)
+        trajd_feed_name_of_text(text, base, sizeof base);
+    trajd_feed_place_name(text ? base : name, TRAJD_FEED_UNFINISHED, full, sizeof full);
+    *producer = trajd_control_find_producer(control, full);
+    if (*producer)
+        return TRAJD_OK;
+    status = add_unfinished(control, &source, name, producer, error);
+    if (status == TRAJD_ERR_MEMORY) {
+        LOG(control->log, WARNING, "%s: the daemon finishes the pictures instead", error->message);
+        status = open_in_host(control, name, text, producer, error);
+    }
+    return status;
 }
 
 /* ---- instances: for jobs that read another position than the jobs on the feed ---- */
@@ -310,6 +367,7 @@ enum trajd_status trajd_control_open_instance(struct trajd_control *control, con
         return status;
     source.instance_of = strcmp(name, family) ? family : NULL;
     source.gpu = trajd_producer_gpu(model);
+    source.is_unfinished = trajd_producer_is_unfinished(model);
     if (!trajd_producer_text(model))
         source.spec = trajd_producer_spec(model);
     else if (!(source.text = text = strdup(trajd_producer_text(model))))

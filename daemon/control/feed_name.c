@@ -6,7 +6,7 @@
 #include "daemon/base/digest.h"
 
 #define SPEC_PREFIX "spec:"
-#define GPU_MARK '@'
+#define PLACE_MARK '@'
 #define INSTANCE_MARK '#'
 
 void trajd_feed_name_of_text(const char *text, char *name, size_t size)
@@ -28,7 +28,7 @@ size_t trajd_feed_name_family_length(const char *name)
 
 size_t trajd_feed_name_base_length(const char *name)
 {
-    return strcspn(name, (const char[]){INSTANCE_MARK, GPU_MARK, 0});
+    return strcspn(name, (const char[]){INSTANCE_MARK, PLACE_MARK, 0});
 }
 
 bool trajd_feed_name_is_in_family(const char *name, const char *family)
@@ -43,7 +43,7 @@ bool trajd_feed_name_is_configured(const char *name)
     return strncmp(name, SPEC_PREFIX, sizeof SPEC_PREFIX - 1) != 0;
 }
 
-bool trajd_feed_name_is_on_gpu(const char *name)
+bool trajd_feed_name_has_place(const char *name)
 {
     return trajd_feed_name_base_length(name) != trajd_feed_name_family_length(name);
 }

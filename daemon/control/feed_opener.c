@@ -14,13 +14,18 @@ static void free_request(struct trajd_opener_request *request)
 {
     free(request->name);
     free(request->spec);
-    free(request->gpu);
+    free(request->place);
 }
 
 /* ---- what the opener does, without the mutex ---- */
 
-/* Returns a feed for the request. A feed on a GPU is only found by its feed's name and the GPU: a
- * worker that wants host memory or uses another GPU cannot read it. */
+static bool is_unfinished(const struct trajd_opener_request *request)
+{
+    return request->place && strcmp(request->place, TRAJD_FEED_UNFINISHED) == 0;
+}
+
+/* Returns a feed for the request. A feed in another place is only found by its feed's name and the
+ * place: other workers cannot read it. */
 static enum trajd_status find_feed(struct trajd_control *control,
                                    const struct trajd_opener_request *request, const char *spec,
                                    struct trajd_producer **producer, struct trajd_error *error)
@@ -29,12 +34,14 @@ static enum trajd_status find_feed(struct trajd_control *control,
 
     if (request->is_instance)
         return trajd_control_open_instance(control, name, producer, error);
-    if (request->gpu)
-        return trajd_control_open_on_gpu(control, name, spec, request->gpu, producer, error);
+    if (is_unfinished(request))
+        return trajd_control_open_unfinished(control, name, spec, producer, error);
+    if (request->place)
+        return trajd_control_open_on_gpu(control, name, spec, request->place, producer, error);
     if (spec)
         return trajd_control_open_spec(control, spec, producer, error);
     /* the request may have arrived before the feeds of the configuration were made */
-    if (request->name && !trajd_feed_name_is_on_gpu(name))
+    if (request->name && !trajd_feed_name_has_place(name))
         return trajd_control_open_configured(control, name, producer, error);
     return trajd_control_unknown_feed(control, name, error);
 }
@@ -64,7 +71,7 @@ static void serve_request(struct trajd_control *control, const struct trajd_open
     struct trajd_error error;
     const enum trajd_status status = open_feed(control, request, &producer, &error);
 
-    if (request->gpu && producer)
+    if (request->place && producer && trajd_producer_gpu(producer))
         LOG(control->log, INFO, "feed %s: made on a GPU", trajd_producer_name(producer));
     /* BUSY and CLOSED are not logged: the client tries again */
     if (status && status != TRAJD_ERR_BUSY && status != TRAJD_ERR_CLOSED)
@@ -267,17 +274,17 @@ void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *
         queue_or_refuse(control, &request, (!name || request.name) && (!spec || request.spec));
 }
 
-void trajd_control_on_open_on_gpu(void *context, uint64_t request_id, const char *name,
-                                  const char *spec, const char *gpu)
+void trajd_control_on_open_in_place(void *context, uint64_t request_id, const char *name,
+                                    const char *spec, const char *place)
 {
     struct trajd_control *control = context;
     struct trajd_opener_request request = {.request = request_id,
                                            .name = name ? strdup(name) : NULL,
                                            .spec = spec ? strdup(spec) : NULL,
-                                           .gpu = strdup(gpu)};
+                                           .place = strdup(place)};
 
     queue_or_refuse(control, &request,
-                    (!name || request.name) && (!spec || request.spec) && request.gpu);
+                    (!name || request.name) && (!spec || request.spec) && request.place);
 }
 
 void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name)

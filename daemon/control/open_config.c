@@ -20,6 +20,11 @@ uint32_t trajd_control_processor_count(void)
     return count > 0 ? (uint32_t)count : 1;
 }
 
+uint32_t trajd_control_decoder_count(const struct trajd_config *config)
+{
+    return config->decoder_threads ? config->decoder_threads : trajd_control_processor_count();
+}
+
 /* Logs rows that the layout's policies for stamps leave out of kept episodes. */
 static void log_dropped_rows(const struct trajd_control *control,
                              const struct trajd_dataset *dataset)
@@ -77,13 +82,11 @@ enum trajd_status trajd_control_open_dataset(struct trajd_control *control,
                                              uint64_t cache_bytes, struct trajd_dataset **dataset,
                                              struct trajd_error *error)
 {
-    char helper[PATH_MAX], layouts[PATH_MAX], decoder[PATH_MAX];
-    const bool has_decoder = trajd_paths_decoder(decoder, sizeof decoder);
+    char helper[PATH_MAX], layouts[PATH_MAX];
     const struct trajd_dataset_options options = {
         .name = from->name,
-        .decoder = has_decoder ? decoder : NULL,
-        .decoder_count =
-            config->decoder_threads ? config->decoder_threads : trajd_control_processor_count(),
+        .decoders = control->decoders,
+        .decoder_count = trajd_control_decoder_count(config),
         .cache_budget_bytes = cache_bytes,
         .reader_count = config->reader_threads,
         .index = {.path = from->path,

@@ -13,9 +13,8 @@ static const struct {
     const char *what;
     trajd_query_result answer;
 } answers[] = {
-    {"episodes", trajd_query_episodes},
-    {"explain", trajd_query_explain},
-    {"position", trajd_query_position},
+    {"episodes", trajd_query_episodes},     {"explain", trajd_query_explain},
+    {"pictures", trajd_query_pictures},     {"position", trajd_query_position},
     {"statistics", trajd_query_statistics},
 };
 

@@ -8,6 +8,7 @@
 #ifndef TRAJD_CONTROL_RELOAD_INTERNAL_H
 #define TRAJD_CONTROL_RELOAD_INTERNAL_H
 
+#include "daemon/base/text/text.h"
 #include "daemon/config/config_keys.h"
 #include "daemon/control/control_internal.h"
 
@@ -44,15 +45,8 @@ struct trajd_reload_change {
 
 /* ---- reload_keys.c ---- */
 
-/* A string in a buffer of `size` bytes. Text beyond the end of the buffer is cut off. */
-struct trajd_reload_text {
-    char *at;
-    size_t size, length;
-};
-void trajd_reload_append(struct trajd_reload_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 /* Appends "SECTION.NAME", after a comma where the text is not empty. */
-void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_config_key *key);
+void trajd_reload_append_key(struct trajd_text *text, const struct trajd_config_key *key);
 
 bool trajd_reload_is_same_value(const struct trajd_config *a, const struct trajd_config *b,
                                 const struct trajd_config_key *key);

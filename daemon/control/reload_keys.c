@@ -1,28 +1,14 @@
 #include "daemon/control/reload_internal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- text ---- */
 
-void trajd_reload_append(struct trajd_reload_text *text, const char *format, ...)
+void trajd_reload_append_key(struct trajd_text *text, const struct trajd_config_key *key)
 {
-    va_list arguments;
-    int length;
-
-    va_start(arguments, format);
-    length = vsnprintf(text->at + text->length, text->size - text->length, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        text->length = text->length + (size_t)length < text->size ? text->length + (size_t)length
-                                                                  : text->size - 1;
-}
-
-void trajd_reload_append_key(struct trajd_reload_text *text, const struct trajd_config_key *key)
-{
-    trajd_reload_append(text, "%s%s%s%s", text->length ? ", " : "",
-                        key->section ? key->section : "", key->section ? "." : "", key->name);
+    trajd_text_add(text, "%s%s%s%s", text->used ? ", " : "", key->section ? key->section : "",
+                   key->section ? "." : "", key->name);
 }
 
 /* ---- keys ---- */
@@ -77,14 +63,14 @@ enum trajd_status trajd_reload_check_keys(const struct trajd_reload_change *chan
                                           struct trajd_error *error)
 {
     char names[384] = "";
-    struct trajd_reload_text text = {names, sizeof names, 0};
+    struct trajd_text text = {names, sizeof names, 0};
 
     for (size_t k = 0; k < trajd_config_key_count; k++)
         if (!is_live(&trajd_config_keys[k]) &&
             !trajd_reload_is_same_value(change->control->now->config, change->next->config,
                                         &trajd_config_keys[k]))
             trajd_reload_append_key(&text, &trajd_config_keys[k]);
-    if (!text.length)
+    if (!text.used)
         return TRAJD_OK;
     return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
                            "%s: cannot change while the daemon runs: restart the daemon", names);

@@ -38,14 +38,18 @@ static void describe_resampling(const struct trajd_resample_service *resample_se
 static void describe_frames(struct trajd_frames *frames, struct trajd_json *json)
 {
     struct trajd_frames_stats stats;
+    uint64_t made;
 
     trajd_frames_get_stats(frames, &stats);
-    if (!stats.used_frames && !stats.decoded_frames)
+    made = stats.decoded_frames + stats.direct_frames;
+    if (!stats.used_frames && !made)
         return;
     trajd_json_open_object(json, "frames");
     trajd_json_u64(json, "resident_bytes", stats.resident_bytes);
     trajd_json_u64(json, "used", stats.used_frames);
     trajd_json_u64(json, "decoded", stats.decoded_frames);
+    trajd_json_u64(json, "prepared", stats.direct_frames);
+    trajd_json_u64(json, "reused", stats.used_frames > made ? stats.used_frames - made : 0);
     trajd_json_u64(json, "bad", stats.bad_frames);
     trajd_json_u64(json, "evicted", stats.evicted_frames);
     trajd_json_u64(json, "decode_ns", stats.decode_ns);

@@ -7,6 +7,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/unix_socket.h"
+#include "kernels/image/image_copy.h"
 
 /* Waits for the child's reply. */
 static bool receive(const struct trajd_decode_link *link, struct trajd_decode_reply *reply)
@@ -59,8 +60,8 @@ bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_dec
         for (char *c = frames[i].reason; *c; c++)
             *c = *c < ' ' || *c > '~' ? ' ' : *c;
         if (!frames[i].reason[0])
-            memcpy(frames[i].pixels, link->output.bytes + i * link->setup.frame_bytes,
-                   link->setup.frame_bytes);
+            trajd_image_copy(frames[i].pixels, link->output.bytes + i * link->setup.frame_bytes,
+                             link->setup.frame_bytes);
     }
     return true;
 }

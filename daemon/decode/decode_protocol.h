@@ -4,8 +4,8 @@
  * packet is one of the structs below; both ends are of one build.
  *
  *     parent: SETUP with the descriptor of the input memory, OUTPUT with that of the output memory;
- *             then JOB, one at a time
- *     child:  one REPLY for OUTPUT, without frames: it is ready. Then one for each JOB
+ *             then JOB, one at a time. A later SETUP with its OUTPUT takes the place of the first
+ *     child:  one REPLY for OUTPUT, without frames: it is ready. One for each JOB
  *
  * The parent writes encoded frames into the input memory. The child writes the pixels of frame i of
  * a job to i * frame_bytes of the output memory. It exits at the end of the socket. */
@@ -35,7 +35,7 @@ struct trajd_decode_header {
     uint32_t kind;
 };
 
-/* What all frames of a child have in common. */
+/* What all frames of the following jobs have in common. */
 struct trajd_decode_setup {
     struct trajd_decode_header header;
     struct trajd_layout_image image; /* of the layout, with the size of the stream's frames */

@@ -22,11 +22,23 @@ union packet {
     struct trajd_decode_job job;
 };
 
-/* Receives a packet of the kind. *fd: the descriptor that came with it, or -1. */
-static bool receive(int socket, uint32_t kind, size_t size, union packet *packet, int *fd)
+struct child {
+    int socket;
+    struct memory input, output;
+    struct trajd_decode_state state; /* frame_bytes 0: there is no setup */
+};
+
+/* Receives a packet of any kind. *fd: the descriptor that came with it, or -1. */
+static bool receive(int socket, union packet *packet, int *fd)
 {
-    if (trajd_receive_fd(socket, packet, sizeof *packet, fd) == (ssize_t)size &&
-        packet->header.magic == TRAJD_DECODE_MAGIC && packet->header.kind == kind)
+    static const size_t sizes[] = {[TRAJD_DECODE_SETUP] = sizeof packet->setup,
+                                   [TRAJD_DECODE_OUTPUT] = sizeof packet->header,
+                                   [TRAJD_DECODE_JOB] = sizeof packet->job};
+    const ssize_t size = trajd_receive_fd(socket, packet, sizeof *packet, fd);
+
+    if (size >= (ssize_t)sizeof packet->header && packet->header.magic == TRAJD_DECODE_MAGIC &&
+        packet->header.kind >= TRAJD_DECODE_SETUP && packet->header.kind <= TRAJD_DECODE_JOB &&
+        (size_t)size == sizes[packet->header.kind])
         return true;
     if (*fd >= 0)
         close(*fd);
@@ -51,6 +63,7 @@ static void unmap(struct memory *memory)
 {
     if (memory->bytes && memory->bytes != MAP_FAILED)
         munmap(memory->bytes, memory->size);
+    *memory = (struct memory){0};
 }
 
 static bool is_inside(const struct memory *memory, uint64_t offset, uint64_t size)
@@ -58,63 +71,75 @@ static bool is_inside(const struct memory *memory, uint64_t offset, uint64_t siz
     return offset <= memory->size && size <= memory->size - offset;
 }
 
-static bool serve_job(int socket, struct trajd_decode_state *state, const struct memory *input,
-                      const struct memory *output, const struct trajd_decode_job *job)
+static bool serve_job(struct child *child, const struct trajd_decode_job *job)
 {
     struct trajd_decode_reply reply = {{TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}, job->count, {""}};
+    const uint64_t frame_bytes = child->state.setup.frame_bytes;
 
-    if (job->count > TRAJD_DECODE_FRAMES_MAX ||
-        job->count > output->size / state->setup.frame_bytes)
+    if (!frame_bytes || job->count > TRAJD_DECODE_FRAMES_MAX ||
+        job->count > child->output.size / frame_bytes)
         return false;
     for (uint32_t i = 0; i < job->count; i++) {
         const uint64_t offset = job->frames[i].offset, size = job->frames[i].size;
-        if (!is_inside(input, offset, size))
+        if (!is_inside(&child->input, offset, size))
             return false;
-        if (!trajd_decode_frame(state, input->bytes + offset, size, job->frames[i].room,
-                                output->bytes + i * state->setup.frame_bytes, reply.reasons[i],
-                                sizeof reply.reasons[i]) &&
+        if (!trajd_decode_frame(&child->state, child->input.bytes + offset, size,
+                                job->frames[i].room, child->output.bytes + i * frame_bytes,
+                                reply.reasons[i], sizeof reply.reasons[i]) &&
             !reply.reasons[i][0])
             strcpy(reply.reasons[i], "it cannot be decoded");
     }
-    return send(socket, &reply, sizeof reply, MSG_NOSIGNAL) == sizeof reply;
+    return send(child->socket, &reply, sizeof reply, MSG_NOSIGNAL) == sizeof reply;
 }
 
-static bool serve_jobs(int socket, struct trajd_decode_state *state, const struct memory *input,
-                       const struct memory *output)
+static void drop_setup(struct child *child)
+{
+    trajd_decode_state_free(&child->state);
+    child->state.setup.frame_bytes = 0;
+    unmap(&child->input);
+    unmap(&child->output);
+}
+
+/* Takes a setup, whose packet brought the descriptor of the input memory, in the place of the one
+ * before it. */
+static bool set_up(struct child *child, const struct trajd_decode_setup *setup, int input_fd)
 {
     const struct trajd_decode_reply ready = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}};
     union packet packet;
     int fd;
 
-    if (send(socket, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready)
+    drop_setup(child);
+    if (!map(input_fd, setup->input_bytes, PROT_READ, &child->input) ||
+        !receive(child->socket, &packet, &fd))
         return false;
-    while (receive(socket, TRAJD_DECODE_JOB, sizeof packet.job, &packet, &fd)) {
+    if (packet.header.kind != TRAJD_DECODE_OUTPUT) {
         if (fd >= 0)
             close(fd);
-        if (!serve_job(socket, state, input, output, &packet.job))
-            return false;
+        return false;
     }
-    return true;
+    return map(fd, setup->output_bytes, PROT_READ | PROT_WRITE, &child->output) &&
+           setup->frame_bytes && trajd_decode_state_make(setup, &child->state) &&
+           send(child->socket, &ready, sizeof ready, MSG_NOSIGNAL) == sizeof ready;
+}
+
+static bool serve_packet(struct child *child, const union packet *packet, int fd)
+{
+    if (packet->header.kind == TRAJD_DECODE_SETUP)
+        return set_up(child, &packet->setup, fd);
+    if (fd >= 0)
+        close(fd);
+    return packet->header.kind == TRAJD_DECODE_JOB && serve_job(child, &packet->job);
 }
 
 bool trajd_decode_serve(int socket)
 {
-    struct trajd_decode_state state = {0};
-    struct memory input = {0}, output = {0};
-    struct trajd_decode_setup setup;
+    struct child child = {.socket = socket};
     union packet packet;
     bool ok = false;
     int fd;
 
-    if (receive(socket, TRAJD_DECODE_SETUP, sizeof packet.setup, &packet, &fd) &&
-        map(fd, packet.setup.input_bytes, PROT_READ, &input)) {
-        setup = packet.setup;
-        ok = receive(socket, TRAJD_DECODE_OUTPUT, sizeof packet.header, &packet, &fd) &&
-             map(fd, setup.output_bytes, PROT_READ | PROT_WRITE, &output) && setup.frame_bytes &&
-             trajd_decode_state_make(&setup, &state) && serve_jobs(socket, &state, &input, &output);
-    }
-    trajd_decode_state_free(&state);
-    unmap(&input);
-    unmap(&output);
+    while (receive(socket, &packet, &fd) && (ok = serve_packet(&child, &packet, fd)))
+        ;
+    drop_setup(&child);
     return ok;
 }

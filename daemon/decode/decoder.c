@@ -44,6 +44,7 @@ static void free_memory(struct trajd_decode_memory *memory)
         munmap(memory->bytes, memory->size);
     if (memory->fd >= 0)
         close(memory->fd);
+    *memory = (struct trajd_decode_memory){.fd = -1};
 }
 
 static void end_child(struct trajd_decoder *decoder)
@@ -113,6 +114,51 @@ static enum trajd_status check(const struct trajd_decoder_options *options,
     return options->preparation ? trajd_image_check(options->preparation, error) : TRAJD_OK;
 }
 
+static void free_memories(struct trajd_decoder *decoder)
+{
+    free_memory(&decoder->link.input);
+    free_memory(&decoder->link.output);
+}
+
+/* Returns the setup for options that were checked. Equal options give equal bytes. */
+static struct trajd_decode_setup make_setup(const struct trajd_decoder_options *options)
+{
+    const uint64_t largest = least(options->largest_frame_bytes, encoded_bytes_max),
+                   frames = job_frames(frame_bytes(options), largest);
+    struct trajd_decode_setup setup;
+
+    memset(&setup, 0, sizeof setup);
+    setup.header = (struct trajd_decode_header){TRAJD_DECODE_MAGIC, TRAJD_DECODE_SETUP};
+    setup.image = options->image;
+    setup.bits = (uint8_t)options->bits;
+    setup.upright = options->upright;
+    setup.is_prepared = options->preparation != NULL;
+    setup.input_bytes = frames * largest;
+    setup.frame_bytes = frame_bytes(options);
+    setup.output_bytes = frames * setup.frame_bytes;
+    if (options->preparation)
+        setup.preparation = *options->preparation;
+    return setup;
+}
+
+/* Sets what a child decodes, and makes the memory that both share. */
+static enum trajd_status set_up(struct trajd_decoder *decoder,
+                                const struct trajd_decoder_options *options,
+                                struct trajd_error *error)
+{
+    struct trajd_decode_link *link = &decoder->link;
+
+    free_memories(decoder);
+    link->timeout_ms = options->timeout_ms;
+    link->largest_frame_bytes = least(options->largest_frame_bytes, encoded_bytes_max);
+    link->setup = make_setup(options);
+    decoder->job_frames = job_frames(link->setup.frame_bytes, link->largest_frame_bytes);
+    return make_memory("trajd-frames", link->setup.input_bytes, &link->input) &&
+                   make_memory("trajd-pixels", link->setup.output_bytes, &link->output)
+               ? TRAJD_OK
+               : trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "no memory for a decoder");
+}
+
 enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *options,
                                        struct trajd_decoder **decoder, struct trajd_error *error)
 {
@@ -128,23 +174,7 @@ enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *optio
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a decoder");
     }
     made->link.input.fd = made->link.output.fd = -1;
-    made->link.timeout_ms = options->timeout_ms;
-    made->link.largest_frame_bytes = least(options->largest_frame_bytes, encoded_bytes_max);
-    made->job_frames = job_frames(frame_bytes(options), made->link.largest_frame_bytes);
-    made->link.setup = (struct trajd_decode_setup){
-        .header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_SETUP},
-        .image = options->image,
-        .bits = (uint8_t)options->bits,
-        .upright = options->upright,
-        .is_prepared = options->preparation != NULL,
-        .input_bytes = made->job_frames * made->link.largest_frame_bytes,
-        .output_bytes = made->job_frames * frame_bytes(options),
-        .frame_bytes = frame_bytes(options)};
-    if (options->preparation)
-        made->link.setup.preparation = *options->preparation;
-    if (!make_memory("trajd-frames", made->link.setup.input_bytes, &made->link.input) ||
-        !make_memory("trajd-pixels", made->link.setup.output_bytes, &made->link.output))
-        status = trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "no memory for a decoder");
+    status = set_up(made, options, error);
     if (!status)
         status = start_child(made, error);
     *decoder = made;
@@ -153,13 +183,37 @@ enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *optio
     return status;
 }
 
+bool trajd_decoder_fits(const struct trajd_decoder *decoder,
+                        const struct trajd_decoder_options *options)
+{
+    struct trajd_decode_setup setup;
+
+    if (check(options, NULL))
+        return false;
+    setup = make_setup(options);
+    return !memcmp(&setup, &decoder->link.setup, sizeof setup) &&
+           decoder->link.timeout_ms == options->timeout_ms;
+}
+
+enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
+                                       const struct trajd_decoder_options *options,
+                                       struct trajd_error *error)
+{
+    enum trajd_status status = check(options, error);
+
+    if (!status)
+        status = set_up(decoder, options, error);
+    if (!status && decoder->pid && !trajd_decode_link_open(&decoder->link))
+        end_child(decoder); /* it died meanwhile: the next run starts another */
+    return status;
+}
+
 void trajd_decoder_destroy(struct trajd_decoder **decoder)
 {
     if (!*decoder)
         return;
     end_child(*decoder);
-    free_memory(&(*decoder)->link.input);
-    free_memory(&(*decoder)->link.output);
+    free_memories(*decoder);
     free((*decoder)->program);
     free(*decoder);
     *decoder = NULL;

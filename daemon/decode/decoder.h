@@ -10,6 +10,9 @@
 #include "kernels/image/image.h"
 #include "proto/error.h"
 
+/* An encoded frame of a stream that is larger than its pixels by more than this is bad. */
+#define TRAJD_DECODER_HEADER_BYTES 65536u
+
 struct trajd_decoder_options {
     const char *program; /* the path of trajd-decoder */
     /* of the stream, with the size of its frames */
@@ -39,6 +42,15 @@ struct trajd_decoder;
 enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *options,
                                        struct trajd_decoder **decoder, struct trajd_error *error);
 void trajd_decoder_destroy(struct trajd_decoder **decoder);
+
+/* Returns whether the decoder was made or changed for these options; the program does not count. */
+bool trajd_decoder_fits(const struct trajd_decoder *decoder,
+                        const struct trajd_decoder_options *options);
+/* Makes the decoder one for other options of the same program. Its child stays. After an error it can
+ * only be destroyed. */
+enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
+                                       const struct trajd_decoder_options *options,
+                                       struct trajd_error *error);
 
 /* Returns the bytes of a decoded, or prepared, frame. */
 uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder);

@@ -179,6 +179,49 @@ void trajd_core_bye(struct trajd_core *core, uint64_t session_id, uint64_t now_n
 
 /* ---- messages of sessions ---- */
 
+static bool is_family(const struct trajd_core_feed *a, const struct trajd_core_feed *b)
+{
+    return strcmp(trajd_core_family(a), trajd_core_family(b)) == 0;
+}
+
+static bool has_others(const struct trajd_core_feed *feed, const struct session *session,
+                       const struct trajd_wire_open *open)
+{
+    const struct job *job = trajd_job_find(feed, open->job);
+
+    return job && trajd_job_count_others(job, session);
+}
+
+bool trajd_core_has_job(const struct trajd_core *core, uint64_t session_id,
+                        const struct trajd_wire_open *open, const struct trajd_core_feed *feed)
+{
+    const struct session *session = trajd_session_find(core, session_id);
+
+    for (const struct trajd_core_feed *other = core->feeds; other; other = other->next)
+        if (is_family(other, feed) && has_others(other, session, open))
+            return true;
+    return false;
+}
+
+bool trajd_core_has_unfinished(const struct trajd_core_feed *feed)
+{
+    return feed->options.has_unfinished;
+}
+
+struct trajd_core_feed *trajd_core_find_place(struct trajd_core *core, uint64_t session_id,
+                                              const struct trajd_wire_open *open,
+                                              struct trajd_core_feed *feed)
+{
+    const struct session *session = trajd_session_find(core, session_id);
+
+    for (struct trajd_core_feed *other = core->feeds; open->unfinished && other;
+         other = other->next)
+        if (!other->options.gpu.size && !other->options.is_hidden && !is_family(other, feed) &&
+            trajd_core_is_same_feed(other, feed) && has_others(other, session, open))
+            return other;
+    return feed;
+}
+
 struct trajd_core_feed *trajd_core_choose(struct trajd_core *core, uint64_t session_id,
                                           const struct trajd_wire_open *open,
                                           struct trajd_core_feed *feed)

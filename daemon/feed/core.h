@@ -76,7 +76,7 @@ struct trajd_core_feed_options {
     uint32_t max_credit;   /* >= 2; larger values mean TRAJD_WIRE_MAX_LEASES */
     uint32_t global_batch; /* G >= 1 */
     uint64_t fingerprint, seed;
-    uint64_t norm_digest; /* of OPENED; 0: not known */
+    uint64_t norm_digest, values_digest; /* of OPENED; 0: not known */
     /* name of an output that is normalised otherwise than by trajd 0.1.0, or NULL; borrowed as long
      * as the feed lives */
     const char *changed_norm;
@@ -95,6 +95,7 @@ struct trajd_core_feed_options {
     /* queue: how long the workers of a run that an earlier daemon served are waited for: their
      * batches go to no other worker, and a fresh OPEN of their job is held back. 0: not at all. */
     uint64_t rejoin_wait_ns;
+    bool has_unfinished; /* workers may finish its pictures (trajd_core_find_place) */
     /* The core only copies these fields into OPENED. */
     uint64_t ring_size_bytes, slot_size_bytes;
     bool writable;
@@ -187,6 +188,16 @@ void trajd_core_bye(struct trajd_core *core, uint64_t session, uint64_t now_ns);
  * end, so the memory can be written again. An unknown id is no error. */
 void trajd_core_end_session(struct trajd_core *core, uint64_t session, uint64_t now_ns);
 
+/* Returns true if other sessions of the OPEN's job read an instance of `feed`. */
+bool trajd_core_has_job(const struct trajd_core *core, uint64_t session,
+                        const struct trajd_wire_open *open, const struct trajd_core_feed *feed);
+/* Returns true if workers may finish the feed's pictures, in another production of it. */
+bool trajd_core_has_unfinished(const struct trajd_core_feed *feed);
+/* Returns the production in host memory that an OPEN reads, for a session that can finish pictures:
+ * the one where its job is already, finished or not, else `feed`. */
+struct trajd_core_feed *trajd_core_find_place(struct trajd_core *core, uint64_t session,
+                                              const struct trajd_wire_open *open,
+                                              struct trajd_core_feed *feed);
 /* Chooses the instance of `feed` for an OPEN: the one where its job is, else one that no job reads.
  * Returns NULL if jobs at other positions read them, or other users have mapped their rings; then a
  * new instance is needed. */

@@ -222,7 +222,7 @@ void trajd_core_send(struct session *session, const struct trajd_core *core,
                      const struct trajd_wire_message *message);
 /* Returns NULL if no session with that id lives. */
 struct session *trajd_session_find(const struct trajd_core *core, uint64_t id);
-/* In family names, the text after this mark is the place of production (trajd_feed_gpu_name). */
+/* In family names, the text after this mark is the place of production (trajd_feed_place_name). */
 #define TRAJD_PLACE_MARK '@'
 /* Copies the name that all productions of a feed have in common, in host memory and on GPUs.
  * Journals are named by it. */

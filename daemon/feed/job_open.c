@@ -96,13 +96,13 @@ static bool check_norm(struct trajd_core_feed *feed, struct session *session,
     const struct trajd_core_feed_options *options = &feed->options;
 
     if (open->norm && open->norm != options->norm_digest)
-        trajd_session_refuse(
-            feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
-            "norm: the job was opened with values scaled as %016llx, but feed %s "
-            "now has %016llx: its `norm:`, its pictures or the statistics changed. Change them "
-            "back, or start the job anew",
-            (unsigned long long)open->norm, options->name,
-            (unsigned long long)options->norm_digest);
+        trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
+                             "norm: the job was opened with values scaled as %016llx, but feed %s "
+                             "now has %016llx: its `norm:` or the statistics changed. Change them "
+                             "back, or start the "
+                             "job anew",
+                             (unsigned long long)open->norm, options->name,
+                             (unsigned long long)options->norm_digest);
     else if (!open->norm && !open->fresh && options->changed_norm)
         trajd_session_refuse(feed->core, session, open->request, TRAJD_ERR_ARGUMENT,
                              "norm: the job was opened with trajd 0.1.0 (daemon or libtrajd), "
@@ -145,7 +145,9 @@ static bool check(struct trajd_core_feed *feed, struct session *session,
         trajd_session_refuse(
             core, session, open->request, TRAJD_ERR_BUSY,
             "job: other sessions of job \"%.*s\" read feed %s; all sessions of a job must have "
-            "their batches in one place, host memory or one GPU, unless "
+            "their batches in one place, host memory (pictures finished, or as u8 for "
+            "device=\"cuda\" "
+            "and other machines) or one GPU, unless "
             "`local` lists the ranks that are together",
             (int)open->job.size, open->job.data ? open->job.data : "", other->options.name);
     else if (!trajd_feed_admits(feed, session, open->job))

@@ -70,6 +70,7 @@ void trajd_session_send_opened(struct session *session)
         .dropped = options->dropped_count,
         .fingerprint = options->fingerprint,
         .norm = options->norm_digest,
+        .values = options->values_digest,
         .seed = options->seed,
         .tensor_count = options->tensor_count,
         .tensors = options->tensors,

@@ -74,10 +74,13 @@ struct trajd_index_stream {
     const char *unit; /* or NULL */
     int64_t max_gap_ns;
     bool optional;
-    struct trajd_layout_image image; /* of frames */
+    struct trajd_layout_image image; /* of frames, as they lie in the files */
     /* The rows are encoded (rows/encoded.h): type and shape are those of decoded frames. */
     enum trajd_row_form form;
     enum trajd_picture_encoding encoding; /* of the first frame of an encoded stream */
+    /* How the frames in the files were prepared; NULL: they are as recorded. `image` has the words
+     * of the prepared frames */
+    const char *preparation;
     /* Values between two rows make no sense: booleans, names (enums), frames. */
     bool never_blends;
     bool is_delta; /* differences: the rows of a step are added (semantics: delta) */

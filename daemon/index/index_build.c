@@ -429,7 +429,7 @@ static uint64_t fingerprint(const struct trajd_index *index, struct trajd_episod
     struct trajd_digest digest;
 
     trajd_digest_init(&digest);
-    trajd_digest_add_u64(&digest, index->layout->hash);
+    trajd_digest_add_u64(&digest, index->layout->order_hash);
     for (uint32_t i = 0; i < index->array_count; i++)
         trajd_digest_add_text(&digest, index->arrays[i].path);
     for (uint32_t i = 0; i < index->file_count; i++) {

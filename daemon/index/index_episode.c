@@ -134,6 +134,9 @@ static void find_frame_shape(const struct trajd_array *extent, struct trajd_inde
     const struct trajd_picture *picture = &extent->picture;
 
     stream->form = extent->form;
+    stream->preparation = extent->preparation;
+    if (extent->preparation)
+        stream->image = trajd_layout_image_prepared(&stream->image);
     stream->encoding = picture->encoding;
     stream->dtype = picture->bits == 8 ? TRAJD_U8 : picture->bits == 16 ? TRAJD_U16 : TRAJD_F32;
     stream->rank = 3;

@@ -130,13 +130,20 @@ static int compare_pictures(const struct trajd_picture *a, const struct trajd_pi
     return by ? by : compare_numbers(a->bits, b->bits);
 }
 
-/* Compares the type and the shape of the rows. */
+static int compare_preparations(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "");
+}
+
+/* Compares the type and the shape of the rows, and how frames were prepared. */
 static int compare_shapes(const struct trajd_array *a, const struct trajd_array *b)
 {
     int by = compare_numbers(trajd_array_is_encoded(a), trajd_array_is_encoded(b));
 
-    if (!by && trajd_array_is_encoded(a))
-        return compare_pictures(&a->picture, &b->picture);
+    if (!by && trajd_array_is_encoded(a)) {
+        by = compare_pictures(&a->picture, &b->picture);
+        return by ? by : compare_preparations(a->preparation, b->preparation);
+    }
     by = by ? by : compare_numbers(a->dtype, b->dtype);
 
     by = by ? by : compare_numbers(a->rank, b->rank);
@@ -180,6 +187,8 @@ static struct vote elect(struct vote *votes, uint32_t count, uint32_t *winners)
     return first;
 }
 
+#define SHAPE_TEXT_SIZE 320 /* a preparation that is longer is cut off */
+
 /* Writes "float64 [3,4]". */
 static void write_shape(const struct trajd_array *array, char *text, size_t size)
 {
@@ -187,8 +196,10 @@ static void write_shape(const struct trajd_array *array, char *text, size_t size
     size_t used = (size_t)snprintf(text, size, "%s [", trajd_dtype_name(array->dtype));
 
     if (trajd_array_is_encoded(array)) {
-        snprintf(text, size, "encoded frames of %ux%ux%u with %u bits", picture->height,
-                 picture->width, picture->channels, picture->bits);
+        snprintf(text, size, "%s frames of %ux%ux%u with %u bits%s%s",
+                 array->preparation ? "prepared" : "encoded", picture->height, picture->width,
+                 picture->channels, picture->bits, array->preparation ? ": " : "",
+                 array->preparation ? array->preparation : "");
         return;
     }
     for (uint32_t d = 1; d < array->rank && used < size; d++)
@@ -213,7 +224,7 @@ static const char *describe_other_shape(const struct settling *s, const struct v
     const struct trajd_episode *episode = &s->episodes[vote->episode];
     const char *file = s->index->files[episode->file_index].relative_path;
     const bool is_file = episode->id == file;
-    char found[160], shape[160];
+    char found[SHAPE_TEXT_SIZE], shape[SHAPE_TEXT_SIZE];
 
     write_shape(vote->array, found, sizeof found);
     write_shape(kept->array, shape, sizeof shape);

@@ -201,7 +201,8 @@ static enum trajd_status find_picture(struct evaluation *e, const struct trajd_l
 static struct trajd_layout_image image_of(const struct trajd_layout_image *image,
                                           const struct trajd_array *extent)
 {
-    struct trajd_layout_image sized = *image;
+    struct trajd_layout_image sized =
+        extent->preparation ? trajd_layout_image_prepared(image) : *image;
 
     if (extent->picture.encoding && !sized.height) {
         sized.height = extent->picture.height;
@@ -240,7 +241,7 @@ static enum trajd_status sample_frames(struct evaluation *e, const struct trajd_
         return trajd_error_set(e->error, TRAJD_ERR_DATA, 0,
                                "has encoded rows, but no stream has the key image");
     sized = image_of(image, extent);
-    status = find_picture(e, &sized, extent);
+    status = extent->preparation ? TRAJD_OK : find_picture(e, &sized, extent);
     for (uint64_t i = 0; i < SAMPLE_FRAMES && i < rows && !status; i++) {
         struct trajd_row_bytes row;
         status = read_frame(e, extent, sampled_frame(rows, i), &row);

@@ -139,6 +139,7 @@ static void add_array(struct trajd_bytes *bytes, const struct trajd_record_array
     if (extent->form == TRAJD_ROWS_PACKED) {
         trajd_bytes_add_u64(bytes, extent->payload_offset);
         trajd_bytes_add_u64(bytes, extent->payload_bytes);
+        trajd_bytes_add_text(bytes, extent->preparation);
     }
     add_quaternions(bytes, extent);
     if (extent->storage == TRAJD_STORAGE_CONTIGUOUS)
@@ -217,6 +218,11 @@ bool trajd_record_copy_array(struct trajd_arena *arena, const struct trajd_array
         if (!quaternions)
             return false;
         to->quaternions = memcpy(quaternions, from->quaternions, size);
+    }
+    if (from->preparation) {
+        to->preparation = trajd_arena_copy(arena, from->preparation, strlen(from->preparation));
+        if (!to->preparation)
+            return false;
     }
     if (from->storage == TRAJD_STORAGE_CHUNKED) {
         struct trajd_chunk *chunks = trajd_arena_alloc(arena, chunk_bytes ? chunk_bytes : 1);

@@ -15,7 +15,7 @@
  *     array   := text path, text match, text refusal, u8 storage, u8 dtype, u8 rank, u8 filter_count,
  *                u8 has_attributes, u8 form, u8 is_enum, u64 shape[rank], u8 fill[8],
  *                u64 check_rows, u64 check_digest, picture if the form is not plain,
- *                (u64 payload_offset, u64 payload_bytes) if packed,
+ *                (u64 payload_offset, u64 payload_bytes, text preparation) if packed,
  *                u8 quaternion_count, (u32 column, u8 is_one_hot, f32 error, f32 low[4],
  *                  f32 high[4])*, and by storage:
  *                  contiguous: u64 offset
@@ -37,7 +37,7 @@
 #include "proto/error.h"
 
 #define TRAJD_RECORD_MAGIC 0x52544A54u /* "TJTR" */
-#define TRAJD_RECORD_VERSION 10
+#define TRAJD_RECORD_VERSION 11
 #define TRAJD_RECORD_SIZE_MAX (256u << 20)
 #define TRAJD_RECORD_META_MAX 4096 /* bytes of one text */
 /* the refusal of a required array whose path leads to a group or a named type */

@@ -337,6 +337,10 @@ static void take_form(struct cursor *c, struct trajd_array *extent)
     if (extent->form == TRAJD_ROWS_PACKED) {
         extent->payload_offset = take_u64(c);
         extent->payload_bytes = take_u64(c);
+        extent->preparation = take_optional_text(c);
+        if (extent->preparation && (strlen(extent->preparation) > TRAJD_PREPARATION_TEXT_MAX ||
+                                    extent->picture.encoding != TRAJD_PICTURE_RAW))
+            fail(c, "prepared frames have a long preparation, or are not raw pixels");
     }
 }
 

@@ -44,7 +44,7 @@
  *              OUTPUT with is_new 1, and is the only other frame: the output becomes a copy of the
  *              input, with a group of packed frames in place of each listed dataset
  *              frames := text path (from the root), u64 rows, u64 bytes, text encoding, color, flip,
- *                        unit; u32 height, u32 width
+ *                        unit; u32 height, u32 width, text preparation ("": none)
  *              Answer: OFFSETS, two for each: where its bytes go (UINT64_MAX: there are none), and
  *              its offsets; then DONE
  *

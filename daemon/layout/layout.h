@@ -164,8 +164,9 @@ struct trajd_layout {
      * their extents equals a row count */
     uint32_t table_count;
     const char *const *tables;
-    uint64_t hash; /* of the normalised content; part of the cache's key and of the fingerprint */
-    const char *text; /* the YAML as read; the helper program gets it */
+    uint64_t hash;       /* of the normalised content; part of the cache's key */
+    uint64_t order_hash; /* the same without the keys `image`; part of the fingerprint */
+    const char *text;    /* the YAML as read; the helper program gets it */
     size_t text_length;
 };
 

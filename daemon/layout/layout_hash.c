@@ -1,26 +1,23 @@
-/* The hash of a layout. It depends on the values of the keys, not on comments or spaces. Keys that
+/* The hashes of a layout. They depend on the values of the keys, not on comments or spaces. Keys that
  * layouts of version 0.1.0 did not have count only where they are set, so that those layouts keep
- * their hash. */
+ * their hash. What a layout says about pictures decides values, never which windows there are. So
+ * it is left out of the hash that fingerprints contain. */
 #include "daemon/base/digest.h"
 #include "daemon/layout/layout_internal.h"
 #include "proto/array_len.h"
 
-/* Adds nothing for a stream without the key, so that older layouts keep their hash. */
 static void add_image(struct trajd_digest *digest, const struct trajd_layout_image *image)
 {
     const int64_t numbers[] = {image->encoding, image->color,  image->flip,
                                image->unit,     image->height, image->width};
 
-    if (!image->is_present)
-        return;
-    trajd_digest_add_text(digest, "image");
     for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
         trajd_digest_add_u64(digest, (uint64_t)numbers[k]);
-    if (image->masks_zero_frames)
-        trajd_digest_add_text(digest, "zero_frames");
+    trajd_digest_add_u64(digest, image->masks_zero_frames);
 }
 
-void trajd_layout_set_hash(struct trajd_layout *layout)
+/* Returns the digest of all keys but `image`. */
+static uint64_t digest_order(const struct trajd_layout *layout)
 {
     struct trajd_digest digest;
 
@@ -62,7 +59,6 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
             trajd_digest_add_text(&digest, "rows: first");
         if (stream->is_delta)
             trajd_digest_add_text(&digest, "semantics: delta");
-        add_image(&digest, &stream->image);
     }
     for (uint32_t i = 0; i < layout->meta_count; i++) {
         const struct trajd_layout_meta *meta = &layout->metas[i];
@@ -80,5 +76,24 @@ void trajd_layout_set_hash(struct trajd_layout *layout)
     }
     for (uint32_t i = 0; i < layout->table_count; i++)
         trajd_digest_add_text(&digest, layout->tables[i]);
-    layout->hash = trajd_digest_end(&digest);
+    return trajd_digest_end(&digest);
+}
+
+void trajd_layout_set_hash(struct trajd_layout *layout)
+{
+    struct trajd_digest digest;
+    bool has_images = false;
+
+    layout->order_hash = digest_order(layout);
+    trajd_digest_init(&digest);
+    trajd_digest_add_u64(&digest, layout->order_hash);
+    for (uint32_t i = 0; i < layout->stream_count; i++) {
+        const struct trajd_layout_stream *stream = &layout->streams[i];
+        if (!stream->image.is_present)
+            continue;
+        has_images = true;
+        trajd_digest_add_text(&digest, stream->name);
+        add_image(&digest, &stream->image);
+    }
+    layout->hash = has_images ? trajd_digest_end(&digest) : layout->order_hash;
 }

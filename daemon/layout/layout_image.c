@@ -34,6 +34,17 @@ const char *trajd_depth_unit_name(enum trajd_depth_unit unit)
     return unit <= TRAJD_DEPTH_M ? unit_words[unit - 1] : "?";
 }
 
+struct trajd_layout_image trajd_layout_image_prepared(const struct trajd_layout_image *image)
+{
+    struct trajd_layout_image words = *image;
+
+    words.encoding = TRAJD_PICTURE_RAW;
+    words.color = image->color == TRAJD_COLOR_BGR ? TRAJD_COLOR_RGB : image->color;
+    words.flip = TRAJD_FLIP_NONE;
+    words.height = words.width = 0;
+    return words;
+}
+
 /* Reads a word, where the key is there. *number becomes its place in the list plus `first`. */
 static enum trajd_status read_word(struct trajd_layout_parser *p,
                                    const struct trajd_yaml_node *image, const char *key,

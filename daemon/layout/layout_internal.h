@@ -63,7 +63,7 @@ enum trajd_status trajd_layout_read_image(struct trajd_layout_parser *p,
 /* Checks that no clock or stream contradicts the split. */
 enum trajd_status trajd_layout_check_split(struct trajd_layout_parser *p,
                                            const struct trajd_yaml_node *node);
-/* Sets layout->hash from all other members. */
+/* Sets layout->hash and layout->order_hash from all other members. */
 void trajd_layout_set_hash(struct trajd_layout *layout);
 
 #endif

@@ -1,9 +1,10 @@
 #include "daemon/layout/quaternions.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "daemon/base/text/text.h"
 
 static const double unit_tolerance = 1e-3;
 static const double turn_min = 0.01;  /* the least range of a column that is not constant */
@@ -231,27 +232,6 @@ const char *trajd_quaternion_order(const struct trajd_quaternion *quaternion)
 
 /* ---- text ---- */
 
-struct text {
-    char *begin;
-    size_t size, used;
-};
-
-static void add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void add(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    int length;
-
-    va_start(arguments, format);
-    length = vsnprintf(text->begin + text->used, text->size - text->used, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        text->used += (size_t)length;
-    if (text->used > text->size - 1)
-        text->used = text->size - 1;
-}
-
 /* Returns the column behind the quaternions that follow quaternion i without a space. *next becomes
  * the first quaternion that does not. */
 static uint64_t end_of_run(const struct trajd_quaternion_advice *advice, uint32_t i, uint32_t *next)
@@ -277,33 +257,33 @@ static const char *order_of(const struct trajd_quaternion_advice *advice)
     return order;
 }
 
-static void add_columns(struct text *text, const struct trajd_quaternion_advice *advice)
+static void add_columns(struct trajd_text *text, const struct trajd_quaternion_advice *advice)
 {
     for (uint32_t i = 0, next; i < advice->count; i = next) {
         const uint64_t end = end_of_run(advice, i, &next);
         if (i >= COLUMNS_LISTED)
-            return add(text, ", ...");
-        add(text, "%s%u..%llu", i ? ", " : "", advice->quaternions[i].column,
-            (unsigned long long)end - 1);
+            return trajd_text_add(text, ", ...");
+        trajd_text_add(text, "%s%u..%llu", i ? ", " : "", advice->quaternions[i].column,
+                       (unsigned long long)end - 1);
     }
 }
 
 /* Adds the layout's entry for the columns [begin, end) of the array. */
-static void add_entry(struct text *text, const struct trajd_quaternion_advice *advice,
+static void add_entry(struct trajd_text *text, const struct trajd_quaternion_advice *advice,
                       uint32_t begin, uint64_t end, bool is_whole, const char *order)
 {
-    add(text, "%s", advice->stream);
+    trajd_text_add(text, "%s", advice->stream);
     if (!is_whole)
-        add(text, "_%u", begin);
-    add(text, ": {path: %s, ", advice->path);
+        trajd_text_add(text, "_%u", begin);
+    trajd_text_add(text, ": {path: %s, ", advice->path);
     if (begin > 0 || end < advice->elements)
-        add(text, "columns: \"%u:%llu\", ", begin, (unsigned long long)end);
+        trajd_text_add(text, "columns: \"%u:%llu\", ", begin, (unsigned long long)end);
     if (advice->clock)
-        add(text, "clock: %s, ", advice->clock);
-    add(text, "kind: slerp, order: %s}", order ? order : "ORDER");
+        trajd_text_add(text, "clock: %s, ", advice->clock);
+    trajd_text_add(text, "kind: slerp, order: %s}", order ? order : "ORDER");
 }
 
-static void add_entries(struct text *text, const struct trajd_quaternion_advice *advice,
+static void add_entries(struct trajd_text *text, const struct trajd_quaternion_advice *advice,
                         bool is_whole)
 {
     const char *order = order_of(advice);
@@ -311,13 +291,14 @@ static void add_entries(struct text *text, const struct trajd_quaternion_advice 
     for (uint32_t i = 0, next, run = 0; i < advice->count; i = next, run++) {
         const uint64_t end = end_of_run(advice, i, &next);
         if (run == ENTRIES_LISTED) {
-            add(text, ", ...");
+            trajd_text_add(text, ", ...");
             break;
         }
-        add(text, "%s", i ? ", " : "");
+        trajd_text_add(text, "%s", i ? ", " : "");
         add_entry(text, advice, advice->quaternions[i].column, end, is_whole, order);
     }
-    add(text, order ? " (this order is likely from the values)"
+    trajd_text_add(
+        text, order ? " (this order is likely from the values)"
                     : " (ORDER is wxyz in states of MuJoCo and in Isaac Lab 2, xyzw in robosuite's "
                       "obs and ROS)");
 }
@@ -325,23 +306,23 @@ static void add_entries(struct text *text, const struct trajd_quaternion_advice 
 void trajd_quaternions_advise(const struct trajd_quaternion_advice *advice,
                               char text[TRAJD_QUATERNION_ADVICE_SIZE])
 {
-    struct text out = {text, TRAJD_QUATERNION_ADVICE_SIZE, 0};
+    struct trajd_text out = {text, TRAJD_QUATERNION_ADVICE_SIZE, 0};
     uint32_t next;
     const uint64_t end = end_of_run(advice, 0, &next);
     const bool is_whole = advice->quaternions[0].column == advice->first_column &&
                           end == advice->first_column + advice->feature_count;
 
-    add(&out, "columns ");
+    trajd_text_add(&out, "columns ");
     add_columns(&out, advice);
-    add(&out, " are quaternions, and kind %s blends them as plain numbers: ",
-        advice->kind == TRAJD_KIND_MEAN    ? "mean"
-        : advice->kind == TRAJD_KIND_ANGLE ? "angle"
-                                           : "linear");
+    trajd_text_add(&out, " are quaternions, and kind %s blends them as plain numbers: ",
+                   advice->kind == TRAJD_KIND_MEAN    ? "mean"
+                   : advice->kind == TRAJD_KIND_ANGLE ? "angle"
+                                                      : "linear");
     if (is_whole)
-        add(&out, "set in the layout, before other entries for this dataset: ");
+        trajd_text_add(&out, "set in the layout, before other entries for this dataset: ");
     else if (advice->has_columns)
-        add(&out, "use kind: previous, or name them in the layout: ");
+        trajd_text_add(&out, "use kind: previous, or name them in the layout: ");
     else
-        return add(&out, "use kind: previous");
+        return trajd_text_add(&out, "use kind: previous");
     add_entries(&out, advice, is_whole);
 }

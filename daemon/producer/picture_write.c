@@ -1,5 +1,5 @@
 /* Writes the pictures of a batch to its slot: augments and finishes each frame, on the threads of the
- * pool. */
+ * pool. Where the worker finishes them, augmented frames are copied. */
 #include "daemon/producer/picture_write.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ enum trajd_status trajd_picture_make_workers(const struct trajd_producer *produc
                                              struct trajd_error *error)
 {
     const struct trajd_image_preparation *preparation = &picture->plan->preparation;
-    const struct trajd_image_finish *finish = &picture->plan->finish;
+    const struct trajd_image_finish *finish = &picture->plan->written;
     const struct trajd_augment_frame frame = {preparation->height, preparation->width,
                                               preparation->channels, preparation->type};
     enum trajd_status status = TRAJD_OK;
@@ -61,12 +61,20 @@ static const struct trajd_spec_output *output_of(const struct picture_writing *w
     return &plan->spec->outputs[plan->targets[writing->picture->target_index].output_index];
 }
 
+static const struct trajd_plan_output *plan_output(const struct picture_writing *writing)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+
+    return &plan->outputs[plan->targets[writing->picture->target_index].output_index];
+}
+
 /* Draws the parameters of a step. Cameras of one step have the same `at`. */
 static void draw(const struct picture_writing *writing, const struct picture_step *step,
                  struct trajd_augment_params *params)
 {
     const struct trajd_picture_spec *spec = &output_of(writing)->picture;
     const struct trajd_image_preparation *preparation = &writing->picture->plan->preparation;
+    const struct trajd_augment *augment = &writing->picture->plan->augment;
     const struct trajd_window *window = &writing->batch->windows[writing->first + step->window];
     const bool shares_cameras =
         spec->draw_per == TRAJD_DRAW_STEP || spec->draw_per == TRAJD_DRAW_WINDOW;
@@ -81,9 +89,9 @@ static void draw(const struct picture_writing *writing, const struct picture_ste
 
     memset(params, 0, sizeof *params);
     if (spec->is_centred)
-        trajd_augment_center(&spec->augment, preparation->height, preparation->width, params);
+        trajd_augment_center(augment, preparation->height, preparation->width, params);
     else
-        trajd_augment_draw(&spec->augment, &key, preparation->height, preparation->width, params);
+        trajd_augment_draw(augment, &key, preparation->height, preparation->width, params);
 }
 
 /* Returns a worker that no other thread uses. There is one for each thread. */
@@ -97,24 +105,36 @@ static struct picture_worker *take_worker(struct trajd_producer_picture *picture
     }
 }
 
+static uint64_t augment_bytes(const struct trajd_plan_output *output)
+{
+    return output->augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
+}
+
+/* Returns where the slot has the parameters of a step. */
+static void *parameters_of(const struct picture_writing *writing, const struct picture_step *step,
+                           uint64_t row)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
+    const struct trajd_plan_output *output = &plan->outputs[o];
+
+    return (uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
+           (row * output->step_count + step->step) * augment_bytes(output);
+}
+
 /* Augments a frame, writes the parameters to the slot, and finishes it. */
 static void write_augmented(struct picture_writing *writing, const struct picture_step *step,
                             uint64_t row, const void *pixels, void *output)
 {
-    const struct trajd_window_plan *plan = writing->batch->plan;
-    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
-    const uint64_t bytes = plan->outputs[o].augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
     struct picture_worker *worker = take_worker(writing->picture);
     struct trajd_augment_params params;
 
     draw(writing, step, &params);
-    memcpy((uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
-               (row * plan->outputs[o].step_count + step->step) * bytes,
-           params.values, bytes);
+    memcpy(parameters_of(writing, step, row), params.values, augment_bytes(plan_output(writing)));
     if (trajd_augment_apply(worker->augment, &params, pixels, worker->frame))
         __atomic_store_n(&writing->is_out_of_memory, true, __ATOMIC_RELAXED);
     else
-        trajd_image_finish_frame(&writing->picture->plan->finish, worker->frame, output);
+        trajd_image_finish_frame(&writing->picture->plan->written, worker->frame, output);
     __atomic_store_n(&worker->is_taken, false, __ATOMIC_RELEASE);
 }
 
@@ -122,18 +142,10 @@ static void write_augmented(struct picture_writing *writing, const struct pictur
 static void write_padding(const struct picture_writing *writing, const struct picture_step *step,
                           uint64_t row, void *output)
 {
-    const struct trajd_window_plan *plan = writing->batch->plan;
-    const uint32_t o = plan->targets[writing->picture->target_index].output_index;
-
     memcpy(output, writing->picture->padding,
-           trajd_image_finish_bytes(&writing->picture->plan->finish));
-    if (plan->outputs[o].augment) {
-        const uint64_t bytes =
-            plan->outputs[o].augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
-        memset((uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
-                   (row * plan->outputs[o].step_count + step->step) * bytes,
-               0, bytes);
-    }
+           trajd_image_finish_bytes(&writing->picture->plan->written));
+    if (writing->picture->workers)
+        memset(parameters_of(writing, step, row), 0, augment_bytes(plan_output(writing)));
 }
 
 static void write_step(struct picture_writing *writing, const struct picture_step *step)
@@ -155,7 +167,7 @@ static void write_step(struct picture_writing *writing, const struct picture_ste
     else if (picture->workers)
         write_augmented(writing, step, slot_row, use->pixels, output);
     else
-        trajd_image_finish_frame(&picture->plan->finish, use->pixels, output);
+        trajd_image_finish_frame(&picture->plan->written, use->pixels, output);
 }
 
 static void write_slice(void *context, uint32_t slice)
@@ -172,7 +184,7 @@ static void write_slice(void *context, uint32_t slice)
 
 enum trajd_status trajd_picture_write(struct picture_writing *writing, struct trajd_error *error)
 {
-    const uint64_t bytes = trajd_image_finish_bytes(&writing->picture->plan->finish);
+    const uint64_t bytes = trajd_image_finish_bytes(&writing->picture->plan->written);
 
     writing->slice_steps = bytes < SLICE_BYTES ? (uint32_t)(SLICE_BYTES / bytes) : 1;
     trajd_pool_run(writing->producer->pool,

@@ -31,7 +31,7 @@ struct trajd_producer_picture {
     struct picture_step *steps;   /* [G * T] */
     struct trajd_frame_use *uses; /* [G * T] */
     uint32_t step_count, use_count;
-    void *padding; /* a finished frame that is all pad_value */
+    void *padding; /* a frame as it is written, all pad_value */
     /* NULL: the pictures are not augmented. Else [worker_count], one for each thread */
     struct picture_worker *workers;
     uint32_t worker_count;

@@ -15,7 +15,7 @@
 #define SLOTS 4u
 #define GPU_SLOTS 16u
 #define GPU_RING_BYTES ((uint64_t)64 << 20)
-#define NOTHING_NORMALISED 1 /* in place of a digest of 0, which means unknown in OPENED */
+#define NOTHING_THERE 1 /* in place of a digest of 0, which means unknown in OPENED */
 
 static const struct trajd_counter counters_at_start[TRAJD_PRODUCER_COUNTERS] = {
     [TRAJD_PRODUCER_BATCHES] = {"batches", "Batches made", "batches", TRAJD_COUNTER_TOTAL, 0},
@@ -79,6 +79,11 @@ uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer)
 struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer)
 {
     return producer->gpu;
+}
+
+bool trajd_producer_is_unfinished(const struct trajd_producer *producer)
+{
+    return producer->is_unfinished;
 }
 
 const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer)
@@ -234,7 +239,8 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
                                   const struct trajd_producer_options *options,
                                   struct trajd_error *error)
 {
-    const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan);
+    const uint64_t norm_digest = trajd_mixture_plan_norm_digest(producer->plan),
+                   values_digest = trajd_mixture_plan_values_digest(producer->plan);
     const struct trajd_feed_options feed = {
         .name = producer->name,
         .instance_of = options->instance_of,
@@ -244,7 +250,8 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .max_credit = options->max_credit,
         .fingerprint = producer->plan->fingerprint,
         .seed = producer->spec->seed,
-        .norm_digest = norm_digest ? norm_digest : NOTHING_NORMALISED,
+        .norm_digest = norm_digest ? norm_digest : NOTHING_THERE,
+        .values_digest = values_digest ? values_digest : NOTHING_THERE,
         .changed_norm = trajd_producer_changed_norm(producer),
         .window_count = trajd_mixture_plan_window_count(producer->plan),
         .epoch_length = trajd_mixture_plan_epoch_length(producer->plan),
@@ -254,6 +261,7 @@ static enum trajd_status add_feed(struct trajd_producer *producer,
         .rank_timeout_ns = (uint64_t)producer->spec->rank_timeout_ns,
         .rejoin_wait_ns = (uint64_t)producer->spec->rejoin_wait_ns,
         .job_count = producer->spec->job_count,
+        .has_unfinished = !producer->is_unfinished && trajd_window_spec_finishes(producer->spec),
         .slow_leaves = producer->spec->slow_leaves,
         .slow_after_ns = (uint64_t)producer->spec->slow_after_ns,
         .data = trajd_producer_data(producer),
@@ -324,6 +332,7 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     producer->server = options->server;
     producer->log = options->log;
     producer->gpu = options->gpu;
+    producer->is_unfinished = options->is_unfinished;
     producer->rings_remaining_bytes = options->rings_remaining_bytes;
     producer->gpu_lost = options->gpu_lost;
     producer->lost_context = options->context;
@@ -332,6 +341,8 @@ enum trajd_status trajd_producer_create(const struct trajd_producer_options *opt
     status = trajd_mixture_plan_create(options->spec, options->datasets, &producer->plan, error);
     if (!status)
         status = check_quarantine(producer, options, error);
+    for (uint32_t p = 0; !status && options->is_unfinished && p < producer->plan->member_count; p++)
+        trajd_window_plan_leave_unfinished(producer->plan->members[p]);
     if (!status)
         status = check_gpu(producer, error);
     if (!status)

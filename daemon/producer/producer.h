@@ -57,6 +57,7 @@ struct trajd_producer_options {
     /* the GPU on which and in whose memory batches are made; must outlive the producer. NULL:
      * batches are made by the CPU in host memory */
     struct trajd_gpu *gpu;
+    bool is_unfinished; /* pictures are written as frames of u8, which the workers finish */
     /* called on the producer's thread, which then ends, when the GPU has failed */
     void (*gpu_lost)(void *context);
     void *context;
@@ -93,6 +94,7 @@ const char *trajd_producer_text(const struct trajd_producer *producer);
  * lies on a GPU, the pinned buffers of streamed rows. UINT64_MAX on overflow. */
 uint64_t trajd_producer_ring_bytes(const struct trajd_producer *producer);
 struct trajd_gpu *trajd_producer_gpu(const struct trajd_producer *producer);
+bool trajd_producer_is_unfinished(const struct trajd_producer *producer);
 /* Returns the heartbeat of the producer's thread. */
 const struct trajd_heartbeat *trajd_producer_heartbeat(const struct trajd_producer *producer);
 

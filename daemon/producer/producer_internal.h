@@ -75,6 +75,7 @@ struct trajd_producer {
     struct trajd_counter counters[TRAJD_PRODUCER_COUNTERS];
     struct trajd_producer_failure last_failure;
     uint64_t published_work_ns[TRAJD_WORK_COUNT]; /* what the batches up to the last one took */
+    bool is_unfinished;                           /* as in trajd_producer_options */
     struct trajd_gpu *gpu;                        /* NULL: batches are made on the CPU */
     struct trajd_producer_gpu *on_gpu; /* state of production on `gpu` (producer_gpu.c), or NULL */
     uint64_t rings_remaining_bytes;    /* of memory.rings, when the producer was made */

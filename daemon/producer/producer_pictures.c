@@ -14,13 +14,13 @@ static enum trajd_status no_memory(const struct trajd_producer *producer, struct
                            producer->name);
 }
 
-/* Makes the finished frame of steps without a picture. */
+/* Makes the frame of steps without a picture. */
 static enum trajd_status make_padding(const struct trajd_producer *producer,
                                       struct trajd_producer_picture *picture,
                                       struct trajd_error *error)
 {
     const struct trajd_image_preparation *preparation = &picture->plan->preparation;
-    const struct trajd_image_finish *finish = &picture->plan->finish;
+    const struct trajd_image_finish *finish = &picture->plan->written;
     const uint64_t element = trajd_dtype_size(preparation->type),
                    bytes = finish->height * (uint64_t)finish->width * finish->channels * element;
     uint8_t *frame = malloc(bytes);
@@ -31,14 +31,14 @@ static enum trajd_status make_padding(const struct trajd_producer *producer,
                         : element == 2 ? (const void *)&value_u16
                                        : (const void *)&value_f32;
 
-    picture->padding = malloc(trajd_image_finish_bytes(&picture->plan->finish));
+    picture->padding = malloc(trajd_image_finish_bytes(&picture->plan->written));
     if (!frame || !picture->padding) {
         free(frame);
         return no_memory(producer, error);
     }
     for (uint64_t i = 0; i < bytes; i += element)
         memcpy(frame + i, value, element);
-    trajd_image_finish_frame(&picture->plan->finish, frame, picture->padding);
+    trajd_image_finish_frame(&picture->plan->written, frame, picture->padding);
     free(frame);
     return TRAJD_OK;
 }

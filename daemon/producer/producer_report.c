@@ -78,6 +78,8 @@ void trajd_producer_describe(struct trajd_producer *producer, struct trajd_json 
         trajd_json_string(json, "gpu", trajd_gpu_id(producer->gpu));
     trajd_json_format(json, "norm_digest", "%016llx",
                       (unsigned long long)trajd_mixture_plan_norm_digest(producer->plan));
+    trajd_json_format(json, "values_digest", "%016llx",
+                      (unsigned long long)trajd_mixture_plan_values_digest(producer->plan));
     describe_members(producer, json);
     for (int c = 0; c < TRAJD_PRODUCER_COUNTERS; c++)
         trajd_json_u64(json, producer->counters[c].name,

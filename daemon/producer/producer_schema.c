@@ -1,5 +1,6 @@
 #include "daemon/producer/producer_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +19,45 @@ static void add_tensor(struct trajd_producer *producer, const char *name, const 
         tensor->shape[i + 1] = shape[i];
 }
 
-static void add_output_tensors(struct trajd_producer *producer,
-                               const struct trajd_plan_output *output, char **mask_name)
+/* Returns the pictures of an output, or NULL. */
+static const struct trajd_plan_picture *find_pictures(const struct trajd_window_plan *plan,
+                                                      uint32_t output_index)
 {
+    for (uint32_t p = 0; p < plan->picture_count; p++)
+        if (plan->targets[plan->row_target_count + p].output_index == output_index)
+            return &plan->pictures[p];
+    return NULL;
+}
+
+/* Describes how a worker finishes the frames of the output that was added last. */
+static void add_finish(struct trajd_feed_tensor *tensor, const struct trajd_image_finish *finish)
+{
+    const bool is_scaled = finish->type != TRAJD_U8;
+
+    static_assert(TRAJD_IMAGE_CHANNELS_MAX == TRAJD_FEED_MAX_CHANNELS, "a finish fits a tensor");
+    tensor->finish = (struct trajd_feed_finish){
+        .dtype = finish->type,
+        .is_planes = finish->layout == TRAJD_IMAGE_CHW,
+        .channel_count = is_scaled ? finish->channels : 0,
+    };
+    memcpy(tensor->finish.scale, finish->scale, sizeof finish->scale);
+    memcpy(tensor->finish.shift, finish->offset, sizeof finish->offset);
+}
+
+static void add_output_tensors(struct trajd_producer *producer,
+                               const struct trajd_window_plan *plan, uint32_t output_index,
+                               char **mask_name)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    const struct trajd_plan_picture *picture = find_pictures(plan, output_index);
     const char *role = trajd_role_name(output->role);
     uint64_t shape[TRAJD_ARRAY_MAX_RANK + 1] = {output->step_count};
 
     memcpy(shape + 1, output->shape, output->rank * sizeof *shape);
     add_tensor(producer, output->name, role, NULL, output->dtype, output->rank + 1, shape);
+    if (picture && (picture->finish.type != picture->written.type ||
+                    picture->finish.layout != picture->written.layout))
+        add_finish(&producer->schema.tensors[producer->schema.tensor_count - 1], &picture->finish);
     sprintf(*mask_name, "%s.mask", output->name);
     add_tensor(producer, *mask_name, "mask", output->name, TRAJD_U8, 1, shape);
     *mask_name += strlen(*mask_name) + 1;
@@ -80,7 +112,7 @@ enum trajd_status trajd_producer_make_schema(struct trajd_producer *producer,
     if (!producer->schema.tensors || !mask_name)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the schema");
     for (uint32_t o = 0; o < plan->visible_count; o++)
-        add_output_tensors(producer, &plan->outputs[o], &mask_name);
+        add_output_tensors(producer, plan, o, &mask_name);
     for (int i = 0; i < ID_COUNT; i++)
         add_tensor(producer, ids[i], "ids", NULL, TRAJD_I64, 0, NULL);
     if (producer->spec->tail == TRAJD_TAIL_WRAP)

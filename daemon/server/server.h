@@ -27,6 +27,17 @@
 struct trajd_server;
 struct trajd_feed;
 
+#define TRAJD_FEED_MAX_CHANNELS 4
+
+/* How a worker finishes frames of u8 with the channels last: value * scale + shift of the channel, a
+ * product and a sum in float32, then the type. */
+struct trajd_feed_finish {
+    enum trajd_dtype dtype; /* NONE: the tensor is finished */
+    bool is_planes;         /* the channels come first then */
+    uint32_t channel_count; /* 0: the values stay */
+    float scale[TRAJD_FEED_MAX_CHANNELS], shift[TRAJD_FEED_MAX_CHANNELS];
+};
+
 struct trajd_feed_tensor {
     const char *name;
     const char *role; /* "obs", "action", "next", "goal", "ids", "mask" */
@@ -35,6 +46,7 @@ struct trajd_feed_tensor {
     uint32_t rank;
     uint64_t shape[TRAJD_TENSOR_MAX_RANK]; /* shape[0] = G */
     uint64_t offset_bytes;                 /* from the slot's beginning; set by the layout */
+    struct trajd_feed_finish finish;
 };
 
 struct trajd_feed_schema {
@@ -82,7 +94,7 @@ struct trajd_feed_options {
     uint32_t slot_count;                    /* >= 3 */
     uint32_t max_credit;                    /* of a session; >= 2 */
     uint64_t fingerprint, seed;
-    uint64_t norm_digest; /* of OPENED; 0: not known */
+    uint64_t norm_digest, values_digest; /* of OPENED; 0: not known */
     /* name of an output that is normalised otherwise than by trajd 0.1.0, or NULL; borrowed as long
      * as the feed lives */
     const char *changed_norm;
@@ -99,6 +111,9 @@ struct trajd_feed_options {
     uint64_t slow_after_ns;
     uint64_t rank_timeout_ns; /* shard: how long ranks wait for an absent rank; 0: forever */
     uint64_t rejoin_wait_ns; /* queue: how long workers of an earlier run are waited for; 0: none */
+    /* The feed finishes pictures that workers could finish: it may have another production, in
+     * TRAJD_FEED_UNFINISHED, whose workers do. */
+    bool has_unfinished;
     const struct trajd_feed_memory *device; /* NULL: the server makes a ring in host memory */
     struct trajd_feed_data data;
 };
@@ -114,10 +129,11 @@ struct trajd_server_options {
      * trajd_server_answer, now or later. Called on the server's thread; must not block. */
     void (*open_feed)(void *context, uint64_t request, const char *name, const char *spec,
                       size_t spec_length);
-    /* As open_feed, for batches in the memory of the GPU with this UUID. The feed's name is that of
-     * trajd_feed_gpu_name. NULL: such an OPEN is refused with TRAJD_ERR_UNSUPPORTED. */
-    void (*open_on_gpu)(void *context, uint64_t request, const char *name, const char *spec,
-                        const char *gpu);
+    /* As open_feed, for another place: the UUID of the GPU whose memory gets the batches, or
+     * TRAJD_FEED_UNFINISHED. The feed's name is that of trajd_feed_place_name. NULL: an OPEN with a GPU
+     * is refused with TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon. */
+    void (*open_in_place)(void *context, uint64_t request, const char *name, const char *spec,
+                          const char *place);
     /* Requests another instance of the feed of that name (trajd_feed_options.instance_of), because
      * jobs at other positions read its instances, or other users have mapped their rings. The answer
      * may also be a new feed in the place of one with trajd_feed_has_user and no sessions.
@@ -158,9 +174,11 @@ enum trajd_status trajd_server_create(const struct trajd_server_options *options
 const char *trajd_server_remote_endpoint(const struct trajd_server *server);
 /* Sends GOAWAY to every session, then waits until all leases are released or timeout_ms is over. */
 void trajd_server_drain(struct trajd_server *server, uint32_t timeout_ms);
-/* Writes the name of a feed's production for a GPU, "NAME@GPU". It cannot be the name of a feed in
- * the configuration, which never has an '@'. */
-void trajd_feed_gpu_name(const char *name, const char *gpu, char *text, size_t size);
+/* The place of a feed's production in host memory whose workers finish the pictures. */
+#define TRAJD_FEED_UNFINISHED "u8"
+/* Writes the name of a feed's production in another place, "NAME@PLACE". It cannot be the name of a
+ * feed in the configuration, which never has an '@'. */
+void trajd_feed_place_name(const char *name, const char *place, char *text, size_t size);
 /* Joins the thread, wakes every taker with TRAJD_ERR_CLOSED, frees all feeds, and clears the
  * pointer. */
 void trajd_server_destroy(struct trajd_server **server);
@@ -203,7 +221,7 @@ enum trajd_status trajd_server_change(struct trajd_server *server,
 bool trajd_feed_is_idle(struct trajd_feed *feed);
 /* Sets the error that the feed's sessions get when it is removed, instead of TRAJD_ERR_CLOSED. */
 void trajd_feed_fail(struct trajd_feed *feed, const struct trajd_error *why);
-/* Answers a request of open_feed, open_on_gpu or open_instance: with a feed that was added, which
+/* Answers a request of open_feed, open_in_place or open_instance: with a feed that was added, which
  * may answer several requests, or with NULL and the error. */
 void trajd_server_answer(struct trajd_server *server, uint64_t request, struct trajd_feed *feed,
                          const struct trajd_error *error);

@@ -19,6 +19,15 @@ static size_t text_size(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
+/* Copies the floats of a finish. They follow the tensors, so that they are aligned. */
+static struct trajd_wire_bytes keep_floats(float **room, const float *values, uint32_t count)
+{
+    const struct trajd_wire_bytes kept = {*room, (uint32_t)(count * sizeof *values)};
+    memcpy(*room, values, kept.size);
+    *room += count;
+    return kept;
+}
+
 static struct trajd_wire_text keep_text(char **room, const char *text)
 {
     const size_t size = text_size(text);
@@ -35,13 +44,18 @@ static struct trajd_wire_text keep_text(char **room, const char *text)
 static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *schema)
 {
     size_t size = schema->tensor_count * sizeof(struct trajd_wire_tensor);
-    for (uint32_t i = 0; i < schema->tensor_count; i++)
+    uint32_t floats = 0;
+    for (uint32_t i = 0; i < schema->tensor_count; i++) {
         size += text_size(schema->tensors[i].name) + text_size(schema->tensors[i].role) +
                 text_size(schema->tensors[i].of);
+        floats += 2 * schema->tensors[i].finish.channel_count;
+    }
+    size += floats * sizeof(float);
     struct trajd_wire_tensor *tensors = calloc(1, size > 0 ? size : 1);
     if (!tensors)
         return NULL;
-    char *room = (char *)(tensors + schema->tensor_count);
+    float *values = (float *)(void *)(tensors + schema->tensor_count);
+    char *room = (char *)(values + floats);
     for (uint32_t i = 0; i < schema->tensor_count; i++) {
         const struct trajd_feed_tensor *from = &schema->tensors[i];
         struct trajd_wire_tensor *to = &tensors[i];
@@ -52,6 +66,10 @@ static struct trajd_wire_tensor *copy_schema(const struct trajd_feed_schema *sch
         to->rank = from->rank;
         memcpy(to->shape, from->shape, sizeof to->shape);
         to->offset_bytes = from->offset_bytes;
+        to->finished = from->finish.dtype;
+        to->planes = from->finish.is_planes;
+        to->scale = keep_floats(&values, from->finish.scale, from->finish.channel_count);
+        to->shift = keep_floats(&values, from->finish.shift, from->finish.channel_count);
     }
     return tensors;
 }
@@ -82,6 +100,7 @@ static enum trajd_status enter_core(struct trajd_server *server,
         .global_batch = options->schema->global_batch,
         .fingerprint = options->fingerprint,
         .norm_digest = options->norm_digest,
+        .values_digest = options->values_digest,
         .changed_norm = options->changed_norm,
         .seed = options->seed,
         .window_count = options->window_count,
@@ -100,6 +119,7 @@ static enum trajd_status enter_core(struct trajd_server *server,
         .slot_size_bytes = feed->slot_sends->ring.slot_size_bytes,
         /* With one job, each row of a slot has one reader. */
         .writable = options->job_count <= 1,
+        .has_unfinished = options->has_unfinished,
         .gpu = trajd_wire_text(device ? device->gpu : NULL),
         .handle = {device != NULL ? device->handle : NULL, device ? device->handle_size_bytes : 0},
         .tensor_count = options->schema->tensor_count,

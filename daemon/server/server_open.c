@@ -12,6 +12,7 @@ static bool enter_feed(struct trajd_server *server, struct trajd_peer *peer,
                        const struct trajd_wire_open *open, struct trajd_core_feed *core,
                        uint64_t now_ns)
 {
+    core = open->gpu.size ? core : trajd_core_find_place(server->core, peer->session, open, core);
     struct trajd_core_feed *chosen = trajd_core_choose(server->core, peer->session, open, core);
     if (!chosen && server->options.open_instance && !server->draining)
         return false;
@@ -156,24 +157,37 @@ void trajd_server_finish_requests(struct trajd_server *server, uint64_t now_ns)
 /* The feed that a worker names to leave the one that it has: no feed can have this name. */
 #define LEAVE "(closing)"
 
-void trajd_feed_gpu_name(const char *name, const char *gpu, char *text, size_t size)
+void trajd_feed_place_name(const char *name, const char *place, char *text, size_t size)
 {
-    snprintf(text, size, "%s@%s", name, gpu);
+    snprintf(text, size, "%s@%s", name, place);
 }
 
-/* Returns the production that an OPEN names, if there is one: a feed has one production for the
- * host and one for each GPU. */
+/* Returns true if the session shall finish the feed's pictures. */
+static bool goes_unfinished(const struct trajd_server *server, const struct trajd_peer *peer,
+                            const struct trajd_wire_open *open, const struct trajd_core_feed *feed)
+{
+    return open->unfinished == TRAJD_WIRE_RATHER_UNFINISHED && server->options.open_in_place &&
+           trajd_core_has_unfinished(feed) &&
+           !trajd_core_has_job(server->core, peer->session, open, feed);
+}
+
+/* Returns the production that an OPEN names, if there is one: a feed has one or two productions for
+ * the host and one for each GPU. */
 static struct trajd_core_feed *find_production(const struct trajd_server *server,
+                                               const struct trajd_peer *peer,
                                                const struct trajd_wire_open *open)
 {
-    char name[TRAJD_WIRE_MAX_NAME + 1], gpu[TRAJD_WIRE_MAX_GPU + 1], text[sizeof name + sizeof gpu];
+    char name[TRAJD_WIRE_MAX_NAME + 1], place[TRAJD_WIRE_MAX_GPU + 1] = TRAJD_FEED_UNFINISHED,
+                                                                   text[sizeof name + sizeof place];
     if (open->feed.size == 0 || memchr(open->feed.data, '@', open->feed.size))
         return NULL;
-    if (open->gpu.size == 0)
-        return trajd_core_find_feed(server->core, open->feed);
+    struct trajd_core_feed *host = trajd_core_find_feed(server->core, open->feed);
+    if (open->gpu.size == 0 && (!host || !goes_unfinished(server, peer, open, host)))
+        return host;
     trajd_wire_text_copy(open->feed, name, sizeof name);
-    trajd_wire_text_copy(open->gpu, gpu, sizeof gpu);
-    trajd_feed_gpu_name(name, gpu, text, sizeof text);
+    if (open->gpu.size > 0)
+        trajd_wire_text_copy(open->gpu, place, sizeof place);
+    trajd_feed_place_name(name, place, text, sizeof text);
     return trajd_core_find_feed(server->core, trajd_wire_text(text));
 }
 
@@ -181,10 +195,10 @@ uint64_t trajd_server_handle_open(struct trajd_server *server, struct trajd_peer
                                   const struct trajd_wire_open *open, uint64_t now_ns)
 {
     struct trajd_error error;
-    struct trajd_core_feed *feed = find_production(server, open);
+    struct trajd_core_feed *feed = find_production(server, peer, open);
     forget_requests(server, peer->session);
     if (open->gpu.size > 0 &&
-        (!server->options.open_on_gpu || peer->route.listener == TRAJD_LISTENER_REMOTE)) {
+        (!server->options.open_in_place || peer->route.listener == TRAJD_LISTENER_REMOTE)) {
         trajd_error_set(&error, TRAJD_ERR_UNSUPPORTED, 0, "gpu: %s",
                         peer->route.listener == TRAJD_LISTENER_REMOTE
                             ? "a remote worker cannot have batches in a GPU's memory"
@@ -223,11 +237,13 @@ void trajd_server_request_feed(struct trajd_server *server, uint64_t request,
         trajd_server_answer(server, request, NULL, &error);
         return;
     }
-    if (open->gpu.size > 0) {
-        char gpu[TRAJD_WIRE_MAX_GPU + 1];
-        trajd_wire_text_copy(open->gpu, gpu, sizeof gpu);
-        server->options.open_on_gpu(server->options.context, request, spec ? NULL : name, spec,
-                                    gpu);
+    if (server->options.open_in_place &&
+        (open->gpu.size > 0 || open->unfinished == TRAJD_WIRE_RATHER_UNFINISHED)) {
+        char place[TRAJD_WIRE_MAX_GPU + 1] = TRAJD_FEED_UNFINISHED;
+        if (open->gpu.size > 0)
+            trajd_wire_text_copy(open->gpu, place, sizeof place);
+        server->options.open_in_place(server->options.context, request, spec ? NULL : name, spec,
+                                      place);
     } else {
         server->options.open_feed(server->options.context, request, spec ? NULL : name, spec,
                                   spec ? open->spec.size : 0);

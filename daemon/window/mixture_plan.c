@@ -177,13 +177,24 @@ uint64_t trajd_mixture_plan_dropped_count(const struct trajd_mixture_plan *plan)
                          : trajd_sampler_dropped_count(plan->members[0]->sampler);
 }
 
-uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan)
+static uint64_t digest_members(const struct trajd_mixture_plan *plan,
+                               uint64_t digest(const struct trajd_window_plan *))
 {
     uint64_t digests[TRAJD_MIXTURE_MAX_DATASETS], any = 0;
 
     for (uint32_t p = 0; p < plan->member_count; p++)
-        any |= digests[p] = trajd_window_norm_digest(plan->members[p]);
+        any |= digests[p] = digest(plan->members[p]);
     return plan->mixture && any ? trajd_mix(digests, plan->member_count) : digests[0];
+}
+
+uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan)
+{
+    return digest_members(plan, trajd_window_norm_digest);
+}
+
+uint64_t trajd_mixture_plan_values_digest(const struct trajd_mixture_plan *plan)
+{
+    return digest_members(plan, trajd_window_values_digest);
 }
 
 void trajd_mixture_plan_run(const struct trajd_mixture_plan *plan, uint64_t epoch,

@@ -40,8 +40,9 @@ uint64_t trajd_mixture_plan_window_count(const struct trajd_mixture_plan *plan);
 uint64_t trajd_mixture_plan_epoch_length(const struct trajd_mixture_plan *plan);
 uint64_t trajd_mixture_plan_dropped_count(const struct trajd_mixture_plan *plan);
 
-/* Returns trajd_window_norm_digest over all members. */
+/* Return trajd_window_norm_digest and trajd_window_values_digest over all members. */
 uint64_t trajd_mixture_plan_norm_digest(const struct trajd_mixture_plan *plan);
+uint64_t trajd_mixture_plan_values_digest(const struct trajd_mixture_plan *plan);
 
 /* Writes the windows [position, position + count) of an epoch. dataset_index is the member's
  * index. */

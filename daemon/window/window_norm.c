@@ -252,13 +252,14 @@ uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan)
                          trajd_plan_norm_count(output) * sizeof *output->offset);
     }
     for (uint32_t p = 0; p < plan->picture_count; p++) {
-        const struct trajd_plan_picture *picture = &plan->pictures[p];
+        const struct trajd_image_finish *finish = &plan->pictures[p].finish;
         const uint32_t o = plan->targets[plan->row_target_count + p].output_index;
+        if (!plan->spec->outputs[o].picture.has_norm)
+            continue;
         any = true;
         trajd_digest_add_text(&digest, plan->outputs[o].name);
-        trajd_digest_add(&digest, &picture->preparation, sizeof picture->preparation);
-        trajd_digest_add(&digest, &picture->finish, sizeof picture->finish);
-        trajd_picture_digest_augment(&plan->spec->outputs[o].picture, &digest);
+        trajd_digest_add(&digest, finish->scale, sizeof finish->scale);
+        trajd_digest_add(&digest, finish->offset, sizeof finish->offset);
     }
     return any ? trajd_digest_end(&digest) | 1 : 0;
 }

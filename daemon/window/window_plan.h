@@ -20,6 +20,7 @@
 
 #include "daemon/cache/dataset.h"
 #include "daemon/window/order/sampler.h"
+#include "daemon/window/picture/picture_words.h"
 #include "daemon/window/transform/chain.h"
 #include "daemon/window/window_spec.h"
 #include "kernels/resample.h"
@@ -93,14 +94,16 @@ struct trajd_plan_output {
     float *scale, *offset;
     enum trajd_norm_over norm_over; /* ROWS or WINDOWS: what its statistics weigh alike */
     double norm_min_std;            /* mean_std: the smallest std that is divided by; 0: none */
-    const struct trajd_augment *augment; /* of pictures; NULL: they are not augmented */
+    const struct trajd_augment *augment; /* of its picture; NULL: it is not augmented */
 };
 
 /* The pictures of one target: how a frame of the stream is prepared, and how a prepared frame becomes
- * a step of the output. */
+ * a step of the output. `written` is the part of `finish` that is done here, the rest is the worker's:
+ * all of it, or none (trajd_window_plan_leave_unfinished). */
 struct trajd_plan_picture {
     struct trajd_image_preparation preparation;
-    struct trajd_image_finish finish;
+    struct trajd_augment augment; /* with all sizes in pixels; count 0: none */
+    struct trajd_image_finish finish, written;
 };
 
 #define TRAJD_PLAN_TEXTS_MAX 64u
@@ -219,13 +222,28 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
                                         const struct trajd_statistics *statistics,
                                         struct trajd_error *error);
-/* Returns a number for all scales and offsets, and for how pictures are made; 0 where there are none. Two feeds with equal
- * fingerprints and different digests deliver the same windows in the same order with other
- * values. */
+/* Returns true if pictures get another type or another order of channels. */
+bool trajd_window_spec_finishes(const struct trajd_window_spec *spec);
+/* Leaves type, values and order of channels of pictures of u8 to the worker: the outputs become frames
+ * of u8 with the channels last. Call it before batches are made. The digest stays, because the values of the
+ * training do. */
+void trajd_window_plan_leave_unfinished(struct trajd_window_plan *plan);
+/* Returns a number for all scales and offsets, also those of pictures; 0 where there are none. Two
+ * feeds with equal fingerprints and different digests deliver the same windows in the same order
+ * with other values. */
 uint64_t trajd_window_norm_digest(const struct trajd_window_plan *plan);
 
 /* Returns how many figures the statistics of an output have: scale and offset have as many. */
 uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
+
+/* ---- window_plan_picture.c: how pictures are made ---- */
+
+/* Writes everything that decides the values of plan->pictures[picture], without `norm:`. */
+void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
+                              struct trajd_picture_words *words);
+/* Returns a number for the words of all pictures; 0 where there are none. Equal fingerprints and norm
+ * digests with different digests of values: the same windows in the same order, other pictures. */
+uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan);
 
 /* ---- window_plan_facts.c ---- */
 

@@ -1,8 +1,10 @@
-/* The pictures of a plan: how the frames of each stream are prepared, and how they become the
- * tensor. */
+/* The pictures of a plan: how the frames of each stream are prepared, how they become the tensor, and
+ * the digest of that, which is no part of the fingerprint. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
+#include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/window_plan_internal.h"
 
 bool trajd_plan_is_picture(const struct trajd_spec_output *output,
@@ -34,11 +36,80 @@ static enum trajd_status find_source(const struct trajd_spec_output *output,
             "%s: pictures have values of u8; u16 and f32 are for depth, with one channel; these "
             "are %s",
             stream->name, trajd_dtype_name(stream->dtype));
-    *source = (struct trajd_picture_source){.height = (uint32_t)stream->shape[0],
-                                            .width = (uint32_t)stream->shape[1],
-                                            .channels = (uint32_t)channels,
-                                            .type = stream->dtype};
+    *source = (struct trajd_picture_source){
+        .height = (uint32_t)stream->shape[0],
+        .width = (uint32_t)stream->shape[1],
+        .channels = (uint32_t)channels,
+        .type = stream->dtype,
+        .is_bgr_for_cv2 = trajd_picture_is_bgr_for_cv2(stream->encoding, stream->image.color)};
     return TRAJD_OK;
+}
+
+static enum trajd_status refuse_other(const struct trajd_index_stream *stream,
+                                      const struct trajd_image_preparation *stored,
+                                      const struct trajd_image_preparation *wanted,
+                                      struct trajd_error *error)
+{
+    char has[TRAJD_PREPARATION_WORDS_SIZE], wants[TRAJD_PREPARATION_WORDS_SIZE];
+
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                           "image: the files have frames of %s that `trajctl pack --prepare` made "
+                           "of %s; this output asks for %s",
+                           stream->name, trajd_picture_describe(stored, has),
+                           trajd_picture_describe(wanted, wants));
+}
+
+/* Compares what the output asks for with what was done to the frames in the files. They are then
+ * used as they are. */
+static enum trajd_status use_prepared(const struct trajd_picture_spec *spec,
+                                      const struct trajd_index_stream *stream,
+                                      const struct trajd_picture_source *source,
+                                      struct trajd_image_preparation *preparation, uint32_t *rank,
+                                      struct trajd_error *error)
+{
+    static const struct trajd_picture_spec whole;
+    struct trajd_picture_prepared stored;
+    struct trajd_image_preparation *made = &stored.preparation, wanted;
+    struct trajd_picture_source recorded = *source;
+    enum trajd_status status = trajd_picture_prepared_read(stream->preparation, source->channels,
+                                                           source->type, &stored, error);
+
+    if (!status && (made->height != source->height || made->width != source->width))
+        status = trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                                 "it makes frames of %ux%u, and these have %ux%u", made->height,
+                                 made->width, source->height, source->width);
+    if (status) {
+        trajd_error_prefix(error,
+                           "image: %s: the attribute preparation of its packed frames is wrong",
+                           stream->name);
+        return status;
+    }
+    *rank = stored.rank;
+    recorded.height = made->source_height;
+    recorded.width = made->source_width;
+    recorded.is_bgr_for_cv2 = stored.is_bgr_for_cv2;
+    status = trajd_picture_prepare(spec, &recorded, &wanted, error);
+    if (!status && !trajd_picture_is_same(made, &wanted))
+        status = refuse_other(stream, made, &wanted, error);
+    if (!status)
+        status = trajd_picture_prepare(&whole, source, preparation, error);
+    if (!status) {
+        preparation->pad_value = wanted.pad_value;
+        preparation->is_bgr = wanted.is_bgr;
+    }
+    return status;
+}
+
+/* Finds how the frames are prepared. *rank: of a frame as it was recorded. */
+static enum trajd_status prepare(const struct trajd_picture_spec *spec,
+                                 const struct trajd_index_stream *stream,
+                                 const struct trajd_picture_source *source,
+                                 struct trajd_image_preparation *preparation, uint32_t *rank,
+                                 struct trajd_error *error)
+{
+    *rank = stream->rank;
+    return stream->preparation ? use_prepared(spec, stream, source, preparation, rank, error)
+                               : trajd_picture_prepare(spec, source, preparation, error);
 }
 
 static enum trajd_status check_keys(const struct trajd_spec_output *output,
@@ -84,6 +155,7 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
     struct trajd_picture_source source;
     struct trajd_image_finish finish;
     struct trajd_plan_picture *pictures;
+    uint32_t rank;
     enum trajd_status status = check_keys(output, stream, error);
 
     if (!status)
@@ -96,19 +168,18 @@ enum trajd_status trajd_plan_resolve_picture(struct trajd_window_plan *plan, uin
     plan->pictures = pictures;
     pictures += plan->picture_count++;
     out->dtype = output->dtype ? output->dtype : output->picture.has_norm ? TRAJD_F32 : source.type;
-    status = trajd_picture_prepare(&output->picture, &source, &pictures->preparation, error);
+    status = prepare(&output->picture, stream, &source, &pictures->preparation, &rank, error);
     if (!status)
-        status = trajd_picture_finish(&output->picture, &pictures->preparation, out->dtype, &finish,
-                                      error);
+        status = trajd_picture_finish(&output->picture, &pictures->preparation, out->dtype,
+                                      &pictures->augment, &finish, error);
     if (status) {
         char prefix[160];
         snprintf(prefix, sizeof prefix, "line %u: outputs.%s", output->line, output->name);
         trajd_error_prefix(error, "%s", prefix);
         return status;
     }
-    pictures->finish = finish;
-    out->augment = output->picture.augment.count ? &output->picture.augment : NULL;
-    shape_output(out, &finish, stream->rank);
+    pictures->finish = pictures->written = finish;
+    shape_output(out, &finish, rank);
     return TRAJD_OK;
 }
 
@@ -131,5 +202,83 @@ enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
     free(plan->targets);
     plan->targets = sorted;
     plan->row_target_count = rows;
+    for (uint32_t p = 0; p < plan->picture_count; p++) {
+        const struct trajd_augment *augment = &plan->pictures[p].augment;
+        plan->outputs[sorted[rows + p].output_index].augment = augment->count ? augment : NULL;
+    }
     return TRAJD_OK;
+}
+
+void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
+                              struct trajd_picture_words *words)
+{
+    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
+    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+
+    trajd_picture_write_words(
+        &plan->spec->outputs[target->output_index].picture, &plan->pictures[picture].preparation,
+        &plan->pictures[picture].augment, &stream->image, stream->encoding, words);
+}
+
+uint64_t trajd_window_values_digest(const struct trajd_window_plan *plan)
+{
+    struct trajd_digest digest;
+    struct trajd_picture_words words;
+
+    trajd_digest_init(&digest);
+    for (uint32_t p = 0; p < plan->picture_count; p++) {
+        const uint32_t o = plan->targets[plan->row_target_count + p].output_index;
+        trajd_digest_add_text(&digest, plan->outputs[o].name);
+        trajd_window_write_words(plan, p, &words);
+        for (uint32_t w = 0; w < words.count; w++) {
+            trajd_digest_add_text(&digest, words.list[w].key);
+            trajd_digest_add_text(&digest, words.list[w].text);
+        }
+    }
+    return plan->picture_count ? trajd_digest_end(&digest) | 1 : 0;
+}
+
+bool trajd_window_spec_finishes(const struct trajd_window_spec *spec)
+{
+    for (uint32_t o = 0; o < spec->output_count; o++) {
+        const struct trajd_picture_spec *picture = &spec->outputs[o].picture;
+        const enum trajd_dtype type = spec->outputs[o].dtype;
+        if (picture->is_given && (picture->has_norm || picture->is_chw ||
+                                  (type != TRAJD_DTYPE_NONE && type != TRAJD_U8)))
+            return true;
+    }
+    return false;
+}
+
+static bool has_work(const struct trajd_image_finish *finish)
+{
+    return finish->source == TRAJD_U8 &&
+           (finish->type != TRAJD_U8 ||
+            (finish->layout == TRAJD_IMAGE_CHW && finish->channels > 1));
+}
+
+static void leave_unfinished(struct trajd_window_plan *plan, uint32_t p)
+{
+    struct trajd_stream *stream = &plan->streams[plan->row_target_count + p];
+    struct trajd_plan_output *out =
+        &plan->outputs[plan->targets[plan->row_target_count + p].output_index];
+    struct trajd_image_finish *written = &plan->pictures[p].written;
+
+    written->type = TRAJD_U8;
+    written->layout = TRAJD_IMAGE_HWC;
+    for (uint32_t c = 0; c < TRAJD_IMAGE_CHANNELS_MAX; c++) {
+        written->scale[c] = 1;
+        written->offset[c] = 0;
+    }
+    out->dtype = out->row_dtype = stream->output_type = TRAJD_U8;
+    shape_output(out, written, out->rank);
+    stream->step_stride_bytes = out->feature_count;
+    stream->window_stride_bytes = out->feature_count * out->step_count;
+}
+
+void trajd_window_plan_leave_unfinished(struct trajd_window_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->picture_count; p++)
+        if (has_work(&plan->pictures[p].finish))
+            leave_unfinished(plan, p);
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "daemon/window/picture/picture_preset.h"
 #include "daemon/window/transform/preset.h"
 
 static const char *const kind_names[TRAJD_KIND_COUNT] = {
@@ -101,6 +102,18 @@ static void report_selection(const struct trajd_window_plan *plan, FILE *out)
                 (unsigned long long)trajd_sampler_pass_count(plan->sampler));
 }
 
+static void report_picture_preset(const struct trajd_spec_output *output, FILE *out)
+{
+    const char *note = trajd_picture_preset_note(&output->picture);
+
+    fprintf(out, "  image.preset of %s: %s%s is %s; keys of the output go first\n", output->name,
+            trajd_picture_preset_name(&output->picture),
+            output->picture.is_wrist ? ", view: wrist," : "",
+            trajd_picture_preset_keys(&output->picture));
+    if (note)
+        fprintf(out, "    difference: %s\n", note);
+}
+
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
     report_selection(plan, out);
@@ -130,6 +143,9 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
             fprintf(out, "  preset of %s: %s is {%s}; keys of the output go first\n",
                     plan->outputs[o].name, plan->spec->outputs[o].preset->name, text);
         }
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        if (plan->spec->outputs[o].picture.preset)
+            report_picture_preset(&plan->spec->outputs[o], out);
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->outputs[o].transform) {
             char text[1024];

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/window/picture/picture_preset.h"
 #include "daemon/window/transform/chain_spec.h"
 #include "daemon/window/transform/preset.h"
 #include "daemon/window/window_spec_internal.h"
@@ -358,6 +359,8 @@ static enum trajd_status read_output(struct trajd_spec_parser *p,
         ((status = trajd_preset_read(p->yaml, trajd_yaml_get(node, "preset"), &output->preset,
                                      p->error)) ||
          (status = apply_preset(p, node, output))))
+        return status;
+    if ((status = trajd_picture_preset_read(p->yaml, node, &output->picture, p->error)))
         return status;
     if (!output->preset && !trajd_yaml_get(node, "at") &&
         !trajd_yaml_get(node, "goal")) /* of a goal: step 0 */

@@ -130,6 +130,16 @@ enum trajd_status trajd_image_check(const struct trajd_image_preparation *prepar
     return TRAJD_OK;
 }
 
+bool trajd_image_is_whole(const struct trajd_image_preparation *preparation)
+{
+    const struct trajd_image_preparation *p = preparation;
+    const uint32_t height = p->source_height, width = p->source_width;
+
+    return p->crop.height == height && p->crop.width == width && p->inner_height == height &&
+           p->inner_width == width && p->height == height && p->width == width && !p->top &&
+           !p->left;
+}
+
 uint64_t trajd_image_source_bytes(const struct trajd_image_preparation *preparation)
 {
     return (uint64_t)preparation->source_height * preparation->source_width *

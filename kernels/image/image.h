@@ -68,7 +68,9 @@ struct trajd_image_preparation {
     uint32_t inner_height, inner_width;
     int32_t top, left;
     uint32_t height, width; /* of the output */
-    double pad_value;       /* a value of the type */
+    /* 1: the pixels have blue first. The decoder gives them so; the kernels do not look at it */
+    uint32_t is_bgr;
+    double pad_value; /* a value of the type */
 };
 
 /* Returns the name in configurations ("pillow-bilinear", "tf-lanczos3", "stretch", ...), or NULL for
@@ -79,6 +81,10 @@ const char *trajd_image_fit_name(enum trajd_image_fit fit);
 /* Sets inner size and corner for an output of height x width, from the crop box. */
 void trajd_image_place(struct trajd_image_preparation *preparation, enum trajd_image_fit fit,
                        uint32_t height, uint32_t width);
+
+/* Returns whether frames stay as they are: no crop, no other size, no padding. The order of the
+ * colours does not count. */
+bool trajd_image_is_whole(const struct trajd_image_preparation *preparation);
 
 /* Checks everything that the functions below rely on. TRAJD_ERR_ARGUMENT names the field. */
 enum trajd_status trajd_image_check(const struct trajd_image_preparation *preparation,

@@ -13,6 +13,7 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/image/image.h"
+#include "kernels/image/image_copy.h"
 #include "kernels/image/image_planes.h"
 #include "kernels/clones.h"
 #include "proto/array_len.h"
@@ -260,7 +261,7 @@ void trajd_image_finish_frame(const struct trajd_image_finish *finish, const voi
     if (f->source == TRAJD_U16 && f->type == TRAJD_F32)
         widen_depth((uint64_t)f->height * f->width, frame, output);
     else if (f->source == f->type && !is_split)
-        memcpy(output, frame, trajd_image_finish_bytes(f));
+        trajd_image_copy(output, frame, trajd_image_finish_bytes(f));
     else if (f->type == TRAJD_U8)
         split(f, frame, output);
     else if (is_split || f->channels == 1)

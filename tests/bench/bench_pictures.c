@@ -1,18 +1,20 @@
 // libs: trajd_decode trajd_decode_child
-/* Measures pictures on one core. Prints the best time of many turns, in us of processor time a frame.
+/* Measures pictures on one core. Prints us of processor time a frame.
  *
- *     bench_pictures resize                  resize of 640x480, for each filter
+ *     bench_pictures resize                  resize of 640x480, for each filter: the best turn
  *     bench_pictures decode FILE.jpg...      bare libjpeg-turbo; a decoder in this thread; the helper
  *                                            program and its parent. The last two with and without a
  *                                            resize to 224x224, into memory for 64 frames
  *
- * tests/bench/pictures.py makes the files, and measures other programs beside it. */
+ * tests/bench/part_pictures.py measures other programs beside it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
+
+#include <jpeglib.h>
 
 #include "daemon/base/paths.h"
 #include "daemon/decode/decode_frame.h"
@@ -20,7 +22,15 @@
 #include "daemon/decode/decoder.h"
 #include "daemon/index/rows/picture_header.h"
 
-enum { HEIGHT = 480, WIDTH = 640, TURNS = 60, FRAMES = 64, HELPER_TURNS = 32, LARGEST = 1 << 20 };
+enum {
+    HEIGHT = 480,
+    WIDTH = 640,
+    TURNS = 60,
+    DECODE_TURNS = 16,
+    FRAMES = 64,
+    JOB_FRAMES = 32,
+    LARGEST = 1 << 20
+};
 
 static double now_us(clockid_t clock)
 {
@@ -88,35 +98,22 @@ static struct file load(const char *path)
     return file;
 }
 
-static void measure_library(const struct file *files, int count)
-{
-    static uint8_t pixels[HEIGHT * WIDTH * 3];
-    const struct trajd_picture picture = {TRAJD_PICTURE_JPEG, HEIGHT, WIDTH, 3, 8, false};
-    double best = 1e12;
-    char reason[160];
+/* ---- decoding: each way takes turns with the others ---- */
 
-    for (int turn = 0; turn < TURNS / 4; turn++) {
-        const double begin = now_us(CLOCK_THREAD_CPUTIME_ID);
-        for (int i = 0; i < FRAMES; i++)
-            if (!trajd_decode_jpeg(files[i % count].bytes, files[i % count].size, &picture, pixels,
-                                   reason, sizeof reason))
-                fail(reason);
-        const double time = (now_us(CLOCK_THREAD_CPUTIME_ID) - begin) / FRAMES;
-        best = time < best ? time : best;
-    }
-    printf("decode library %.1f\n", best);
-}
+enum way { BARE, THREAD, HELPER, THREAD_224, HELPER_224, WAY_COUNT };
 
-/* Returns the processor time of this thread and of the children that have ended, in us. */
-static double all_us(void)
-{
-    struct rusage children;
+static const char *const way_names[] = {"bare", "thread", "helper", "thread_224", "helper_224"};
 
-    getrusage(RUSAGE_CHILDREN, &children);
-    return now_us(CLOCK_THREAD_CPUTIME_ID) +
-           (double)(children.ru_utime.tv_sec + children.ru_stime.tv_sec) * 1e6 +
-           (double)(children.ru_utime.tv_usec + children.ru_stime.tv_usec);
-}
+struct ways {
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_error_mgr errors;
+    struct trajd_decode_state states[WAY_COUNT];
+    struct trajd_decoder *decoders[WAY_COUNT];
+    clockid_t child_clocks[WAY_COUNT];
+    uint8_t *
+        pixels; /* of FRAMES frames: the cache of the daemon, as large as the processor's are not */
+    double us[WAY_COUNT];
+};
 
 static struct trajd_layout_image image(void)
 {
@@ -124,70 +121,26 @@ static struct trajd_layout_image image(void)
         .is_present = true, .color = TRAJD_COLOR_RGB, .height = HEIGHT, .width = WIDTH};
 }
 
-static uint64_t frame_bytes(const struct trajd_image_preparation *preparation)
+/* Returns the processor clock of the child that was started last. */
+static clockid_t clock_of_child(void)
 {
-    return preparation ? trajd_image_bytes(preparation) : HEIGHT * WIDTH * 3;
+    char path[64];
+    FILE *children;
+    clockid_t clock;
+    int pid = 0;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    children = fopen(path, "r");
+    while (children && fscanf(children, "%d", &pid) == 1)
+        ;
+    if (!children || clock_getcpuclockid(pid, &clock))
+        fail("no clock of the helper program");
+    fclose(children);
+    return clock;
 }
 
-/* Decodes and prepares as the helper program does it, but in this thread. */
-static void measure_thread(const struct file *files, int count,
-                           const struct trajd_image_preparation *preparation, const char *name)
-{
-    struct trajd_decode_setup setup = {.image = image(),
-                                       .bits = 8,
-                                       .upright = true,
-                                       .is_prepared = preparation != NULL,
-                                       .frame_bytes = frame_bytes(preparation)};
-    uint8_t *pixels = malloc(FRAMES * setup.frame_bytes);
-    struct trajd_decode_state state;
-    char reason[160];
-    double best = 1e12;
-
-    if (preparation)
-        setup.preparation = *preparation;
-    if (!pixels || !trajd_decode_state_make(&setup, &state))
-        fail("no memory");
-    for (int turn = 0; turn < TURNS / 4; turn++) {
-        const double begin = now_us(CLOCK_THREAD_CPUTIME_ID);
-        for (int i = 0; i < FRAMES; i++)
-            if (!trajd_decode_frame(&state, files[i % count].bytes, files[i % count].size,
-                                    files[i % count].size, pixels + i * setup.frame_bytes, reason,
-                                    sizeof reason))
-                fail(reason);
-        const double time = (now_us(CLOCK_THREAD_CPUTIME_ID) - begin) / FRAMES;
-        best = time < best ? time : best;
-    }
-    trajd_decode_state_free(&state);
-    free(pixels);
-    printf("decode %s %.1f\n", name, best);
-}
-
-static void run_helper(const struct trajd_decoder_options *options, const struct file *files,
-                       int count)
-{
-    struct trajd_decoder_frame frames[FRAMES];
-    struct trajd_decoder *decoder;
-    struct trajd_error error;
-    uint8_t *pixels;
-
-    if (trajd_decoder_create(options, &decoder, &error))
-        fail(error.message);
-    pixels = malloc(FRAMES * trajd_decoder_frame_bytes(decoder));
-    for (int turn = 0; pixels && turn < HELPER_TURNS; turn++) {
-        for (int i = 0; i < FRAMES; i++)
-            frames[i] = (struct trajd_decoder_frame){
-                files[i % count].bytes, files[i % count].size, files[i % count].size,
-                pixels + (size_t)i * trajd_decoder_frame_bytes(decoder), ""};
-        if (trajd_decoder_run(decoder, frames, FRAMES, &error) || *frames[0].reason)
-            fail("a frame was not decoded");
-    }
-    free(pixels);
-    trajd_decoder_destroy(&decoder);
-}
-
-/* The time of both processes, from the start of the child to its end. */
-static void measure_helper(const struct file *files, int count,
-                           const struct trajd_image_preparation *preparation, const char *name)
+static void start_helper(struct ways *ways, enum way way,
+                         const struct trajd_image_preparation *preparation)
 {
     char program[4096];
     const struct trajd_decoder_options options = {.program = program,
@@ -197,17 +150,123 @@ static void measure_helper(const struct file *files, int count,
                                                   .preparation = preparation,
                                                   .largest_frame_bytes = LARGEST,
                                                   .timeout_ms = 60000};
-    double best = 1e12;
+    struct trajd_error error;
 
     if (!trajd_paths_decoder(program, sizeof program))
         fail("trajd-decoder is not built");
-    for (int turn = 0; turn < 3; turn++) {
-        const double begin = all_us();
-        run_helper(&options, files, count);
-        const double time = (all_us() - begin) / (HELPER_TURNS * FRAMES);
-        best = time < best ? time : best;
+    if (trajd_decoder_create(&options, &ways->decoders[way], &error))
+        fail(error.message);
+    ways->child_clocks[way] = clock_of_child();
+}
+
+static void start_thread(struct ways *ways, enum way way,
+                         const struct trajd_image_preparation *preparation)
+{
+    struct trajd_decode_setup setup = {.image = image(),
+                                       .bits = 8,
+                                       .upright = true,
+                                       .is_prepared = preparation != NULL,
+                                       .frame_bytes = preparation ? trajd_image_bytes(preparation)
+                                                                  : HEIGHT * WIDTH * 3};
+
+    if (preparation)
+        setup.preparation = *preparation;
+    if (!trajd_decode_state_make(&setup, &ways->states[way]))
+        fail("no memory");
+}
+
+/* The least that a program does with libjpeg-turbo: one decompressor for all frames. */
+static void decode_bare(struct ways *ways, const struct file *file, uint8_t *pixels)
+{
+    struct jpeg_decompress_struct *jpeg = &ways->jpeg;
+
+    jpeg_mem_src(jpeg, file->bytes, file->size);
+    jpeg_read_header(jpeg, TRUE);
+    jpeg_start_decompress(jpeg);
+    while (jpeg->output_scanline < jpeg->output_height) {
+        JSAMPROW row = pixels + jpeg->output_scanline * (size_t)(WIDTH * 3);
+        jpeg_read_scanlines(jpeg, &row, 1);
     }
-    printf("decode %s %.1f\n", name, best);
+    jpeg_finish_decompress(jpeg);
+}
+
+static void decode_by_helper(struct ways *ways, enum way way, const struct file *files, int count)
+{
+    struct trajd_decoder_frame frames[FRAMES];
+    struct trajd_error error;
+    const uint64_t bytes = trajd_decoder_frame_bytes(ways->decoders[way]);
+
+    for (int i = 0; i < FRAMES; i++)
+        frames[i] =
+            (struct trajd_decoder_frame){files[i % count].bytes, files[i % count].size,
+                                         files[i % count].size, ways->pixels + i * bytes, ""};
+    for (int i = 0; i < FRAMES; i += JOB_FRAMES) /* as the daemon's threads ask for them */
+        if (trajd_decoder_run(ways->decoders[way], frames + i, JOB_FRAMES, &error) ||
+            *frames[i].reason)
+            fail("a frame was not decoded");
+}
+
+static void decode_all(struct ways *ways, enum way way, const struct file *files, int count)
+{
+    struct trajd_decode_state *state = &ways->states[way];
+    char reason[160];
+
+    if (ways->decoders[way]) {
+        decode_by_helper(ways, way, files, count);
+        return;
+    }
+    for (int i = 0; i < FRAMES; i++) {
+        const struct file *file = &files[i % count];
+        if (way == BARE)
+            decode_bare(ways, file, ways->pixels + (size_t)i * HEIGHT * WIDTH * 3);
+        else if (!trajd_decode_frame(state, file->bytes, file->size, file->size,
+                                     ways->pixels + i * state->setup.frame_bytes, reason,
+                                     sizeof reason))
+            fail(reason);
+    }
+}
+
+static double time_turn(struct ways *ways, enum way way, const struct file *files, int count)
+{
+    const bool has_child = ways->decoders[way];
+    const double begin = now_us(CLOCK_THREAD_CPUTIME_ID),
+                 child = has_child ? now_us(ways->child_clocks[way]) : 0;
+
+    decode_all(ways, way, files, count);
+    return (now_us(CLOCK_THREAD_CPUTIME_ID) - begin +
+            (has_child ? now_us(ways->child_clocks[way]) - child : 0)) /
+           FRAMES;
+}
+
+/* Prints the best turn of each way: other programs that run make times longer, never shorter. */
+static void measure_decode(const struct file *files, int count)
+{
+    static struct ways ways;
+    const struct trajd_image_preparation to_224 =
+        preparation_for(TRAJD_IMAGE_PILLOW_BILINEAR, 224, 224);
+
+    ways.jpeg.err = jpeg_std_error(&ways.errors);
+    jpeg_create_decompress(&ways.jpeg);
+    start_thread(&ways, THREAD, NULL);
+    start_thread(&ways, THREAD_224, &to_224);
+    start_helper(&ways, HELPER, NULL);
+    start_helper(&ways, HELPER_224, &to_224);
+    ways.pixels = malloc((size_t)FRAMES * HEIGHT * WIDTH * 3);
+    if (!ways.pixels)
+        fail("no memory");
+    for (int turn = 0; turn <= DECODE_TURNS; turn++) /* the first touches all memory */
+        for (int way = 0; way < WAY_COUNT; way++) {
+            const double us = time_turn(&ways, (enum way)way, files, count);
+            if (turn <= 1 || us < ways.us[way])
+                ways.us[way] = us;
+        }
+    for (int way = 0; way < WAY_COUNT; way++) {
+        printf("decode %s %.1f\n", way_names[way], ways.us[way]);
+        trajd_decode_state_free(&ways.states[way]);
+        trajd_decoder_destroy(&ways.decoders[way]);
+    }
+    jpeg_destroy_decompress(&ways.jpeg);
+    free(ways.pixels);
 }
 
 int main(int argc, char **argv)
@@ -222,15 +281,9 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc >= 3 && argc <= 18 && !strcmp(argv[1], "decode")) {
-        const struct trajd_image_preparation to_224 =
-            preparation_for(TRAJD_IMAGE_PILLOW_BILINEAR, 224, 224);
         for (int i = 2; i < argc; i++)
             files[i - 2] = load(argv[i]);
-        measure_library(files, argc - 2);
-        measure_thread(files, argc - 2, NULL, "thread");
-        measure_thread(files, argc - 2, &to_224, "thread_224");
-        measure_helper(files, argc - 2, NULL, "helper");
-        measure_helper(files, argc - 2, &to_224, "helper_224");
+        measure_decode(files, argc - 2);
         return 0;
     }
     fail("usage: bench_pictures resize | decode FILE.jpg...");

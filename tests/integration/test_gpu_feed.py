@@ -41,26 +41,16 @@ def test_the_same_batches_as_in_host_memory(make):
     assert CUDA.fake_cuda_mappings() == 0
 
 
-def test_returns_are_made_on_the_cpu(make):
-    """No kernel of the GPU adds rows: the batches come in host memory, with the reason."""
+@pytest.mark.parametrize("output, reason", [
+    ("return: {gamma: 0.9}", b"outputs with return: are made on the CPU alone"),
+    ("relative_to: {from: obs/robot0_eef_pos, mask: [true, true, true, false, false, false, false]}",
+     b"rotation, relative_to and norm.per are computed on the CPU")])
+def test_what_no_kernel_of_the_gpu_computes(make, output, reason):
+    """The batches come in host memory, with the reason."""
     client = make().client()
-    spec = ("{dataset: demo, global_batch: 16, anchor: {clock: actions}, "
-            "outputs: {x: {from: actions, at: 0..3, return: {gamma: 0.9}}}}")
-    info = client.open(spec=spec, gpu=UUID)
-    assert info.gpu is None and b"outputs with return: are made on the CPU alone" in info.gpu_refusal
-    batch = client.next()
-    assert batch.arrays()["x"].shape == (16, 4, 7)
-    batch.release()
-    client.close()
-
-
-def test_relative_actions_are_made_on_the_cpu(make):
-    """The kernels of the GPU only resample: the batches come in host memory, with the reason."""
-    client = make().client()
-    spec = ("{dataset: demo, global_batch: 16, anchor: {clock: actions}, "
-            "outputs: {actions: {at: 0..3, relative_to: {from: obs/robot0_eef_pos, mask: [true, true, true, false, false, false, false]}}}}")
-    info = client.open(spec=spec, gpu=UUID)
-    assert info.gpu is None and b"rotation, relative_to and norm.per are computed on the CPU" in info.gpu_refusal
+    info = client.open(spec="{dataset: demo, global_batch: 16, anchor: {clock: actions}, "
+                            f"outputs: {{actions: {{at: 0..3, {output}}}}}}}", gpu=UUID)
+    assert info.gpu is None and reason in info.gpu_refusal
     batch = client.next()
     assert batch.arrays()["actions"].shape == (16, 4, 7) and np.isfinite(batch.arrays()["actions"]).all()
     batch.release()

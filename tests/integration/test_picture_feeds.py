@@ -13,6 +13,7 @@ import pytest
 import libtrajd as trajd
 from paths import TRAJCTL
 from picture_files import nearest, random_frames, write_encoded
+from waiting import wait_for
 
 BAD_FRAME = 8
 
@@ -42,6 +43,16 @@ def arm(tmp_path):
         frames.append({"top": random_frames(9, 48, 64, 10 + e), "wrist": random_frames(9, 40, 40, 20 + e)})
         write_encoded(tmp_path / f"episode_{e}.hdf5", frames[-1])
     return tmp_path, frames
+
+
+def rewrite_raw(path, frames, compression=None):
+    """Replaces the encoded frames of the fixture `arm` by pixels."""
+    for e, cameras in enumerate(frames):
+        with h5py.File(path / f"episode_{e}.hdf5", "r+") as file:
+            file.attrs["compress"] = False
+            for name, pixels in cameras.items():
+                del file["observations/images"][name]
+                file["observations/images"].create_dataset(name, data=pixels, compression=compression)
 
 
 def config_of(path, outputs, batch=4, more="seed: 1", decoders=0):
@@ -104,17 +115,99 @@ def test_a_frame_is_decoded_once(daemon, arm):
     assert frames["decoded"] == 18 and frames["used"] >= 3 * 36 and frames["evicted"] == 0
 
 
-@pytest.mark.parametrize("options", [{"decoders": 1}, {"decoders": 5}, {"store": "96KiB"}], ids=["one", "five", "little memory"])
-def test_the_bytes_do_not_depend_on_decoders_and_memory(daemon, arm, options):
+def decoders_of(pid):
+    """Returns the helper programs of a daemon that decode pictures."""
+    lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for children in lists for child in children.split()]
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def kill_decoders(pid):
+    """Kills the helper programs. Returns how many."""
+    killed = 0
+    for child in decoders_of(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+            killed += 1
+    return killed
+
+
+@pytest.mark.parametrize("encoding", ["png", "raw", "gzip"])
+@pytest.mark.parametrize("store", ["64MiB", "96KiB"], ids=["all frames kept", "few frames kept"])
+@pytest.mark.parametrize("decoders", [1, 2, 3, 5, 8])
+def test_the_bytes_do_not_depend_on_decoders_and_memory(daemon, arm, decoders, store, encoding):
+    """Cold, from memory or the disk, and after the helper programs were killed: a frame has the same bytes."""
     path, frames = arm
-    batches, status = run(daemon, path, "top: {from: observations/images/top, at: -1..0, image: {resize: [45, 60], filter: nearest}}",
-                          batch=2, epochs=2, **options)
-    for epoch in batches:
-        for episode, row, window in windows(epoch):
-            expected = [nearest(frames[episode]["top"][i], 45, 60) for i in (max(row - 1, 0), row)]
-            np.testing.assert_array_equal(window["top"], expected)
-    if "store" in options:
-        assert status["datasets"][0]["frames"]["evicted"] > 0
+    if encoding != "png":
+        rewrite_raw(path, frames, "gzip" if encoding == "gzip" else None)
+    outputs = "top: {from: observations/images/top, at: -1..0, image: {resize: [45, 60], filter: nearest}}"
+    one = daemon(config_of(path, outputs, batch=2, decoders=decoders), store=store)
+    client = one.client()
+    killed = 0
+    for epoch in range(3):
+        client.open("train", epoch=epoch)
+        for _, arrays in client.epoch():
+            for episode, row, window in windows([arrays]):
+                expected = [nearest(frames[episode]["top"][i], 45, 60) for i in (max(row - 1, 0), row)]
+                np.testing.assert_array_equal(window["top"], expected)
+        killed += kill_decoders(one.process.pid) if epoch == 1 else 0
+    counts = client.status()["datasets"][0]["frames"]
+    client.close()
+    assert 0 < killed <= decoders and counts["bad"] == 0
+    assert counts["decoded"] == 18 if store == "64MiB" else counts["evicted"] > 0
+
+
+def test_all_feeds_share_few_helper_programs(daemon, arm):
+    """Two feeds with three kinds of pictures, and threads for each of them: two programs decode for all."""
+    path, frames = arm
+    config = textwrap.dedent(config_of(path, """
+      top: {from: observations/images/top, at: 0, image: {resize: [20, 30], filter: nearest}}
+      wrist: {from: observations/images/wrist, at: 0, image: {resize: [10, 10], filter: nearest}}""", batch=3, decoders=2))
+    config += "  other: {like: train, outputs: {top: {image: {resize: [45, 60], filter: nearest}}}}\n"
+    one = daemon(config)
+    clients, most = [one.client(), one.client()], 0
+    for client, name in zip(clients, ("train", "other")):
+        client.open(name)
+    for arrays in zip(*[client.epoch() for client in clients]):
+        most = max(most, len(decoders_of(one.process.pid)))
+        for (_, batch), size in zip(arrays, ((20, 30), (45, 60))):
+            for episode, row, window in windows([batch]):
+                np.testing.assert_array_equal(window["top"][0], nearest(frames[episode]["top"][row], *size))
+                np.testing.assert_array_equal(window["wrist"][0], nearest(frames[episode]["wrist"][row], 10, 10))
+    for client in clients:
+        client.close()
+    assert most <= 2
+
+
+def test_a_killed_daemon_costs_nothing(daemon, arm):
+    """A worker connects again, and each window comes once with the bytes that it has without the kill."""
+    path, frames = arm
+    one = daemon(config_of(path, AUGMENTED.replace("DRAW", "frame"), batch=2, more="seed: 1"))
+    client = one.client(reconnect=True)
+    client.open("train")
+    undisturbed = {(e, row): window for e, row, window in windows([arrays for _, arrays in client.epoch()])}
+    seen = {}
+    client.open("train")
+    for number, (_, arrays) in enumerate(client.epoch()):
+        for e, row, window in windows([arrays]):
+            assert (e, row) not in seen
+            seen[e, row] = window
+        if number in (1, 4):
+            orphans = decoders_of(one.process.pid)
+            one.kill()
+            wait_for(lambda pids=orphans: not any(map(is_running, pids)), 20, "the end of the helper programs")
+            one.start()
+    client.close()
+    assert seen.keys() == undisturbed.keys() and len(seen) == 18
+    for key, window in seen.items():
+        for name in ("top", "wrist", "top.augment", "top.mask"):
+            np.testing.assert_array_equal(window[name], undisturbed[key][name])
 
 
 def test_a_bad_frame_is_an_error_with_file_and_row(daemon, tmp_path):
@@ -183,12 +276,6 @@ def test_frames_of_zeros_are_masked(daemon, tmp_path, form):
     client.close()
 
 
-def decoders_of(pid):
-    """Returns the helper programs of a daemon that decode pictures."""
-    lists = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
-    return [int(child) for children in lists for child in children.split()]
-
-
 def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
     frames = random_frames(60, 48, 64, 3)
     write_encoded(tmp_path / "episode_0.hdf5", {"top": frames})
@@ -197,10 +284,8 @@ def test_a_killed_decoder_costs_nothing(daemon, tmp_path):
     client.open("train")
     killed = 0
     for number, (_, arrays) in enumerate(client.epoch()):
-        for pid in decoders_of(one.process.pid) if number in (1, 8) else ():  # twice in a row, a frame would be blamed
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
+        if number in (1, 8):  # twice in a row, a frame would be blamed
+            killed += kill_decoders(one.process.pid)
         for _, row, window in windows([arrays]):
             np.testing.assert_array_equal(window["top"][1], nearest(frames[row], 20, 30))
     assert killed > 0
@@ -349,16 +434,22 @@ def test_evaluation_draws_nothing(daemon, arm):
         assert window["wrist.augment"][0].tolist() == [[2, 2, 0, 0], [0, 0, 0, 0]]
 
 
-def test_a_job_does_not_go_on_with_other_pictures(daemon, arm):
+def test_pictures_are_in_the_digest_of_values_alone(daemon, arm):
     path, _ = arm
-    digests = []
-    for i, image in enumerate(("{crop: [30, 30]}", "{crop: {top: 0, left: 0, height: 30, width: 30}}", "{crop: [30, 30], augment: [{flip: 0.5}]}")):
-        client = daemon(config_of(path, f"wrist: {{from: observations/images/wrist, at: 0, image: {image}}}"), f"d{i}").client()
+    images = ("{crop: [30, 30]}", "{crop: {top: 0, left: 0, height: 30, width: 30}}", "{crop: [30, 30], augment: [{flip: 0.5}]}",
+              "{crop: [30, 30], resize: [30, 31]}", "{crop: [30, 30]}, norm: unit", "{crop: {top: 5, left: 5, height: 30, width: 30}}")
+    values, norms = [], []
+    for i, image in enumerate(images):
+        client = daemon(config_of(path, f"wrist: {{from: observations/images/wrist, at: 0, dtype: float32, image: {image}}}"), f"d{i}").client()
         info = client.open("train")
-        digests.append((info.fingerprint, client.status()["producers"][0]["norm_digest"]))
+        (producer,) = client.status()["producers"]
+        assert int(producer["values_digest"], 16) == info.values_digest
+        values.append((info.fingerprint, info.values_digest))
+        norms.append(info.norm_digest)
         client.close()
-    assert len({fingerprint for fingerprint, _ in digests}) == 1  # the same windows in the same order
-    assert len({digest for _, digest in digests}) == 3
+    assert len({fingerprint for fingerprint, _ in values}) == 1  # the same windows in the same order
+    assert len({digest for _, digest in values}) == 4 and values[0] == values[4] == values[5]
+    assert norms.count(1) == 5 and norms[4] != 1
 
 
 def test_another_preparation_takes_memory_from_the_first(daemon, arm):
@@ -372,3 +463,42 @@ def test_another_preparation_takes_memory_from_the_first(daemon, arm):
         for episode, row, window in windows([arrays for _, arrays in client.epoch()]):
             np.testing.assert_array_equal(window["top"][0], nearest(frames[episode]["top"][row], height, 60))
         client.close()
+
+
+def test_channels_are_the_colours_of_opencv_or_chosen(daemon, tmp_path):
+    frames = random_frames(6, 30, 40, 3)
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": frames})
+    with h5py.File(tmp_path / "episode_0.hdf5", "r+") as file:
+        file.create_dataset("observations/images/raw", data=frames, chunks=(1, 30, 40, 3))
+    outputs = """
+      rgb: {from: observations/images/top, at: 0}
+      bgr: {from: observations/images/top, at: 0, image: {channels: bgr}}
+      cv2: {from: observations/images/top, at: 0, image: {channels: cv2}}
+      raw_bgr: {from: observations/images/raw, at: 0, image: {channels: bgr}}
+      raw_cv2: {from: observations/images/raw, at: 0, image: {channels: cv2}}
+      preset: {from: observations/images/top, at: 0, image: {preset: act++}}"""
+    (batches,), _ = run(daemon, tmp_path, outputs)
+    mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    seen = 0
+    for _, row, window in windows(batches):
+        swapped = frames[row][..., ::-1]
+        for name, expected in {"rgb": frames[row], "bgr": swapped, "cv2": swapped, "raw_bgr": swapped, "raw_cv2": frames[row]}.items():
+            np.testing.assert_array_equal(window[name][0], expected, name)
+        np.testing.assert_allclose(window["preset"][0], ((swapped / 255 - mean) / std).transpose(2, 0, 1), atol=1e-5)
+        seen += 1
+    assert seen == 6
+
+
+def test_check_prints_what_a_preset_is(tmp_path):
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(6, 84, 84, 3)})
+    outputs = "top: {from: observations/images/top, at: 0, image: {preset: umi}}"
+    config = tmp_path / "trajd.yaml"
+    config.write_text("version: 1\n" + config_of(tmp_path, outputs))
+    done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "filter area only reduces" in done.stderr + done.stdout
+    config.write_text("version: 1\n" + config_of(tmp_path, outputs.replace("umi}", "umi, filter: linear}")))
+    done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "image.preset of top: umi is {image: {resize: [224, 224], fit: cover, filter: area, augment: [{crop: 0.95}" in done.stdout
+    assert "the trainer draws once for a camera of a whole batch, here for each window" in done.stdout
+    assert "f32 [4,1,3,224,224]" in done.stdout

@@ -60,6 +60,16 @@ def producer(tmp_path):
 
 
 @pytest.fixture
+def key_file(tmp_path):
+    """The key file of a remote worker; the daemon's keys lie in the folder keys."""
+    environment = clean_environment()
+    for arguments in ([], ["--client", "trainer"]):
+        subprocess.run([BUILD / "clients/cli/trajctl", "keygen", tmp_path / "keys", *arguments], check=True, env=environment,
+                       stdout=subprocess.DEVNULL)
+    return tmp_path / "keys/trainer.key_secret"
+
+
+@pytest.fixture
 def device(monkeypatch):
     """The list of devices that the package opens: HostDevice takes the place of a CUDA device."""
     from trajd import cuda

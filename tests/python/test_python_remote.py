@@ -1,23 +1,12 @@
 """The package with a remote daemon: the same batches. Their memory stays valid as long as it is referenced, even
 after the feed is gone."""
 import re
-import subprocess
 
 import numpy as np
 import pytest
 
 import trajd
 from feeds import policy_feed
-from paths import BUILD, clean_environment
-
-
-@pytest.fixture
-def key_file(tmp_path):
-    environment = clean_environment()
-    for arguments in ([], ["--client", "trainer"]):
-        subprocess.run([BUILD / "clients/cli/trajctl", "keygen", tmp_path / "keys", *arguments], check=True, env=environment,
-                       stdout=subprocess.DEVNULL)
-    return tmp_path / "keys/trainer.key_secret"
 
 
 def start(daemon, demo_file):

@@ -31,7 +31,8 @@ class OpenOptions(c.Structure):
                 ("next", c.c_uint64), ("fingerprint", c.c_uint64), ("timeout_ms", c.c_uint32),
                 ("local_ranks", c.POINTER(c.c_uint32)), ("local_rank_count", c.c_uint32), ("resume", c.c_char_p),
                 ("resume_size_bytes", c.c_size_t), ("gpu", c.c_char_p),
-                ("gpu_ranks", c.POINTER(c.c_uint32)), ("gpu_rank_count", c.c_uint32)]
+                ("gpu_ranks", c.POINTER(c.c_uint32)), ("gpu_rank_count", c.c_uint32),
+                ("unfinished", c.c_int)]
 
 
 class Question(c.Structure):
@@ -47,12 +48,13 @@ class FeedInfo(c.Structure):
                         ("norm_digest", c.c_uint64), ("episodes_found", c.c_uint32), ("episodes_kept", c.c_uint32), ("episodes_quarantined", c.c_uint32),
                         ("episodes_used", c.c_uint32), ("quarantine_reason_count", c.c_uint32),
                         ("quarantine_reasons", c.POINTER(c.c_char_p)), ("warning_count", c.c_uint32),
-                        ("warnings", c.POINTER(c.c_char_p))]
+                        ("warnings", c.POINTER(c.c_char_p)), ("values_digest", c.c_uint64)]
 
 
 class Tensor(c.Structure):
     _fields_ = [("name", c.c_char_p), ("role", c.c_char_p), ("of", c.c_char_p), ("dtype", c.c_int),
-                ("rank", c.c_uint32), ("shape", c.c_uint64 * 8), ("strides_bytes", c.c_int64 * 8), ("data", c.c_void_p)]
+                ("rank", c.c_uint32), ("shape", c.c_uint64 * 8), ("strides_bytes", c.c_int64 * 8), ("data", c.c_void_p),
+                ("finish", c.c_void_p)]
 
 
 class BatchInfo(c.Structure):

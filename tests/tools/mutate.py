@@ -10,7 +10,8 @@ fails twice. Lines are chosen by the seed, each line of an area with the same ch
 and what is left out. With --jobs 16, 16 copies try one change each; the changes and the table are the same.
 
 mutate_no_effect.txt lists changes that nothing visible depends on, with the reason. They are not counted. What is printed
-as "missed" needs a test, or a place in that list. The list names a change by its function and text:
+as "missed" needs a test, or a place in that list. With --minutes, what was begun and not finished at the end is printed, too,
+and not counted: most of it passed the C tests, so try it again with --only. Lists name a change by its function and text:
 
     daemon/cache/cache.c: allocate_tables
       - for ( uint32_t i = 0 ; i < n ; i ++ )
@@ -22,8 +23,10 @@ A `+` line with a single star stands for every change of the place in the `-` li
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import glob
 import itertools
+import math
 import os
 import pathlib
 import queue
@@ -56,7 +59,9 @@ class Area:
     left_out: list = field(default_factory=list)  # tests that fail without a change
     c_seconds: int = FIRST_TEST_SECONDS  # a test that takes longer hangs
     python_seconds: int = FIRST_TEST_SECONDS
-    is_checked: threading.Event = field(default_factory=threading.Event)  # check_unchanged has ended
+    # check_unchanged has run the tests of these builds
+    c_checked: threading.Event = field(default_factory=threading.Event)
+    all_checked: threading.Event = field(default_factory=threading.Event)
 
 
 AREAS = {
@@ -97,8 +102,13 @@ AREAS = {
 }
 
 
+class TimeIsOver(Exception):
+    pass
+
+
 class Build:
     """A build of a copy of the tree, and the tests that run there."""
+    end = math.inf  # of the run: nothing is run after it
 
     def __init__(self, folder, sanitize=""):
         self.tree = folder / "tree"
@@ -114,14 +124,20 @@ class Build:
 
     def run(self, command, seconds):
         """Runs a command in the copy. Returns its exit status (None: it took too long) and its output. Ends what it left."""
+        left = Build.end - time.monotonic()
+        if left <= 0:
+            raise TimeIsOver
         process = subprocess.Popen(command, cwd=self.tree, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True, errors="replace", start_new_session=True)
         try:
-            output = process.communicate(timeout=seconds)[0]
+            output = process.communicate(timeout=min(seconds, left))[0]
             return process.returncode, output
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+            self.end_programs()  # they may hold the pipe open
             process.communicate()
+            if left <= seconds:
+                raise TimeIsOver from None
             return None, ""
         finally:
             self.end_programs()
@@ -260,10 +276,11 @@ def try_change(copy, area, change, arguments):
         plain = copy.plain
         if plain.make(plain.test_targets(area))[0]:
             return "does not compile", ""
-        area.is_checked.wait()
+        area.c_checked.wait()
         noticed = plain.noticed_by(area, plain.c_tests)
         if noticed:
             return "C tests", noticed
+        area.all_checked.wait()
         if not arguments.quick:
             plain.make(PROGRAMS)
             noticed = plain.noticed_by(area, plain.python_tests)
@@ -301,6 +318,7 @@ def check_unchanged(copy, name, arguments):
         if status:
             sys.exit(f"mutate: the tree does not build:\n{output[-2000:]}")
         area.c_seconds = 30 + 3 * passing_seconds(area, name, build, build.c_tests)
+        area.c_checked.set()
     if not arguments.quick:
         area.python_seconds = 30 + passing_seconds(area, name, copy.plain, copy.plain.python_tests)
 
@@ -310,10 +328,10 @@ class Run:
 
     def __init__(self, arguments):
         self.arguments = arguments
-        self.end = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
+        Build.end = time.monotonic() + 60 * arguments.minutes
         self.names = arguments.area or list(AREAS)
         self.counts = {name: collections.Counter() for name in self.names}
-        self.missed, self.ignored = [], read_list(LIST)
+        self.missed, self.unfinished, self.ignored = [], [], read_list(LIST)
         self.copies = queue.Queue()
 
     def in_a_copy(self, function, *rest):
@@ -335,14 +353,19 @@ class Run:
         try:
             check_unchanged(copy, name, self.arguments)
         finally:
-            AREAS[name].is_checked.set()
+            AREAS[name].c_checked.set()
+            AREAS[name].all_checked.set()
 
     def try_one(self, copy, name, change):
         started = time.monotonic()
-        if self.end and started > self.end:
+        if started > Build.end:
             return
         listed = is_listed(change, self.ignored)
-        column, by = ("no effect", "") if listed else try_change(copy, AREAS[name], change, self.arguments)
+        try:
+            column, by = ("no effect", "") if listed else try_change(copy, AREAS[name], change, self.arguments)
+        except TimeIsOver:
+            self.unfinished.append(change)
+            return
         self.counts[name][column] += 1
         print(f"{column:17}{time.monotonic() - started:4.0f} s  {change.kind:9}{change.file}:{change.line} {by}", flush=True)
         if column == "missed":
@@ -360,7 +383,8 @@ class Run:
             started += [pool.submit(self.in_a_copy, self.try_one, *task) for task in tasks]
             try:
                 for future in concurrent.futures.as_completed(started):
-                    future.result()
+                    with contextlib.suppress(TimeIsOver):
+                        future.result()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -384,8 +408,9 @@ def print_table(run):
     print(f"\nseed {run.arguments.seed}, commit {commit}")
     for row in [["area", *columns, "noticed"], *rows]:
         print("  ".join(f"{str(cell):>{max(len(column), 5)}}" for cell, column in zip(row, ["statistics", *columns, "noticed"])))
-    for change in run.missed:
-        print(f"\nmissed: {change.file}:{change.line}\n{text_of(change)}")
+    for what, changes in (("missed", run.missed), ("not finished", run.unfinished)):
+        for change in changes:
+            print(f"\n# {what}, line {change.line}\n{text_of(change)}")
 
 
 def main():
@@ -394,7 +419,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=30, help="changes for each area (30)")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="how many changes are tried at once, each in a copy of its own (1)")
-    parser.add_argument("--minutes", type=float, help="make no further change after this time")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time, and list what is not finished")
     parser.add_argument("--sanitize", action="store_true", help="run the C tests under AddressSanitizer on what is left")
     parser.add_argument("--quick", action="store_true", help="leave out the Python tests")
     parser.add_argument("--only", type=pathlib.Path, metavar="FILE", help="make the changes that this file lists, to try a new test")

@@ -155,6 +155,7 @@ static void store_opened(struct trajd_client *client, const struct trajd_wire_op
         .seed = opened->seed,
         .tensor_count = opened->tensor_count,
         .norm_digest = opened->norm,
+        .values_digest = opened->values,
         .gpu_refusal = client->open.gpu_refused ? client->open.gpu_refusal : NULL,
         .episodes_found = opened->found,
         .episodes_kept = opened->kept,
@@ -204,6 +205,14 @@ static bool is_right_gpu(const struct trajd_client *client, const struct trajd_w
                                      trajd_wire_text_equals(opened->gpu, client->open.terms.gpu));
 }
 
+static bool is_unfinished(const struct trajd_schema *schema)
+{
+    for (uint32_t i = 0; i < schema->tensor_count; i++)
+        if (schema->tensors[i].shape.finish)
+            return true;
+    return false;
+}
+
 void trajd_session_handle_opened(struct trajd_client *client,
                                  const struct trajd_wire_opened *opened)
 {
@@ -226,8 +235,14 @@ void trajd_session_handle_opened(struct trajd_client *client,
         trajd_session_fail(client, &error);
         return;
     }
+    if (!client->open.is_fresh && is_unfinished(schema) != client->feed.is_unfinished) {
+        trajd_schema_drop(schema);
+        trajd_session_fail_protocol(client, "OPENED with pictures in another form than before");
+        return;
+    }
     trajd_schema_drop(client->feed.schema);
     client->feed.schema = schema;
+    client->feed.is_unfinished = is_unfinished(schema);
     client->feed.mapping = NULL;
     trajd_session_return_queue(client);
     store_opened(client, opened);

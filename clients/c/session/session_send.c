@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <string.h>
 
 #include "clients/c/batch_internal.h"
@@ -71,6 +72,18 @@ void trajd_session_end_epoch(struct trajd_client *client)
     trajd_carried_drop(client);
 }
 
+/* Returns which form of pictures to request. A feed that is opened again keeps its form, because the
+ * program knows its tensors. */
+static enum trajd_wire_unfinished choose_form(const struct trajd_client *client)
+{
+    static_assert((int)TRAJD_RATHER_UNFINISHED == (int)TRAJD_WIRE_RATHER_UNFINISHED &&
+                      (int)TRAJD_UNFINISHED == (int)TRAJD_WIRE_UNFINISHED,
+                  "the same numbers in trajd.h and on the wire");
+    if (client->open.is_fresh)
+        return (enum trajd_wire_unfinished)client->open.terms.unfinished;
+    return client->feed.is_unfinished ? TRAJD_WIRE_RATHER_UNFINISHED : TRAJD_WIRE_FINISHED;
+}
+
 static void send_open(struct trajd_client *client)
 {
     const struct trajd_open_terms *wanted = &client->open.terms;
@@ -95,6 +108,7 @@ static void send_open(struct trajd_client *client)
             .fresh = client->open.is_fresh,
             .local = wants_gpu && wanted->on_gpu.count > 0 ? wanted->on_gpu : wanted->local,
             .gpu = trajd_wire_text(wants_gpu ? wanted->gpu : NULL),
+            .unfinished = choose_form(client),
         }};
     if (client->open.is_fresh) /* on a repeated OPEN the daemon knows of later DONEs itself */
         message.open.resume = (struct trajd_wire_bytes){wanted->resume, wanted->resume_size};

@@ -81,6 +81,9 @@ const struct metrics_family metrics_families[] = {
 
     {"trajd_dataset_frames_decoded", "counter", "Pictures of a dataset that were decoded.",
      SAMPLES({METRICS_DATASETS, "frames.decoded", 0, NULL, NULL})},
+    {"trajd_dataset_frames_prepared", "counter",
+     "Pictures of a dataset that were taken as they lie in the files: prepared or raw.",
+     SAMPLES({METRICS_DATASETS, "frames.prepared", 0, NULL, NULL})},
     {"trajd_dataset_frames_bad", "counter", "Pictures of a dataset that cannot be decoded.",
      SAMPLES({METRICS_DATASETS, "frames.bad", 0, NULL, NULL})},
 

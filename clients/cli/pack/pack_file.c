@@ -13,6 +13,7 @@
 #include "clients/cli/resample/convert_summary.h"
 #include "daemon/base/files.h"
 #include "daemon/index/writer_protocol.h"
+#include "daemon/window/picture/picture_prepared.h"
 
 enum { FILE_TIMEOUT_MS = 600000 };
 
@@ -50,7 +51,7 @@ static bool is_in_one_piece(const struct trajd_array *array)
 
 static bool is_packable(const struct pack *p, const struct trajd_array *array, bool is_image)
 {
-    if (array->storage == TRAJD_STORAGE_ABSENT || array->form == TRAJD_ROWS_PACKED)
+    if (array->form == TRAJD_ROWS_PACKED)
         return false;
     if (trajd_array_is_encoded(array))
         return true;
@@ -59,12 +60,18 @@ static bool is_packable(const struct pack *p, const struct trajd_array *array, b
     return is_image && !is_in_one_piece(array);
 }
 
-/* Sets the size of the frames: raw ones have that of their shape, which the index checked. */
+/* Sets what the frames of the output are. Their size: raw ones have that of their shape, which the index checked. */
 static void set_size(struct pack_dataset *dataset)
 {
     const struct trajd_array *array = &dataset->array;
     const bool is_encoded = trajd_array_is_encoded(array);
 
+    if (dataset->is_prepared) {
+        dataset->image = trajd_layout_image_prepared(&dataset->image);
+        dataset->image.height = dataset->preparation.height;
+        dataset->image.width = dataset->preparation.width;
+        return;
+    }
     dataset->image.height = is_encoded ? array->picture.height : (uint32_t)array->shape[1];
     dataset->image.width = is_encoded ? array->picture.width : (uint32_t)array->shape[2];
 }
@@ -79,7 +86,7 @@ static enum trajd_status add_dataset(struct pack *p, const struct trajd_episode 
     convert_episode_path(index, episode->id, path, sizeof path);
     dataset->array = episode->extents[array];
     trajd_array_uncut(&dataset->array);
-    dataset->image = stream_of(index, array)->image;
+    dataset->image = dataset->stream->image;
     set_size(dataset);
     dataset->offsets = calloc(dataset->array.shape[0] + 1, sizeof *dataset->offsets);
     if (!dataset->offsets || asprintf(&dataset->path, "%s%s%s", path + 1, path[1] ? "/" : "",
@@ -108,6 +115,25 @@ static enum trajd_status nothing_to_pack(struct pack *p)
                            layout);
 }
 
+/* Adds the dataset of one episode, if its frames are to be packed. */
+static enum trajd_status find_dataset(struct pack *p, const struct trajd_episode *episode,
+                                      uint32_t array)
+{
+    const struct trajd_array *extent = &episode->extents[array];
+    struct pack_dataset *dataset = &p->datasets[p->count];
+    enum trajd_status status;
+
+    dataset->stream = stream_of(p->options->index, array);
+    if (!dataset->stream || extent->storage == TRAJD_STORAGE_ABSENT)
+        return TRAJD_OK;
+    status = pack_find_preparation(p, dataset);
+    if (status ||
+        (!dataset->is_prepared && !is_packable(p, extent, dataset->stream->image.is_present)))
+        return status;
+    p->result->prepared_count += dataset->is_prepared;
+    return add_dataset(p, episode, array);
+}
+
 /* Lists the datasets of all kept episodes. */
 static enum trajd_status find_datasets(struct pack *p)
 {
@@ -126,12 +152,13 @@ static enum trajd_status find_datasets(struct pack *p)
     if (!p->datasets)
         return no_memory(p);
     for (uint32_t e = 0; e < index->episode_count && !status; e++)
-        for (uint32_t i = 0; i < index->array_count && !status; i++) {
-            const struct trajd_index_stream *stream = stream_of(index, i);
-            if (!index->episodes[e].quarantine && stream &&
-                is_packable(p, &index->episodes[e].extents[i], stream->image.is_present))
-                status = add_dataset(p, &index->episodes[e], i);
-        }
+        for (uint32_t i = 0; i < index->array_count && !status; i++)
+            if (!index->episodes[e].quarantine)
+                status = find_dataset(p, &index->episodes[e], i);
+    if (!status && p->options->preparation_count && !p->result->prepared_count)
+        status = trajd_error_set(p->error, TRAJD_ERR_NOT_FOUND, 0,
+                                 "nothing to prepare: of no stream of frames in this file does the "
+                                 "feed want a crop or another size");
     if (!status && !p->count)
         status = nothing_to_pack(p);
     qsort(p->datasets, p->count, sizeof *p->datasets, compare_datasets);
@@ -140,10 +167,23 @@ static enum trajd_status find_datasets(struct pack *p)
 
 /* ---- the structure ---- */
 
+static void write_preparation(const struct pack_dataset *dataset,
+                              char text[TRAJD_PREPARATION_TEXT_SIZE])
+{
+    const struct trajd_index_stream *stream = dataset->stream;
+    const struct trajd_picture_prepared prepared = {
+        .preparation = dataset->preparation,
+        .rank = stream->rank,
+        .is_bgr_for_cv2 = trajd_picture_is_bgr_for_cv2(stream->encoding, stream->image.color)};
+
+    trajd_picture_prepared_write(&prepared, text);
+}
+
 static void put_dataset(struct convert_child *child, const struct pack_dataset *dataset)
 {
     const struct trajd_layout_image *image = &dataset->image;
     struct trajd_bytes *frame = &child->frame;
+    char preparation[TRAJD_PREPARATION_TEXT_SIZE] = "";
 
     trajd_bytes_add_text(frame, dataset->path);
     trajd_bytes_add_u64(frame, dataset->array.shape[0]);
@@ -154,6 +194,9 @@ static void put_dataset(struct convert_child *child, const struct pack_dataset *
     trajd_bytes_add_text(frame, trajd_depth_unit_name(image->unit));
     trajd_bytes_add_u32(frame, image->height);
     trajd_bytes_add_u32(frame, image->width);
+    if (dataset->is_prepared)
+        write_preparation(dataset, preparation);
+    trajd_bytes_add_text(frame, preparation);
 }
 
 static enum trajd_status take_places(struct pack *p, const uint8_t *reply, size_t length)
@@ -228,17 +271,49 @@ static enum trajd_status make_structure(struct pack *p)
 
 /* ---- the finished file ---- */
 
-static const char *difference(const struct trajd_index *before, const struct trajd_index *after)
+/* Compares the number of rows of all arrays: those of prepared frames have other bytes. */
+static bool has_same_rows(const struct trajd_index *before, const struct trajd_index *after,
+                          uint32_t episode)
 {
+    for (uint32_t i = 0; i < before->array_count; i++)
+        if (trajd_array_row_count(&before->episodes[episode].extents[i]) !=
+            trajd_array_row_count(&after->episodes[episode].extents[i]))
+            return false;
+    return true;
+}
+
+/* Returns whether the index has the preparations that were written. */
+static bool has_preparations(struct pack *p, const struct trajd_index *after)
+{
+    for (uint32_t s = 0; s < after->stream_count; s++) {
+        struct pack_dataset wanted = {.stream = &p->options->index->streams[s]};
+        char text[TRAJD_PREPARATION_TEXT_SIZE];
+        if (pack_find_preparation(p, &wanted))
+            return false;
+        if (!wanted.is_prepared)
+            continue;
+        write_preparation(&wanted, text);
+        if (!after->streams[s].preparation || strcmp(after->streams[s].preparation, text))
+            return false;
+    }
+    return true;
+}
+
+static const char *difference(struct pack *p, const struct trajd_index *after)
+{
+    const struct trajd_index *before = p->options->index;
+    const bool is_prepared = p->result->prepared_count;
+
     if (before->episode_count != after->episode_count || before->kept_count != after->kept_count)
         return "its episodes are not those of the input";
-    if (before->stream_count != after->stream_count)
+    if (before->stream_count != after->stream_count || before->array_count != after->array_count)
         return "its streams are not those of the input";
     for (uint32_t e = 0; e < before->episode_count; e++)
         if (!before->episodes[e].quarantine &&
-            before->episodes[e].content_digest != after->episodes[e].content_digest)
+            (is_prepared ? !has_same_rows(before, after, e)
+                         : before->episodes[e].content_digest != after->episodes[e].content_digest))
             return "its rows are not those of the input";
-    return NULL;
+    return has_preparations(p, after) ? NULL : "its frames are not prepared as they should be";
 }
 
 /* Reads the output with the input's layout: it must hold the same episodes, streams and rows. */
@@ -257,7 +332,7 @@ static enum trajd_status check_output(struct pack *p)
 
     if (!status)
         status = trajd_index_open_as(&options, layout, &index, p->error);
-    why = status ? NULL : difference(p->options->index, index);
+    why = status ? NULL : difference(p, index);
     if (why)
         status = trajd_error_set(p->error, TRAJD_ERR_DATA, 0, "%s", why);
     if (status)
@@ -340,7 +415,8 @@ enum trajd_status pack_file(const struct pack_options *options, struct pack_resu
     if (!status)
         status = make_structure(&p);
     for (uint32_t i = 0; i < p.count && !status; i++)
-        status = pack_write(&p, &p.datasets[i]);
+        status = p.datasets[i].is_prepared ? pack_write_prepared(&p, &p.datasets[i])
+                                           : pack_write(&p, &p.datasets[i]);
     if (!status)
         status = check_output(&p);
     if (!status)

@@ -4,11 +4,22 @@
 #define TRAJD_CLI_PACK_PACK_FILE_H
 
 #include "daemon/index/index.h"
+#include "daemon/window/picture/picture_spec.h"
+
+/* What an output of a feed asks for. */
+struct pack_preparation {
+    const char *stream; /* by its name; NULL: all with pictures of 8 bits */
+    const char *output; /* its name, or that of a preset, for messages */
+    const struct trajd_picture_spec *picture;
+};
 
 struct pack_options {
     const struct trajd_index *index; /* of the input alone */
     const char *output;
-    const char *helper_path;                          /* of trajd-indexer */
+    const char *helper_path;  /* of trajd-indexer */
+    const char *decoder_path; /* of trajd-decoder; NULL: no preparations */
+    const struct pack_preparation *preparations;
+    uint32_t preparation_count;
     bool force;                                       /* an existing output is replaced */
     const bool *cancel;                               /* set by a signal handler */
     void (*on_note)(void *context, const char *text); /* the copy leaves something out */
@@ -16,17 +27,20 @@ struct pack_options {
 };
 
 struct pack_result {
-    uint32_t stream_count; /* datasets that are packed, over all episodes */
-    uint32_t left_count;   /* datasets of raw pixels that stay: each frame lies in one piece */
+    uint32_t stream_count;   /* datasets that are packed, over all episodes */
+    uint32_t left_count;     /* datasets of raw pixels that stay: each frame lies in one piece */
+    uint32_t prepared_count; /* those of stream_count whose frames are prepared */
     uint64_t frame_count;
+    uint64_t bad_count; /* frames that cannot be decoded, of datasets that are prepared */
     uint64_t stored_bytes, packed_bytes; /* of these datasets, before and after */
     uint64_t size_before, size_after;    /* of the file */
 };
 
-/* Writes the output beside its place as OUTPUT.partial, reads it again with the input's layout, and
+/* Frames of a stream with a preparation are decoded, cropped, resized and padded; all others are
+ * copied as they are. Writes the output beside its place as OUTPUT.partial, reads it again with the input's layout, and
  * renames it. TRAJD_ERR_NOT_FOUND: the input has no frames to pack. TRAJD_ERR_UNSUPPORTED: its
  * layout finds datasets by a '*' or cuts arrays into episodes. TRAJD_ERR_ARGUMENT: something is at the
- * output's place. TRAJD_ERR_DATA: a row cannot be read or looks like
+ * output's place, or a preparation does not fit its stream, or another one of the same stream. TRAJD_ERR_DATA: a row cannot be read or looks like
  * another encoding, or the output is not as it should be.
  * TRAJD_ERR_CLOSED: cancelled. Other errors as those of convert_child.h. */
 enum trajd_status pack_file(const struct pack_options *options, struct pack_result *result,

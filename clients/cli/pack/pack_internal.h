@@ -9,9 +9,12 @@ enum { PACK_PATH_SIZE = 4096 };
 
 /* One dataset of frames. */
 struct pack_dataset {
-    char *path;                      /* from the root, without a slash in front */
-    struct trajd_array array;        /* with all rows of the dataset */
-    struct trajd_layout_image image; /* with the size of the first frame */
+    char *path;               /* from the root, without a slash in front */
+    struct trajd_array array; /* with all rows of the dataset */
+    const struct trajd_index_stream *stream;
+    bool is_prepared;
+    struct trajd_image_preparation preparation; /* if it is */
+    struct trajd_layout_image image;            /* of the output, with the size of its frames */
     enum trajd_picture_encoding encoding;
     int64_t *offsets; /* [rows + 1] */
     uint64_t places[2];
@@ -22,7 +25,7 @@ struct pack {
     struct trajd_error *error;
     struct trajd_encoded_reader *reader;
     struct trajd_array_reader *pixels; /* reads rows that are raw pixels */
-    uint8_t *block;                    /* of such rows; made on first use */
+    uint8_t *block;                    /* of such rows, see pack_reserve */
     uint64_t block_size;
     int input, output;
     char partial[PACK_PATH_SIZE];
@@ -35,14 +38,38 @@ struct pack {
 
 enum trajd_status pack_output_failed(struct pack *pack);
 
+/* ---- pack_rows.c ---- */
+
+enum trajd_status pack_check_cancelled(struct pack *pack);
+void pack_report_rows(struct pack *pack, uint64_t count);
+/* Names file and dataset in the error of a read. Returns the status. */
+enum trajd_status pack_read_failed(struct pack *pack, const struct pack_dataset *dataset,
+                                   enum trajd_status status);
+/* Makes room for `size` bytes of rows in pack->block. */
+enum trajd_status pack_reserve(struct pack *pack, uint64_t size);
+enum trajd_status pack_write_at(struct pack *pack, const void *data, uint64_t length, uint64_t at);
+/* Writes where the frames begin, and lets the disk begin. */
+enum trajd_status pack_write_offsets(struct pack *pack, const struct pack_dataset *dataset);
+
 /* Returns how many rows of a dataset pack_measure and pack_write read. */
 uint64_t pack_count_rows(const struct pack_dataset *dataset);
 
-/* Finds where each frame of a dataset goes, and the encoding that all have. */
+/* Finds where each frame of a dataset goes, and the encoding that all have. Prepared frames may
+ * come to lie closer together. */
 enum trajd_status pack_measure(struct pack *pack, struct pack_dataset *dataset);
 
 /* Writes the frames and their offsets to the places in the output. TRAJD_ERR_DATA: a row changed
  * since it was measured, or raw pixels look like a JPEG or PNG. */
 enum trajd_status pack_write(struct pack *pack, const struct pack_dataset *dataset);
+
+/* ---- pack_prepare.c ---- */
+
+/* Finds what the options do to the frames of the dataset's stream. TRAJD_ERR_ARGUMENT: they
+ * contradict each other, or do not fit the frames. */
+enum trajd_status pack_find_preparation(struct pack *pack, struct pack_dataset *dataset);
+
+/* Prepares the frames and writes them. A frame that cannot be decoded becomes a row with the reason,
+ * one that the layout masks an empty row. Sets the offsets. */
+enum trajd_status pack_write_prepared(struct pack *pack, struct pack_dataset *dataset);
 
 #endif

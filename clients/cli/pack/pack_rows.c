@@ -39,8 +39,8 @@ static uint64_t block_rows(const struct pack_dataset *dataset, uint64_t row)
     return rest < rows ? rest : rows;
 }
 
-static enum trajd_status read_failed(struct pack *p, const struct pack_dataset *dataset,
-                                     enum trajd_status status)
+enum trajd_status pack_read_failed(struct pack *p, const struct pack_dataset *dataset,
+                                   enum trajd_status status)
 {
     if (status)
         trajd_error_prefix(p->error, "%s: %s", p->options->index->files[0].relative_path,
@@ -48,14 +48,14 @@ static enum trajd_status read_failed(struct pack *p, const struct pack_dataset *
     return status;
 }
 
-static enum trajd_status check_cancelled(struct pack *p)
+enum trajd_status pack_check_cancelled(struct pack *p)
 {
     if (p->options->cancel && __atomic_load_n(p->options->cancel, __ATOMIC_RELAXED))
         return trajd_error_set(p->error, TRAJD_ERR_CLOSED, 0, "interrupted");
     return TRAJD_OK;
 }
 
-static void report_rows(struct pack *p, uint64_t count)
+void pack_report_rows(struct pack *p, uint64_t count)
 {
     p->rows_done += count;
     trajd_progress_report("pack", "frames", p->rows_done, p->row_total);
@@ -65,20 +65,20 @@ static enum trajd_status read_rows(struct pack *p, const struct pack_dataset *da
                                    const struct trajd_row_bytes **rows, uint64_t *done)
 {
     const struct trajd_index_file *file = &p->options->index->files[0];
-    enum trajd_status status = check_cancelled(p);
+    enum trajd_status status = pack_check_cancelled(p);
 
     if (status)
         return status;
     status = trajd_encoded_read(p->reader, p->input, file->stat.size_bytes, &dataset->array, row,
                                 block_rows(dataset, row), rows, done, p->error);
     if (!status)
-        report_rows(p, *done);
-    return read_failed(p, dataset, status);
+        pack_report_rows(p, *done);
+    return pack_read_failed(p, dataset, status);
 }
 
 uint64_t pack_count_rows(const struct pack_dataset *dataset)
 {
-    return dataset->array.shape[0] * (is_raw(dataset) ? 1 : 2);
+    return dataset->array.shape[0] * (is_raw(dataset) || dataset->is_prepared ? 1 : 2);
 }
 
 /* ---- measuring ---- */
@@ -95,10 +95,11 @@ static uint64_t stored_bytes(const struct trajd_array *array)
     return bytes;
 }
 
-/* All rows of raw pixels have one length. */
+/* All rows of raw pixels have one length, as have prepared frames. */
 static void measure_raw(struct pack_dataset *dataset)
 {
-    const int64_t width = (int64_t)trajd_array_row_bytes(&dataset->array);
+    const int64_t width = (int64_t)(dataset->is_prepared ? trajd_image_bytes(&dataset->preparation)
+                                                         : trajd_array_row_bytes(&dataset->array));
 
     dataset->encoding = TRAJD_PICTURE_RAW;
     for (uint64_t row = 0; row < dataset->array.shape[0]; row++)
@@ -131,14 +132,14 @@ enum trajd_status pack_measure(struct pack *p, struct pack_dataset *dataset)
     const uint64_t rows = dataset->array.shape[0];
     enum trajd_status status = TRAJD_OK;
 
-    if (is_raw(dataset))
+    if (is_raw(dataset) || dataset->is_prepared)
         measure_raw(dataset);
     else
         status = measure_encoded(p, dataset);
     p->result->stream_count++;
     p->result->frame_count += rows;
     p->result->stored_bytes += stored_bytes(&dataset->array);
-    if (dataset->array.form == TRAJD_ROWS_HEAP)
+    if (dataset->array.form == TRAJD_ROWS_HEAP && !dataset->is_prepared)
         p->result->stored_bytes += (uint64_t)dataset->offsets[rows];
     p->result->packed_bytes += (uint64_t)dataset->offsets[rows] + 8 * (rows + 1);
     return status;
@@ -146,7 +147,7 @@ enum trajd_status pack_measure(struct pack *p, struct pack_dataset *dataset)
 
 /* ---- writing ---- */
 
-static enum trajd_status write_at(struct pack *p, const void *data, uint64_t length, uint64_t at)
+enum trajd_status pack_write_at(struct pack *p, const void *data, uint64_t length, uint64_t at)
 {
     const uint8_t *next = data;
 
@@ -185,8 +186,8 @@ static enum trajd_status write_rows(struct pack *p, const struct pack_dataset *d
     if (done < 0 && errno != EINTR)
         return pack_output_failed(p);
     for (uint64_t r = 0; r < count && !status; r++)
-        status = write_at(p, parts[r].iov_base, parts[r].iov_len,
-                          place + (uint64_t)dataset->offsets[row + r]);
+        status = pack_write_at(p, parts[r].iov_base, parts[r].iov_len,
+                               place + (uint64_t)dataset->offsets[row + r]);
     return status;
 }
 
@@ -218,11 +219,8 @@ static enum trajd_status write_encoded(struct pack *p, const struct pack_dataset
     return status;
 }
 
-/* Makes room for one block of raw pixels. */
-static enum trajd_status make_block(struct pack *p, const struct pack_dataset *dataset)
+enum trajd_status pack_reserve(struct pack *p, uint64_t size)
 {
-    const uint64_t size = block_rows(dataset, 0) * trajd_array_row_bytes(&dataset->array);
-
     if (size <= p->block_size)
         return TRAJD_OK;
     free(p->block);
@@ -254,35 +252,41 @@ static enum trajd_status check_raw(struct pack *p, const struct pack_dataset *da
 static enum trajd_status write_raw(struct pack *p, const struct pack_dataset *dataset)
 {
     const uint64_t width = trajd_array_row_bytes(&dataset->array);
-    enum trajd_status status = make_block(p, dataset);
+    enum trajd_status status = pack_reserve(p, block_rows(dataset, 0) * width);
 
     for (uint64_t row = 0, rows; row < dataset->array.shape[0] && !status; row += rows) {
         rows = block_rows(dataset, row);
-        status = check_cancelled(p);
+        status = pack_check_cancelled(p);
         if (!status)
-            status = read_failed(p, dataset,
-                                 trajd_array_read(p->pixels, p->input, &dataset->array, row, rows,
-                                                  p->block, p->error));
+            status = pack_read_failed(p, dataset,
+                                      trajd_array_read(p->pixels, p->input, &dataset->array, row,
+                                                       rows, p->block, p->error));
         if (!status)
-            report_rows(p, rows);
+            pack_report_rows(p, rows);
         if (!status)
             status = check_raw(p, dataset, row, rows);
         if (!status)
-            status = write_at(p, p->block, rows * width, dataset->places[0] + row * width);
+            status = pack_write_at(p, p->block, rows * width, dataset->places[0] + row * width);
     }
+    return status;
+}
+
+enum trajd_status pack_write_offsets(struct pack *p, const struct pack_dataset *dataset)
+{
+    const uint64_t rows = dataset->array.shape[0];
+    const enum trajd_status status = pack_write_at(
+        p, dataset->offsets, (rows + 1) * sizeof *dataset->offsets, dataset->places[1]);
+
+    /* Only begins to write to the disk, which goes on during the next reads and the check. */
+    sync_file_range(p->output, (off_t)dataset->places[0], (off_t)dataset->offsets[rows],
+                    SYNC_FILE_RANGE_WRITE);
     return status;
 }
 
 enum trajd_status pack_write(struct pack *p, const struct pack_dataset *dataset)
 {
-    const uint64_t rows = dataset->array.shape[0];
-    enum trajd_status status = is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
+    const enum trajd_status status =
+        is_raw(dataset) ? write_raw(p, dataset) : write_encoded(p, dataset);
 
-    if (!status)
-        status = write_at(p, dataset->offsets, (rows + 1) * sizeof *dataset->offsets,
-                          dataset->places[1]);
-    /* Only begins to write to the disk, which goes on during the next reads and the check. */
-    sync_file_range(p->output, (off_t)dataset->places[0], (off_t)dataset->offsets[rows],
-                    SYNC_FILE_RANGE_WRITE);
-    return status;
+    return status ? status : pack_write_offsets(p, dataset);
 }

@@ -49,6 +49,17 @@ static struct trajd_batch *batch_of(PyObject *object)
 
 /* ---- views ---- */
 
+/* Returns (dtype, is_planes, scale, shift), or None for a finished tensor. */
+static PyObject *describe_finish(const struct trajd_finish *finish)
+{
+    if (!finish)
+        Py_RETURN_NONE;
+    const Py_ssize_t size = (Py_ssize_t)(finish->channel_count * sizeof(float));
+    return Py_BuildValue("(sOy#y#)", trajd_dtype_name(finish->dtype),
+                         finish->is_planes ? Py_True : Py_False, (const char *)finish->scale, size,
+                         (const char *)finish->shift, size);
+}
+
 static PyObject *batch_schema(PyObject *object, PyObject *unused)
 {
     const struct trajd_batch *batch = batch_of(object);
@@ -65,8 +76,9 @@ static PyObject *batch_schema(PyObject *object, PyObject *unused)
             Py_XDECREF(extent);
         }
         PyObject *entry = !shape ? NULL
-                                 : Py_BuildValue("(sszsN)", tensor->name, tensor->role, tensor->of,
-                                                 trajd_dtype_name(tensor->dtype), shape);
+                                 : Py_BuildValue("(sszsNN)", tensor->name, tensor->role, tensor->of,
+                                                 trajd_dtype_name(tensor->dtype), shape,
+                                                 describe_finish(tensor->finish));
         if (!entry || PyList_Append(list, entry) != 0)
             Py_CLEAR(list);
         Py_XDECREF(entry);

@@ -135,9 +135,9 @@ static PyObject *describe_texts(const char *const *texts, uint32_t count)
 static PyObject *describe_feed(const struct trajd_feed_info *info)
 {
     return Py_BuildValue(
-        "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:N,s:N}", "global_batch",
-        info->global_batch, "row_begin", info->row_begin, "row_count", info->row_count, "credit",
-        info->credit, "epoch", (unsigned long long)info->epoch, "next",
+        "{s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:N,s:N,s:K}",
+        "global_batch", info->global_batch, "row_begin", info->row_begin, "row_count",
+        info->row_count, "credit", info->credit, "epoch", (unsigned long long)info->epoch, "next",
         (unsigned long long)info->next, "epoch_length", (unsigned long long)info->epoch_length,
         "window_count", (unsigned long long)info->window_count, "dropped_count",
         (unsigned long long)info->dropped_count, "fingerprint",
@@ -146,7 +146,8 @@ static PyObject *describe_feed(const struct trajd_feed_info *info)
         info->episodes_found, "episodes_kept", info->episodes_kept, "episodes_quarantined",
         info->episodes_quarantined, "episodes_used", info->episodes_used, "quarantine_reasons",
         describe_texts(info->quarantine_reasons, info->quarantine_reason_count), "warnings",
-        describe_texts(info->warnings, info->warning_count));
+        describe_texts(info->warnings, info->warning_count), "values_digest",
+        (unsigned long long)info->values_digest);
 }
 
 #define MAX_LOCAL_RANKS 512
@@ -173,21 +174,21 @@ static bool read_ranks(PyObject *sequence, const char *name, uint32_t *ranks, ui
 
 static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"feed",   "spec",       "job",   "shard",     "rank",
-                            "world",  "credit",     "epoch", "next",      "local_ranks",
-                            "resume", "timeout_ms", "gpu",   "gpu_ranks", NULL};
+    static char *names[] = {
+        "feed", "spec",        "job",    "shard",      "rank", "world",     "credit",     "epoch",
+        "next", "local_ranks", "resume", "timeout_ms", "gpu",  "gpu_ranks", "unfinished", NULL};
     uint32_t local_ranks[MAX_LOCAL_RANKS], gpu_ranks[MAX_LOCAL_RANKS];
     PyObject *ranks = Py_None, *gpu_rank_list = Py_None;
     Py_ssize_t resume_size = 0;
     struct trajd_open_options options = {0};
     struct trajd_error error = {0};
     int shard = 0;
-    unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0;
+    unsigned rank = 0, world = 0, credit = 0, timeout_ms = 0, unfinished = 0;
     unsigned long long epoch = 0, next = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzpIIIKKOz#IzO", names, &options.feed,
-                                     &options.spec, &options.job, &shard, &rank, &world, &credit,
-                                     &epoch, &next, &ranks, (const char **)&options.resume,
-                                     &resume_size, &timeout_ms, &options.gpu, &gpu_rank_list) ||
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "|$zzzpIIIKKOz#IzOI", names, &options.feed, &options.spec, &options.job,
+            &shard, &rank, &world, &credit, &epoch, &next, &ranks, (const char **)&options.resume,
+            &resume_size, &timeout_ms, &options.gpu, &gpu_rank_list, &unfinished) ||
         !read_ranks(ranks, "local_ranks", local_ranks, &options.local_rank_count) ||
         !read_ranks(gpu_rank_list, "gpu_ranks", gpu_ranks, &options.gpu_rank_count))
         return NULL;
@@ -196,6 +197,7 @@ static PyObject *client_open(PyObject *object, PyObject *args, PyObject *keyword
     options.timeout_ms = timeout_ms;
     options.epoch = epoch, options.next = next, options.resume_size_bytes = (size_t)resume_size;
     options.local_ranks = local_ranks;
+    options.unfinished = (enum trajd_unfinished)unfinished;
     options.gpu_ranks = gpu_ranks;
     /* gpu_ranks count only for a feed on a GPU */
     options.gpu_rank_count = options.gpu ? options.gpu_rank_count : 0;

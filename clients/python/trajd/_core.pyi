@@ -58,7 +58,7 @@ class Batch:
     gpu: int  # the GPU that has the batch; below 0: host memory
     def use_stream(self, stream: int) -> None:
         """Names a stream whose work reads the batch on a GPU: work given to it before the lease ends."""
-    def schema(self) -> List[Tuple[str, str, Optional[str], str, List[int]]]:
+    def schema(self) -> List[Tuple[str, str, Optional[str], str, List[int], Optional[Tuple[str, bool, bytes, bytes]]]]:
         """Returns (name, role, output of a mask, dtype, shape of one row) of each tensor."""
     def tensor(self, index: int) -> Tensor:
         """Returns a tensor by its index in the schema. Raises IndexError, or ValueError after release."""
@@ -85,7 +85,7 @@ class Client:
     def open(self, *, feed: Optional[str] = ..., spec: Optional[str] = ..., job: Optional[str] = ..., shard: bool = ...,
              rank: int = ..., world: int = ..., credit: int = ..., epoch: int = ..., next: int = ...,
              local_ranks: Optional[Sequence[int]] = ..., resume: Optional[bytes] = ..., timeout_ms: int = ...,
-             gpu: Optional[str] = ..., gpu_ranks: Optional[Sequence[int]] = ...) -> "dict[str, Any]":
+             gpu: Optional[str] = ..., gpu_ranks: Optional[Sequence[int]] = ..., unfinished: int = ...) -> "dict[str, Any]":
         """Opens a feed, or another epoch of the open feed. Returns the values of trajd.FeedInfo."""
     def next(self, timeout_ms: int) -> Optional[Batch]:
         """Waits for the next batch. None: the epoch has ended. A timeout below 0: no limit.

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, Dict, List
+import warnings
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from . import _core
 from .errors import ArgumentError
 
 _BEFORE_START, _AFTER_END = 1, 2  # mask codes of kernels/resample.h
+
+TORCH_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
+               "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+               "bool": "bool"}
 
 
 def import_torch() -> Any:
@@ -47,6 +52,78 @@ def torch_view(tensor: "_core.Tensor", copy: bool) -> Any:
     return torch.utils.dlpack.from_dlpack(tensor.__dlpack__())
 
 
+class Finish(NamedTuple):
+    """How frames of u8, channels last, become what the policy gets: value * scale + shift of the channel, a product and
+    a sum in float32, then the type. The bytes are those that the daemon makes where it finishes them itself."""
+
+    dtype: str
+    is_planes: bool  # the channels come before height and width then
+    scale: bytes     # one float32 a channel; empty: the values stay
+    shift: bytes
+
+    def shape(self, frames: Sequence[int]) -> Tuple[int, ...]:
+        """Returns the shape of finished frames."""
+        *rest, height, width, channels = frames if self.is_planes else (*frames, 0, 0, 0)
+        return (*rest, channels, height, width) if self.is_planes else tuple(frames)
+
+    def factors(self) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
+        """Returns scale and shift in a shape that fits the finished frames. None: they change nothing."""
+        extents = (-1, 1, 1) if self.is_planes else (-1,)
+        scale, shift = (np.frombuffer(values, np.float32).reshape(extents) for values in (self.scale, self.shift))
+        return (scale if scale.size else None), (shift if shift.any() else None)
+
+
+def finish_numpy(frames: np.ndarray, finish: Finish) -> np.ndarray:
+    """Returns finished frames, a new array."""
+    if finish.is_planes:
+        frames = np.moveaxis(frames, -1, -3)
+    scale, shift = finish.factors()
+    if scale is None:
+        return np.ascontiguousarray(frames)
+    values = np.empty(frames.shape, np.float32)
+    np.multiply(frames, scale, out=values)
+    if shift is not None:
+        values += shift
+    if finish.dtype == "f32":
+        return values
+    return values.astype(np.float16 if finish.dtype == "f16" else _bfloat16())
+
+
+def finish_torch(frames: Any, finish: Finish, scale: Any, shift: Any, finished: Any) -> Any:
+    """Writes finished frames to `finished`, on the device of the tensors. `scale` and `shift` are finish.factors() as
+    tensors."""
+    torch = import_torch()
+    if finish.is_planes:
+        frames = frames.movedim(-1, -3)
+    if scale is None:
+        return finished.copy_(frames)
+    if shift is None:
+        return torch.mul(frames, scale, out=finished)
+    values = torch.mul(frames, scale, out=finished) if finish.dtype == "f32" else torch.mul(frames, scale)
+    return torch.add(values, shift, out=finished)
+
+
+def torch_type(dtype: str) -> Any:
+    torch = import_torch()
+    kind = getattr(torch, TORCH_NAMES[dtype], None)
+    if kind is None:
+        raise ArgumentError(f"torch {torch.__version__} has no type for {dtype}: set another dtype in the feed")
+    return kind
+
+
+def finish_view(tensor: "_core.Tensor", finish: Finish, framework: str) -> Any:
+    """Returns a tensor of the ring as finished pictures, in new memory on the CPU."""
+    frames = np.asarray(tensor)
+    if framework == "numpy":
+        return finish_numpy(frames, finish)
+    torch = import_torch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that a shared ring is not writeable, but it is only read here
+        source = torch.from_numpy(frames)
+    factors = (None if values is None else torch.from_numpy(values.copy()) for values in finish.factors())
+    return finish_torch(source, finish, *factors, torch.empty(finish.shape(frames.shape), dtype=torch_type(finish.dtype)))
+
+
 def _is_pad(x: Any) -> Any:
     return (x == _BEFORE_START) | (x == _AFTER_END)
 
@@ -64,7 +141,8 @@ def _channels_first(x: Any) -> Any:
 
 
 def _unit_range(x: Any) -> Any:
-    return x.astype(np.float32) / np.float32(255) if isinstance(x, np.ndarray) else x.float() / 255
+    """Returns u8 as float32 from 0 to 1, in one new buffer."""
+    return np.divide(x, np.float32(255), dtype=np.float32) if isinstance(x, np.ndarray) else x.float().div_(255)
 
 
 def _as_column(x: Any) -> Any:
@@ -82,3 +160,17 @@ def stack(parts: List[Any]) -> Any:
     if isinstance(parts[0], np.ndarray):
         return np.stack(parts, axis=1)
     return import_torch().stack(parts, dim=1)
+
+
+def stack_unit_range(parts: List[Any]) -> Any:
+    """Returns [B, K, ...] as float32 from 0 to 1 for K arrays of u8, in one new buffer."""
+    shape = (parts[0].shape[0], len(parts), *parts[0].shape[1:])
+    if isinstance(parts[0], np.ndarray):
+        stacked: Any = np.empty(shape, np.float32)
+        for k, part in enumerate(parts):
+            np.divide(part, np.float32(255), out=stacked[:, k])
+        return stacked
+    stacked = import_torch().empty(shape, dtype=import_torch().float32, device=parts[0].device)
+    for k, part in enumerate(parts):
+        stacked[:, k].copy_(part)
+    return stacked.div_(255)

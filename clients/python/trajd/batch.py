@@ -18,8 +18,9 @@ IDS = ("window_id", "dataset_index", "episode_index", "anchor_ns")
 class Layout:
     """The common part of all batches of an open feed: the schema, and the keys of the style."""
 
-    def __init__(self, schema: List[Tensor], plan: Plan) -> None:
+    def __init__(self, schema: List[Tensor], plan: Plan, finishes: Optional[Dict[int, arrays.Finish]] = None) -> None:
         self.schema, self.plan = schema, plan
+        self.finishes = finishes or {}  # how the tensors are finished that the ring has as u8
         self.index = {tensor.name: place for place, tensor in enumerate(schema)}
         self.masks = {tensor.of: place for place, tensor in enumerate(schema) if tensor.role == "mask"}
 
@@ -88,7 +89,9 @@ class Arrays:
             except NotFound:  # the datasets have no such texts
                 return [None] * int(self.core.row_count)
         parts = [self.tensor(source) for source in field.sources]
-        for step in field.steps:
+        for place, step in enumerate(field.steps):
+            if field.steps[place:] == ("unit_range", "stack"):
+                return arrays.stack_unit_range(parts)
             if step == "stack":
                 return arrays.stack(parts)
             parts = [arrays.STEPS[step](part) for part in parts]

@@ -1,5 +1,8 @@
 """Copies batches to the GPU (`device="cuda"`), one ahead, on a stream of its own.
 
+Pictures that the feed makes float, or with the channels first, come as u8. They are finished on that stream, so no
+kernel of theirs is left to the training's. torch's allocator keeps their memory from batch to batch.
+
 Tensors belong to torch's allocator, and may outlive feed and daemon. Each stream that reads them waits for the copy:
 the stream that is current when the batch is taken, the streams that are current when a tensor is read from the batch,
 and those that `record_stream` names.
@@ -14,7 +17,7 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
@@ -26,11 +29,6 @@ log = logging.getLogger("trajd")
 
 _ALIGNMENT = 64
 _REGISTER_PORTABLE, _REGISTER_READ_ONLY = 1, 8  # flags of cudaHostRegister
-
-_TORCH_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
-                "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-                "bool": "bool"}
-
 
 @dataclass(frozen=True)
 class CopyPlan:
@@ -54,6 +52,15 @@ def plan_copy(begin: int, span: int, places: Sequence[Tuple[int, int]]) -> CopyP
     return CopyPlan(tuple(offsets), end, False)
 
 
+class Frames(NamedTuple):
+    """The place of pictures of u8 in a block, and how they are finished."""
+
+    offset: int
+    size: int
+    shape: Tuple[int, ...]
+    finish: arrays.Finish
+
+
 class Event(Protocol):
     def query(self) -> bool: ...
     def synchronize(self) -> None: ...
@@ -64,9 +71,10 @@ class Device(Protocol):
 
     def register(self, ring: "_core.Ring") -> bool: ...
     def unregister(self, ring: "_core.Ring") -> None: ...
-    def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray]) -> Tuple[Any, Event]: ...
+    def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray],
+             frames: Sequence[Frames]) -> Tuple[Any, List[Any], Event]: ...
     def current_stream(self) -> int: ...
-    def hand_over(self, block: Any, event: Event, stream: Any = None) -> None: ...
+    def hand_over(self, blocks: Sequence[Any], event: Event, stream: Any = None) -> None: ...
     def view(self, block: Any, offset: int, size: int, dtype: str, shape: Sequence[int]) -> Any: ...
     def settle(self) -> None: ...
 
@@ -89,6 +97,7 @@ class CudaDevice:
         self.device = torch.device("cuda", torch_index(name))
         self._stream = torch.cuda.Stream(self.device)
         self._raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # ten times faster than current_stream()
+        self._factors: Dict[arrays.Finish, Tuple[Any, Any]] = {}  # on the GPU
 
     def register(self, ring: "_core.Ring") -> bool:
         flags = _REGISTER_PORTABLE | (0 if ring.writable else _REGISTER_READ_ONLY)
@@ -112,32 +121,42 @@ class CudaDevice:
             warnings.simplefilter("ignore")  # torch warns that a shared ring is not writeable, but it is only read here
             return self._torch.from_numpy(source)
 
-    def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray]) -> Tuple[Any, Event]:
+    def _finish(self, block: Any, frames: Frames) -> Any:
+        finish, torch = frames.finish, self._torch
+        if finish not in self._factors:
+            scale, shift = (None if values is None else torch.tensor(values, device=self.device)
+                            for values in finish.factors())
+            self._factors[finish] = scale, shift
+        finished = torch.empty(finish.shape(frames.shape), dtype=arrays.torch_type(finish.dtype), device=self.device)
+        return arrays.finish_torch(self.view(block, frames.offset, frames.size, "u8", frames.shape), finish,
+                                   *self._factors[finish], finished)
+
+    def copy(self, plan: CopyPlan, sources: Sequence[np.ndarray],
+             frames: Sequence[Frames]) -> Tuple[Any, List[Any], Event]:
+        """Copies sources to a new block, and finishes the frames in it. The event comes after both."""
         torch = self._torch
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             block = torch.empty(plan.size, dtype=torch.uint8, device=self.device)
             for offset, source in zip((0,) if plan.in_one_copy else plan.offsets, sources):
                 block[offset:offset + source.size].copy_(self._from_host(source), non_blocking=True)
+            finished = [self._finish(block, each) for each in frames]
             event = torch.cuda.Event()
             event.record(self._stream)
-        return block, event
+        return block, finished, event
 
     def current_stream(self) -> int:
         index = self.device.index
         return int(self._raw(index) if self._raw is not None else self._torch.cuda.current_stream(index).cuda_stream)
 
-    def hand_over(self, block: Any, event: Event, stream: Any = None) -> None:
-        """Lets a stream read the block after its copy. None: the current stream."""
+    def hand_over(self, blocks: Sequence[Any], event: Event, stream: Any = None) -> None:
+        """Lets a stream read the blocks of a copy after it. None: the current stream."""
         stream = self._torch.cuda.current_stream(self.device) if stream is None else stream
         stream.wait_event(event)
-        block.record_stream(stream)
+        for block in blocks:
+            block.record_stream(stream)
 
     def view(self, block: Any, offset: int, size: int, dtype: str, shape: Sequence[int]) -> Any:
-        kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
-        if kind is None:
-            raise ArgumentError(
-                f"torch {self._torch.__version__} has no type for {dtype}: set another dtype in the feed")
-        return block[offset:offset + size].view(kind).view(tuple(shape))
+        return block[offset:offset + size].view(arrays.torch_type(dtype)).view(tuple(shape))
 
     def settle(self) -> None:
         self._stream.synchronize()
@@ -177,37 +196,48 @@ class _Copied:
         self._device = device
         self._facts = [(host.size, tensor.dtype, tensor.shape) for host, tensor in zip(hosts, tensors)]
         self._plan = plan_copy(slab.address, slab.shape[0], [(t.address, h.size) for t, h in zip(tensors, hosts)])
-        self._block, self.event = device.copy(self._plan, [np.asarray(slab)] if self._plan.in_one_copy else hosts)
+        pictures = {index: Frames(self._plan.offsets[index], hosts[index].size, tuple(tensors[index].shape), finish)
+                    for index, finish in layout.finishes.items()}
+        self._block, finished, self.event = device.copy(
+            self._plan, [np.asarray(slab)] if self._plan.in_one_copy else hosts, list(pictures.values()))
+        self._finished = dict(zip(pictures, finished))
         self.batch = DeviceBatch(core)
 
     def hand_over(self, to_any_stream: bool) -> "View":
         if to_any_stream:
             self.event.synchronize()
-        return View(self._device, self._block, self.event, self._plan, self._facts)
+        return View(self._device, self._block, self._finished, self.event, self._plan, self._facts)
 
 
 class View:
     """Makes the tensors of a copied batch by their numbers, and lets each stream that uses them wait for the copy."""
 
-    __slots__ = ("_device", "_block", "_event", "_plan", "_facts", "_streams")
+    __slots__ = ("_device", "_block", "_finished", "_event", "_plan", "_facts", "_streams")
 
-    def __init__(self, device: Device, block: Any, event: Event, plan: CopyPlan, facts: Sequence[Any]) -> None:
+    def __init__(self, device: Device, block: Any, finished: Dict[int, Any], event: Event, plan: CopyPlan,
+                 facts: Sequence[Any]) -> None:
         self._device, self._block, self._event, self._plan, self._facts = device, block, event, plan, facts
+        self._finished = finished  # pictures, by the numbers of their tensors
         self._streams: "set[int]" = set()
         self._follow()
+
+    def _blocks(self) -> List[Any]:
+        return [self._block, *self._finished.values()]
 
     def _follow(self) -> None:
         stream = self._device.current_stream()
         if stream not in self._streams:
-            self._device.hand_over(self._block, self._event)
+            self._device.hand_over(self._blocks(), self._event)
             self._streams.add(stream)
 
     def __call__(self, index: int) -> Any:
         self._follow()
+        if index in self._finished:
+            return self._finished[index]
         return self._device.view(self._block, self._plan.offsets[index], *self._facts[index])
 
     def record_stream(self, stream: Any) -> None:
-        self._device.hand_over(self._block, self._event, stream)
+        self._device.hand_over(self._blocks(), self._event, stream)
 
 
 class Stage:

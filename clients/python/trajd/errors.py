@@ -99,7 +99,8 @@ class ForkError(Error, RuntimeError):
 
 
 class DataWarning(UserWarning):
-    """A feed leaves episodes out of the training, or its plan is doubtful. Issued once for each feed of a process.
+    """A feed leaves episodes out of the training, or its plan is doubtful: issued once for each feed of a process. Or a job
+    goes on with other pictures than it had.
 
     `warnings.simplefilter("error", trajd.DataWarning)` ends the program instead."""
 

@@ -18,7 +18,8 @@ from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Error, StateError, Timeout
 from .group import Group, register
 from .settings import Settings
-from .state import Norm, State, check_norm, frontier, norm_of, parse
+from .state import (Norm, Pictures, State, check_norm, fetch_pictures, frontier, norm_of, parse,
+                    warn_of_pictures)
 
 log = logging.getLogger("trajd")
 
@@ -26,6 +27,7 @@ _WARNING_AFTER_S = 10.0         # without a batch
 _CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
 _CLOSING_MS = 1000
 _FOR_EVER_MS = 24 * 3600 * 1000
+_UNFINISHED, _RATHER_UNFINISHED = 1, 2  # enum trajd_unfinished
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class FeedInfo:
     episodes_used: int = 0         # kept ones of which the feed has windows: see filter, where, split and pad
     quarantine_reasons: Tuple[str, ...] = ()  # of the first: file, episode, array, rule
     warnings: Tuple[str, ...] = ()            # what else to know about the feed's data
+    values_digest: int = 0  # of how pictures are made; 1: there are none; 0: a daemon of 0.1.0, which does not say
 
     @property
     def batches(self) -> int:
@@ -106,6 +109,7 @@ class Feed:
         self._held: "List[weakref.ref[Arrays]]" = []
         self._compared = False
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
+        self._pictures: Optional[Pictures] = None  # None: there are none
         self._gpu_ranks: Optional[Sequence[int]] = None
         self._stage: Any = None
         on_device = settings.device != "cpu"
@@ -187,14 +191,15 @@ class Feed:
             front = frontier(token)
             if front is not None:  # one worker, or several at the same batch: the position is enough
                 position, token = front, None
-        return State(info.seed, self._epoch, position, info.fingerprint, token, self._norm).to_dict()
+        return State(info.seed, self._epoch, position, info.fingerprint, token, self._norm, self._pictures).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Continues at `state` with the next iteration, or with the next epoch() of that epoch.
 
         Exactly the windows that were not worked on follow, even with another world size or batch size. Raises
         StateError for a state of another dataset, other windows, another seed or other normalisation. States of trajd
-        0.1.0 count as `norm: {over: windows}`. With strict=False its epoch and position are used all the same."""
+        0.1.0 count as `norm: {over: windows}`. With strict=False its epoch and position are used all the same. Other
+        pictures (crop, colour, augmentation, ...) give a DataWarning that names the outputs and keys which differ."""
         parsed = parse(state)
         if parsed.token is not None and self._settings.shard:
             raise StateError("the state is of a job of mode queue whose workers stood at different batches: "
@@ -209,8 +214,9 @@ class Feed:
     def checkpoint(self) -> bytes:
         """Returns a token of the windows of this epoch that are DONE, over all workers of a job in mode queue.
 
-        It is an argument of connect(resume=...). Unlike state_dict(), it does not say which statistics normalise the feed: a
-        job that goes on with other statistics gets no error. Compare info.norm_digest, or keep the state. The last batch that
+        It is an argument of connect(resume=...). Unlike state_dict(), it does not say which statistics normalise the feed
+        and how pictures are made: a job that goes on with others gets no error and no warning. Compare info.norm_digest and
+        info.values_digest, or keep the state. The last batch that
         this worker was given counts as worked on. Raises ArgumentError in mode shard."""
         last = self._held[-1]() if self._held else None
         if self._stage is not None:
@@ -253,17 +259,25 @@ class Feed:
                                  rank=settings.topology.rank, world=settings.topology.world_size,
                                  local_ranks=settings.topology.local_ranks, credit=settings.credit, epoch=epoch,
                                  next=position if token is None else 0, resume=token, timeout_ms=self._timeout_ms(),
-                                 gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks())
+                                 gpu=getattr(self._stage, "uuid", None), gpu_ranks=self._find_gpu_ranks(),
+                                 unfinished=_RATHER_UNFINISHED if settings.finishes else _UNFINISHED)
         remaining.clear()
         info = FeedInfo(**opened)
         self._norm = self._find_norm(info.norm_digest)
+        if info.values_digest <= 1:
+            self._pictures = None
+        elif self._pictures is None or self._pictures.digest != info.values_digest:
+            self._notice_pictures(self._pictures)
+        if resume is not None:
+            warn_of_pictures(resume.pictures, self._pictures, settings.title)
         if resume is not None and self._strict:
             self._check(resume, info)
         if self._info is not None and info.fingerprint != self._info.fingerprint:
             self._texts.clear()
         self._info, self._layout, self._opened_at = info, None, (epoch, position)
         if not self._compared:
-            job.compare_fingerprints(info.fingerprint, info.norm_digest, lambda: episodes.fetch(self._ask)[0])
+            job.compare_fingerprints(info.fingerprint, (info.norm_digest, info.values_digest),
+                                     lambda: episodes.fetch(self._ask)[0])
             self._compared = True
         left_out.report(info, settings)
 
@@ -275,6 +289,19 @@ class Feed:
             return Norm(digest, {}) if digest else None
         answer = json.loads(self._client.ask("statistics", timeout_ms=self._timeout_ms()))
         return norm_of(digest, answer["outputs"])
+
+    def _notice_pictures(self, before: Optional[Pictures]) -> None:
+        """Asks how the open feed makes its pictures. Warns if that differs from `before`."""
+        self._pictures = fetch_pictures(lambda what, first: self._client.ask(what, first=first, timeout_ms=self._timeout_ms()))
+        warn_of_pictures(before, self._pictures, self._settings.title)
+
+    def _check_session(self, core: "_core.Batch") -> None:
+        """Called with each batch. The first one of a session may come from a daemon that was started again."""
+        if core.sequence == 1 and self._pictures is not None:
+            before = self._pictures
+            self._notice_pictures(before)
+            if self._pictures != before:
+                self._layout = None
 
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings
@@ -362,7 +389,10 @@ class Feed:
         while True:
             wait = _WARNING_AFTER_S if end is None else min(_WARNING_AFTER_S, max(0.0, end - time.monotonic()))
             try:
-                return self._client.next(int(wait * 1000 + 0.999))  # rounded up, so that it does not end too early
+                core = self._client.next(int(wait * 1000 + 0.999))  # rounded up, so that it does not end too early
+                if core is not None:
+                    self._check_session(core)
+                return core
             except Busy as error:
                 message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}. Their "
                            "memory goes back when they and all their arrays are gone. Copy arrays that you keep, or "
@@ -386,14 +416,21 @@ class Feed:
 
     def _lay_out(self, core: "_core.Batch") -> Layout:
         if self._layout is None:
-            schema = [styles.Tensor(*entry) for entry in core.schema()]
-            self._layout = Layout(schema, styles.make_plan(self._settings.style, schema))
+            entries = core.schema()
+            finishes = {index: arrays.Finish(*entry[5]) for index, entry in enumerate(entries) if entry[5]}
+            schema = [styles.Tensor(*entry[:5]) for entry in entries]
+            for index, finish in finishes.items():
+                schema[index] = schema[index]._replace(dtype=finish.dtype, shape=finish.shape(schema[index].shape))
+            self._layout = Layout(schema, styles.make_plan(self._settings.style, schema), finishes)
+            styles.name_preset(self._settings.style, self._settings.title, self._layout.plan)
         return self._layout
 
     def _view_of(self, core: "_core.Batch") -> Any:
         make = arrays.torch_view if self._settings.framework == "torch" else arrays.numpy_view
         copy = not core.writable and not self._settings.zero_copy
-        return lambda index: make(core.tensor(index), copy)
+        finishes, framework = self._lay_out(core).finishes, self._settings.framework
+        return lambda index: (arrays.finish_view(core.tensor(index), finishes[index], framework)
+                              if index in finishes else make(core.tensor(index), copy))
 
     def _take(self) -> Optional[Batch]:
         self._opened_at = None

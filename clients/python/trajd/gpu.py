@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _core, arrays
 from .batch import Layout
-from .cuda import _TORCH_NAMES, Stage, torch_index
-from .errors import ArgumentError, Error
+from .cuda import Stage, torch_index
+from .errors import Error
 
 log = logging.getLogger("trajd")
 
@@ -45,11 +45,7 @@ class Torch:
         return self._torch.utils.dlpack.from_dlpack(capsule)
 
     def type_of(self, dtype: str) -> Any:
-        kind = getattr(self._torch, _TORCH_NAMES[dtype], None)
-        if kind is None:
-            raise ArgumentError(
-                f"torch {self._torch.__version__} has no type for {dtype}: set another dtype in the feed")
-        return kind
+        return arrays.torch_type(dtype)
 
     def view(self, slab: Any, place: Place) -> Any:
         offset, size, kind, shape = place

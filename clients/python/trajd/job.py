@@ -62,19 +62,25 @@ def ranks_beside(gpu: Optional[str], topology: "Topology") -> Tuple[int, ...]:
     return tuple(rank for rank, one in enumerate(gpus) if one == gpu)
 
 
-def _compare_norms(distributed: Any, norm_digest: int) -> None:
-    """Raises StateError in all ranks if two of them get the same windows with other scales. A collective call."""
-    digests = [0] * distributed.get_world_size()
-    distributed.all_gather_object(digests, norm_digest)
-    other = next((rank for rank, one in enumerate(digests) if one != digests[0]), None)
-    if other is not None:
-        raise StateError(f"ranks 0 and {other} get differently normalised values (digests {digests[0]:016x} and "
-                         f"{digests[other]:016x}): give their daemons the same `norm:` and the same files of statistics")
+def _compare_values(distributed: Any, digests: Tuple[int, int]) -> None:
+    """Raises StateError in all ranks if two of them get the same windows with other values. A collective call."""
+    all_digests = [(0, 0)] * distributed.get_world_size()
+    distributed.all_gather_object(all_digests, digests)
+    what = (("differently normalised values", "the same `norm:` and the same files of statistics"),
+            ("different pictures", "the same `image:` keys and the same layouts"))
+    for index, (found, cure) in enumerate(what):
+        of_ranks = [one[index] for one in all_digests]
+        other = next((rank for rank, one in enumerate(of_ranks) if one != of_ranks[0]), None)
+        if other is not None:
+            raise StateError(f"ranks 0 and {other} get {found} (digests {of_ranks[0]:016x} and {of_ranks[other]:016x}): "
+                             f"give their daemons {cure}")
 
 
-def compare_fingerprints(fingerprint: int, norm_digest: int,
+def compare_fingerprints(fingerprint: int, digests: Tuple[int, int],
                          fetch_episodes: Callable[[], List[Dict[str, Any]]]) -> None:
-    """Raises StateError in all ranks of torch.distributed if two of them see different data, or scale it differently.
+    """Raises StateError in all ranks of torch.distributed if two of them see different data, or make other values of it.
+
+    `digests` are those of normalisation and pictures.
 
     The message names an episode that differs. A collective call: all ranks make it. Does nothing without
     torch.distributed."""
@@ -85,7 +91,7 @@ def compare_fingerprints(fingerprint: int, norm_digest: int,
     distributed.all_gather_object(prints, f"{fingerprint:016x}")
     other = next((rank for rank, one in enumerate(prints) if one != prints[0]), None)
     if other is None:
-        _compare_norms(distributed, norm_digest)
+        _compare_values(distributed, digests)
         return
     episodes = [None] * distributed.get_world_size()
     distributed.all_gather_object(episodes, fetch_episodes() if distributed.get_rank() in (0, other) else None)

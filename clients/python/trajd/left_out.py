@@ -26,7 +26,7 @@ def describe(info: FeedInfo) -> str:
     return "; ".join(parts)
 
 
-def _level_of_caller() -> int:
+def level_of_caller() -> int:
     """Returns the stacklevel, for warnings.warn in the calling function, of the first frame outside this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __name__.partition(".")[0]:
@@ -47,4 +47,4 @@ def report(info: FeedInfo, settings: Settings) -> None:
     print(f"trajd: feed {settings.title}: {text}; `trajctl check CONFIG` lists all", file=sys.stderr, flush=True)
     more = info.quarantine_reasons[1:] + info.warnings[1:]
     warnings.warn(f"feed {settings.title}: {text}" + "".join(f"; {line}" for line in more), DataWarning,
-                  stacklevel=_level_of_caller())
+                  stacklevel=level_of_caller())

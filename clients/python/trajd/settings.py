@@ -38,6 +38,10 @@ class Options(TypedDict, total=False):
     server_key: Optional[str]
 
 
+def _place_of(endpoint: Optional[str]) -> str:
+    return os.environ.get("TRAJD_ENDPOINT", "") if endpoint is None else endpoint
+
+
 @dataclass(frozen=True)
 class Settings:
     endpoint: Optional[str]
@@ -59,6 +63,11 @@ class Settings:
     key_file: Optional[str] = None
     server_key: Optional[str] = None
     gpu_ranks: "Optional[tuple[int, ...]]" = None  # None: found when the feed is opened
+
+    @property
+    def finishes(self) -> bool:
+        """True if pictures shall come as u8: a GPU finishes them, or the network carries them."""
+        return self.device != "cpu" or _place_of(self.endpoint).startswith("tcp://")
 
     @property
     def title(self) -> str:
@@ -88,7 +97,7 @@ _OTHERS_OPTIONS = {  # of DataLoader, and where they are in trajd
 
 def _check_endpoint(endpoint: Optional[str]) -> None:
     """Refuses a file, which a user may take for an endpoint. Without this check, the wait would have no end."""
-    place = os.environ.get("TRAJD_ENDPOINT", "") if endpoint is None else endpoint
+    place = _place_of(endpoint)
     if "://" not in place and (os.path.isfile(place) or place.endswith((".yaml", ".yml"))):
         raise ArgumentError(f"endpoint {place}: this is a file. An endpoint is the runtime directory of a daemon, or "
                             "tcp://HOST:PORT. A configuration is the first argument of trajd.open or FeedDataset")

@@ -6,16 +6,24 @@
     fingerprint  identifies dataset and windows: 16 hexadecimal digits
     norm         how the values were scaled: {"digest": 16 hexadecimal digits of all scales and offsets, "outputs":
                  {NAME: "mean_std over rows"}}. Absent in states of trajd 0.1.0, whose statistics are over windows
+    pictures     how pictures are made: {"digest": 16 hexadecimal digits, "outputs": {NAME: {KEY: text}}}. Absent if there
+                 are none
     token        only in mode queue, if the DONE windows are not one range from the beginning: the daemon's list of
                  them, base64"""
 from __future__ import annotations
 
 import base64
+import json
+import logging
 import struct
+import warnings
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from .errors import StateError
+from .errors import DataWarning, StateError
+from .left_out import level_of_caller
+
+log = logging.getLogger("trajd")
 
 VERSION = 1
 _TOKEN_MAGIC = int.from_bytes(b"TRJTOKN1", "little")
@@ -72,6 +80,62 @@ def check_norm(saved: Optional[Norm], found: Norm, feed: str) -> None:
 
 
 @dataclass(frozen=True)
+class Pictures:
+    """A digest of everything that decides the values of pictures, and these keys of each output, as texts."""
+
+    digest: int
+    outputs: Mapping[str, Mapping[str, str]]
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"digest": f"{self.digest:016x}", "outputs": {name: dict(keys) for name, keys in self.outputs.items()}}
+
+
+def _parse_pictures(document: Mapping[str, Any]) -> Pictures:
+    """Reads what to_dict returned. Raises KeyError, TypeError, ValueError or AttributeError."""
+    outputs = {str(name): {str(key): str(text) for key, text in keys.items()} for name, keys in document["outputs"].items()}
+    return Pictures(int(document["digest"], 16), outputs)
+
+
+def fetch_pictures(ask: Callable[..., str]) -> Pictures:
+    """Returns how the open feed makes its pictures. An output of a mixture has a name for each dataset."""
+    first: Optional[int] = 0
+    items: List[Dict[str, Any]] = []
+    while first is not None:
+        page = json.loads(ask("pictures", first=first))
+        items += page["items"]
+        first = page["next"]
+    several = len({item["dataset"] for item in items}) > 1
+    outputs = {item["output"] + (f" of {item['dataset']}" if several else ""): item["keys"] for item in items}
+    return Pictures(int(page["values_digest"], 16), outputs)
+
+
+def _differences(before: Pictures, found: Pictures) -> str:
+    """Returns "output top: crop was none, is 30x30 at 5, 5; ...", or "" if the lists do not differ."""
+    texts = []
+    for name in {**before.outputs, **found.outputs}:
+        old, new = before.outputs.get(name), found.outputs.get(name)
+        if old is None or new is None:
+            texts.append(f"output {name} {'is new' if old is None else 'is gone'}")
+            continue
+        changed = [f"{key} was {old.get(key, 'not given')}, is {new.get(key, 'not given')}"
+                   for key in {**old, **new} if old.get(key) != new.get(key)]
+        if changed:
+            texts.append(f"output {name}: {', '.join(changed)}")
+    return "; ".join(texts)
+
+
+def warn_of_pictures(before: Optional[Pictures], found: Optional[Pictures], feed: str) -> None:
+    """Logs and issues a DataWarning if a job goes on with other pictures than it had `before`. None: it is not known."""
+    if before is None or found is None or before.digest == found.digest:
+        return
+    why = _differences(before, found) or "the keys are the same, but their numbers differ"
+    text = (f"feed {feed}: the job goes on with other pictures (digest {before.digest:016x} before, {found.digest:016x} now): "
+            f"{why}. The windows and their order are the same")
+    log.warning("%s", text)
+    warnings.warn(text, DataWarning, stacklevel=level_of_caller())
+
+
+@dataclass(frozen=True)
 class State:
     seed: int
     epoch: int
@@ -79,12 +143,15 @@ class State:
     fingerprint: int
     token: Optional[bytes] = None
     norm: "Optional[Norm]" = None
+    pictures: "Optional[Pictures]" = None
 
     def to_dict(self) -> Dict[str, Any]:
         state: Dict[str, Any] = {"version": VERSION, "seed": self.seed, "epoch": self.epoch, "position": self.position,
                                  "fingerprint": f"{self.fingerprint:016x}"}
         if self.norm is not None:
             state["norm"] = {"digest": f"{self.norm.digest:016x}", "outputs": dict(self.norm.outputs)}
+        if self.pictures is not None:
+            state["pictures"] = self.pictures.to_dict()
         if self.token is not None:
             state["token"] = base64.b64encode(self.token).decode()
         return state
@@ -116,6 +183,7 @@ def parse(state: Mapping[str, Any]) -> State:
         fingerprint = int(state["fingerprint"], 16)
         token = base64.b64decode(state["token"], validate=True) if state.get("token") is not None else None
         norm = Norm(int(state["norm"]["digest"], 16), dict(state["norm"]["outputs"])) if "norm" in state else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"state: fingerprint, norm or token cannot be read ({error!r})") from None
-    return State(fingerprint=fingerprint, token=token, norm=norm, **numbers)
+        made = _parse_pictures(state["pictures"]) if "pictures" in state else None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StateError(f"state: fingerprint, norm, pictures or token cannot be read ({error!r})") from None
+    return State(fingerprint=fingerprint, token=token, norm=norm, pictures=made, **numbers)

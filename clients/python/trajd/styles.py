@@ -37,12 +37,15 @@ with its repacked LeRobot keys. LeRobot's `timestamp` and `frame_index` do not e
 time (`batch.anchor_ns`), not at a frame."""
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from .errors import ArgumentError
 
+
+log = logging.getLogger("trajd")
 
 PIXEL_TYPES = ("u8", "f16", "bf16", "f32")
 
@@ -180,6 +183,28 @@ def _put_flags(plan: Plan, rule: Rule, tensor: Tensor, mask: int, style: str) ->
         _put(plan, _expand(rule.valid, tensor.name), Field((mask,), ("is_valid", *rule.valid_steps)), style)
 
 
+def _check_gathered(style: str, rule: Rule, tensors: List[Tensor]) -> None:
+    """Checks that the pictures of all cameras need the same steps."""
+    for tensor in tensors[1:]:
+        if tensor.remaining(rule.steps) != tensors[0].remaining(rule.steps):
+            raise ArgumentError(f"style {style} stacks {tensors[0].name}, {tensors[0].dtype}, and {tensor.name}, "
+                                f"{tensor.dtype}: give both outputs the same norm: and layout:")
+
+
+_named: "Set[Tuple[str, str]]" = set()  # styles and feeds of this process
+
+
+def name_preset(style: str, feed: str, plan: Plan) -> None:
+    """Logs, once for a feed and style, that the style scales pictures here, and the key that does it in the feed."""
+    scaled = [key for key, value in plan.items() if isinstance(value, Field) and "unit_range" in value.steps]
+    scaled += [f"{key}/{name}" for key, group in plan.items() if isinstance(group, dict)
+               for name, value in group.items() if isinstance(value, Field) and "unit_range" in value.steps]
+    if scaled and (style, feed) not in _named:
+        _named.add((style, feed))
+        log.warning("feed %s: style %s scales %s to 0..1 in the training's thread. With `image: {preset: %s}` in these "
+                    "outputs, the feed does it", feed, style, ", ".join(scaled), style)
+
+
 def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
     """Returns the keys of a batch as nested dicts of Fields: observations and actions, then flags, then ids and texts.
 
@@ -198,6 +223,7 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
     for rule in chosen.rules:
         gathered = tuple(index for index, _, by in taken if by is rule) if rule.gather else ()
         if gathered:
+            _check_gathered(style, rule, [schema[index] for index in gathered])
             _put(plan, rule.key, Field(gathered, (*schema[gathered[0]].remaining(rule.steps), "stack")), style)
     for index, tensor, rule in taken:
         if not rule.gather:

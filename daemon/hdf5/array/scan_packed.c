@@ -6,7 +6,7 @@
 
 #include "daemon/hdf5/scan.h"
 
-enum { WORD_SIZE = 64 };
+enum { WORD_SIZE = 64, TEXT_SIZE = TRAJD_PREPARATION_TEXT_MAX + 1 };
 
 /* Opens a dataset of one axis that lies in one piece in the file, and sets its place. */
 static const char *find_piece(hid_t group, const char *name, hid_t type, uint64_t *offset,
@@ -36,25 +36,28 @@ static const char *find_piece(hid_t group, const char *name, hid_t type, uint64_
     return why;
 }
 
-/* Reads an attribute of one text; "" where there is none. */
-static void read_word(hid_t group, const char *name, char word[WORD_SIZE])
+/* Reads an attribute of one text; "" where there is none, "?" where it is no text. One that is too
+ * long for `word` is cut off. */
+static void read_word(hid_t group, const char *name, char *word, size_t word_size)
 {
     const hid_t attribute = H5Aexists(group, name) > 0 ? H5Aopen(group, name, H5P_DEFAULT) : -1;
     const hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute),
                 space = attribute < 0 ? -1 : H5Aget_space(attribute);
     char *text = NULL;
 
-    memset(word, 0, WORD_SIZE);
+    memset(word, 0, word_size);
     if (attribute < 0)
         return;
     if (H5Tget_class(type) != H5T_STRING || H5Sget_simple_extent_npoints(space) != 1) {
-        snprintf(word, WORD_SIZE, "?");
+        snprintf(word, word_size, "?");
     } else if (H5Tis_variable_str(type) > 0) {
         if (H5Aread(attribute, type, &text) >= 0 && text)
-            snprintf(word, WORD_SIZE, "%s", text);
+            snprintf(word, word_size, "%s", text);
         H5free_memory(text);
-    } else if (H5Tget_size(type) < WORD_SIZE) {
+    } else if (H5Tget_size(type) < word_size) {
         H5Aread(attribute, type, word);
+    } else {
+        snprintf(word, word_size, "?");
     }
     H5Eclear2(H5E_DEFAULT);
     H5Sclose(space);
@@ -73,7 +76,7 @@ static const char *check_words(struct trajd_scan *scan, hid_t group,
     char word[WORD_SIZE];
 
     for (size_t i = 0; i < 4; i++) {
-        read_word(group, names[i], word);
+        read_word(group, names[i], word, sizeof word);
         if (!*word || !strcmp(word, expected[i]) || !strcmp(word, "auto") ||
             !strcmp(expected[i], "auto"))
             continue;
@@ -111,7 +114,7 @@ static const char *read_raw(hid_t group, const struct trajd_layout_image *image,
     uint64_t size[2], values, bits;
     char word[WORD_SIZE];
 
-    read_word(group, "encoding", word);
+    read_word(group, "encoding", word, sizeof word);
     if (strcmp(word, "raw") || !rows || !read_size(group, size))
         return NULL;
     if (!size[0] || !size[1] || size[0] > TRAJD_PICTURE_SIDE_MAX ||
@@ -128,6 +131,45 @@ static const char *read_raw(hid_t group, const struct trajd_layout_image *image,
                                             .channels = (uint8_t)channels,
                                             .bits = (uint8_t)bits};
     return NULL;
+}
+
+/* Reads how the frames were prepared: *text is NULL where they are as recorded. Another program
+ * checks what the text says (window/picture). */
+static const char *read_preparation(struct trajd_scan *scan, hid_t group, const char **text)
+{
+    char word[TEXT_SIZE];
+
+    *text = NULL;
+    read_word(group, "preparation", word, sizeof word);
+    if (!*word)
+        return NULL;
+    if (!strcmp(word, "?") || !trajd_scan_name_ok(word))
+        return "packed frames: their attribute preparation is no text of one line";
+    *text = trajd_arena_copy(scan->arena, word, strlen(word));
+    return *text ? NULL : "no memory";
+}
+
+/* Finds what the frames are: raw ones, prepared ones, or encoded ones, which say it themselves. */
+static const char *read_frames(struct trajd_scan *scan, hid_t group,
+                               const struct trajd_layout_image *image, uint64_t rows,
+                               struct trajd_array *array)
+{
+    const char *preparation, *why = read_preparation(scan, group, &preparation);
+    const struct trajd_layout_image words =
+        preparation ? trajd_layout_image_prepared(image) : *image;
+
+    if (!why)
+        why = check_words(scan, group, &words);
+    if (!why)
+        why = read_raw(group, &words, rows, array);
+    if (why || !preparation || !rows)
+        return why;
+    array->preparation = preparation;
+    return array->picture.encoding == TRAJD_PICTURE_RAW
+               ? NULL
+               : "packed frames: they have the attribute preparation, and are not raw pixels of "
+                 "the "
+                 "attribute size";
 }
 
 bool trajd_scan_is_packed(hid_t group, const char *path)
@@ -156,9 +198,7 @@ const char *trajd_scan_packed(struct trajd_scan *scan, hid_t group, const char *
     if (!why && !count)
         why = "packed frames: offsets must have one entry more than there are frames";
     if (!why)
-        why = check_words(scan, folder, image);
-    if (!why)
-        why = read_raw(folder, image, count - 1, array);
+        why = read_frames(scan, folder, image, count - 1, array);
     if (folder >= 0)
         H5Gclose(folder);
     if (why)

@@ -7,18 +7,20 @@
 #include "daemon/hdf5/group_links.h"
 #include "daemon/hdf5/helper_socket.h"
 #include "daemon/hdf5/writer/writer.h"
+#include "daemon/index/rows/array.h"
 
 enum { DATASETS_MAX = 1 << 20, DEPTH_MAX = 32, GROUPS_MAX = 1 << 20, WORD_COUNT = 4 };
 #define WORD_SIZE 32
 
 static const char *const word_names[WORD_COUNT] = {"encoding", "color", "flip", "unit"};
 
-/* A dataset of the input that is packed. */
+/* A dataset, or a group of packed frames, of the input that is packed. */
 struct packed {
     char *path; /* from the root, without a slash in front */
     uint64_t rows, bytes;
     char words[WORD_COUNT][WORD_SIZE];
     uint64_t size[2]; /* height, width */
+    char preparation[TRAJD_PREPARATION_TEXT_MAX + 1];
     bool is_made;
 };
 
@@ -74,21 +76,48 @@ static bool make_piece(hid_t group, const char *name, hid_t type, hsize_t count,
     return made >= 0 && (!count || address != HADDR_UNDEF);
 }
 
-/* Returns whether the dataset has the rows that the parent counted. */
+/* Returns whether the source has the rows that the parent counted. Packed frames have one offset
+ * more. */
 static bool has_rows(hid_t source, uint64_t rows)
 {
-    const hid_t space = H5Dget_space(source);
+    const bool is_group = H5Iget_type(source) == H5I_GROUP;
+    const hid_t dataset = is_group ? H5Dopen2(source, "offsets", H5P_DEFAULT) : source;
+    const hid_t space = dataset < 0 ? -1 : H5Dget_space(dataset);
     hsize_t shape[H5S_MAX_RANK] = {0};
-    const int rank = H5Sget_simple_extent_dims(space, shape, NULL);
+    const int rank = space < 0 ? 0 : H5Sget_simple_extent_dims(space, shape, NULL);
 
-    H5Sclose(space);
-    return rank > 0 && shape[0] == rows;
+    if (space >= 0)
+        H5Sclose(space);
+    if (is_group && dataset >= 0)
+        H5Dclose(dataset);
+    return rank > 0 && shape[0] == rows + is_group;
+}
+
+/* Removes attributes of packed frames that were copied: the new frames have their own. */
+static void remove_words(hid_t group)
+{
+    for (int w = 0; w < WORD_COUNT; w++)
+        if (H5Aexists(group, word_names[w]) > 0)
+            H5Adelete(group, word_names[w]);
+    if (H5Aexists(group, "size") > 0)
+        H5Adelete(group, "size");
+}
+
+static bool set_words(hid_t group, const struct packed *packed)
+{
+    bool ok = set_numbers(group, "size", packed->size, 2);
+
+    for (int w = 0; w < WORD_COUNT && ok; w++)
+        ok = trajd_writer_set_text(group, word_names[w], packed->words[w], true);
+    return ok && (!*packed->preparation ||
+                  trajd_writer_set_text(group, "preparation", packed->preparation, true));
 }
 
 static bool make_packed(const struct copied_group *in, hid_t source, const char *name,
                         struct packed *packed)
 {
     struct copying *copying = in->copying;
+    const bool is_group = H5Iget_type(source) == H5I_GROUP;
     uint64_t *places = copying->places + 2 * (packed - copying->packed);
     char what[TRAJD_WRITER_PATH_SIZE];
     hid_t group;
@@ -102,11 +131,13 @@ static bool make_packed(const struct copied_group *in, hid_t source, const char 
     }
     group = H5Gcreate2(in->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     ok = group >= 0 && make_piece(group, "bytes", H5T_STD_U8LE, packed->bytes, &places[0]) &&
-         make_piece(group, "offsets", H5T_STD_I64LE, packed->rows + 1, &places[1]) &&
-         set_numbers(group, "size", packed->size, 2);
-    for (int w = 0; w < WORD_COUNT && ok; w++)
-        ok = trajd_writer_set_text(group, word_names[w], packed->words[w], true);
-    if (ok)
+         make_piece(group, "offsets", H5T_STD_I64LE, packed->rows + 1, &places[1]);
+    if (ok && is_group) {
+        trajd_writer_copy_attributes(copying->writer, source, group, packed->path);
+        remove_words(group);
+    }
+    ok = ok && set_words(group, packed);
+    if (ok && !is_group)
         trajd_writer_copy_attributes(copying->writer, source, group, packed->path);
     if (group >= 0)
         H5Gclose(group);
@@ -157,13 +188,13 @@ static herr_t visit_member(hid_t from, const char *name, const H5L_info_t *info,
         in->failed = !copy_leaf(in, from, name, path, true);
     } else if (H5Oget_info_by_name2(from, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
         in->failed = !trajd_writer_fail(path);
-    } else if (object.type == H5O_TYPE_GROUP) {
-        in->failed = !copy_group(in, from, name, strcat(path, "/"));
     } else if ((packed = find_packed(in->copying, path))) {
-        source = H5Dopen2(from, name, H5P_DEFAULT);
+        source = H5Oopen(from, name, H5P_DEFAULT);
         in->failed = source < 0 ? !trajd_writer_fail(path) : !make_packed(in, source, name, packed);
         if (source >= 0)
-            H5Dclose(source);
+            H5Oclose(source);
+    } else if (object.type == H5O_TYPE_GROUP) {
+        in->failed = !copy_group(in, from, name, strcat(path, "/"));
     } else {
         in->failed = !copy_leaf(in, from, name, path, false);
     }
@@ -231,6 +262,7 @@ static bool read_packed(struct packed *packed, struct trajd_writer_frame *frame)
         trajd_writer_text(frame, packed->words[w], sizeof packed->words[w]);
     for (int d = 0; d < 2; d++)
         packed->size[d] = trajd_writer_u32(frame);
+    trajd_writer_text(frame, packed->preparation, sizeof packed->preparation);
     packed->path = frame->failed ? NULL : strdup(path);
     return packed->path != NULL;
 }

@@ -36,6 +36,7 @@ enum trajd_row_form {
      * follows: the end of the last row */
     TRAJD_ROWS_PACKED = 4
 };
+#define TRAJD_PREPARATION_TEXT_MAX 512u
 #define TRAJD_ROW_BYTES_MAX (UINT64_C(64) << 20) /* of an encoded row */
 
 /* The numbers of HDF5's filters. lzf comes with h5py. */
@@ -67,6 +68,9 @@ struct trajd_array {
     uint64_t cut_rows;                      /* behind the last row: trajd_array_cut left them out */
     uint64_t payload_offset, payload_bytes; /* TRAJD_ROWS_PACKED */
     struct trajd_picture picture;           /* of encoded rows: the first frame */
+    /* TRAJD_ROWS_PACKED: how `trajctl pack --prepare` made the frames, as the file says it, in up to
+     * TRAJD_PREPARATION_TEXT_MAX bytes (window/picture/picture_prepared.h). NULL: as recorded */
+    const char *preparation;
     const uint8_t *inline_bytes;
     uint32_t filter_count;
     uint16_t filters[TRAJD_ARRAY_MAX_FILTERS]; /* in the order that the writer applied them */

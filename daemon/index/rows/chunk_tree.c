@@ -1,8 +1,8 @@
 #include "daemon/index/rows/chunk_tree.h"
 
-#include <endian.h>
 #include <string.h>
 
+#include "daemon/index/rows/little_endian.h"
 #include "daemon/index/rows/read_exactly.h"
 
 enum {
@@ -26,30 +26,6 @@ struct walk {
     void *context;
 };
 
-static uint16_t u16_at(const uint8_t *bytes)
-{
-    uint16_t value;
-
-    memcpy(&value, bytes, sizeof value);
-    return le16toh(value);
-}
-
-static uint32_t u32_at(const uint8_t *bytes)
-{
-    uint32_t value;
-
-    memcpy(&value, bytes, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t u64_at(const uint8_t *bytes)
-{
-    uint64_t value;
-
-    memcpy(&value, bytes, sizeof value);
-    return le64toh(value);
-}
-
 static bool read_at(const struct walk *walk, uint64_t offset, uint64_t size, uint8_t *to)
 {
     return offset <= INT64_MAX - size && !trajd_read_exactly(walk->fd, offset, size, to, NULL);
@@ -68,7 +44,7 @@ static bool read_layout(const struct walk *walk, const uint8_t *data, uint32_t b
 {
     if (bytes < 11 || data[0] != 3 || data[1] != 2 || data[2] != walk->rank + 1)
         return false;
-    *tree = u64_at(data + 3);
+    *tree = trajd_u64_at(data + 3);
     return true;
 }
 
@@ -85,14 +61,14 @@ static bool read_block(const struct walk *walk, struct block at, struct block *f
         return false;
     while (at.bytes - next >= MESSAGE_BYTES) {
         const uint8_t *message = bytes + next;
-        const uint32_t type = u16_at(message), size = u16_at(message + 2);
+        const uint32_t type = trajd_u16_at(message), size = trajd_u16_at(message + 2);
         if (size > at.bytes - next - MESSAGE_BYTES)
             return false;
         if (type == MESSAGE_LAYOUT)
             return read_layout(walk, message + MESSAGE_BYTES, size, tree);
         if (type == MESSAGE_FURTHER && size >= 16)
-            *further = (struct block){u64_at(message + MESSAGE_BYTES),
-                                      u64_at(message + MESSAGE_BYTES + 8)};
+            *further = (struct block){trajd_u64_at(message + MESSAGE_BYTES),
+                                      trajd_u64_at(message + MESSAGE_BYTES + 8)};
         next += MESSAGE_BYTES + size;
     }
     return false;
@@ -105,7 +81,7 @@ static bool find_tree(const struct walk *walk, uint64_t header, uint64_t *tree)
 
     if (!read_at(walk, header, sizeof head, head) || head[0] != 1)
         return false;
-    at = (struct block){header + HEADER_BYTES, u32_at(head + 8)};
+    at = (struct block){header + HEADER_BYTES, trajd_u32_at(head + 8)};
     for (int i = 0; i < BLOCKS_MAX && at.bytes; i++, at = further)
         if (read_block(walk, at, &further, tree))
             return true;
@@ -116,11 +92,11 @@ static bool find_tree(const struct walk *walk, uint64_t header, uint64_t *tree)
 
 static bool visit_chunk(struct walk *walk, const uint8_t *entry, uint64_t offset)
 {
-    const struct trajd_chunk chunk = {offset, u32_at(entry), u32_at(entry + 4)};
+    const struct trajd_chunk chunk = {offset, trajd_u32_at(entry), trajd_u32_at(entry + 4)};
     uint64_t first[TRAJD_ARRAY_MAX_RANK] = {0};
 
     for (uint32_t d = 0; d < walk->rank; d++)
-        first[d] = u64_at(entry + 8 + 8 * (uint64_t)d);
+        first[d] = trajd_u64_at(entry + 8 + 8 * (uint64_t)d);
     return ++walk->count <= walk->most && walk->visit(walk->context, first, &chunk);
 }
 
@@ -134,7 +110,7 @@ static bool visit_node(struct walk *walk, uint64_t offset, uint32_t level)
 
     if (!read_at(walk, offset, sizeof head, head) || memcmp(head, "TREE\1", 5) || head[5] != level)
         return false;
-    count = u16_at(head + 6);
+    count = trajd_u16_at(head + 6);
     if (!count || count > NODE_ENTRIES_MAX)
         return false;
     for (uint32_t i = 0; i < count; i++) {
@@ -143,7 +119,7 @@ static bool visit_node(struct walk *walk, uint64_t offset, uint32_t level)
         if (i % 16 == 0 &&
             !read_at(walk, offset + NODE_BYTES + i * entry_bytes, ahead * entry_bytes, entries))
             return false;
-        const uint64_t child = u64_at(entry + entry_bytes - 8);
+        const uint64_t child = trajd_u64_at(entry + entry_bytes - 8);
         if (!(level ? visit_node(walk, child, level - 1) : visit_chunk(walk, entry, child)))
             return false;
     }

@@ -1,10 +1,10 @@
 #include "daemon/index/rows/encoded.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/index/rows/heap.h"
+#include "daemon/index/rows/little_endian.h"
 #include "daemon/index/rows/read_exactly.h"
 
 /* the most bytes of one call, unless a single row has more */
@@ -170,14 +170,6 @@ static enum trajd_status check_offsets(const struct call *c, uint64_t row, uint6
     return TRAJD_OK;
 }
 
-static uint64_t u64_at(const uint8_t *bytes)
-{
-    uint64_t value;
-
-    memcpy(&value, bytes, sizeof value);
-    return le64toh(value);
-}
-
 static enum trajd_status read_packed(struct call *c)
 {
     struct trajd_encoded_reader *reader = c->reader;
@@ -192,10 +184,10 @@ static enum trajd_status read_packed(struct call *c)
                                   reader->stored, c->error);
     if (status)
         return status;
-    first = end = u64_at(reader->stored);
+    first = end = trajd_u64_at(reader->stored);
     for (uint64_t r = 0; r < c->row_count && !status; r++) {
         const uint64_t begin = end;
-        end = u64_at(reader->stored + 8 * (r + 1));
+        end = trajd_u64_at(reader->stored + 8 * (r + 1));
         if (r && end >= begin && end - first > CALL_BYTES) {
             c->row_count = r;
             end = begin;
@@ -209,9 +201,9 @@ static enum trajd_status read_packed(struct call *c)
         status = trajd_read_exactly(c->fd, c->array->payload_offset + first, end - first,
                                     reader->bytes, c->error);
     for (uint64_t r = 0; r < c->row_count && !status; r++) {
-        const uint64_t begin = u64_at(reader->stored + 8 * r);
-        reader->rows[r] = (struct trajd_row_bytes){reader->bytes + (begin - first),
-                                                   u64_at(reader->stored + 8 * (r + 1)) - begin};
+        const uint64_t begin = trajd_u64_at(reader->stored + 8 * r);
+        reader->rows[r] = (struct trajd_row_bytes){
+            reader->bytes + (begin - first), trajd_u64_at(reader->stored + 8 * (r + 1)) - begin};
     }
     return status;
 }

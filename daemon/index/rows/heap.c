@@ -1,35 +1,13 @@
 #include "daemon/index/rows/heap.h"
 
-#include <endian.h>
 #include <string.h>
 
-static uint16_t u16_at(const uint8_t *bytes)
-{
-    uint16_t value;
-
-    memcpy(&value, bytes, sizeof value);
-    return le16toh(value);
-}
-
-static uint32_t u32_at(const uint8_t *bytes)
-{
-    uint32_t value;
-
-    memcpy(&value, bytes, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t u64_at(const uint8_t *bytes)
-{
-    uint64_t value;
-
-    memcpy(&value, bytes, sizeof value);
-    return le64toh(value);
-}
+#include "daemon/index/rows/little_endian.h"
 
 struct trajd_heap_reference trajd_heap_reference_at(const uint8_t *bytes)
 {
-    return (struct trajd_heap_reference){u32_at(bytes), u64_at(bytes + 4), u32_at(bytes + 12)};
+    return (struct trajd_heap_reference){trajd_u32_at(bytes), trajd_u64_at(bytes + 4),
+                                         trajd_u32_at(bytes + 12)};
 }
 
 enum trajd_status trajd_heap_begin(struct trajd_heap_walk *walk, const uint8_t *bytes,
@@ -41,7 +19,7 @@ enum trajd_status trajd_heap_begin(struct trajd_heap_walk *walk, const uint8_t *
     if (bytes[4] != 1)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                "the heap collection has version %u, not 1", bytes[4]);
-    walk->size = u64_at(bytes + 8);
+    walk->size = trajd_u64_at(bytes + 8);
     if (walk->size < TRAJD_HEAP_HEAD_BYTES || walk->size > most)
         return trajd_error_set(error, TRAJD_ERR_DATA, 0,
                                "the heap collection claims %llu bytes, there is room for %llu",
@@ -61,8 +39,8 @@ enum trajd_heap_step trajd_heap_next(struct trajd_heap_walk *walk, struct trajd_
     if (walk->at > walk->have || walk->have - walk->at < TRAJD_HEAP_HEAD_BYTES)
         return TRAJD_HEAP_SHORT;
     head = walk->bytes + walk->at;
-    object->index = u16_at(head);
-    object->size = u64_at(head + 8);
+    object->index = trajd_u16_at(head);
+    object->size = trajd_u64_at(head + 8);
     object->offset = walk->at + TRAJD_HEAP_HEAD_BYTES;
     if (!object->index)
         return TRAJD_HEAP_END;

@@ -68,15 +68,29 @@ static enum trajd_status read_factor(const struct reader *r, const struct trajd_
     return status;
 }
 
+/* Reads the size of a step's result: in pixels, as a share of the prepared frame's (0.95), or as that
+ * of the prepared frame (back). */
+static enum trajd_status read_size(const struct reader *r, const struct trajd_yaml_node *node,
+                                   struct trajd_augment_step *step, double *share)
+{
+    if (node->kind == TRAJD_YAML_SCALAR && !strcmp(node->value, "back")) {
+        *share = 1;
+        return TRAJD_OK;
+    }
+    if (node->kind == TRAJD_YAML_SCALAR && strchr(node->value, '.'))
+        return trajd_yaml_double(r->yaml, node, 1e-3, 1, share, r->error);
+    return trajd_picture_read_size(r->yaml, node, &step->height, &step->width, r->error);
+}
+
 /* Reads the value under the name of the kind. */
 static enum trajd_status read_main(const struct reader *r, const struct trajd_yaml_node *node,
-                                   struct trajd_augment_step *step)
+                                   struct trajd_augment_step *step, double *share)
 {
     switch (step->kind) {
     case TRAJD_AUGMENT_CROP:
     case TRAJD_AUGMENT_RESIZE:
     case TRAJD_AUGMENT_RESIZED_CROP:
-        return trajd_picture_read_size(r->yaml, node, &step->height, &step->width, r->error);
+        return read_size(r, node, step, share);
     case TRAJD_AUGMENT_FLIP:
         return trajd_yaml_double(r->yaml, node, 0, 1, &step->probability, r->error);
     case TRAJD_AUGMENT_AFFINE:
@@ -140,7 +154,7 @@ static enum trajd_status read_key(const struct reader *r, const struct trajd_yam
 }
 
 static enum trajd_status read_step(const struct reader *r, const struct trajd_yaml_node *node,
-                                   struct trajd_augment_step *step)
+                                   struct trajd_augment_step *step, double *share)
 {
     const struct step_keys *found = NULL;
     enum trajd_status status;
@@ -166,44 +180,28 @@ static enum trajd_status read_step(const struct reader *r, const struct trajd_ya
     for (const struct trajd_yaml_node *child = node->children; child && !status;
          child = child->next)
         status = strcmp(child->key, found->keys[0]) ? read_key(r, child, step)
-                                                    : read_main(r, child, step);
+                                                    : read_main(r, child, step, share);
     return status;
 }
 
 enum trajd_status trajd_picture_read_augment(const struct trajd_yaml *yaml,
                                              const struct trajd_yaml_node *node,
-                                             struct trajd_augment *augment,
+                                             struct trajd_picture_spec *spec,
                                              struct trajd_error *error)
 {
     const struct reader reader = {yaml, error};
+    struct trajd_augment *augment = &spec->augment;
     enum trajd_status status = TRAJD_OK;
 
     if (node->kind != TRAJD_YAML_SEQUENCE || node->child_count > TRAJD_AUGMENT_STEPS_MAX)
         return trajd_yaml_error(yaml, node, error, "expected a list of up to %d steps",
                                 TRAJD_AUGMENT_STEPS_MAX);
     augment->count = 0;
+    memset(spec->shares, 0, sizeof spec->shares);
     for (const struct trajd_yaml_node *child = node->children; child && !status;
-         child = child->next)
-        status = read_step(&reader, child, &augment->steps[augment->count++]);
-    return status;
-}
-
-void trajd_picture_digest_augment(const struct trajd_picture_spec *spec,
-                                  struct trajd_digest *digest)
-{
-    trajd_digest_add_u64(digest, spec->augment.count);
-    trajd_digest_add_u64(digest, spec->augment.rounding);
-    trajd_digest_add_u64(digest, spec->is_centred);
-    trajd_digest_add_u64(digest, spec->draw_per);
-    for (uint32_t i = 0; i < spec->augment.count; i++) {
-        const struct trajd_augment_step *step = &spec->augment.steps[i];
-        const uint64_t numbers[] = {step->kind,          step->height, step->width,
-                                    step->excludes_last, step->box,    step->filter};
-        const double values[] = {step->probability, step->degrees,    step->translate_y,
-                                 step->translate_x, step->scale.low,  step->scale.high,
-                                 step->ratio.low,   step->ratio.high, step->factor.low,
-                                 step->factor.high};
-        trajd_digest_add(digest, numbers, sizeof numbers);
-        trajd_digest_add(digest, values, sizeof values);
+         child = child->next) {
+        const uint32_t i = augment->count++;
+        status = read_step(&reader, child, &augment->steps[i], &spec->shares[i]);
     }
+    return status;
 }

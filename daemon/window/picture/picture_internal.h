@@ -23,7 +23,7 @@ enum trajd_status trajd_picture_read_filter(const struct trajd_yaml *yaml,
 /* Reads `augment:`, a list of steps. */
 enum trajd_status trajd_picture_read_augment(const struct trajd_yaml *yaml,
                                              const struct trajd_yaml_node *node,
-                                             struct trajd_augment *augment,
+                                             struct trajd_picture_spec *spec,
                                              struct trajd_error *error);
 
 #endif

@@ -1,5 +1,6 @@
 #include "daemon/window/picture/picture_spec.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "daemon/window/picture/picture_internal.h"
@@ -53,16 +54,18 @@ static enum trajd_status read_fit(const struct trajd_yaml *yaml, const struct tr
     return status;
 }
 
-/* Reads the words that say how parameters are drawn. */
-static enum trajd_status read_draws(const struct trajd_yaml *yaml,
+/* Reads the words that say how parameters are drawn, and which colour comes first. */
+static enum trajd_status read_words(const struct trajd_yaml *yaml,
                                     const struct trajd_yaml_node *node,
                                     struct trajd_picture_spec *spec, struct trajd_error *error)
 {
     static const char *const draws[] = {"random", "center", NULL};
     static const char *const pers[] = {"frame", "step", "camera", "window", NULL};
     static const char *const roundings[] = {"once", "each", NULL};
+    static const char *const channels[] = {"rgb", "bgr", "cv2", NULL};
     const struct trajd_yaml_node *child;
-    int draw = 0, per = 0, rounding = 0;
+    int draw = spec->is_centred, per = (int)spec->draw_per, rounding = (int)spec->augment.rounding;
+    int order = (int)spec->channels;
     enum trajd_status status = TRAJD_OK;
 
     if ((child = trajd_yaml_get(node, "draw")))
@@ -71,6 +74,9 @@ static enum trajd_status read_draws(const struct trajd_yaml *yaml,
         status = trajd_yaml_choice(yaml, child, pers, &per, error);
     if (!status && (child = trajd_yaml_get(node, "rounding")))
         status = trajd_yaml_choice(yaml, child, roundings, &rounding, error);
+    if (!status && (child = trajd_yaml_get(node, "channels")))
+        status = trajd_yaml_choice(yaml, child, channels, &order, error);
+    spec->channels = (enum trajd_picture_channels)order;
     spec->is_centred = draw == 1;
     spec->draw_per = (enum trajd_picture_draw)per;
     spec->augment.rounding = (enum trajd_augment_rounding)rounding;
@@ -82,8 +88,9 @@ enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
                                           struct trajd_picture_spec *spec,
                                           struct trajd_error *error)
 {
-    static const char *const keys[] = {"crop",    "resize", "fit",      "filter",   "pad_value",
-                                       "augment", "draw",   "draw_per", "rounding", NULL};
+    static const char *const keys[] = {"preset",    "view",     "crop",    "resize", "fit",
+                                       "filter",    "channels", "augment", "draw",   "draw_per",
+                                       "pad_value", "rounding", NULL};
     const struct trajd_yaml_node *child;
     enum trajd_status status;
 
@@ -103,9 +110,9 @@ enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
     if (!status && (child = trajd_yaml_get(node, "pad_value")))
         status = trajd_yaml_double(yaml, child, 0, 65535, &spec->pad_value, error);
     if (!status && (child = trajd_yaml_get(node, "augment")))
-        status = trajd_picture_read_augment(yaml, child, &spec->augment, error);
+        status = trajd_picture_read_augment(yaml, child, spec, error);
     if (!status)
-        status = read_draws(yaml, node, spec, error);
+        status = read_words(yaml, node, spec, error);
     if (status || spec->height)
         return status;
     if ((child = trajd_yaml_get(node, "fit")) || (child = trajd_yaml_get(node, "filter")))
@@ -195,6 +202,14 @@ enum trajd_status trajd_picture_spec_read_norm(const struct trajd_yaml *yaml,
 
 /* ---- preparing ---- */
 
+bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
+                                  enum trajd_picture_color color)
+{
+    const bool is_encoded = encoding == TRAJD_PICTURE_JPEG || encoding == TRAJD_PICTURE_PNG;
+
+    return is_encoded != (color == TRAJD_COLOR_BGR);
+}
+
 enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
                                         const struct trajd_picture_source *source,
                                         struct trajd_image_preparation *preparation,
@@ -225,23 +240,41 @@ enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
                           : source->type == TRAJD_U8 ? TRAJD_IMAGE_PILLOW_BILINEAR
                                                      : TRAJD_IMAGE_NEAREST;
     preparation->pad_value = spec->pad_value;
+    preparation->is_bgr =
+        source->channels == 3 && (spec->channels == TRAJD_CHANNELS_BGR ||
+                                  (spec->channels == TRAJD_CHANNELS_CV2 && source->is_bgr_for_cv2));
     trajd_image_place(preparation, spec->fit, spec->height ? spec->height : crop.height,
                       spec->width ? spec->width : crop.width);
     return trajd_image_check(preparation, error);
 }
 
+/* Sets the sizes that are shares of the prepared frame's. */
+static void set_sizes(const struct trajd_picture_spec *spec,
+                      const struct trajd_image_preparation *preparation,
+                      struct trajd_augment *augment)
+{
+    for (uint32_t i = 0; i < augment->count; i++) {
+        if (!spec->shares[i])
+            continue;
+        augment->steps[i].height = (uint32_t)fmax(spec->shares[i] * preparation->height, 1);
+        augment->steps[i].width = (uint32_t)fmax(spec->shares[i] * preparation->width, 1);
+    }
+}
+
 enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
                                        const struct trajd_image_preparation *preparation,
-                                       enum trajd_dtype type, struct trajd_image_finish *finish,
-                                       struct trajd_error *error)
+                                       enum trajd_dtype type, struct trajd_augment *augment,
+                                       struct trajd_image_finish *finish, struct trajd_error *error)
 {
     const struct trajd_augment_frame frame = {preparation->height, preparation->width,
                                               preparation->channels, preparation->type};
     uint32_t height = frame.height, width = frame.width;
     enum trajd_status status = TRAJD_OK;
 
-    if (spec->augment.count)
-        status = trajd_augment_check(&spec->augment, &frame, &height, &width, error);
+    *augment = spec->augment;
+    set_sizes(spec, preparation, augment);
+    if (augment->count)
+        status = trajd_augment_check(augment, &frame, &height, &width, error);
     if (status)
         return status;
     *finish =

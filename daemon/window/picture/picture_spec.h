@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/base/digest.h"
 #include "daemon/base/yaml.h"
+#include "daemon/layout/picture.h"
 #include "kernels/image/augment/augment.h"
 #include "kernels/image/image.h"
 #include "kernels/image/image_finish.h"
@@ -20,16 +20,31 @@ enum trajd_picture_draw {
     TRAJD_DRAW_WINDOW, /* all */
 };
 
+/* Which colour comes first. */
+enum trajd_picture_channels {
+    TRAJD_CHANNELS_RGB, /* red */
+    TRAJD_CHANNELS_BGR, /* blue */
+    /* as OpenCV reads the file: blue in encoded frames, and raw frames as they are stored */
+    TRAJD_CHANNELS_CV2,
+};
+
+struct trajd_picture_preset; /* picture_preset.h */
+
 struct trajd_picture_spec {
-    bool is_given; /* one of the keys below was given */
+    const struct trajd_picture_preset *preset; /* NULL: not given; its keys are set */
+    bool is_wrist;                             /* view: wrist, of a preset */
+    bool is_given;                             /* one of the keys below was given */
     bool has_crop, crop_is_centred;
     struct trajd_image_box crop;
     uint32_t height, width; /* of the output; 0: as the frame, or as the crop */
     enum trajd_image_fit fit;
     int filter; /* enum trajd_image_filter; -1: not given */
     double pad_value;
+    enum trajd_picture_channels channels;
     struct trajd_augment augment; /* count 0: none */
-    bool is_centred;              /* evaluation: nothing is drawn; crops are in the centre */
+    /* of the steps: the size is this share of the prepared frame's; 0: it is in the step */
+    double shares[TRAJD_AUGMENT_STEPS_MAX];
+    bool is_centred; /* evaluation: nothing is drawn; crops are in the centre */
     enum trajd_picture_draw draw_per;
     bool is_chw;
     bool has_norm;
@@ -57,7 +72,13 @@ enum trajd_status trajd_picture_spec_read_norm(const struct trajd_yaml *yaml,
 struct trajd_picture_source {
     uint32_t height, width, channels;
     enum trajd_dtype type; /* U8; U16 and F32: depth */
+    bool is_bgr_for_cv2;   /* OpenCV reads them with blue first */
 };
+
+/* Returns whether OpenCV reads frames with blue first: it decodes to the reverse of what a standard
+ * decoder gives, which is what the layout names. */
+bool trajd_picture_is_bgr_for_cv2(enum trajd_picture_encoding encoding,
+                                  enum trajd_picture_color color);
 
 /* Makes how frames of a source are prepared. TRAJD_ERR_ARGUMENT says which key does not fit. */
 enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
@@ -65,15 +86,12 @@ enum trajd_status trajd_picture_prepare(const struct trajd_picture_spec *spec,
                                         struct trajd_image_preparation *preparation,
                                         struct trajd_error *error);
 
-/* Makes how prepared and augmented frames become the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not
- * fit. */
+/* Makes how prepared frames are augmented, with all sizes in pixels; and how augmented frames become
+ * the tensor, in `type`. TRAJD_ERR_ARGUMENT says which key does not fit. */
 enum trajd_status trajd_picture_finish(const struct trajd_picture_spec *spec,
                                        const struct trajd_image_preparation *preparation,
-                                       enum trajd_dtype type, struct trajd_image_finish *finish,
+                                       enum trajd_dtype type, struct trajd_augment *augment,
+                                       struct trajd_image_finish *finish,
                                        struct trajd_error *error);
-
-/* Adds the augmentation to a digest, field by field. */
-void trajd_picture_digest_augment(const struct trajd_picture_spec *spec,
-                                  struct trajd_digest *digest);
 
 #endif

@@ -1,9 +1,9 @@
 /* A chain as a number, in words, and as JSON. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "daemon/base/digest.h"
+#include "daemon/base/text/text.h"
 #include "daemon/window/transform/chain.h"
 
 static const char *const kinds[] = {"plain", "angle", "rotation"};
@@ -44,56 +44,37 @@ uint64_t trajd_chain_id(const struct trajd_transform *transform)
     return trajd_digest_end(&digest) | 1;
 }
 
-struct text {
-    char *begin;
-    size_t size, used;
-};
-
-static void add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void add(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    int length;
-
-    va_start(arguments, format);
-    length = vsnprintf(text->begin + text->used, text->size - text->used, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        text->used += (size_t)length;
-    if (text->used > text->size - 1)
-        text->used = text->size - 1;
-}
-
-static void add_part(struct text *text, const struct trajd_transform *transform,
+static void add_part(struct trajd_text *text, const struct trajd_transform *transform,
                      const struct trajd_transform_part *part)
 {
     const char *origin = transform->from_step_before ? "the step before" : "the state";
     const bool own_frame = transform->frame == TRAJD_FRAME_ANCHOR;
 
-    add(text, "%u:%u ", part->first, part->first + part->count);
+    trajd_text_add(text, "%u:%u ", part->first, part->first + part->count);
     if (part->kind == TRAJD_PART_ROTATION && part->from != part->to)
-        add(text, "%s to %s", trajd_rotation_name(part->from), trajd_rotation_name(part->to));
+        trajd_text_add(text, "%s to %s", trajd_rotation_name(part->from),
+                       trajd_rotation_name(part->to));
     else if (part->kind == TRAJD_PART_ROTATION)
-        add(text, "%s", trajd_rotation_name(part->from));
+        trajd_text_add(text, "%s", trajd_rotation_name(part->from));
     if (part->kind == TRAJD_PART_ROTATION && part->is_relative)
-        add(text, " relative to %s, in the frame of %s", origin,
-            own_frame ? "that pose" : "the base");
+        trajd_text_add(text, " relative to %s, in the frame of %s", origin,
+                       own_frame ? "that pose" : "the base");
     else if (part->is_relative && part->kind == TRAJD_PART_ANGLE)
-        add(text, "minus %s, the short way round %.6g", origin, part->period);
+        trajd_text_add(text, "minus %s, the short way round %.6g", origin, part->period);
     else if (part->is_relative)
-        add(text, "minus %s%s", origin, part->turned_by >= 0 ? ", in the frame of that pose" : "");
+        trajd_text_add(text, "minus %s%s", origin,
+                       part->turned_by >= 0 ? ", in the frame of that pose" : "");
     else if (part->kind != TRAJD_PART_ROTATION)
-        add(text, "as recorded");
+        trajd_text_add(text, "as recorded");
 }
 
 void trajd_chain_describe(const struct trajd_transform *transform, char *out, size_t size)
 {
-    struct text text = {out, size, 0};
+    struct trajd_text text = {out, size, 0};
 
     *out = 0;
     for (uint32_t p = 0; p < transform->part_count; p++) {
-        add(&text, "%s", p ? "; " : "");
+        trajd_text_add(&text, "%s", p ? "; " : "");
         add_part(&text, transform, &transform->parts[p]);
     }
 }

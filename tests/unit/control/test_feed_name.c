@@ -43,7 +43,7 @@ static void names_have_parts(void **state)
         assert_int_equal(trajd_feed_name_family_length(names[i].name), names[i].family);
         assert_int_equal(trajd_feed_name_base_length(names[i].name), names[i].base);
         assert_int_equal(trajd_feed_name_is_configured(names[i].name), names[i].is_configured);
-        assert_int_equal(trajd_feed_name_is_on_gpu(names[i].name), names[i].is_on_gpu);
+        assert_int_equal(trajd_feed_name_has_place(names[i].name), names[i].is_on_gpu);
         assert_int_equal(trajd_feed_name_may_close(names[i].name), names[i].may_close);
     }
 }

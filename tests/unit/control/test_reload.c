@@ -113,23 +113,6 @@ static const char *described(struct fixture *f)
     return f->message;
 }
 
-/* ---- text ---- */
-
-static void text_is_cut_at_the_end_of_its_buffer(void **state)
-{
-    char buffer[12];
-    struct trajd_reload_text text = {buffer, sizeof buffer, 0};
-
-    (void)state;
-    trajd_reload_append(&text, "%s", "0123456");
-    assert_int_equal(text.length, 7);
-    trajd_reload_append(&text, "%s", "789abcdef");
-    assert_string_equal(buffer, "0123456789a");
-    assert_int_equal(text.length, 11);
-    trajd_reload_append(&text, "%s", "more");
-    assert_string_equal(buffer, "0123456789a");
-}
-
 /* ---- what stays ---- */
 
 static void the_same_file_changes_nothing(void **state)
@@ -333,7 +316,6 @@ static void feeds_that_are_read_are_named_with_the_cause(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_cut_at_the_end_of_its_buffer),
         TEST(the_same_file_changes_nothing),
         TEST(spelling_and_comments_do_not_count),
         TEST(a_changed_feed_takes_those_with_its_statistics_along),

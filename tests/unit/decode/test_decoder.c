@@ -14,6 +14,7 @@
 
 #include "daemon/decode/decoder.h"
 #include "proto/array_len.h"
+#include "tests/support/processes.h"
 
 enum { HEIGHT = 29, WIDTH = 42, LARGEST = 1 << 16, TIMEOUT_MS = 20000 };
 
@@ -209,22 +210,6 @@ static void test_large_rows(void **state)
     free(bytes.data);
 }
 
-/* Returns the one process that this one has started and that is still there. */
-static pid_t find_child(void)
-{
-    char path[64];
-    pid_t child = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    file = fopen(path, "r");
-    if (!file || fscanf(file, "%d", &child) != 1)
-        child = 0;
-    if (file)
-        fclose(file);
-    return child;
-}
-
 static void test_killed_children(void **state)
 {
     const struct trajd_decoder_options options = options_for(TRAJD_COLOR_RGB, 8);
@@ -235,7 +220,7 @@ static void test_killed_children(void **state)
     struct trajd_error error;
 
     (void)state;
-    if (!find_child()) {
+    if (!process_find_child()) {
         trajd_decoder_destroy(&decoder);
         skip(); /* the kernel does not list children */
     }
@@ -243,7 +228,7 @@ static void test_killed_children(void **state)
         frames[i] = (struct trajd_decoder_frame){bytes.data, bytes.size, bytes.size,
                                                  pixels + i * expected.size, ""};
     frames[50].size = LARGEST + 1; /* it does not even go to the child */
-    kill(find_child(), SIGKILL);
+    kill(process_find_child(), SIGKILL);
     assert_int_equal(trajd_decoder_run(decoder, frames, ARRAY_LEN(frames), &error), TRAJD_OK);
     for (size_t i = 0; i < ARRAY_LEN(frames); i++) {
         if (i == 50) {
@@ -254,7 +239,7 @@ static void test_killed_children(void **state)
         assert_memory_equal(frames[i].pixels, expected.data, expected.size);
     }
     trajd_decoder_destroy(&decoder);
-    assert_int_equal(find_child(), 0);
+    assert_int_equal(process_find_child(), 0);
     free(pixels);
     free(bytes.data);
     free(expected.data);

@@ -19,6 +19,7 @@
 
 #include "daemon/decode/decoder.h"
 #include "proto/array_len.h"
+#include "tests/support/processes.h"
 
 enum { HEIGHT = 29, WIDTH = 42, FRAME_BYTES = HEIGHT * WIDTH * 3, LARGEST = 1 << 16, MOST = 100 };
 
@@ -151,22 +152,6 @@ static void test_a_thousand_restarts(void **state)
     end(&f);
 }
 
-/* Returns the one process that this one has started and that is still there, or 0. */
-static pid_t find_child(void)
-{
-    char path[64];
-    pid_t child = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    file = fopen(path, "r");
-    if (!file || fscanf(file, "%d", &child) != 1)
-        child = 0;
-    if (file)
-        fclose(file);
-    return child;
-}
-
 /* Kills the child of the main thread `wanted` times, once in a run. */
 struct killer {
     atomic_int wanted, killed;
@@ -178,7 +163,7 @@ static void *kill_children(void *context)
     struct killer *killer = context;
 
     for (int wanted; (wanted = atomic_load(&killer->wanted)) >= 0;) {
-        pid_t child = wanted > atomic_load(&killer->killed) ? find_child() : 0;
+        pid_t child = wanted > atomic_load(&killer->killed) ? process_find_child() : 0;
         if (child && !kill(child, killer->signal))
             atomic_fetch_add(&killer->killed, 1);
     }
@@ -206,7 +191,7 @@ static void disturb(int signal, int runs, uint32_t timeout_ms)
     pthread_t thread;
     size_t size;
 
-    if (!find_child()) { /* the kernel lists no children */
+    if (!process_find_child()) { /* the kernel lists no children */
         end(&f);
         skip();
     }

@@ -6,6 +6,7 @@
 
 #include "core_world.h"
 #include "journal_folder.h"
+#include "proto/array_len.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -288,6 +289,52 @@ static void test_the_report_of_a_new_epoch(void **state)
     destroy(world);
 }
 
+/* A worker was further than the journal, or there is none: the log says which batches come again. */
+static void test_the_report_of_batches_without_a_journal(void **state)
+{
+    static const struct {
+        uint32_t batch, mode, done, held; /* positions + 1 */
+        uint64_t pass;
+        bool is_reported;
+    } cases[] = {
+        {4, TRAJD_WIRE_QUEUE, 1, 0, 0, true},  {4, TRAJD_WIRE_QUEUE, 0, 5, 0, true},
+        {4, TRAJD_WIRE_QUEUE, 0, 0, 0, false}, {5, TRAJD_WIRE_QUEUE, 1, 0, 0, false},
+        {4, TRAJD_WIRE_SHARD, 1, 0, 0, false},
+    };
+    struct trajd_core_feed_options options = default_options();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t pass;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        world = make(&options);
+        open = make_return(world, 9);
+        open.batch = cases[i].batch;
+        open.mode = cases[i].mode;
+        open.done = (struct trajd_wire_positions){cases[i].done > 0, {cases[i].done - 1}};
+        open.held = (struct trajd_wire_positions){cases[i].held > 0, {cases[i].held - 1}};
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+        assert_string_equal(world->report,
+                            cases[i].is_reported
+                                ? "job \"\" of feed train begins epoch 0 again: its workers were "
+                                  "beyond window 0, but there is no journal of that; batches that "
+                                  "they have finished or hold come again"
+                                : "");
+        destroy(world);
+    }
+    options = options_with_journal(); /* it knows of batches up to window 16 */
+    pass = die_serving(&options, 1);
+    for (int i = 0; i < 3; i++) {
+        world = make(&options);
+        open = make_return(world, i == 0 ? pass + 2 : pass); /* + 2: another run */
+        open.held = (struct trajd_wire_positions){2, {4, i == 1 ? 12 : 16}};
+        assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+        assert_int_equal(strstr(world->report, "beyond window 16, but") != NULL, i == 2);
+        destroy(world);
+    }
+}
+
 static void test_what_does_not_wait(void **state)
 {
     struct trajd_core_feed_options options = options_with_journal();
@@ -352,6 +399,8 @@ int main(void)
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_the_report_of_a_new_epoch, journal_folder_make,
                                         journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_the_report_of_batches_without_a_journal,
+                                        journal_folder_make, journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_what_does_not_wait, journal_folder_make,
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_another_batch_size, journal_folder_make,

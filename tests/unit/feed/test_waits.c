@@ -84,6 +84,102 @@ static void test_a_worker_waits_for_the_slots_of_others(void **state)
     assert_int_equal(info_of(world, late).waited_ns[TRAJD_WAIT_SLOTS], 7 * MS);
     assert_int_equal(info_of(world, greedy).waited_ns[TRAJD_WAIT_SLOTS], 0);
     assert_int_equal(info_of(world, greedy).stalled_ns, 7 * MS);
+    assert_int_equal(info_of(world, late).stalled_ns, 0);
+    destroy(world);
+}
+
+/* The oldest batch is nobody's: a session died with it, and the job's others have all the batches
+ * that they take. Production waits for these, and not for the sessions of another job. */
+static void test_production_waits_for_sessions_without_credit(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct trajd_wire_open open;
+    struct world *world;
+    uint64_t full, dead, other;
+
+    (void)state;
+    options.job_count = 2;
+    world = make(&options);
+    full = greet(world);
+    dead = greet(world);
+    other = greet(world);
+    open = make_open(world, 0);
+    open.credit = 1;
+    assert_int_equal(open_with(world, full, open), TRAJD_OK);
+    open = make_open_as(world, "other", 0);
+    open.credit = 4;
+    assert_int_equal(open_with(world, other, open), TRAJD_OK);
+    make_batch(world, 0, 0, 0); /* `full` has it */
+    assert_int_equal(give_back(world, other), 1);
+    open = make_open(world, 0);
+    open.credit = 2;
+    assert_int_equal(open_with(world, dead, open), TRAJD_OK);
+    make_batch(world, 0, 0, 0);
+    make_batch(world, 0, 0, 0);
+    assert_int_equal(give_back(world, other), 2);
+    world->sent_count = 0;
+    trajd_core_end_session(world->core, dead, world->now_ns);
+    assert_null(last_sent(world, TRAJD_WIRE_BATCH));
+    world->now_ns += 7 * MS;
+    trajd_core_tick(world->core, world->now_ns);
+    assert_int_equal(info_of(world, full).stalled_ns, 7 * MS);
+    assert_int_equal(info_of(world, other).stalled_ns, 0);
+    destroy(world);
+}
+
+/* A session waits only for batches that are still to come. */
+static void test_a_session_whose_job_has_no_more_does_not_wait(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t busy = greet(world), idle = greet(world);
+    struct trajd_wire_open open = make_open(world, 0);
+
+    (void)state;
+    open.credit = 1;
+    assert_int_equal(open_with(world, busy, open), TRAJD_OK);
+    make_batch(world, 0, 0, 0);
+    assert_int_equal(open_with(world, idle, make_open(world, 0)), TRAJD_OK);
+    for (int i = 1; i < 10; i++) {
+        world->sent_count = 0;
+        make_batch(world, 0, 0, 0);
+        assert_int_equal(give_back(world, idle), 1);
+    }
+    for (int ahead = 0; ahead < 3; ahead++) {
+        world->now_ns += 7 * MS;
+        trajd_core_tick(world->core, world->now_ns);
+        for (int w = 0; w < TRAJD_WAIT_COUNT; w++)
+            assert_int_equal(info_of(world, idle).waited_ns[w], 0);
+        if (ahead < 2)
+            make_batch(world, 0, 0, 0); /* of the next epoch */
+    }
+    destroy(world);
+}
+
+/* In mode shard, the rows of a rank without a session are waited for. */
+static void test_production_waits_for_an_absent_rank(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t here = greet(world), gone = greet(world);
+    struct trajd_wire_open opens[2] = {make_open_rank_as(world, "", 0, 0, 2),
+                                       make_open_rank_as(world, "", 0, 1, 2)};
+    struct trajd_core_job_info job;
+
+    (void)state;
+    assert_int_equal(open_with(world, here, opens[0]), TRAJD_OK);
+    assert_int_equal(open_with(world, gone, opens[1]), TRAJD_OK);
+    for (int i = 0; i < 3; i++)
+        make_batch(world, 0, 0, 0);
+    give_back(world, here);
+    trajd_core_end_session(world->core, gone, world->now_ns);
+    world->now_ns += 9 * MS;
+    trajd_core_tick(world->core, world->now_ns);
+    assert_true(trajd_core_job_info(world->feed, 0, &job));
+    assert_int_equal(job.absent_ns, 9 * MS);
+    assert_int_equal(job.absent_rank, 1);
+    assert_int_equal(job.stalled_ns, 9 * MS);
+    assert_int_equal(info_of(world, here).stalled_ns, 0);
     destroy(world);
 }
 
@@ -139,6 +235,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_wait_is_divided_by_the_work),
         cmocka_unit_test(test_a_worker_waits_for_the_slots_of_others),
+        cmocka_unit_test(test_production_waits_for_sessions_without_credit),
+        cmocka_unit_test(test_a_session_whose_job_has_no_more_does_not_wait),
+        cmocka_unit_test(test_production_waits_for_an_absent_rank),
         cmocka_unit_test(test_a_rank_waits_for_a_slow_rank),
         cmocka_unit_test(test_no_session_waits_after_the_end),
     };

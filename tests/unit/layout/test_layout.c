@@ -143,6 +143,8 @@ static void what_a_frame_means_is_read(void **state)
     assert_int_equal(image->color, TRAJD_COLOR_DEPTH);
     assert_int_equal(image->unit, TRAJD_DEPTH_MM);
     assert_true(none->hash != some->hash && none->hash != other->hash && some->hash != other->hash);
+    assert_true(none->order_hash == some->order_hash && none->order_hash == other->order_hash);
+    assert_true(none->hash == none->order_hash);
     trajd_layout_destroy(&none);
     trajd_layout_destroy(&some);
     trajd_layout_destroy(&other);

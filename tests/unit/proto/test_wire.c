@@ -419,6 +419,32 @@ static void test_a_tensor_without_a_valid_name(void **state)
     assert_true(tried > 0);
 }
 
+/* A name that cannot be sent is refused, and not cut: it would be another feed's. */
+static void test_names_of_feeds(void **state)
+{
+    static char name[TRAJD_WIRE_MAX_NAME + 1];
+    struct trajd_wire_message welcome = {0};
+    size_t size;
+
+    (void)state;
+    for (size_t i = 0; i < wire_vector_count && welcome.op != TRAJD_WIRE_WELCOME; i++)
+        welcome = wire_vectors[i].message;
+    assert_int_equal(welcome.op, TRAJD_WIRE_WELCOME);
+    memset(name, 'a', sizeof name);
+    welcome.welcome.feed_count = 2;
+    welcome.welcome.feeds[0] = trajd_wire_text("train");
+    welcome.welcome.feeds[1] = (struct trajd_wire_text){name, TRAJD_WIRE_MAX_NAME};
+    assert_int_equal(trajd_wire_encode(&welcome, frame, sizeof frame, &size, NULL), TRAJD_OK);
+    assert_int_equal(decode(frame, size), TRAJD_OK);
+    assert_int_equal(message.welcome.feeds[1].size, TRAJD_WIRE_MAX_NAME);
+    welcome.welcome.feeds[1].size++;
+    assert_int_equal(trajd_wire_encode(&welcome, frame, sizeof frame, &size, NULL),
+                     TRAJD_ERR_ARGUMENT);
+    welcome.welcome.feeds[1] = (struct trajd_wire_text){"bad \xff", 5};
+    assert_int_equal(trajd_wire_encode(&welcome, frame, sizeof frame, &size, NULL),
+                     TRAJD_ERR_ARGUMENT);
+}
+
 static void test_lists(void **state)
 {
     struct trajd_wire_message ack = {.op = TRAJD_WIRE_ACK};
@@ -460,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_open_rules),
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_a_tensor_without_a_valid_name),
+        cmocka_unit_test(test_names_of_feeds),
         cmocka_unit_test(test_lists),
     };
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "clients/c/batch_internal.h"
 #include "clients/c/session/session.h"
 #include "tests/unit/clients/c/bare_client.h"
 
@@ -73,6 +74,165 @@ static void test_a_kept_batch_is_no_lease_in_hello(void **state)
     assert_int_equal(message.hello.held.list[0].slot, 3);
 }
 
+/* Puts `count` batches of this session into the caller's hands: positions 0, 4, 8, ... The last one
+ * is what next() returned last. */
+static void hold(struct trajd_batch *batches, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        batches[i] = (struct trajd_batch){.client = client,
+                                          .incarnation = client->incarnation,
+                                          .lease = {.slot = i},
+                                          .held_index = i,
+                                          .info = {.position = 4 * i}};
+        client->held.batches[i] = &batches[i];
+    }
+    client->held.count = count;
+    client->held.previous = &batches[count - 1];
+}
+
+static void test_a_done_names_its_lease_once(void **state)
+{
+    struct trajd_batch batches[3] = {0};
+    const struct trajd_wire_leases *done = &client->ack.pending.done;
+    (void)state;
+    hold(batches, 3);
+    trajd_batch_mark_done(&batches[1]);
+    trajd_batch_mark_done(&batches[1]);
+    assert_int_equal(done->count, 1);
+    assert_int_equal(done->list[0].slot, 1);
+    assert_ptr_equal(client->held.previous, &batches[2]); /* next() marks it when it is called */
+    trajd_batch_mark_done(&batches[2]);
+    assert_null(client->held.previous);
+    assert_int_equal(client->held.count, 3); /* DONE is no release */
+    batches[0].is_superseded = true;
+    trajd_batch_mark_done(&batches[0]);
+    assert_int_equal(done->count, 2);
+    /* a later session reports the positions */
+    assert_int_equal(client->carried.done.count, 2);
+    assert_int_equal(client->carried.done.list[0], 4);
+    assert_int_equal(client->carried.done.list[1], 8);
+    client->held.count = 0;
+}
+
+/* A batch of a lost session has no lease: its DONE is a position, and ends its stay. */
+static void test_a_carried_batch_is_done_by_its_position(void **state)
+{
+    struct trajd_batch batches[3] = {0};
+    const struct trajd_wire_opened opened = {.pass = 7, .held = {.count = 2, .list = {0, 8}}};
+    struct trajd_wire_open open = {.request = 1};
+    (void)state;
+    hold(batches, 3);
+    trajd_batch_mark_done(&batches[1]);
+    trajd_carried_keep(client);
+    assert_int_equal(client->ack.pending.done.count, 0);
+    trajd_carried_list(client, &open);
+    assert_int_equal(open.batch, 4);
+    assert_int_equal(open.done.count, 1);
+    assert_int_equal(open.done.list[0], 4);
+    assert_int_equal(open.held.count, 2);
+    assert_int_equal(open.held.list[1], 8);
+    trajd_carried_settle(client, &opened);
+    assert_int_equal(client->held.count, 2);
+    assert_ptr_equal(client->held.previous, &batches[2]);
+
+    trajd_batch_mark_done(&batches[0]);
+    trajd_batch_mark_done(&batches[0]);
+    assert_int_equal(client->ack.pending.done.count, 0);
+    assert_int_equal(client->ack.pending.positions.count, 1);
+    assert_int_equal(client->ack.pending.positions.list[0], 0);
+    assert_int_equal(client->held.count, 1);
+    assert_ptr_equal(client->held.batches[0], &batches[2]);
+    assert_int_equal(batches[2].held_index, 0);
+    assert_int_equal(batches[0].incarnation, 0);
+    assert_ptr_equal(client->held.previous, &batches[2]);
+    trajd_batch_mark_done(&batches[2]);
+    assert_int_equal(client->held.count, 0);
+    assert_null(client->held.previous);
+    /* the ACK may be lost: after a reconnect it is said again */
+    client->ack.pending.positions.count = 0;
+    trajd_carried_report_done(client);
+    assert_int_equal(client->ack.pending.positions.count, 2);
+}
+
+/* The next daemon may have given a batch to another worker, or be in another pass. */
+static void test_a_daemon_that_wants_less(void **state)
+{
+    struct trajd_batch batches[3] = {0};
+    struct trajd_wire_opened opened = {.pass = 7, .held = {.count = 2, .list = {4, 16}}};
+    (void)state;
+    hold(batches, 3);
+    client->held.previous = &batches[0];
+    client->queue.entries[0] = (struct trajd_delivery){.position = 12, .is_carried = true};
+    client->queue.entries[1] = (struct trajd_delivery){.position = 16, .is_carried = true};
+    client->queue.count = 2;
+    trajd_carried_keep(client);
+    assert_int_equal(client->queue.count, 0);
+    assert_int_equal(client->carried.waiting_count, 2);
+    trajd_carried_settle(client, &opened);
+    assert_int_equal(client->held.count, 1);
+    assert_ptr_equal(client->held.batches[0], &batches[1]);
+    assert_int_equal(batches[1].held_index, 0);
+    assert_null(client->held.previous);
+    assert_int_equal(batches[0].incarnation, 0);
+    assert_int_equal(client->queue.count, 1);
+    assert_int_equal(client->queue.entries[client->queue.first].position, 16);
+    assert_int_equal(client->carried.waiting_count, 0);
+
+    /* the same again: what next() returned last stays that, although others go */
+    hold(batches, 3);
+    client->held.previous = &batches[1];
+    trajd_carried_keep(client);
+    trajd_carried_settle(client, &opened);
+    assert_ptr_equal(client->held.previous, &batches[1]);
+
+    trajd_batch_mark_done(&batches[1]);
+    trajd_carried_keep(client);
+    opened = (struct trajd_wire_opened){.pass = 8};
+    trajd_carried_settle(client, &opened);
+    assert_int_equal(client->carried.pass, 8);
+    assert_int_equal(client->carried.done.count, 0);
+    assert_int_equal(client->queue.count, 0);
+}
+
+/* An OPEN of something else ends the pass. The batches stay readable. */
+static void test_the_end_of_a_pass(void **state)
+{
+    struct trajd_batch batches[3] = {0};
+    (void)state;
+    hold(batches, 2);
+    client->carried.waiting[0] = (struct trajd_delivery){.is_carried = true};
+    client->carried.waiting_count = 1;
+    client->ack.pending.positions.count = client->carried.kept.count = 1;
+    batches[0].is_carried = true;
+    trajd_carried_drop(client);
+    assert_int_equal(client->held.count, 1);
+    assert_ptr_equal(client->held.batches[0], &batches[1]);
+    assert_int_equal(batches[1].held_index, 0);
+    assert_int_equal(batches[0].incarnation, 0);
+    assert_ptr_equal(client->held.previous, &batches[1]);
+    assert_int_equal(client->carried.waiting_count, 0);
+    assert_int_equal(client->carried.pass, 0);
+    assert_int_equal(client->carried.done.count, 0);
+    assert_int_equal(client->carried.kept.count, 0);
+    assert_int_equal(client->ack.pending.positions.count, 0);
+    client->held.count = 0;
+}
+
+/* The list of what is DONE keeps the last ones. */
+static void test_a_long_pass(void **state)
+{
+    const struct trajd_wire_positions *done = &client->carried.done;
+    (void)state;
+    for (uint64_t i = 0; i < TRAJD_WIRE_MAX_LEASES + 2; i++)
+        trajd_carried_note_done(client, i);
+    assert_int_equal(done->count, TRAJD_WIRE_MAX_LEASES);
+    assert_int_equal(done->list[0], 2);
+    assert_int_equal(done->list[TRAJD_WIRE_MAX_LEASES - 1], TRAJD_WIRE_MAX_LEASES + 1);
+    client->carried.pass = 0;
+    trajd_carried_note_done(client, 9);
+    assert_int_equal(done->list[0], 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -80,6 +240,13 @@ int main(void)
                                         close_client),
         cmocka_unit_test_setup_teardown(test_a_kept_batch_is_no_lease_in_hello, open_client,
                                         close_client),
+        cmocka_unit_test_setup_teardown(test_a_done_names_its_lease_once, open_client,
+                                        close_client),
+        cmocka_unit_test_setup_teardown(test_a_carried_batch_is_done_by_its_position, open_client,
+                                        close_client),
+        cmocka_unit_test_setup_teardown(test_a_daemon_that_wants_less, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_the_end_of_a_pass, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_a_long_pass, open_client, close_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

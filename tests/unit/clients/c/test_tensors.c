@@ -137,6 +137,45 @@ static void test_all_tensors_together_fit_a_slot(void **state)
     assert_int_equal(create(tensors, 3, 4096, &schema, &error), TRAJD_ERR_PROTOCOL);
 }
 
+/* Pictures that the worker finishes: scale and shift are copied, and what does not fit is refused. */
+static void test_pictures_to_finish(void **state)
+{
+    (void)state;
+    struct trajd_error error;
+    struct trajd_schema *schema;
+    float scale[] = {2, 3, 4, 5}, shift[] = {-1, 0, 1, 2};
+    struct trajd_wire_tensor good =
+        make_tensor("obs/image", TRAJD_U8, 64, 5, (uint64_t[]){BATCH, 1, 2, 5, 3});
+    good.finished = TRAJD_F16;
+    good.planes = 1;
+    good.scale = (struct trajd_wire_bytes){scale, 3 * sizeof *scale};
+    good.shift = (struct trajd_wire_bytes){shift, 3 * sizeof *shift};
+    assert_int_equal(create(&good, 1, 4096, &schema, &error), TRAJD_OK);
+    scale[1] = shift[1] = 9;
+    const struct trajd_finish *finish = schema->tensors[0].shape.finish;
+    assert_non_null(finish);
+    assert_int_equal(finish->dtype, TRAJD_F16);
+    assert_true(finish->is_planes);
+    assert_int_equal(finish->channel_count, 3);
+    assert_true(finish->scale[1] == 3 && finish->shift[1] == 0);
+    trajd_schema_drop(schema);
+    struct trajd_wire_tensor bad[8];
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        bad[i] = good;
+    bad[0].dtype = TRAJD_I8;
+    bad[1].rank = 4; /* planes of one number a pixel */
+    bad[2].shape[4] = 5;
+    bad[3].finished = TRAJD_I64;
+    bad[4].finished = TRAJD_U8; /* with a scale */
+    bad[5].scale.size = bad[5].shift.size = 0;
+    bad[6].shift.size -= sizeof *shift;
+    bad[7].scale.size = bad[7].shift.size = 2 * sizeof *scale;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(create(&bad[i], 1, 4096, &schema, &error), TRAJD_ERR_PROTOCOL);
+        assert_non_null(strstr(error.message, "obs/image cannot be finished"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +184,7 @@ int main(void)
         cmocka_unit_test(test_a_tensor_may_fill_its_slot),
         cmocka_unit_test(test_bad_tensors_are_refused),
         cmocka_unit_test(test_all_tensors_together_fit_a_slot),
+        cmocka_unit_test(test_pictures_to_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

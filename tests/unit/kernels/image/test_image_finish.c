@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/image/image_copy.h"
 #include "kernels/image/image_finish.h"
 #include "proto/array_len.h"
 
@@ -100,6 +101,29 @@ static void test_copies(void **unused)
 }
 
 /* The values of the trainers, for all 256 bytes. */
+/* Copies of both ways, to all alignments, with lengths that are no multiple of a vector. */
+static void test_large_copies(void **unused)
+{
+    enum { ROOM = (129 << 10) + 64, GUARD = 0xa5 };
+    static const uint64_t lengths[] = {
+        0, 1, 63, 100, (128 << 10) - 1, 128 << 10, (128 << 10) + 777};
+    static uint8_t from[ROOM], to[ROOM];
+
+    (void)unused;
+    for (uint32_t i = 0; i < ROOM; i++)
+        from[i] = (uint8_t)(i * 2654435761u >> 24);
+    for (size_t n = 0; n < ARRAY_LEN(lengths); n++)
+        for (uint32_t offset = 0; offset <= 16; offset += offset < 2 ? 1 : 14) {
+            memset(to, GUARD, sizeof to);
+            trajd_image_copy(to + offset, from + 3, lengths[n]);
+            assert_memory_equal(to + offset, from + 3, lengths[n]);
+            for (uint32_t i = 0; i < offset; i++)
+                assert_int_equal(to[i], GUARD);
+            for (uint64_t i = offset + lengths[n]; i < sizeof to; i++)
+                assert_int_equal(to[i], GUARD);
+        }
+}
+
 static void test_norms(void **unused)
 {
     static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
@@ -171,9 +195,8 @@ static void test_refusals(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_floats),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_floats),       cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_large_copies), cmocka_unit_test(test_norms),
         cmocka_unit_test(test_refusals),
     };
 

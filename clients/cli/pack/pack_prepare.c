@@ -1,0 +1,208 @@
+/* Prepares frames: has them decoded, cropped, resized and padded as a feed asks for. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clients/cli/pack/pack_internal.h"
+#include "daemon/decode/decoder.h"
+#include "daemon/window/picture/picture_prepared.h"
+
+enum { JOB_FRAMES = 32, TIMEOUT_MS = 20000, NOTES_MAX = 8 };
+
+/* ---- which preparation ---- */
+
+static struct trajd_picture_source source_of(const struct trajd_index_stream *stream)
+{
+    return (struct trajd_picture_source){.height = (uint32_t)stream->shape[0],
+                                         .width = (uint32_t)stream->shape[1],
+                                         .channels =
+                                             stream->rank == 3 ? (uint32_t)stream->shape[2] : 1,
+                                         .type = stream->dtype};
+}
+
+static enum trajd_status refuse_two(struct pack *p, const struct trajd_index_stream *stream,
+                                    const struct pack_preparation *first,
+                                    const struct trajd_image_preparation *a,
+                                    const struct pack_preparation *second,
+                                    const struct trajd_image_preparation *b)
+{
+    char one[TRAJD_PREPARATION_WORDS_SIZE], other[TRAJD_PREPARATION_WORDS_SIZE];
+
+    return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
+                           "the feed asks for two preparations of %s, and a file holds one: %s: "
+                           "%s; %s: %s",
+                           stream->name, first->output, trajd_picture_describe(a, one),
+                           second->output, trajd_picture_describe(b, other));
+}
+
+enum trajd_status pack_find_preparation(struct pack *p, struct pack_dataset *dataset)
+{
+    const struct trajd_index_stream *stream = dataset->stream;
+    const struct trajd_picture_source source = source_of(stream);
+    const struct pack_preparation *first = NULL;
+
+    dataset->is_prepared = false;
+    for (uint32_t i = 0; i < p->options->preparation_count && stream->image.is_present; i++) {
+        const struct pack_preparation *option = &p->options->preparations[i];
+        struct trajd_image_preparation made;
+        enum trajd_status status;
+        if (option->stream ? strcmp(option->stream, stream->name) != 0 : stream->dtype != TRAJD_U8)
+            continue;
+        if (stream->preparation)
+            return trajd_error_set(p->error, TRAJD_ERR_ARGUMENT, 0,
+                                   "%s: its frames are prepared already", stream->name);
+        status = trajd_picture_prepare(option->picture, &source, &made, p->error);
+        if (status) {
+            trajd_error_prefix(p->error, "%s: %s", option->output, stream->name);
+            return status;
+        }
+        made.is_bgr = 0; /* a file has red first; each feed has its own order */
+        if (first && !trajd_picture_is_same(&made, &dataset->preparation))
+            return refuse_two(p, stream, first, &dataset->preparation, option, &made);
+        if (!first)
+            dataset->preparation = made;
+        first = first ? first : option;
+    }
+    dataset->is_prepared = first && !trajd_image_is_whole(&dataset->preparation);
+    return TRAJD_OK;
+}
+
+/* ---- preparing ---- */
+
+struct preparing {
+    struct pack *pack;
+    struct pack_dataset *dataset;
+    struct trajd_decoder *decoder;
+    uint64_t frame_bytes; /* of a prepared one */
+    uint8_t *pixels;      /* of JOB_FRAMES prepared ones */
+    struct trajd_decoder_frame frames[JOB_FRAMES];
+    bool is_masked[JOB_FRAMES];
+};
+
+/* Makes what the daemon has for the same view (cache/frames.c): both decode alike. */
+static enum trajd_status start(struct preparing *job)
+{
+    const struct pack_dataset *dataset = job->dataset;
+    const bool is_encoded = trajd_array_is_encoded(&dataset->array);
+    struct trajd_decoder_options options = {.program = job->pack->options->decoder_path,
+                                            .image = dataset->stream->image,
+                                            .bits = 8 * trajd_dtype_size(dataset->stream->dtype),
+                                            .upright = true,
+                                            .preparation = &dataset->preparation,
+                                            .timeout_ms = TIMEOUT_MS};
+
+    options.image.height = dataset->preparation.source_height;
+    options.image.width = dataset->preparation.source_width;
+    if (!is_encoded)
+        options.image.encoding = TRAJD_PICTURE_RAW;
+    options.largest_frame_bytes = trajd_image_source_bytes(&dataset->preparation) +
+                                  (is_encoded ? TRAJD_DECODER_HEADER_BYTES : 0);
+    job->frame_bytes = trajd_image_bytes(&dataset->preparation);
+    job->pixels = malloc(JOB_FRAMES * job->frame_bytes);
+    if (!job->pixels)
+        return trajd_error_set(job->pack->error, TRAJD_ERR_MEMORY, 0, "no memory to pack a file");
+    return trajd_decoder_create(&options, &job->decoder, job->pack->error);
+}
+
+static bool is_zero(const uint8_t *bytes, uint64_t size)
+{
+    return !size || (!bytes[0] && !memcmp(bytes, bytes + 1, size - 1));
+}
+
+/* Reads rows of pixels or of encoded frames, and lists them as frames to decode. */
+static enum trajd_status read_frames(struct preparing *job, uint64_t row, uint64_t *count)
+{
+    struct pack *p = job->pack;
+    const struct trajd_array *array = &job->dataset->array;
+    const bool is_encoded = trajd_array_is_encoded(array);
+    const uint64_t rest = array->shape[0] - row, width = trajd_array_row_bytes(array);
+    const struct trajd_row_bytes *rows = NULL;
+    enum trajd_status status = pack_check_cancelled(p);
+
+    *count = rest < JOB_FRAMES ? rest : JOB_FRAMES;
+    if (!status && !is_encoded)
+        status = pack_reserve(p, *count * width);
+    if (!status)
+        status = pack_read_failed(
+            p, job->dataset,
+            is_encoded
+                ? trajd_encoded_read(p->reader, p->input,
+                                     p->options->index->files[0].stat.size_bytes, array, row,
+                                     *count, &rows, count, p->error)
+                : trajd_array_read(p->pixels, p->input, array, row, *count, p->block, p->error));
+    for (uint64_t i = 0; i < *count && !status; i++) {
+        const uint8_t *bytes = is_encoded ? rows[i].data : p->block + i * width;
+        const uint64_t size = is_encoded ? rows[i].size : width;
+        if (array->form == TRAJD_ROWS_HEAP || array->form == TRAJD_ROWS_PACKED)
+            p->result->stored_bytes += size;
+        job->is_masked[i] = job->dataset->stream->image.masks_zero_frames && is_zero(bytes, size);
+        job->frames[i] =
+            (struct trajd_decoder_frame){bytes, size, trajd_encoded_row_room(array, size),
+                                         job->pixels + i * job->frame_bytes, ""};
+    }
+    return status;
+}
+
+static void report_bad(struct preparing *job, uint64_t row, const char *reason)
+{
+    const struct pack_options *options = job->pack->options;
+    char text[1024];
+
+    if (job->pack->result->bad_count++ >= NOTES_MAX || !options->on_note)
+        return;
+    snprintf(text, sizeof text, "%s: %s: row %" PRIu64 ": %s: it stays a bad frame",
+             options->index->files[0].relative_path, job->dataset->path, row, reason);
+    options->on_note(options->context, text);
+}
+
+/* Writes one frame, and where the next one begins. Shorter rows stand for what is no frame. */
+static enum trajd_status write_frame(struct preparing *job, uint64_t row, uint64_t i)
+{
+    struct pack_dataset *dataset = job->dataset;
+    const struct trajd_decoder_frame *frame = &job->frames[i];
+    const uint8_t *bytes = frame->pixels;
+    uint64_t size = job->frame_bytes;
+
+    if (job->is_masked[i]) {
+        size = 0;
+    } else if (*frame->reason) {
+        report_bad(job, row, frame->reason);
+        bytes = (const uint8_t *)frame->reason;
+        size = strlen(frame->reason) < size ? strlen(frame->reason) : size - 1;
+    }
+    dataset->offsets[row + 1] = dataset->offsets[row] + (int64_t)size;
+    return pack_write_at(job->pack, bytes, size,
+                         dataset->places[0] + (uint64_t)dataset->offsets[row]);
+}
+
+static enum trajd_status run(struct preparing *job)
+{
+    const uint64_t rows = job->dataset->array.shape[0];
+    enum trajd_status status = start(job);
+
+    for (uint64_t row = 0, count; row < rows && !status; row += count) {
+        status = read_frames(job, row, &count);
+        if (!status)
+            status =
+                trajd_decoder_run(job->decoder, job->frames, (uint32_t)count, job->pack->error);
+        for (uint64_t i = 0; i < count && !status; i++)
+            status = write_frame(job, row + i, i);
+        if (!status)
+            pack_report_rows(job->pack, count);
+    }
+    return status ? status : pack_write_offsets(job->pack, job->dataset);
+}
+
+enum trajd_status pack_write_prepared(struct pack *p, struct pack_dataset *dataset)
+{
+    struct preparing job = {.pack = p, .dataset = dataset};
+    enum trajd_status status;
+
+    trajd_array_reader_keep(p->pixels, true);
+    status = run(&job);
+    trajd_array_reader_keep(p->pixels, false);
+    trajd_decoder_destroy(&job.decoder);
+    free(job.pixels);
+    return status;
+}

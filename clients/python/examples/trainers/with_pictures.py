@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Trains a small network on the pictures of HDF5 files as they are, prepared as a well-known trainer does it:
+
+    with_pictures.py DATA LAYOUT PRESET ACTIONS CAMERA...
+    with_pictures.py runs/ aloha act action observations/images/cam_high observations/images/cam_left_wrist
+
+The arguments are a file or folder, its layout (`trajctl inspect` finds both), `image.preset`, and names of streams. `--clock` names the
+clock of the actions, `--epochs` and `--batch` their numbers. What a preset does to pictures is shown by `trajctl check`.
+"""
+import argparse
+
+import torch
+
+import trajd
+
+
+def configuration(options):
+    """Returns the daemon's configuration: one feed, with an output for each camera."""
+    outputs = {f"obs/{number}": {"from": camera, "at": 0, "image": {"preset": options.preset}}
+               for number, camera in enumerate(options.cameras)}
+    outputs["actions"] = {"from": options.actions, "at": "0..7", "dtype": "float32"}
+    feed = {"dataset": "data", "global_batch": options.batch, "tail": "short", "anchor": {"clock": options.clock},
+            "pad": {"before": "any", "after": "any", "with": "edge"}, "outputs": outputs}
+    return {"version": 1, "exit_idle": "1s", "datasets": {"data": {"path": options.data, "layout": options.layout}}, "feeds": {"train": feed}}
+
+
+class Camera(torch.nn.Sequential):
+    """From pictures (B, T, ...) of any size and layout to 16 numbers a window."""
+    def __init__(self):
+        super().__init__(torch.nn.Conv2d(3, 8, 8, 8), torch.nn.Tanh(), torch.nn.Conv2d(8, 16, 2), torch.nn.AdaptiveAvgPool2d(1),
+                         torch.nn.Flatten())
+
+    def forward(self, pictures):
+        pictures = pictures[:, -1]
+        if pictures.shape[-1] == 3:  # layout: hwc
+            pictures = pictures.permute(0, 3, 1, 2)
+        if pictures.dtype == torch.uint8:  # as gr00t's and octo's networks begin
+            pictures = pictures.float() / 127.5 - 1
+        return super().forward(pictures)
+
+
+class Policy(torch.nn.Module):
+    def __init__(self, batch, count):
+        super().__init__()
+        self.shape = batch["actions"].shape[1:]
+        self.cameras = torch.nn.ModuleDict({name: Camera() for name in map(str, range(count))})
+        self.head = torch.nn.Linear(16 * len(self.cameras), self.shape.numel())
+
+    def forward(self, batch):
+        """Returns the mean squared error of the steps that are recorded."""
+        seen = torch.cat([camera(batch["obs"][name]) for name, camera in self.cameras.items()], 1)
+        error = (self.head(seen).unflatten(1, self.shape) - batch["actions"]) ** 2
+        return error[~batch["actions_is_pad"]].mean()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("data", "layout", "preset", "actions"):
+        parser.add_argument(name)
+    parser.add_argument("cameras", nargs="+")
+    parser.add_argument("--clock", default="steps")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=4)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    policy = optimizer = None
+    with trajd.open(configuration(options), feed="train", device=device) as feed:
+        for epoch in range(options.epochs):
+            losses = []
+            for batch in feed.epoch(epoch):
+                if policy is None:
+                    policy = Policy(batch, len(options.cameras)).to(device)
+                    optimizer = torch.optim.Adam(policy.parameters(), 1e-2)
+                loss = policy(batch)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            print(f"epoch {epoch}: {len(losses)} batches, loss {sum(losses) / len(losses):.6f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+#include "daemon/decode/decoder_pool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct trajd_decoder_pool {
+    char *program;
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+    uint32_t most, count, idle_count;
+    struct trajd_decoder **idle; /* [most], the one used longest ago first */
+};
+
+enum trajd_status trajd_decoder_pool_create(const char *program, uint32_t most,
+                                            struct trajd_decoder_pool **pool,
+                                            struct trajd_error *error)
+{
+    struct trajd_decoder_pool *made = calloc(1, sizeof *made);
+
+    *pool = made;
+    if (made) {
+        pthread_mutex_init(&made->lock, NULL);
+        pthread_cond_init(&made->freed, NULL);
+        made->most = most;
+        made->program = strdup(program);
+        made->idle = calloc(most, sizeof *made->idle);
+        if (made->program && made->idle)
+            return TRAJD_OK;
+    }
+    trajd_decoder_pool_destroy(pool);
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for decoders");
+}
+
+void trajd_decoder_pool_destroy(struct trajd_decoder_pool **pool)
+{
+    struct trajd_decoder_pool *made = *pool;
+
+    *pool = NULL;
+    if (!made)
+        return;
+    for (uint32_t i = 0; i < made->idle_count; i++)
+        trajd_decoder_destroy(&made->idle[i]);
+    pthread_cond_destroy(&made->freed);
+    pthread_mutex_destroy(&made->lock);
+    free(made->program);
+    free(made->idle);
+    free(made);
+}
+
+static struct trajd_decoder *take_idle(struct trajd_decoder_pool *pool, uint32_t i)
+{
+    struct trajd_decoder *taken = pool->idle[i];
+
+    memmove(&pool->idle[i], &pool->idle[i + 1], (--pool->idle_count - i) * sizeof *pool->idle);
+    return taken;
+}
+
+/* Takes an idle decoder: one that fits, else the one used longest ago. NULL: the caller makes one, which
+ * is counted already. */
+static struct trajd_decoder *take(struct trajd_decoder_pool *pool,
+                                  const struct trajd_decoder_options *options)
+{
+    struct trajd_decoder *taken = NULL;
+
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->idle_count && pool->count == pool->most)
+        pthread_cond_wait(&pool->freed, &pool->lock);
+    for (uint32_t i = pool->idle_count; i-- > 0 && !taken;)
+        if (trajd_decoder_fits(pool->idle[i], options))
+            taken = take_idle(pool, i);
+    if (!taken && pool->count == pool->most)
+        taken = take_idle(pool, 0);
+    else if (!taken)
+        pool->count++;
+    pthread_mutex_unlock(&pool->lock);
+    return taken;
+}
+
+/* Gives a decoder back, or NULL for one that could not be made. */
+static void give_back(struct trajd_decoder_pool *pool, struct trajd_decoder *decoder)
+{
+    pthread_mutex_lock(&pool->lock);
+    if (decoder)
+        pool->idle[pool->idle_count++] = decoder;
+    else
+        pool->count--;
+    pthread_cond_signal(&pool->freed);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+enum trajd_status trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
+                                         const struct trajd_decoder_options *wanted,
+                                         struct trajd_decoder_frame *frames, uint32_t count,
+                                         struct trajd_error *error)
+{
+    struct trajd_decoder_options options = *wanted;
+    struct trajd_decoder *decoder = take(pool, wanted);
+    enum trajd_status status = TRAJD_OK;
+
+    options.program = pool->program;
+    if (!decoder)
+        status = trajd_decoder_create(&options, &decoder, error);
+    else if (!trajd_decoder_fits(decoder, &options))
+        status = trajd_decoder_change(decoder, &options, error);
+    if (status)
+        trajd_decoder_destroy(&decoder);
+    else
+        status = trajd_decoder_run(decoder, frames, count, error);
+    give_back(pool, decoder);
+    return status;
+}

@@ -1,0 +1,197 @@
+#include "daemon/window/picture/picture_prepared.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/base/yaml.h"
+#include "daemon/window/picture/picture_internal.h"
+
+static bool resizes(const struct trajd_image_preparation *p)
+{
+    return p->inner_height != p->crop.height || p->inner_width != p->crop.width;
+}
+
+static bool crops(const struct trajd_image_preparation *p)
+{
+    return p->crop.height != p->source_height || p->crop.width != p->source_width;
+}
+
+/* Returns whether the resized frame leaves a part of the output free. */
+static bool pads(const struct trajd_image_preparation *p)
+{
+    return p->top > 0 || p->left > 0 || p->top + (int64_t)p->inner_height < p->height ||
+           p->left + (int64_t)p->inner_width < p->width;
+}
+
+static bool has_inner_size(const struct trajd_image_preparation *p)
+{
+    return p->inner_height == p->height && p->inner_width == p->width;
+}
+
+bool trajd_picture_is_same(const struct trajd_image_preparation *a,
+                           const struct trajd_image_preparation *b)
+{
+    struct trajd_image_preparation alike = *a;
+
+    if (!resizes(a))
+        alike.filter = b->filter;
+    if (!pads(a))
+        alike.pad_value = b->pad_value;
+    return alike.source_height == b->source_height && alike.source_width == b->source_width &&
+           alike.channels == b->channels && alike.type == b->type &&
+           !memcmp(&alike.crop, &b->crop, sizeof alike.crop) && alike.filter == b->filter &&
+           alike.inner_height == b->inner_height && alike.inner_width == b->inner_width &&
+           alike.top == b->top && alike.left == b->left && alike.height == b->height &&
+           alike.width == b->width && alike.pad_value == b->pad_value;
+}
+
+/* ---- the attribute ---- */
+
+void trajd_picture_prepared_write(const struct trajd_picture_prepared *prepared,
+                                  char text[TRAJD_PREPARATION_TEXT_SIZE])
+{
+    const struct trajd_image_preparation *p = &prepared->preparation;
+    char channels[16] = "";
+
+    if (prepared->rank == 3)
+        snprintf(channels, sizeof channels, ", %u", p->channels);
+    snprintf(text, TRAJD_PREPARATION_TEXT_SIZE,
+             "{\"source\": [%u, %u], \"crop\": [%u, %u, %u, %u], \"filter\": \"%s\", "
+             "\"resize\": [%u, %u], \"at\": [%d, %d], \"shape\": [%u, %u%s], \"pad_value\": %.17g, "
+             "\"cv2\": \"%s\"}",
+             p->source_height, p->source_width, p->crop.top, p->crop.left, p->crop.height,
+             p->crop.width, trajd_image_filter_name(p->filter), p->inner_height, p->inner_width,
+             p->top, p->left, p->height, p->width, channels, p->pad_value,
+             prepared->is_bgr_for_cv2 ? "bgr" : "rgb");
+}
+
+/* The lists of the text. `shape` has one number more where the frames have an axis of channels. */
+enum { SOURCE, CROP, RESIZE, AT, SHAPE, LIST_COUNT };
+static const struct {
+    const char *key;
+    uint32_t count;
+    int64_t least;
+} lists[LIST_COUNT] = {{"source", 2, 1},
+                       {"crop", 4, 0},
+                       {"resize", 2, 1},
+                       {"at", 2, -(int64_t)TRAJD_IMAGE_SIDE_MAX},
+                       {"shape", 2, 1}};
+
+static enum trajd_status read_list(const struct trajd_yaml *yaml,
+                                   const struct trajd_yaml_node *root, int list, uint32_t *count,
+                                   int64_t numbers[4], struct trajd_error *error)
+{
+    const struct trajd_yaml_node *node = trajd_yaml_get(root, lists[list].key);
+    enum trajd_status status = TRAJD_OK;
+
+    if (!node)
+        return trajd_yaml_error(yaml, root, error, "%s is missing", lists[list].key);
+    *count = node->child_count;
+    if (node->kind != TRAJD_YAML_SEQUENCE || *count < lists[list].count ||
+        *count > lists[list].count + (list == SHAPE))
+        return trajd_yaml_error(yaml, node, error, "expected a list of %u numbers",
+                                lists[list].count);
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status =
+            trajd_yaml_int(yaml, child, lists[list].least, TRAJD_IMAGE_SIDE_MAX, numbers++, error);
+    return status;
+}
+
+static enum trajd_status read_values(const struct trajd_yaml *yaml,
+                                     const struct trajd_yaml_node *root,
+                                     struct trajd_picture_prepared *prepared,
+                                     struct trajd_error *error)
+{
+    static const char *const orders[] = {"rgb", "bgr", NULL};
+    const struct trajd_yaml_node *filter = trajd_yaml_get(root, "filter"),
+                                 *pad_value = trajd_yaml_get(root, "pad_value"),
+                                 *cv2 = trajd_yaml_get(root, "cv2");
+    int number = 0, order = 0;
+    enum trajd_status status;
+
+    if (!filter || !pad_value || !cv2)
+        return trajd_yaml_error(yaml, root, error, "filter, pad_value or cv2 is missing");
+    status = trajd_picture_read_filter(yaml, filter, &number, error);
+    if (!status)
+        status =
+            trajd_yaml_double(yaml, pad_value, 0, 65535, &prepared->preparation.pad_value, error);
+    if (!status)
+        status = trajd_yaml_choice(yaml, cv2, orders, &order, error);
+    prepared->preparation.filter = (enum trajd_image_filter)number;
+    prepared->is_bgr_for_cv2 = order == 1;
+    return status;
+}
+
+static enum trajd_status read_root(const struct trajd_yaml *yaml,
+                                   struct trajd_picture_prepared *prepared,
+                                   struct trajd_error *error)
+{
+    static const char *const keys[] = {"source", "crop",      "resize", "at", "shape",
+                                       "filter", "pad_value", "cv2",    NULL};
+    const struct trajd_yaml_node *root = trajd_yaml_root(yaml);
+    struct trajd_image_preparation *p = &prepared->preparation;
+    int64_t n[LIST_COUNT][4] = {{0}};
+    enum trajd_status status = trajd_yaml_check_keys(yaml, root, keys, error);
+
+    for (int list = 0; list < LIST_COUNT && !status; list++)
+        status = read_list(yaml, root, list, &prepared->rank, n[list], error);
+    if (!status)
+        status = read_values(yaml, root, prepared, error);
+    if (!status && prepared->rank == 3 && n[SHAPE][2] != p->channels)
+        status = trajd_yaml_error(yaml, root, error, "the frames have %u channels", p->channels);
+    p->source_height = (uint32_t)n[SOURCE][0];
+    p->source_width = (uint32_t)n[SOURCE][1];
+    p->crop = (struct trajd_image_box){(uint32_t)n[CROP][0], (uint32_t)n[CROP][1],
+                                       (uint32_t)n[CROP][2], (uint32_t)n[CROP][3]};
+    p->inner_height = (uint32_t)n[RESIZE][0];
+    p->inner_width = (uint32_t)n[RESIZE][1];
+    p->top = (int32_t)n[AT][0];
+    p->left = (int32_t)n[AT][1];
+    p->height = (uint32_t)n[SHAPE][0];
+    p->width = (uint32_t)n[SHAPE][1];
+    return status;
+}
+
+enum trajd_status trajd_picture_prepared_read(const char *text, uint32_t channels,
+                                              enum trajd_dtype type,
+                                              struct trajd_picture_prepared *prepared,
+                                              struct trajd_error *error)
+{
+    struct trajd_yaml *yaml;
+    enum trajd_status status = trajd_yaml_parse("preparation", text, strlen(text), &yaml, error);
+
+    memset(prepared, 0, sizeof *prepared); /* compared as bytes */
+    if (status)
+        return status;
+    prepared->preparation.channels = channels;
+    prepared->preparation.type = type;
+    status = read_root(yaml, prepared, error);
+    trajd_yaml_destroy(&yaml);
+    return status ? status : trajd_image_check(&prepared->preparation, error);
+}
+
+/* ---- words ---- */
+
+const char *trajd_picture_describe(const struct trajd_image_preparation *p,
+                                   char text[TRAJD_PREPARATION_WORDS_SIZE])
+{
+    const size_t room = TRAJD_PREPARATION_WORDS_SIZE;
+    size_t used = (size_t)snprintf(text, room, "%ux%u", p->source_height, p->source_width);
+
+    if (trajd_image_is_whole(p))
+        snprintf(text + used, room - used, " as they are");
+    if (crops(p))
+        used += (size_t)snprintf(text + used, room - used, ", crop %ux%u at (%u, %u)",
+                                 p->crop.height, p->crop.width, p->crop.top, p->crop.left);
+    if (resizes(p))
+        used +=
+            (size_t)snprintf(text + used, room - used, ", resized to %ux%u by %s", p->inner_height,
+                             p->inner_width, trajd_image_filter_name(p->filter));
+    if (pads(p))
+        snprintf(text + used, room - used, ", at (%d, %d) of %ux%u filled with %g", p->top, p->left,
+                 p->height, p->width, p->pad_value);
+    else if (!has_inner_size(p))
+        snprintf(text + used, room - used, ", cut to %ux%u", p->height, p->width);
+    return text;
+}

@@ -1,0 +1,47 @@
+/* Preparations in files: `trajctl pack --prepare` writes prepared frames, and how they were made, as
+ * the attribute `preparation` of a group of packed frames (clients/cli/pack/README.md). */
+#ifndef TRAJD_WINDOW_PICTURE_PREPARED_H
+#define TRAJD_WINDOW_PICTURE_PREPARED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/image/image.h"
+
+/* Returns whether both make the same pixels of the same frames. A filter counts where it resizes,
+ * and pad_value where there is padding. The order of the colours does not count. */
+bool trajd_picture_is_same(const struct trajd_image_preparation *a,
+                           const struct trajd_image_preparation *b);
+
+/* Writes the attribute's text, one line of JSON:
+ *
+ *     {"source": [480, 640], "crop": [0, 0, 480, 640], "filter": "pillow-bilinear",
+ *      "resize": [168, 224], "at": [28, 0], "shape": [224, 224, 3], "pad_value": 0, "cv2": "bgr"}
+ *
+ * crop is [top, left, height, width]; `at` is where the resized frame lies in the output. Its shape
+ * has the rank of the recorded frames: grey and depth may be [H, W]. `cv2`: how OpenCV reads the
+ * recorded frames. Red comes first in the prepared ones. */
+struct trajd_picture_prepared {
+    struct trajd_image_preparation preparation;
+    uint32_t rank; /* of the recorded frames, 2 or 3 */
+    bool is_bgr_for_cv2;
+};
+
+#define TRAJD_PREPARATION_TEXT_SIZE 320
+void trajd_picture_prepared_write(const struct trajd_picture_prepared *prepared,
+                                  char text[TRAJD_PREPARATION_TEXT_SIZE]);
+/* Reads such a text, of frames with `channels` values of `type` a pixel. TRAJD_ERR_ARGUMENT: a key
+ * or a number is wrong. */
+enum trajd_status trajd_picture_prepared_read(const char *text, uint32_t channels,
+                                              enum trajd_dtype type,
+                                              struct trajd_picture_prepared *prepared,
+                                              struct trajd_error *error);
+
+/* Writes "480x640, crop 400x400 at (40, 120), resized to 224x224 by pillow-bilinear". Returns
+ * `text`. */
+#define TRAJD_PREPARATION_WORDS_SIZE 192
+const char *trajd_picture_describe(const struct trajd_image_preparation *preparation,
+                                   char text[TRAJD_PREPARATION_WORDS_SIZE]);
+
+#endif

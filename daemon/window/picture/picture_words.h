@@ -1,0 +1,31 @@
+/* Everything that decides the values of an output's pictures, as pairs of a key and a text. Equal
+ * words mean equal values of equal frames, so a digest of them identifies the values, and a
+ * difference between two lists names the key that changed. */
+#ifndef TRAJD_WINDOW_PICTURE_WORDS_H
+#define TRAJD_WINDOW_PICTURE_WORDS_H
+
+#include <stdint.h>
+
+#include "daemon/layout/picture.h"
+#include "daemon/window/picture/picture_spec.h"
+
+#define TRAJD_PICTURE_WORDS_MAX (15 + TRAJD_AUGMENT_STEPS_MAX)
+
+struct trajd_picture_words {
+    uint32_t count;
+    struct trajd_picture_word {
+        char key[16];
+        char text[232];
+    } list[TRAJD_PICTURE_WORDS_MAX];
+};
+
+/* Writes the words of pictures that the layout describes by `image`, stored as `encoding`, and that
+ * the output prepares and augments. `norm:` is not among them: it is no matter of pictures alone. */
+void trajd_picture_write_words(const struct trajd_picture_spec *spec,
+                               const struct trajd_image_preparation *preparation,
+                               const struct trajd_augment *augment,
+                               const struct trajd_layout_image *image,
+                               enum trajd_picture_encoding encoding,
+                               struct trajd_picture_words *words);
+
+#endif

@@ -1,0 +1,272 @@
+"""`trajctl pack --prepare`: frames that were decoded, cropped, resized and padded once, as a feed gets them from the original file."""
+import json
+import os
+import shutil
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+
+import libtrajd as trajd
+from paths import TRAJCTL
+from picture_files import nearest, png, random_frames, write_encoded
+
+FEED = """
+datasets: {{arm: {{path: {path}, layout: {layout}}}}}
+feeds:
+  train:
+    dataset: arm
+    global_batch: 4
+    tail: short
+    order: sequential
+    bad_rows: {bad_rows}
+    anchor: {{clock: steps}}
+    pad: {{before: any, after: any, with: edge}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      {outputs}
+"""
+OUTPUTS = """top: {from: observations/images/top, at: -1..0, image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 31]}}
+      wrist: {from: observations/images/wrist, at: 0, image: {resize: [30, 60], fit: pad, pad_value: 7, augment: [{crop: [24, 24]}]}}
+      side: {from: observations/images/side, at: 0, layout: chw}
+      blue: {from: observations/images/top, at: 0, image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 31], channels: cv2}}"""
+ROWS = 9
+
+
+def config_of(path, outputs=OUTPUTS, layout="aloha", bad_rows="error"):
+    return FEED.format(path=path, outputs=outputs, layout=layout, bad_rows=bad_rows)
+
+
+def write_config(folder, **config):
+    path = folder / "train.yaml"
+    path.write_text("version: 1\n" + config_of(folder / "recorded", **config))
+    return path
+
+
+def pack(*arguments, check=True):
+    done = subprocess.run([TRAJCTL, "pack", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def deliver(daemon, path, **config):
+    """Reads an epoch; returns its arrays, the windows in their order, and the daemon's status."""
+    client = daemon(config_of(path, **config), folder=f"daemon_{path.name}").client()
+    client.open("train")
+    batches = [arrays for _, arrays in client.epoch()]
+    status = client.status()
+    client.close()
+    names = [name for name in batches[0] if name not in ("window_id", "slot_generation")]
+    return {name: np.concatenate([b[name] for b in batches]) for name in names}, status["datasets"][0]["frames"]
+
+
+def check(path, **config):
+    path.with_suffix(".yaml").write_text("version: 1\n" + config_of(path, **config))
+    return subprocess.run([TRAJCTL, "check", path.with_suffix(".yaml")], capture_output=True, text=True, timeout=60)
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """An episode with three cameras: padded PNG rows, raw pixels in chunks of compressed rows, and raw pixels."""
+    (tmp_path / "recorded").mkdir()
+    path = tmp_path / "recorded/episode_0.hdf5"
+    write_encoded(path, {"top": random_frames(ROWS, 48, 64, 1), "wrist": random_frames(ROWS, 40, 44, 2)})
+    with h5py.File(path, "r+") as file:
+        file["observations/images/side"] = random_frames(ROWS, 16, 16, 3)
+        file["observations/images"].move("wrist", "encoded")
+        file["observations/images"].create_dataset("wrist", data=random_frames(ROWS, 40, 44, 4), chunks=(4, 40, 44, 3), compression="gzip")
+        del file["observations/images/encoded"]
+    return path
+
+
+def test_prepared_frames_are_those_of_the_original(daemon, tmp_path, recorded):
+    """One camera is resized, one padded, and one stays as it is; the values are the same, and nothing is decoded."""
+    (tmp_path / "packed").mkdir()
+    done = pack(recorded, "-o", tmp_path / "packed", "--prepare", f"{write_config(tmp_path)}:train")
+    assert "2 datasets, 18 frames" in done.stdout and "prepared: 2 datasets; 0 of their frames" in done.stdout
+    with h5py.File(tmp_path / "packed/episode_0.hdf5") as file:
+        top = file["observations/images/top"]
+        assert dict(top.attrs, size=0, preparation=0) == {"encoding": "raw", "color": "rgb", "flip": "none", "unit": "none", "size": 0,
+                                                          "preparation": 0}
+        assert top.attrs["size"].tolist() == [20, 31] and json.loads(top.attrs["preparation"]) == {
+            "source": [48, 64], "crop": [3, 5, 40, 50], "filter": "pillow-bilinear", "resize": [20, 31], "at": [0, 0], "shape": [20, 31, 3],
+            "pad_value": 0, "cv2": "bgr"}
+        assert np.diff(top["offsets"][:]).tolist() == [20 * 31 * 3] * ROWS
+        assert file["observations/images/side"].shape == (ROWS, 16, 16, 3)
+    original, frames = deliver(daemon, tmp_path / "recorded")
+    assert frames["decoded"] == 3 * ROWS and frames["prepared"] == ROWS  # of the side camera, whose pixels are taken as they lie
+    prepared, frames = deliver(daemon, tmp_path / "packed")
+    assert_same(prepared, original)
+    assert frames["decoded"] == ROWS and frames["prepared"] == 3 * ROWS  # colours in another order pass through the helper program
+    assert frames["reused"] == frames["used"] - 4 * ROWS
+
+
+def test_a_feed_may_fill_in_another_value_and_name_another_filter_where_they_change_nothing(daemon, tmp_path, recorded):
+    crop = "top: {from: observations/images/top, at: 0, image: {crop: [40, 40]}}"
+    out = tmp_path / "packed"
+    out.mkdir()
+    pack(recorded, "-o", out, "--prepare", write_config(tmp_path, outputs=crop))
+    same = crop.replace("[40, 40]", "[40, 40], resize: [40, 40], filter: area, pad_value: 3")
+    assert_same(deliver(daemon, out, outputs=same)[0], deliver(daemon, tmp_path / "recorded", outputs=same)[0])
+
+
+@pytest.mark.parametrize("asked, words", [
+    ("image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 32]}", "48x64, crop 40x50 at (3, 5), resized to 20x32 by pillow-bilinear"),
+    ("image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 31], filter: area}", "48x64, crop 40x50 at (3, 5), resized to 20x31 by area"),
+    ("image: {resize: [20, 31]}", "48x64, resized to 20x31 by pillow-bilinear"),
+    ("dtype: float32", "48x64 as they are"),
+], ids=["size", "filter", "crop", "none"])
+def test_another_preparation_is_refused_with_both(tmp_path, recorded, asked, words):
+    (tmp_path / "packed").mkdir()
+    pack(recorded, "-o", tmp_path / "packed", "--prepare", write_config(tmp_path))
+    done = check(tmp_path / "packed", outputs=f"top: {{from: observations/images/top, at: 0, {asked}}}")
+    assert done.returncode
+    assert ("image: the files have frames of observations/images/top that `trajctl pack --prepare` made of 48x64, crop 40x50 at (3, 5), "
+            f"resized to 20x31 by pillow-bilinear; this output asks for {words}") in done.stderr, done.stderr
+
+
+LIES = {
+    "another size": ({"preparation": lambda t: t.replace('"shape": [20, 31', '"shape": [20, 30').replace('"resize": [20, 31]', '"resize": [20, 30]')},
+                     "it makes frames of 20x30, and these have 20x31"),
+    "a crop outside": ({"preparation": lambda t: t.replace("[3, 5, 40, 50]", "[9, 5, 40, 50]")}, "the crop box must lie inside the source"),
+    "huge numbers": ({"preparation": lambda t: t.replace("[48, 64]", "[48, 99999999999999999999]")}, "preparation:1: source"),
+    "no JSON": ({"preparation": lambda t: t[:40]}, "attribute preparation of its packed frames is wrong"),
+    "another order": ({"preparation": lambda t: t.replace('"bgr"', '"rbg"')}, "preparation:1: cv2"),
+    "other channels": ({"preparation": lambda t: t.replace("20, 31, 3]", "20, 31, 1]")}, "the frames have 3 channels"),
+    "a missing key": ({"preparation": lambda t: t.replace('"at": [0, 0], ', "")}, "at is missing"),
+    "two lines": ({"preparation": lambda t: t.replace(", ", ",\n")}, "their attribute preparation is no text of one line"),
+    "another encoding": ({"encoding": lambda t: "jpeg"}, "their attribute encoding is jpeg, the layout says raw"),
+    "another flip": ({"flip": lambda t: "v"}, "their attribute flip is v, the layout says none"),
+    "a size that does not fit": ({"size": lambda t: [20, 32]}, "packed frames: bytes does not hold raw pixels of the attribute size"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_file_that_lies_about_its_preparation_is_refused(tmp_path, recorded, lie):
+    changes, message = LIES[lie]
+    outputs = OUTPUTS.splitlines()[0]
+    out = tmp_path / "packed/episode_0.hdf5"
+    out.parent.mkdir()
+    pack(recorded, "-o", out, "--prepare", write_config(tmp_path, outputs=outputs))
+    assert check(out.parent, outputs=outputs).returncode == 0
+    with h5py.File(out, "r+") as file:
+        top = file["observations/images/top"]
+        for name, change in changes.items():
+            top.attrs[name] = change(top.attrs[name])
+    done = check(out.parent, outputs=outputs)
+    assert done.returncode
+    if message.startswith(("their", "packed")):  # an optional stream is left out, and noted
+        done = subprocess.run([TRAJCTL, "inspect", out], capture_output=True, text=True, timeout=60)
+    assert message in done.stderr + done.stdout, done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("zeros", ["keep", "mask"])
+def test_bad_and_masked_frames_stay_what_they_are(daemon, tmp_path, zeros):
+    """Colours and flips of the layout are done; a frame that cannot be decoded stays bad with its reason, one that is masked masked."""
+    layout = tmp_path / "lab.yaml"
+    layout.write_text(f"""\
+layout: lab
+episodes: {{files: "**/episode_*.hdf5", groups: /}}
+clocks: {{steps: {{rate: 50, rows: action}}}}
+streams:
+  action: {{path: action, kind: previous}}
+  observations/qpos: {{path: observations/qpos, kind: linear}}
+  observations/images/top: {{path: observations/images/top, kind: previous, image: {{color: bgr, flip: 180, size: [32, 32], zero_frames: {zeros}}}}}
+  depth: {{path: depth, kind: previous, image: {{unit: mm}}}}
+""")
+    path = tmp_path / "recorded/episode_0.hdf5"
+    path.parent.mkdir()
+    frames = random_frames(8, 32, 32, 1)
+    frames[6] = 0  # black, but not zeros in the file
+    write_encoded(path, {"top": frames}, bad=[("top", 5)])
+    with h5py.File(path, "r+") as file:
+        rows = file["observations/images/top"][:]
+        rows[2] = 0
+        file["observations/images/top"][:] = rows
+        file["depth"] = np.random.default_rng(5).integers(0, 65536, (8, 20, 24), dtype=np.uint16)
+    outputs = """top: {from: observations/images/top, at: 0, image: {resize: [10, 14], filter: nearest, pad_value: 9}}
+      depth: {from: depth, at: 0, image: {resize: [7, 9]}}"""
+    config = {"outputs": outputs, "layout": layout}
+    out = tmp_path / "packed/episode_0.hdf5"
+    out.parent.mkdir()
+    done = pack(path, "-o", out, "--prepare", write_config(tmp_path, **config))
+    bad = 1 if zeros == "mask" else 2
+    assert f"prepared: 2 datasets; {bad} of their frames cannot be decoded" in done.stdout
+    assert "observations/images/top: row 5: " in done.stderr and "it stays a bad frame" in done.stderr
+    original, _ = deliver(daemon, path.parent, bad_rows="keep", **config)
+    prepared, counts = deliver(daemon, out.parent, bad_rows="keep", **config)
+    assert_same(prepared, original)
+    assert prepared["top.mask"][:, 0].tolist() == [0, 0, 8, 0, 0, 8, 0, 0] and counts["decoded"] == 0
+    np.testing.assert_array_equal(prepared["top"][1, 0], nearest(frames[1][::-1, ::-1, ::-1], 10, 14))
+    assert not prepared["top"][6].any() and prepared["depth"].dtype == np.uint16
+    errors = []
+    for folder in (path.parent, out.parent):
+        client = daemon(config_of(folder, **config), folder=f"strict_{folder.name}").client()
+        client.open("train")
+        with pytest.raises(trajd.TrajdError) as error:
+            list(client.epoch())
+        errors.append(str(error.value).rsplit("top: row ", 1)[1])
+        client.close()
+    assert errors[0] == errors[1] if zeros == "mask" else errors[0].startswith("2: ") and errors[1].startswith("2: ")
+
+
+def test_packed_files_and_several_files_are_prepared(daemon, tmp_path, recorded):
+    """A file that is packed already is prepared from its packed frames; a prepared one is not prepared again."""
+    shutil.copy(recorded, recorded.parent / "episode_1.hdf5")
+    for folder in ("packed", "prepared"):
+        (tmp_path / folder).mkdir()
+    config = write_config(tmp_path)
+    pack(*sorted(recorded.parent.iterdir()), "-o", tmp_path / "packed", "--layout", "aloha")
+    inputs = sorted((tmp_path / "packed").iterdir())
+    pack(*inputs, "-o", tmp_path / "prepared", "--prepare", config)
+    assert_same(deliver(daemon, tmp_path / "prepared")[0], deliver(daemon, recorded.parent)[0])
+    again = pack(tmp_path / "prepared/episode_0.hdf5", "-o", tmp_path / "again.hdf5", "--prepare", config, check=False)
+    assert again.returncode == 1 and "its frames are prepared already" in again.stderr
+    assert not (tmp_path / "again.hdf5").exists()
+    os.replace(inputs[1], tmp_path / "prepared/episode_1.hdf5")  # one prepared, one not: one of them is left out, with both
+    done = subprocess.run([TRAJCTL, "inspect", tmp_path / "prepared", "--layout", "aloha"], capture_output=True, text=True, timeout=60)
+    assert "its rows are encoded frames of 48x64x3" in done.stdout + done.stderr, done.stdout
+
+
+def test_a_preset_prepares_all_cameras(daemon, tmp_path):
+    recorded, out = tmp_path / "recorded/episode_0.hdf5", tmp_path / "packed"
+    recorded.parent.mkdir(), out.mkdir()
+    write_encoded(recorded, {"top": random_frames(3, 240, 320, 1), "wrist": random_frames(3, 256, 256, 2)})
+    done = pack(recorded, "-o", out, "--prepare", "umi")
+    assert "2 datasets, 6 frames" in done.stdout
+    outputs = "\n      ".join(f"{name}: {{from: observations/images/{name}, at: 0, image: {{preset: umi}}}}" for name in ("top", "wrist"))
+    same, frames = deliver(daemon, out, outputs=outputs)
+    assert frames["decoded"] == 0
+    assert_same(same, deliver(daemon, tmp_path / "recorded", outputs=outputs)[0])
+
+
+MISTAKES = {
+    "two preparations": ("{config}", OUTPUTS + "\n      small: {from: observations/images/top, at: 0, image: {resize: [10, 10]}}",
+                         "the feed asks for two preparations of observations/images/top, and a file holds one: top: 48x64, crop 40x50 at (3, 5), resized to "
+                         "20x31 by pillow-bilinear; small: 48x64, resized to 10x10 by pillow-bilinear"),
+    "no preparation": ("{config}", "top: {from: observations/images/top, at: 0}", "nothing to prepare"),
+    "a crop that is too large": ("{config}", "top: {from: observations/images/top, at: 0, image: {crop: [50, 50]}}",
+                                 "top: observations/images/top: crop: 50x50 is larger than the frames, which have 48x64"),
+    "no file": ("nowhere.yaml:train", OUTPUTS, "--prepare nowhere.yaml:train: no such file; expected CONFIG[:FEED[:DATASET]]"),
+    "no preset": ("umu", OUTPUTS, "--prepare:1: image.preset: "),
+    "a preset with wrists": ("octo", OUTPUTS, "--prepare octo: it resizes wrist cameras in another way"),
+    "a preset that only augments": ("robomimic", OUTPUTS, "nothing to prepare"),
+    "no feed": ("{config}:eval", OUTPUTS, "the configuration has no feed eval"),
+    "no dataset": ("{config}:train:leg", OUTPUTS, "feed train has no dataset leg"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_named(tmp_path, recorded, mistake):
+    value, outputs, message = MISTAKES[mistake]
+    config = write_config(tmp_path, outputs=outputs)
+    done = pack(recorded, "-o", tmp_path / "out.hdf5", "--prepare", value.format(config=config), check=False)
+    assert done.returncode == 1 and message in done.stderr, done.stderr
+    assert not (tmp_path / "out.hdf5").exists() and not (tmp_path / "out.hdf5.partial").exists()

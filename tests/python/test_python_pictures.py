@@ -1,0 +1,218 @@
+"""Pictures that the worker finishes: they come as u8, and what the policy gets has the bytes that the daemon makes where
+it finishes them itself."""
+import itertools
+import re
+import textwrap
+
+import numpy as np
+import pytest
+
+import trajd
+from picture_files import random_frames, write_encoded
+from trajd import arrays, styles
+
+FEED = """
+{more}
+datasets: {{arm: {{path: {path}, layout: aloha}}}}
+feeds:
+  train:
+    dataset: arm
+    global_batch: 4
+    tail: short
+    seed: 1
+    anchor: {{clock: steps}}
+    pad: {{before: any, after: any, with: edge}}
+    outputs:
+{outputs}
+"""
+TOP = "{from: observations/images/top, at: -1..0, image: {resize: [20, 31], filter: nearest}"
+WRIST = "{from: observations/images/wrist, at: 0, image: {resize: [17, 13], filter: nearest, augment: [{crop: [9, 11]}]}"
+FORMS = f"""
+qpos: {{from: observations/qpos, at: 0}}
+obs/top: {TOP}, layout: chw, norm: imagenet}}
+obs/half: {TOP}, norm: signed, dtype: float16}}
+obs/planes: {TOP}, layout: chw}}
+obs/plain: {TOP}}}
+obs/wrist: {WRIST}, layout: chw, norm: unit}}
+action: {{at: 0..1}}
+"""
+PICTURES = ("obs/top", "obs/half", "obs/planes", "obs/plain", "obs/wrist")
+
+
+@pytest.fixture
+def arm(tmp_path):
+    for e in range(2):
+        write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(9, 48, 64, e), "wrist": random_frames(9, 40, 40, 5 + e)})
+    return tmp_path
+
+
+def config_of(path, outputs=FORMS, more=""):
+    return FEED.format(path=path, outputs=textwrap.indent(textwrap.dedent(outputs), " " * 6), more=more)
+
+
+def productions(feed):
+    return sorted(each["name"] for each in feed.status()["feeds"])
+
+
+def read(feed, names=PICTURES):
+    """Returns the arrays of one epoch, by name and position."""
+    return {(name, batch.position): np.array(batch.raw(name)) for batch in feed.epoch(0) for name in (*names, "action")}
+
+
+def check_equal(found, expected):
+    assert found.keys() == expected.keys() and len(found) > 5
+    for key, value in found.items():
+        assert value.dtype == expected[key].dtype and value.shape == expected[key].shape, key
+        assert value.tobytes() == expected[key].tobytes(), key
+
+
+def test_a_device_gets_u8_and_finishes_it(daemon, arm, device):
+    one = daemon(config_of(arm))
+    with trajd.connect(one.endpoint, feed="train", job="here", timeout=20) as here, \
+            trajd.connect(one.endpoint, feed="train", job="there", timeout=20, device="cuda:0") as there:
+        expected, found = read(here), read(there)
+        check_equal(found, expected)
+        assert found["obs/top", 0].shape == (4, 2, 3, 20, 31) and found["obs/wrist", 0].shape == (4, 1, 3, 9, 11)
+        assert len({str(value.dtype) for value in found.values()}) == 3
+        assert productions(here) == ["train", "train@u8"]
+        assert here.info.norm_digest == there.info.norm_digest and here.info.fingerprint == there.info.fingerprint
+        batch = next(iter(there.epoch(1)))
+        raw = {name: dtype for name, _, _, dtype, _, finish in batch._core._held.schema() if finish}
+        assert raw == {name: "u8" for name in PICTURES if name != "obs/plain"}, "as the ring carries them"
+
+
+def test_a_remote_worker_gets_u8_and_finishes_it(daemon, arm, key_file):
+    one = daemon(config_of(arm, more='listen: {tcp: "127.0.0.1:0", keys: keys}'))
+    endpoint = re.search(r"remote workers at (tcp://\S+)", one.text())[1]
+    with trajd.connect(one.endpoint, feed="train", job="here", timeout=20) as here, \
+            trajd.connect(endpoint, feed="train", job="there", timeout=20, key_file=key_file) as there:
+        check_equal(read(there), read(here))
+        assert productions(here) == ["train", "train@u8"]
+
+
+@pytest.mark.parametrize("first", ["cpu", "cuda:0"])
+def test_workers_of_one_job_get_one_form(daemon, arm, device, first):
+    """The second worker reads where the first one is, and both get the same values."""
+    one = daemon(config_of(arm))
+    expected = read(trajd.connect(one.endpoint, feed="train", job="alone", timeout=20))
+    options = [{}, {"device": "cuda:0"}]
+    feeds = [trajd.connect(one.endpoint, feed="train", job="two", timeout=20, mode="shard", rank=rank, world_size=2, **each)
+             for rank, each in enumerate(options if first == "cpu" else options[::-1])]
+    place = "train" if first == "cpu" else "train@u8"
+    feeds[0]._client.open(feed="train", job="two", shard=True, rank=0, world=2, unfinished=1 if first == "cpu" else 2)
+    feeds[1]._client.open(feed="train", job="two", shard=True, rank=1, world=2, unfinished=2 if first == "cpu" else 1)
+    sessions = next(each for each in feeds[0].status()["feeds"] if each["name"] == place)
+    assert sessions["sessions"] == 2
+    for rank, feed in enumerate(feeds):
+        feed._opened_at = (0, 0)
+    batches = [next(iter(feed.epoch(0))) for feed in feeds]
+    for name in PICTURES:
+        both = np.concatenate([np.array(batch.raw(name)) for batch in batches])
+        assert both.tobytes() == expected[name, 0].tobytes(), name
+    for feed in feeds:
+        feed.close()
+
+
+def test_pictures_as_they_are_have_one_ring(daemon, arm, device):
+    one = daemon(config_of(arm, f"obs/plain: {TOP}}}\nqpos: {{from: observations/qpos, at: 0}}\naction: {{at: 0}}"))
+    with trajd.connect(one.endpoint, feed="train", timeout=20, device="cuda:0") as feed:
+        assert read(feed, ["obs/plain"])["obs/plain", 0].dtype == np.uint8
+        assert productions(feed) == ["train"]
+
+
+def test_a_feed_that_a_job_sends(daemon, arm, device):
+    """It gets one ring, the one that its workers read."""
+    one = daemon(config_of(arm, "qpos: {from: observations/qpos, at: 0}\naction: {at: 0}"))
+    text = textwrap.dedent(config_of(arm)[config_of(arm).index("    dataset: arm"):])
+    with trajd.connect(one.endpoint, spec=text, job="there", timeout=20, device="cuda:0") as there:
+        found = read(there)
+        names = productions(there)
+        assert len(names) == 2 and re.fullmatch("spec:[0-9a-f]{16}@u8", names[0]), names
+        with trajd.connect(one.endpoint, spec=text, job="here", timeout=20) as here:
+            check_equal(found, read(here))
+
+
+def test_where_the_second_ring_has_no_room(daemon, arm, device):
+    one = daemon(config_of(arm), rings="640KiB")
+    with trajd.connect(one.endpoint, feed="train", timeout=20, device="cuda:0") as feed:
+        assert read(feed)["obs/top", 0].dtype == np.float32
+        assert productions(feed) == ["train"]
+    assert "the daemon finishes the pictures instead" in one.text()
+
+
+def test_the_form_stays_when_the_daemon_returns(daemon, arm, device):
+    one = daemon(config_of(arm))
+    expected = read(trajd.connect(one.endpoint, feed="train", job="alone", timeout=20))
+    feed = trajd.connect(one.endpoint, feed="train", job="j", timeout=30, device="cuda:0", mode="shard", rank=0, world_size=1)
+    epoch = feed.epoch(0)
+    found = []
+    for batch in itertools.islice(epoch, 2):
+        found.append(np.array(batch.raw("obs/top")))
+    one.kill()
+    one.start()
+    found += [np.array(batch.raw("obs/top")) for batch in epoch]
+    assert b"".join(value.tobytes() for value in found) == b"".join(
+        expected[key].tobytes() for key in sorted(key for key in expected if key[0] == "obs/top"))
+    feed.close()
+
+
+# ---- finishing alone ----
+
+def finish(dtype, planes, channels, rng):
+    values = [rng.normal(size=channels).astype(np.float32).tobytes() if dtype != "u8" else b"" for _ in range(2)]
+    return arrays.Finish(dtype, planes, *values)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "f32", "f16", "bf16"])
+@pytest.mark.parametrize("planes", [False, True])
+def test_torch_finishes_as_numpy_does(dtype, planes):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    for channels in (1, 3, 4):
+        frames = rng.integers(0, 256, (2, 3, 7, 5, channels), dtype=np.uint8)
+        how = finish(dtype, planes, channels, rng)
+        if dtype == "u8" and not planes:
+            continue
+        found = arrays.finish_view(frames_of(frames), how, "torch")
+        wide = frames.astype(np.float32)
+        expected = np.moveaxis(wide, -1, -3) if planes else wide
+        if dtype != "u8":
+            scale, shift = (np.frombuffer(values, np.float32) for values in (how.scale, how.shift))
+            extents = (-1, 1, 1) if planes else (-1,)
+            expected = expected * scale.reshape(extents) + shift.reshape(extents)
+        exact = torch.from_numpy(np.ascontiguousarray(expected)).to(found.dtype)
+        assert found.is_contiguous() and tuple(found.shape) == how.shape(frames.shape) and torch.equal(found, exact)
+        if dtype != "bf16":
+            assert arrays.finish_numpy(frames, how).tobytes() == found.numpy().tobytes()
+
+
+def frames_of(frames):
+    frames = frames.view()
+    frames.flags.writeable = False
+    return frames
+
+
+# ---- styles ----
+
+def test_a_style_scales_into_one_buffer_and_names_the_preset_once(daemon, arm, caplog, monkeypatch):
+    monkeypatch.setattr(styles, "_named", set())
+    made = []
+    monkeypatch.setattr(arrays.np, "empty", lambda *shape, empty=np.empty, **more: made.append(empty(*shape, **more)) or made[-1])
+    outputs = f"obs/top: {TOP}}}\nobs/wrist: {TOP.replace('top', 'wrist')}}}\nqpos: {{from: observations/qpos, at: 0}}\naction: {{at: 0}}"
+    one = daemon(config_of(arm, outputs))
+    with trajd.connect(one.endpoint, feed="train", timeout=20, style="act") as feed:
+        for batch in itertools.islice(feed.epoch(0), 2):
+            made.clear()
+            raw = np.stack([batch.raw("obs/top")[:, -1], batch.raw("obs/wrist")[:, -1]], axis=1)
+            expected = np.moveaxis(raw, -1, -3).astype(np.float32) / np.float32(255)
+            image = batch["image"]
+            assert image.tobytes() == expected.tobytes() and any(image is each for each in made)
+    named = [record.message for record in caplog.records if "preset: act" in record.message]
+    assert len(named) == 1 and "image" in named[0] and "feed train" in named[0]
+
+
+def test_cameras_of_two_forms_are_not_stacked():
+    frames = {"obs/a": ("u8", [1, 4, 4, 3]), "obs/b": ("f32", [1, 3, 4, 4])}
+    schema = [styles.Tensor(name, "obs", None, dtype, shape) for name, (dtype, shape) in frames.items()]
+    with pytest.raises(trajd.ArgumentError, match="style act stacks obs/a, u8, and obs/b, f32"):
+        styles.make_plan("act", schema)
