@@ -93,10 +93,12 @@ static enum trajd_status allocate_tables(struct trajd_cache *cache,
     cache->array_clock = calloc(index->array_count + 1, sizeof *cache->array_clock);
     cache->array_named = calloc(2 * (size_t)index->array_count + 1, sizeof *cache->array_named);
     cache->files = calloc(index->file_count + 1, sizeof *cache->files);
+    cache->open_files = calloc(index->file_count + 1, sizeof *cache->open_files);
     cache->filesystems = calloc((size_t)index->file_count + 1, sizeof *cache->filesystems);
     cache->readers = calloc(options->reader_count, sizeof *cache->readers);
     if (!cache->entries || !cache->heap || !cache->uses || !cache->array_clock ||
-        !cache->array_named || !cache->files || !cache->filesystems || !cache->readers)
+        !cache->array_named || !cache->files || !cache->open_files || !cache->filesystems ||
+        !cache->readers)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "no memory for the tables of the row cache");
     for (uint32_t i = 0; i < cache->use_capacity; i++)
@@ -175,6 +177,7 @@ void trajd_cache_destroy(struct trajd_cache **cache)
     free(made->array_clock);
     free(made->array_named);
     free(made->files);
+    free(made->open_files);
     free(made->filesystems);
     free(made->readers);
     free(made);

@@ -116,6 +116,9 @@ enum trajd_status trajd_cache_file_acquire(struct trajd_cache *cache, uint32_t f
                                            struct trajd_error *error);
 void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, int fd,
                               bool is_broken);
+/* Return how many filesystems the files of the index lie on, and the number of a file's, from 0. */
+uint32_t trajd_cache_filesystem_count(const struct trajd_cache *cache);
+uint32_t trajd_cache_filesystem(const struct trajd_cache *cache, uint32_t file_index);
 /* Returns the bytes of the rows that pin gives for selection->array_indexes[k]. 0: the episode
  * lacks that array. */
 uint64_t trajd_cache_entry_bytes(const struct trajd_cache *cache,

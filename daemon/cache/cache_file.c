@@ -10,22 +10,30 @@
 
 #define MAX_OPEN_FILES 256u
 
+static void close_file(struct trajd_cache *cache, struct open_file *file)
+{
+    const uint32_t last = cache->open_files[--cache->open_count];
+
+    close(file->fd);
+    file->fd = -1;
+    cache->open_files[file->place] = last;
+    cache->files[last].place = file->place;
+}
+
 /* Closes files that no reader uses, longest unused first, until one more may be opened. The caller
  * holds the lock. */
 static void close_unused(struct trajd_cache *cache)
 {
     while (cache->open_count >= MAX_OPEN_FILES) {
         struct open_file *oldest = NULL;
-        for (uint32_t i = 0; i < cache->index->file_count; i++) {
-            struct open_file *file = &cache->files[i];
-            if (file->fd >= 0 && file->users == 0 && (!oldest || file->last_use < oldest->last_use))
+        for (uint32_t i = 0; i < cache->open_count; i++) {
+            struct open_file *file = &cache->files[cache->open_files[i]];
+            if (file->users == 0 && (!oldest || file->last_use < oldest->last_use))
                 oldest = file;
         }
         if (!oldest)
             return; /* every open file is in use; at most one file per reader can be */
-        close(oldest->fd);
-        oldest->fd = -1;
-        cache->open_count--;
+        close_file(cache, oldest);
     }
 }
 
@@ -53,7 +61,8 @@ static int publish(struct trajd_cache *cache, uint32_t file_index, int opened)
         close_unused(cache);
         file->fd = opened;
         file->users = 0;
-        cache->open_count++;
+        file->place = cache->open_count;
+        cache->open_files[cache->open_count++] = file_index;
         opened = -1;
     }
     int fd = take_open(cache, file_index);
@@ -113,10 +122,17 @@ void trajd_cache_file_release(struct trajd_cache *cache, uint32_t file_index, in
     pthread_mutex_lock(&cache->lock);
     file->users--;
     /* with other users, the last one to fail closes it */
-    if (is_broken && file->users == 0 && file->fd == fd) {
-        close(fd);
-        file->fd = -1;
-        cache->open_count--;
-    }
+    if (is_broken && file->users == 0 && file->fd == fd)
+        close_file(cache, file);
     pthread_mutex_unlock(&cache->lock);
+}
+
+uint32_t trajd_cache_filesystem_count(const struct trajd_cache *cache)
+{
+    return cache->filesystem_count;
+}
+
+uint32_t trajd_cache_filesystem(const struct trajd_cache *cache, uint32_t file_index)
+{
+    return cache->files[file_index].filesystem;
 }

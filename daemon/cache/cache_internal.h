@@ -65,6 +65,7 @@ struct open_file {
     uint32_t users;
     uint64_t last_use;
     uint32_t filesystem; /* index into the cache's filesystems; constant */
+    uint32_t place;      /* while it is open: where open_files has it */
 };
 
 struct trajd_cache {
@@ -90,8 +91,8 @@ struct trajd_cache {
     uint32_t filesystem_count, next_filesystem;
     struct filesystem *filesystems;
     uint32_t reads_per_filesystem;
-    struct open_file *files; /* per file of the index */
-    uint32_t open_count;
+    struct open_file *files;          /* per file of the index */
+    uint32_t open_count, *open_files; /* [file_count]: the numbers of the open files come first */
     uint64_t file_tick;
     uint32_t reader_count; /* started */
     pthread_t *readers;

@@ -20,6 +20,7 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
                                       struct trajd_frames **frames, struct trajd_error *error)
 {
     struct trajd_frames *made = calloc(1, sizeof *made);
+    uint32_t filesystems;
 
     *frames = made;
     if (!made)
@@ -34,7 +35,10 @@ enum trajd_status trajd_frames_create(const struct trajd_frames_options *options
         made->queues[q].last = &made->queues[q].first;
     made->decoders = options->decoders;
     made->workers = calloc(options->worker_count, sizeof *made->workers);
-    if (made->workers)
+    filesystems = trajd_cache_filesystem_count(options->cache);
+    made->readers = calloc(filesystems + 1, sizeof *made->readers);
+    made->readers_most = filesystems < 2 ? options->worker_count : (options->worker_count + 1) / 2;
+    if (made->workers && made->readers)
         return TRAJD_OK;
     trajd_frames_destroy(frames);
     return no_memory(error);
@@ -58,6 +62,7 @@ void trajd_frames_destroy(struct trajd_frames **frames)
     pthread_cond_destroy(&made->done);
     pthread_cond_destroy(&made->work);
     pthread_mutex_destroy(&made->lock);
+    free(made->readers);
     free(made->workers);
     free(made);
 }
@@ -129,7 +134,7 @@ static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t 
     view->block_slots = block_slots(frames, view->frame_bytes);
     view->rows = calloc(frames->index->episode_count + 1, sizeof *view->rows);
     if (!view->rows) {
-        frames_free_view(view);
+        free(view);
         view = NULL;
     }
     return view;
@@ -178,14 +183,15 @@ static enum trajd_status reserve(struct trajd_frame_view *view, uint32_t least_f
     return TRAJD_OK;
 }
 
-/* Takes one user from a view. Where workers still write to its frames, the last of them frees it. */
-static void leave(struct trajd_frame_view *view)
+/* Takes one user from a view. Returns whether the caller frees it, without the lock: nobody else uses it.
+ * Where workers still write to its frames, the last of them frees it. */
+static bool leave(struct trajd_frame_view *view)
 {
     struct trajd_frames *frames = view->frames;
     struct trajd_frame_view **at = &frames->views;
 
     if (--view->users)
-        return;
+        return false;
     while (*at != view)
         at = &(*at)->next;
     *at = view->next;
@@ -195,8 +201,7 @@ static void leave(struct trajd_frame_view *view)
             if (slot->view == view)
                 frames_drop(slot);
         }
-    if (!view->loading_count)
-        frames_free_view(view);
+    return !view->loading_count;
 }
 
 enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t stream_index,
@@ -204,6 +209,7 @@ enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t s
                                          uint32_t least_frames, struct trajd_frame_view **view,
                                          struct trajd_error *error)
 {
+    struct trajd_frame_view *unused = NULL;
     enum trajd_status status = TRAJD_OK;
 
     pthread_mutex_lock(&frames->lock);
@@ -214,24 +220,29 @@ enum trajd_status trajd_frames_open_view(struct trajd_frames *frames, uint32_t s
         (*view)->users++;
         status = reserve(*view, least_frames, error);
         if (status) {
-            leave(*view);
+            unused = leave(*view) ? *view : NULL;
             *view = NULL;
         }
     }
     pthread_mutex_unlock(&frames->lock);
+    if (unused)
+        frames_free_view(unused);
     return status;
 }
 
 void trajd_frames_close_view(struct trajd_frame_view **view)
 {
     struct trajd_frames *frames;
+    bool is_last;
 
     if (!*view)
         return;
     frames = (*view)->frames;
     pthread_mutex_lock(&frames->lock);
-    leave(*view);
+    is_last = leave(*view);
     pthread_mutex_unlock(&frames->lock);
+    if (is_last) /* unmapping gigabytes takes long */
+        frames_free_view(*view);
     *view = NULL;
 }
 

@@ -68,6 +68,8 @@ struct trajd_frames {
     struct trajd_frame_view *views;
     struct frame_list queues[FRAME_QUEUE_COUNT];
     uint32_t worker_room, worker_count; /* worker_count: started */
+    /* [filesystems of the cache]: workers that read from it, and the most that may */
+    uint32_t *readers, readers_most;
     pthread_t *workers;
     struct trajd_frames_stats stats;
 };
@@ -87,7 +89,7 @@ bool frames_add_block(struct trajd_frame_view *view);
 /* Takes unused memory from other views, so that this one can have a block. Each keeps its first
  * block. Returns false where they have too little. */
 bool frames_take_back(struct trajd_frame_view *view);
-/* Frees a view that has left the list of views, with its frames. */
+/* Frees a view that has left the list of views, with its frames. Called without the lock. */
 void frames_free_view(struct trajd_frame_view *view);
 void frames_enqueue(struct frame_slot *slot, enum frame_queue queue);
 /* Takes a queued slot out of its queue. */

@@ -121,13 +121,17 @@ static void free_block(struct trajd_frame_view *view, uint32_t b)
     free(block);
     view->blocks[b] = view->blocks[--view->block_count];
     trajd_cache_give_back(view->frames->cache, bytes);
-    view->frames->stats.resident_bytes -= bytes;
 }
 
 void frames_free_view(struct trajd_frame_view *view)
 {
+    const uint64_t bytes = view->frame_bytes * view->block_slots * view->block_count;
+
     while (view->block_count)
         free_block(view, view->block_count - 1);
+    pthread_mutex_lock(&view->frames->lock);
+    view->frames->stats.resident_bytes -= bytes;
+    pthread_mutex_unlock(&view->frames->lock);
     for (uint32_t e = 0; view->rows && e < view->frames->index->episode_count; e++)
         free(view->rows[e]);
     free(view->rows);
@@ -159,6 +163,7 @@ static void drop_block(struct trajd_frame_view *view, uint32_t b)
             at = &(*at)->next;
         }
     free_block(view, b);
+    view->frames->stats.resident_bytes -= view->frame_bytes * view->block_slots;
 }
 
 bool frames_take_back(struct trajd_frame_view *view)

@@ -34,6 +34,19 @@ struct worker {
     enum trajd_status statuses[JOB_FRAMES];
 };
 
+static uint32_t file_of(const struct frame_slot *slot)
+{
+    return slot->view->frames->index->episodes[slot->episode_index].file_index;
+}
+
+/* Returns the count of workers that read from the slot's filesystem. */
+static uint32_t *readers_of(const struct frame_slot *slot)
+{
+    struct trajd_frames *frames = slot->view->frames;
+
+    return &frames->readers[trajd_cache_filesystem(frames->cache, file_of(slot))];
+}
+
 /* ---- taking frames ---- */
 
 static int compare_slots(const void *a, const void *b)
@@ -46,7 +59,15 @@ static int compare_slots(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Takes the first frame of a queue and others of its view. All workers share what is queued. */
+/* Returns whether a job that begins with `first` may have the slot, too: with its view and filesystem. */
+static bool may_join(const struct frame_slot *slot, const struct frame_slot *first)
+{
+    return slot->view == first->view && readers_of(slot) == readers_of(first);
+}
+
+/* Takes the first frame of a queue that may be read, and others of its view. All workers share what is
+ * queued. With several filesystems, half the workers may read from one, so that a mount that hangs does
+ * not stop the others. */
 static bool take(struct worker *worker, struct frame_list *list)
 {
     struct trajd_frames *frames = worker->frames;
@@ -58,13 +79,16 @@ static bool take(struct worker *worker, struct frame_list *list)
     while (next && worker->slot_count < most) {
         struct frame_slot *slot = next;
         next = slot->next;
-        if (worker->slot_count && slot->view != worker->slots[0]->view)
+        if (worker->slot_count ? !may_join(slot, worker->slots[0])
+                               : *readers_of(slot) >= frames->readers_most)
             continue;
         frames_dequeue(slot);
         slot->state = FRAME_LOADING;
         slot->view->loading_count++;
         worker->slots[worker->slot_count++] = slot;
     }
+    if (worker->slot_count)
+        ++*readers_of(worker->slots[0]);
     qsort(worker->slots, worker->slot_count, sizeof *worker->slots, compare_slots);
     return worker->slot_count;
 }
@@ -132,8 +156,7 @@ static enum trajd_status read_with(struct worker *worker, uint32_t i, int fd,
 
 static enum trajd_status read_once(struct worker *worker, uint32_t i, struct trajd_error *error)
 {
-    const uint32_t file =
-        worker->frames->index->episodes[worker->slots[i]->episode_index].file_index;
+    const uint32_t file = file_of(worker->slots[i]);
     int fd;
     enum trajd_status status = trajd_cache_file_acquire(worker->frames->cache, file, &fd, error);
 
@@ -160,7 +183,7 @@ static bool is_masked(const struct worker *worker, uint32_t i)
 }
 
 /* Reads the bytes of frame i. Retries I/O errors, as network mounts fail for moments. */
-static void read_frame(struct worker *worker, uint32_t i)
+static void read_frame(struct worker *worker, uint32_t i, int retries)
 {
     const struct frame_slot *slot = worker->slots[i];
     const struct trajd_index *index = worker->frames->index;
@@ -169,7 +192,7 @@ static void read_frame(struct worker *worker, uint32_t i)
     struct timespec pause = {0, FIRST_BACKOFF_NS};
     enum trajd_status status = read_once(worker, i, error);
 
-    for (int r = 0; r < RETRY_COUNT && status == TRAJD_ERR_IO && error->foreign_code; r++) {
+    for (int r = 0; r < retries && status == TRAJD_ERR_IO && error->foreign_code; r++) {
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
         status = read_once(worker, i, error);
@@ -181,6 +204,43 @@ static void read_frame(struct worker *worker, uint32_t i)
             error, "%s: %s/%s", index->files[episode->file_index].path, episode->id,
             index->arrays[index->streams[slot->view->stream_index].array_index].path);
     worker->statuses[i] = status;
+}
+
+static bool is_same_file(const struct worker *worker, uint32_t i, uint32_t j)
+{
+    return file_of(worker->slots[i]) == file_of(worker->slots[j]);
+}
+
+/* Returns whether frame i and the next one may lie in one compressed chunk. */
+static bool may_share_chunk(const struct worker *worker, uint32_t i)
+{
+    const struct trajd_array *array = array_of(worker->slots[i]);
+
+    return i + 1 < worker->slot_count && is_same_file(worker, i, i + 1) && array->filter_count &&
+           array->chunk_shape[0] > 1;
+}
+
+static void keep_chunks(struct worker *worker, bool keeps)
+{
+    trajd_array_reader_keep(worker->rows, keeps);
+    trajd_encoded_reader_keep(worker->encoded, keeps);
+}
+
+/* Reads all frames of the job. Inflates a chunk once for all frames of a file. A file that cannot be
+ * read costs one pause, not one for each frame. */
+static void read_frames(struct worker *worker)
+{
+    bool is_broken = false;
+
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        if (!i || !is_same_file(worker, i - 1, i)) {
+            is_broken = false;
+            keep_chunks(worker, may_share_chunk(worker, i));
+        }
+        read_frame(worker, i, is_broken ? 0 : RETRY_COUNT);
+        is_broken = worker->statuses[i] == TRAJD_ERR_IO;
+    }
+    keep_chunks(worker, false);
 }
 
 /* ---- decoding; without the lock ---- */
@@ -278,8 +338,20 @@ static void free_bytes(struct worker *worker)
 
 /* ---- the thread ---- */
 
-/* Records the results. The caller holds the lock. */
-static void finish(struct worker *worker, int64_t begin_ns)
+/* Lets other workers read from the filesystem. */
+static void end_reading(struct worker *worker)
+{
+    struct trajd_frames *frames = worker->frames;
+
+    pthread_mutex_lock(&frames->lock);
+    if ((*readers_of(worker->slots[0]))-- == frames->readers_most)
+        pthread_cond_broadcast(&frames->work);
+    pthread_mutex_unlock(&frames->lock);
+}
+
+/* Records the results. The caller holds the lock. Returns a view that was closed meanwhile, which the
+ * caller frees without the lock, or NULL. */
+static struct trajd_frame_view *finish(struct worker *worker, int64_t begin_ns)
 {
     struct trajd_frames *frames = worker->frames;
     struct trajd_frame_view *view = worker->slots[0]->view;
@@ -298,10 +370,9 @@ static void finish(struct worker *worker, int64_t begin_ns)
         if (slot->state == FRAME_FAILED && !slot->pins)
             frames_drop(slot);
     }
-    if (!view->users && !view->loading_count)
-        frames_free_view(view); /* it was closed meanwhile */
     frames->stats.decode_ns += (uint64_t)(trajd_now_ns() - begin_ns);
     pthread_cond_broadcast(&frames->done);
+    return !view->users && !view->loading_count ? view : NULL;
 }
 
 static void run(struct worker *worker)
@@ -310,6 +381,7 @@ static void run(struct worker *worker)
 
     pthread_mutex_lock(&frames->lock);
     while (!frames->stopping) {
+        struct trajd_frame_view *unused;
         int64_t begin_ns;
         if (!take(worker, &frames->queues[FRAME_QUEUE_DEMAND]) &&
             !take(worker, &frames->queues[FRAME_QUEUE_AHEAD])) {
@@ -318,12 +390,17 @@ static void run(struct worker *worker)
         }
         pthread_mutex_unlock(&frames->lock);
         begin_ns = trajd_now_ns();
-        for (uint32_t i = 0; i < worker->slot_count; i++)
-            read_frame(worker, i);
+        read_frames(worker);
+        end_reading(worker);
         decode(worker);
         free_bytes(worker);
         pthread_mutex_lock(&frames->lock);
-        finish(worker, begin_ns);
+        unused = finish(worker, begin_ns);
+        if (unused) {
+            pthread_mutex_unlock(&frames->lock);
+            frames_free_view(unused);
+            pthread_mutex_lock(&frames->lock);
+        }
     }
     pthread_mutex_unlock(&frames->lock);
 }

@@ -92,6 +92,11 @@ void trajd_encoded_reader_destroy(struct trajd_encoded_reader **reader)
     free(made);
 }
 
+void trajd_encoded_reader_keep(struct trajd_encoded_reader *reader, bool keeps)
+{
+    trajd_array_reader_keep(reader->arrays, keeps);
+}
+
 /* Makes room for `size` bytes in all, and keeps the bytes that are there. Grows by half at least, so
  * that many small runs do not move it often. */
 static enum trajd_status grow(uint8_t **bytes, uint64_t *capacity, uint64_t size,

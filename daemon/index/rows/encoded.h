@@ -17,6 +17,9 @@ enum trajd_status trajd_encoded_reader_create(struct trajd_encoded_reader **read
                                               struct trajd_error *error);
 void trajd_encoded_reader_destroy(struct trajd_encoded_reader **reader);
 
+/* Does what trajd_array_reader_keep does. */
+void trajd_encoded_reader_keep(struct trajd_encoded_reader *reader, bool keeps);
+
 /* Reads rows from row_begin on: as many of row_count as fit 64 MiB, at least one. *rows becomes the
  * list of their *done spans, in the reader's memory until its next call. Rows that lie close
  * together are read in one call of pread, in the order of the file. file_size: of an array that
