@@ -140,7 +140,7 @@ def test_the_slab_is_all_of_it(producer):
     memory = np.asarray(slab)
     ring = core.ring()
     assert slab.address % 64 == 0 and ring.base <= slab.address and slab.address + slab.shape[0] <= ring.base + ring.size_bytes
-    for index, (name, _, _, _, shape) in enumerate(core.schema()):
+    for index, (name, _, _, _, shape, *_) in enumerate(core.schema()):
         tensor = core.tensor(index)
         array = np.asarray(tensor)
         begin = tensor.address - slab.address
