@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what trainers make of pictures, by their own code: tests/golden/image/presets.bin.
+"""Records what trainers make of pictures, by their own code: tests/golden/presets/presets.bin.
 
     tests/tools/preset_vectors.py FOLDER        # in a Python with torch, torchvision, opencv, tensorflow, h5py, pydantic
 
@@ -28,7 +28,7 @@ import torchvision.transforms.v2
 
 from image_vectors import make_source
 
-OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "image" / "presets.bin"
+OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "presets" / "presets.bin"
 HEADER = struct.Struct("<24s8If2I")  # preset, wrist, height, width, mode, steps, three sides of the tensor; bound, stride, values
 PLAIN, DRAWN, CENTER = range(3)      # without augment steps, with these parameters, with draw: center
 JITTER = {"brightness": 1.2, "contrast": 0.7, "saturation": 1.3, "hue": 0.05}

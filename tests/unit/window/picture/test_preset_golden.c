@@ -140,7 +140,7 @@ static void check(const struct record *record, const struct trajd_augment_params
 
 static void test_presets_equal_the_trainers(void **state)
 {
-    FILE *file = fopen(TRAJD_SOURCE_DIR "/tests/golden/image/presets.bin", "rb");
+    FILE *file = fopen(TRAJD_SOURCE_DIR "/tests/golden/presets/presets.bin", "rb");
     struct record record;
     int count = 0;
 
