@@ -46,7 +46,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_name("mutate_no_effect.txt")
 BUILD_SECONDS, FIRST_TEST_SECONDS = 1800, 900
 HANGS = "hangs"
-LEFT_OUT = 3  # tests of an area that may fail without a change
+LEFT_OUT = 10  # tests of an area that may fail without a change
 NO_TESTS = 5  # pytest's exit status where no test is left
 PROGRAMS = ["trajd", "trajctl", "trajd-indexer", "trajd_client", "trajd_python", "tests/support/all", "tests/fake/all"]
 
@@ -160,6 +160,18 @@ class Build:
                            self.run(["ctest", "--test-dir", str(self.folder), "-N", "-R", "|".join(area.c_tests)], 60)[1])
         programs = ["test_" + name.replace("/", "_") for name in names] + [name.replace("fuzz/", "fuzz_") for name in names]
         return [name for name in programs if f"\n{name}: phony" in self.all_targets] + ["trajd-indexer"]  # C tests start it
+
+    def failing_c_tests(self, area):
+        """Returns the names of all C tests of the area that fail."""
+        output = self.run(["ctest", "--test-dir", str(self.folder), "-R", "|".join(area.c_tests), "-j2", "--timeout", str(area.c_seconds)],
+                          4 * area.c_seconds)[1]
+        return re.findall(r"^\s+\d+ - (\S+) \((?!Not Run|Disabled)", output.partition("tests FAILED:")[2], re.M)
+
+    def failing_python_tests(self, area):
+        python = self.tree / "build" / "venv" / "bin" / "python"
+        output = self.run([str(python), "-m", "pytest", "-q", f"--timeout={area.python_seconds}",
+                           *(f"tests/{name}" for name in area.python_tests)], 3 * area.python_seconds)[1]
+        return sorted(set(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", output, re.M)))
 
     def c_tests(self, area):
         """Returns the name of a C test that fails, or None."""
@@ -296,17 +308,16 @@ def try_change(copy, area, change, arguments):
         path.write_text(source)
 
 
-def passing_seconds(area, name, build, tests):
-    """Runs tests without a change until they pass. Returns how long they took. A test that fails is left out."""
-    while True:
-        started = time.monotonic()
-        failed = build.noticed_by(area, tests)
-        if not failed:
-            return round(time.monotonic() - started)
-        area.left_out.append(failed)
-        print(f"{name}: {failed} fails without any change, and is left out", flush=True)
-        if failed.endswith(HANGS) or len(area.left_out) > LEFT_OUT:
-            sys.exit("mutate: too many tests fail without any change")
+def seconds_of(area, name, tests):
+    """Runs tests without a change, and leaves out those that fail. Returns how long they took."""
+    started = time.monotonic()
+    failing = tests(area)
+    area.left_out += failing
+    for test in failing:
+        print(f"{name}: {test} fails without any change, and is left out", flush=True)
+    if len(area.left_out) > LEFT_OUT:
+        sys.exit("mutate: too many tests fail without any change")
+    return round(time.monotonic() - started)
 
 
 def check_unchanged(copy, name, arguments):
@@ -317,10 +328,10 @@ def check_unchanged(copy, name, arguments):
         status, output = build.make(build.test_targets(area) + ([] if arguments.quick or build is not copy.plain else PROGRAMS))
         if status:
             sys.exit(f"mutate: the tree does not build:\n{output[-2000:]}")
-        area.c_seconds = 30 + 3 * passing_seconds(area, name, build, build.c_tests)
+        area.c_seconds = 30 + 3 * seconds_of(area, name, build.failing_c_tests)
         area.c_checked.set()
     if not arguments.quick:
-        area.python_seconds = 30 + passing_seconds(area, name, copy.plain, copy.plain.python_tests)
+        area.python_seconds = 30 + seconds_of(area, name, copy.plain.failing_python_tests)
 
 
 class Run:

@@ -235,9 +235,16 @@ class File:
         opening = max((k for k in range(begin, i) if self.text(k) in ("[", "]", "(", ",")), default=begin)
         return self.text(opening) == "[" and bool(TYPES.match(between[0])) and "=" not in between
 
+    def is_measured(self, i):
+        """Returns whether the token is an index whose element is only measured: sizeof list[0]."""
+        i -= 1
+        while self.text(i) in ("[", "(", ".", "->") or self.tokens[i].kind == "name" and self.text(i) != "sizeof":
+            i -= 1
+        return self.text(i) == "sizeof"
+
     def change_constant(self, i, function):
         match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", self.text(i))
-        if not match or self.text(i - 1) == "case" or self.is_declared_size(i) or self.compares_handle(i - 1):
+        if not match or self.text(i - 1) == "case" or self.is_declared_size(i) or self.is_measured(i) or self.compares_handle(i - 1):
             return
         number = int(match[1], 16 if match[1][:2].lower() == "0x" else 8 if match[1][:1] == "0" else 10)
         # more memory than needed changes nothing, and one element less of `count + 1` is the sanitizers' business
