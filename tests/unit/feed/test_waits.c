@@ -93,6 +93,7 @@ static void test_a_worker_waits_for_the_slots_of_others(void **state)
 static void test_production_waits_for_sessions_without_credit(void **state)
 {
     struct trajd_core_feed_options options = default_options();
+    struct trajd_wire_batch first = {0};
     struct trajd_wire_open open;
     struct world *world;
     uint64_t full, dead, other;
@@ -109,14 +110,19 @@ static void test_production_waits_for_sessions_without_credit(void **state)
     open = make_open_as(world, "other", 0);
     open.credit = 4;
     assert_int_equal(open_with(world, other, open), TRAJD_OK);
-    make_batch(world, 0, 0, 0); /* `full` has it */
+    make_batch(world, 0, 0, 0);
+    for (uint32_t i = 0; i < world->sent_count; i++)
+        if (world->sent[i].session == full && world->sent[i].message.op == TRAJD_WIRE_BATCH)
+            first = world->sent[i].message.batch;
     assert_int_equal(give_back(world, other), 1);
     open = make_open(world, 0);
     open.credit = 2;
     assert_int_equal(open_with(world, dead, open), TRAJD_OK);
     make_batch(world, 0, 0, 0);
     make_batch(world, 0, 0, 0);
-    assert_int_equal(give_back(world, other), 2);
+    release(world, full, first);
+    make_batch(world, 0, 0, 0); /* `full` has this one, and `dead` the two older ones */
+    assert_int_equal(give_back(world, other), 3);
     world->sent_count = 0;
     trajd_core_end_session(world->core, dead, world->now_ns);
     assert_null(last_sent(world, TRAJD_WIRE_BATCH));

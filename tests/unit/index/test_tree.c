@@ -57,6 +57,15 @@ static void test_accepted(void **state)
     assert_string_equal(object->storage, "a link that leads nowhere");
     trajd_tree_free(&tree);
 
+    assert_int_equal(decode("D\ta\tbytes\tu8\t3\tx\nD\tb\tforeign\tf32\t3\tx\n"
+                            "D\tc\tstring\ttext\t3\tx\n",
+                            &tree),
+                     TRAJD_OK);
+    assert_int_equal(tree.objects[0].form, TRAJD_TREE_BYTES);
+    assert_int_equal(tree.objects[1].form, TRAJD_TREE_FOREIGN);
+    assert_int_equal(tree.objects[2].form, TRAJD_TREE_STRING);
+    trajd_tree_free(&tree);
+
     assert_int_equal(decode("X\tnot readable\n", &tree), TRAJD_OK);
     assert_string_equal(tree.refusal, "not readable");
     assert_int_equal(tree.object_count, 0);

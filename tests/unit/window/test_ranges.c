@@ -225,7 +225,8 @@ static void test_keys_of_openpi(void **state)
     static const char *const keys[] = {
         "gs://bucket/r2d2/ILIAD/success/Fri/recordings/MP4--/nfs/kun2/r2d2/ILIAD/success/Fri/"
         "trajectory.h5",
-        "x--y--success/Fri/trajectory.h5", "x--success/Fri/trajectory.h5"};
+        "x--y--success/Fri/trajectory.h5", "x--success/Fri/trajectory.h5",
+        "x---success/Fri/trajectory.h5"};
     struct fixture *f = *state;
 
     f->file.relative_path = "success/Fri/trajectory.h5";

@@ -161,6 +161,42 @@ static void test_padding_filter_and_rows_of_their_own(void **state)
 }
 
 /* `where:` takes the episodes whose text is one of those, with every key. */
+/* A stream on a regular clock gets rows of its own where one kept episode has another number of
+ * them. */
+static void test_where_rows_of_their_own_are_counted(void **state)
+{
+    static const struct {
+        uint32_t changed;    /* episodes, as bits */
+        int32_t quarantined; /* -1: none */
+        int32_t own;         /* the bracket's array */
+    } cases[] = {{0, -1, -1}, {1, -1, 0}, {2, -1, 0}, {3, -1, 0},
+                 {1, 0, -1},  {2, 0, 0},  {2, 1, -1}};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_window_spec *spec;
+        struct trajd_window_plan *plan;
+        struct trajd_error error;
+        for (int e = 0; e < 2; e++) {
+            make_array(f, e, 0);
+            if (cases[i].changed & 1u << e) {
+                f->arrays[e][0].shape[0]++;
+                f->arrays[e][0].size_bytes += 8;
+            }
+            f->episodes[e].quarantine = cases[i].quarantined == e ? "bad" : NULL;
+        }
+        plan = make_plan(f,
+                         "{dataset: test, global_batch: 2, anchor: {clock: camera}, outputs: {obs: "
+                         "{from: cam, at: 0}}}",
+                         &spec, &error);
+        if (!plan)
+            fail_msg("case %zu: %s", i, error.message);
+        assert_int_equal(plan->bracket_count, 1);
+        assert_int_equal(plan->brackets[0].array_index, cases[i].own);
+        destroy(&plan, &spec);
+    }
+}
+
 static void test_where(void **state)
 {
     static const struct trajd_layout_meta metas[] = {{.name = "task"}, {.name = "language"}};
@@ -633,6 +669,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_an_age_on_the_anchors_own_clock, make_fixture,
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_padding_filter_and_rows_of_their_own, make_fixture,
+                                        free_fixture),
+        cmocka_unit_test_setup_teardown(test_where_rows_of_their_own_are_counted, make_fixture,
                                         free_fixture),
         cmocka_unit_test_setup_teardown(test_where, make_fixture, free_fixture),
         cmocka_unit_test_setup_teardown(test_anchors_at_a_rate_without_common_rows, make_fixture,
