@@ -589,9 +589,34 @@ static void test_full_disk(void **state)
     trajd_journal_close(&journal);
 }
 
+/* A file gets its whole size at once, so that no later write fails for lack of room. What is in a
+ * file of that size stays. */
+static void test_the_file_gets_its_size_at_once(void **state)
+{
+    static const off_t sizes[] = {0, 4999, 5000, 5001};
+    struct trajd_journal_place place = {0};
+    struct trajd_error error;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        FILE *file = tmpfile();
+        struct stat status;
+        char first = 'x';
+        assert_int_equal(pwrite(fileno(file), &first, 1, 0), 1);
+        assert_int_equal(ftruncate(fileno(file), sizes[i]), 0);
+        assert_int_equal(trajd_journal_file_allocate(&place, fileno(file), 5000, &error), TRAJD_OK);
+        assert_int_equal(fstat(fileno(file), &status), 0);
+        assert_int_equal(status.st_size, 5000);
+        assert_int_equal(pread(fileno(file), &first, 1, 0), 1);
+        assert_int_equal(first, sizes[i] == 5000 ? 'x' : 0);
+        fclose(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_file_gets_its_size_at_once),
         cmocka_unit_test_setup_teardown(test_remembers, journal_folder_make, journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_flushes_keep_it_young, journal_folder_make,
                                         journal_folder_remove),

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core_world.h"
+#include "proto/array_len.h"
 
 static struct trajd_wire_open make_open_local(struct world *world, uint32_t rank)
 {
@@ -56,6 +57,38 @@ static void test_local_ranks(void **state)
     }
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.batches, 4);
     assert_int_equal(last_sent(world, TRAJD_WIRE_EPOCH_END)->epoch_end.windows, 4 * 5);
+    destroy(world);
+}
+
+/* Sessions of one job agree on its mode, its world and its local ranks. */
+static void test_a_session_that_differs_from_its_job(void **state)
+{
+    static const struct {
+        uint32_t mode, world, local;
+        const char *text;
+    } cases[] = {
+        {TRAJD_WIRE_SHARD, 3, 1, "shard with world 3, but job \"\" runs as shard with world 2"},
+        {TRAJD_WIRE_QUEUE, 1, 0, "queue with world 1, but job \"\" runs as shard with world 2"},
+        {TRAJD_WIRE_SHARD, 2, 2,
+         "local: 2 ranks (0 first), but the other ranks of job \"\" list 1"},
+    };
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    struct trajd_wire_open open = make_open_rank_as(world, "", 0, 0, 2);
+
+    (void)state;
+    open.local = (struct trajd_wire_ranks){1, {0}};
+    assert_int_equal(open_with(world, greet(world), open), TRAJD_OK);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        open = make_open_rank_as(world, "", 0, 0, cases[i].world);
+        open.mode = cases[i].mode;
+        open.local = (struct trajd_wire_ranks){cases[i].local, {0, 1}};
+        open_with(world, greet(world), open);
+        assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_ARGUMENT);
+        assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.request, open.request);
+        if (!strstr(last_error(world), cases[i].text))
+            fail_msg("%s", last_error(world));
+    }
     destroy(world);
 }
 
@@ -139,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_local_ranks),
+        cmocka_unit_test(test_a_session_that_differs_from_its_job),
         cmocka_unit_test(test_neighbouring_ranks_are_one_range),
         cmocka_unit_test(test_the_advice_for_a_rank_elsewhere),
     };

@@ -1,5 +1,6 @@
 /* Sessions that return after the daemon's death, and new ones that have to wait for them. Each
  * world stands for one life of the daemon; they share a directory of journals. */
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -335,6 +336,38 @@ static void test_the_report_of_batches_without_a_journal(void **state)
     }
 }
 
+/* A journal that cannot be written is reported once, and so is its return. */
+static void test_a_journal_that_fails_and_returns(void **state)
+{
+    struct trajd_core_feed_options options = options_with_journal();
+    struct world *world = make(&options);
+    const uint64_t session = open_as(world, "run", 0);
+    char away[64];
+
+    (void)state;
+    snprintf(away, sizeof away, "%s.away", journal_folder);
+    for (int i = 0; i < 5; i++) {
+        if (i == 0)
+            assert_int_equal(rename(journal_folder, away), 0);
+        if (i == 2)
+            assert_int_equal(rename(away, journal_folder), 0);
+        world->report[0] = 0;
+        world->sent_count = 0;
+        publish(world, take(world));
+        assert_int_equal(give_back(world, session), 1);
+        world->now_ns += 100 * SECOND;
+        trajd_core_tick(world->core, world->now_ns);
+        if (i == 0)
+            assert_non_null(strstr(world->report, "job \"run\" of feed train goes on without a "
+                                                  "journal: "));
+        else
+            assert_string_equal(world->report,
+                                i == 2 ? "job \"run\" of feed train has its journal again" : "");
+        assert_int_equal(stats_of(world).journals_refused, 1);
+    }
+    destroy(world);
+}
+
 static void test_what_does_not_wait(void **state)
 {
     struct trajd_core_feed_options options = options_with_journal();
@@ -401,6 +434,8 @@ int main(void)
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_the_report_of_batches_without_a_journal,
                                         journal_folder_make, journal_folder_remove),
+        cmocka_unit_test_setup_teardown(test_a_journal_that_fails_and_returns, journal_folder_make,
+                                        journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_what_does_not_wait, journal_folder_make,
                                         journal_folder_remove),
         cmocka_unit_test_setup_teardown(test_another_batch_size, journal_folder_make,

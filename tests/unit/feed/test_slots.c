@@ -203,6 +203,7 @@ static void test_refusals(void **state)
     assert_int_not_equal(open_with(world, first, open), TRAJD_OK);
     open.next = 40; /* the end: no batch remains */
     assert_int_equal(open_with(world, first, open), TRAJD_OK);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.request, open.request);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.length, 40);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.windows, 42);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.dropped, 2);
@@ -224,6 +225,51 @@ static void test_refusals(void **state)
     assert_non_null(last_sent(world, TRAJD_WIRE_GOAWAY));
     assert_int_not_equal(open_with(world, second, make_open(world, 0)), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.status, TRAJD_ERR_CLOSED);
+    destroy(world);
+}
+
+/* After GOAWAY what sessions hold still counts, but they get nothing more. */
+static void test_nothing_is_sent_after_goaway(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world = make(&options);
+    const uint64_t session = greet(world);
+    struct trajd_wire_open open = make_open(world, 0);
+    struct trajd_wire_batch batch;
+
+    (void)state;
+    open.credit = 1;
+    assert_int_equal(open_with(world, session, open), TRAJD_OK);
+    assert_true(publish(world, take(world)));
+    assert_true(publish(world, take(world)));
+    batch = last_sent(world, TRAJD_WIRE_BATCH)->batch;
+    trajd_core_goaway(world->core, "stop", 0);
+    trajd_core_goaway(world->core, "stop", 0);
+    assert_int_equal(count_sent(world, TRAJD_WIRE_GOAWAY), 1);
+    world->sent_count = 0;
+    release(world, session, batch);
+    trajd_core_tick(world->core, 1);
+    assert_int_equal(world->sent_count, 0);
+    assert_int_equal(stats_of(world).batches_done, 1);
+    destroy(world);
+}
+
+/* The last batch of an epoch after GOAWAY does not end it: the next daemon does. */
+static void test_no_epoch_ends_after_goaway(void **state)
+{
+    struct trajd_core_feed_options options = default_options();
+    struct world *world;
+    uint64_t session;
+
+    (void)state;
+    options.epoch_length = options.window_count = 4;
+    world = make(&options);
+    session = greet(world);
+    assert_int_equal(open_with(world, session, make_open(world, 0)), TRAJD_OK);
+    assert_true(publish(world, take(world)));
+    trajd_core_goaway(world->core, "stop", 0);
+    release(world, session, last_sent(world, TRAJD_WIRE_BATCH)->batch);
+    assert_null(last_sent(world, TRAJD_WIRE_EPOCH_END));
     destroy(world);
 }
 
@@ -714,6 +760,8 @@ int main(void)
         cmocka_unit_test(test_failed_and_short_batches),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_nothing_is_sent_after_goaway),
+        cmocka_unit_test(test_no_epoch_ends_after_goaway),
         cmocka_unit_test(test_other_normalisation_is_refused),
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_stalls_are_named),
