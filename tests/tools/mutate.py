@@ -86,7 +86,7 @@ AREAS = {
         ["integration/test_jobs.py", "integration/test_fan_out.py", "integration/test_guarantees.py", "integration/test_failures.py",
          "integration/test_rejoin.py", "integration/test_journals.py"]),
     "kernels": Area(
-        ["kernels/cpu/*.c", "kernels/dispatch/*.c", "kernels/resample_*.c", "kernels/image/*.c", "kernels/image/augment/*.c"],
+        ["kernels/cpu/*.c", "kernels/dispatch/*.c", "kernels/resample_*.c", "kernels/transform/*.c", "kernels/image/*.c", "kernels/image/augment/*.c"],
         ["^unit/kernels", "^unit/producer"],
         ["integration/test_feed_values.py", "integration/test_resample_cli.py", "integration/test_resample_backends.py",
          "integration/test_picture_feeds.py"]),
