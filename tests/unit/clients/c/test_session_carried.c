@@ -218,6 +218,69 @@ static void test_the_end_of_a_pass(void **state)
     client->held.count = 0;
 }
 
+/* Batches that next() has not returned yet are kept with what reads them. */
+static void test_what_waits_is_kept(void **state)
+{
+    struct trajd_wire_open open = {.request = 1};
+    const struct trajd_delivery *waiting = client->carried.waiting;
+    (void)state;
+    client->queue.first = TRAJD_CLIENT_QUEUE - 1;
+    client->queue.count = 2;
+    client->queue.entries[TRAJD_CLIENT_QUEUE - 1] =
+        (struct trajd_delivery){.position = 8, .failure = strdup("made to fail")};
+    client->queue.entries[0] = (struct trajd_delivery){.position = 12};
+    client->carried.kept.count = 1;
+    client->epoch_ended = client->poll_fd_used = client->poll_fd_readable = true;
+    trajd_carried_keep(client);
+    assert_int_equal(client->carried.waiting_count, 1);
+    assert_true(waiting[0].is_carried);
+    assert_ptr_equal(waiting[0].schema, client->feed.schema);
+    assert_int_equal(client->feed.schema->references, 2);
+    assert_int_equal(client->carried.kept.count, 0);
+    assert_false(client->epoch_ended);
+    assert_false(client->poll_fd_readable);
+    client->carried.pass = 1;
+    trajd_carried_list(client, &open);
+    assert_int_equal(open.batch, 4);
+    assert_int_equal(open.held.count, 1);
+    assert_int_equal(open.held.list[0], 8);
+    open = (struct trajd_wire_open){.request = 2};
+    client->carried.pass = 0; /* nothing is said without a pass */
+    trajd_carried_list(client, &open);
+    assert_int_equal(open.batch, 0);
+    assert_int_equal(open.held.count, 0);
+}
+
+/* An OPEN names as many batches as fit. */
+static void test_more_than_an_open_names(void **state)
+{
+    struct trajd_batch batches[2] = {0};
+    struct trajd_wire_open open = {.request = 1};
+    (void)state;
+    hold(batches, 2);
+    trajd_carried_keep(client);
+    client->carried.waiting_count = TRAJD_WIRE_MAX_LEASES;
+    for (uint64_t i = 0; i < TRAJD_WIRE_MAX_LEASES; i++)
+        client->carried.waiting[i] = (struct trajd_delivery){.position = 100 + i};
+    trajd_carried_list(client, &open);
+    assert_int_equal(open.held.count, TRAJD_WIRE_MAX_LEASES);
+    assert_int_equal(open.held.list[0], 0);
+    assert_int_equal(open.held.list[TRAJD_WIRE_MAX_LEASES - 1], 100 + TRAJD_WIRE_MAX_LEASES - 3);
+    client->carried.waiting_count = 0;
+}
+
+/* A later OPEN ended the epoch of the batch that next() returned last. */
+static void test_the_previous_batch_of_another_epoch(void **state)
+{
+    struct trajd_batch batches[2] = {0};
+    (void)state;
+    hold(batches, 2);
+    batches[1].is_superseded = true;
+    trajd_carried_keep(client);
+    assert_int_equal(client->held.count, 1);
+    assert_null(client->held.previous);
+}
+
 /* The list of what is DONE keeps the last ones. */
 static void test_a_long_pass(void **state)
 {
@@ -246,6 +309,10 @@ int main(void)
                                         close_client),
         cmocka_unit_test_setup_teardown(test_a_daemon_that_wants_less, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_the_end_of_a_pass, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_what_waits_is_kept, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_more_than_an_open_names, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_the_previous_batch_of_another_epoch, open_client,
+                                        close_client),
         cmocka_unit_test_setup_teardown(test_a_long_pass, open_client, close_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
