@@ -35,7 +35,6 @@ struct trajd_producer_picture {
     /* NULL: the pictures are not augmented. Else [worker_count], one for each thread */
     struct picture_worker *workers;
     uint32_t worker_count;
-    uint64_t key; /* of the output, for draws */
 };
 
 /* ---- picture_write.c ---- */
