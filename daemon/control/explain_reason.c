@@ -5,9 +5,8 @@
 
 const char *trajd_mask_name(enum trajd_mask mask)
 {
-    static const char *const names[] = {"valid",   "before start", "after end",
-                                        "gap",     "bad stamp",    "NaN",
-                                        "missing", "too old",      "bad frame"};
+    static const char *const names[] = {"valid",     "before start", "after end", "gap",
+                                        "bad stamp", "NaN",          "missing",   "too old"};
 
     return (unsigned)mask < sizeof names / sizeof names[0] ? names[mask] : "?";
 }

@@ -63,27 +63,43 @@ const char *trajd_gpu_id(const struct trajd_gpu *gpu)
 
 /* ---- rings ---- */
 
-enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, const char *what,
-                                      void **memory, struct trajd_error *error)
+enum trajd_status trajd_gpu_charge_ring(struct trajd_gpu *gpu, uint64_t size_bytes,
+                                        const char *what, struct trajd_error *error)
 {
     const uint64_t remaining = gpu->options.rings_bytes - gpu->rings_used_bytes;
-    enum trajd_status status;
 
-    *memory = NULL;
     if (size_bytes > remaining || round_up(size_bytes) > remaining)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
                                "%s: needs %llu bytes, but gpu.rings on %s has only %llu bytes left",
                                what, (unsigned long long)size_bytes, trajd_gpu_id(gpu),
                                (unsigned long long)remaining);
-    status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);
-    if (status) {
-        trajd_error_prefix(error, "%s", what);
-        return status;
-    }
     pthread_mutex_lock(&gpu->mutex);
     gpu->rings_used_bytes += round_up(size_bytes);
     pthread_mutex_unlock(&gpu->mutex);
     return TRAJD_OK;
+}
+
+void trajd_gpu_discharge_ring(struct trajd_gpu *gpu, uint64_t size_bytes)
+{
+    pthread_mutex_lock(&gpu->mutex);
+    gpu->rings_used_bytes -= round_up(size_bytes);
+    pthread_mutex_unlock(&gpu->mutex);
+}
+
+enum trajd_status trajd_gpu_take_ring(struct trajd_gpu *gpu, uint64_t size_bytes, const char *what,
+                                      void **memory, struct trajd_error *error)
+{
+    enum trajd_status status = trajd_gpu_charge_ring(gpu, size_bytes, what, error);
+
+    *memory = NULL;
+    if (status)
+        return status;
+    status = trajd_device_alloc(gpu->device, round_up(size_bytes), memory, error);
+    if (status) {
+        trajd_gpu_discharge_ring(gpu, size_bytes);
+        trajd_error_prefix(error, "%s", what);
+    }
+    return status;
 }
 
 void trajd_gpu_return_ring(struct trajd_gpu *gpu, void *memory, uint64_t size_bytes)
@@ -91,12 +107,28 @@ void trajd_gpu_return_ring(struct trajd_gpu *gpu, void *memory, uint64_t size_by
     if (!memory)
         return;
     trajd_device_free(gpu->device, memory);
-    pthread_mutex_lock(&gpu->mutex);
-    gpu->rings_used_bytes -= round_up(size_bytes);
-    pthread_mutex_unlock(&gpu->mutex);
+    trajd_gpu_discharge_ring(gpu, size_bytes);
 }
 
 /* ---- description ---- */
+
+static void describe_frames(struct trajd_gpu_frames *frames, struct trajd_json *json)
+{
+    const struct trajd_index *index = frames->dataset->index;
+    const uint32_t array = index->streams[frames->stream_index].array_index;
+
+    pthread_mutex_lock(&frames->mutex);
+    trajd_json_open_object(json, NULL);
+    trajd_json_string(json, "dataset", frames->dataset->name);
+    trajd_json_string(json, "path", index->arrays[array].path);
+    trajd_json_u64(json, "bytes", frames->room * frames->stride);
+    trajd_json_string(json, "place", frames->room ? "gpu" : "host");
+    trajd_json_u64(json, "feeds", frames->holders);
+    trajd_json_u64(json, "frames", frames->total);
+    trajd_json_u64(json, "resident_frames", frames->resident);
+    trajd_json_close_object(json);
+    pthread_mutex_unlock(&frames->mutex);
+}
 
 void trajd_gpu_describe(struct trajd_gpu *gpu, struct trajd_json *json)
 {
@@ -120,6 +152,8 @@ void trajd_gpu_describe(struct trajd_gpu *gpu, struct trajd_json *json)
         trajd_json_u64(json, "feeds", r->holders);
         trajd_json_close_object(json);
     }
+    for (struct trajd_gpu_frames *f = gpu->frames; f; f = f->next)
+        describe_frames(f, json);
     pthread_mutex_unlock(&gpu->mutex);
     trajd_json_close_array(json);
     trajd_json_close_object(json);

@@ -25,6 +25,24 @@ struct trajd_gpu_array {
 
 #define TRAJD_GPU_NO_ROWS UINT64_MAX
 
+/* Prepared frames of one view (gpu_pictures/gpu_frames.h). */
+struct trajd_gpu_frames {
+    struct trajd_gpu_frames *next;
+    struct trajd_gpu *gpu;
+    const struct trajd_dataset *dataset;
+    uint32_t stream_index;
+    const struct trajd_frame_view *view;
+    uint32_t holders;     /* feeds that use it */
+    uint64_t stride;      /* bytes from one frame to the next */
+    uint64_t total, room; /* frames of the stream; frames that `memory` has room for */
+    uint8_t *memory;
+    pthread_mutex_t mutex;   /* guards the members below */
+    uint64_t used, resident; /* slots that were taken; frames that are there */
+    uint32_t spare_count;    /* slots that were taken for frames that another feed added */
+    uint8_t **spares;
+    uint32_t **slots; /* [episodes] of [rows]: the frame's slot, from 1; NULL: none is there */
+};
+
 struct trajd_gpu {
     struct trajd_gpu_options options;
     struct trajd_device *device;
@@ -33,6 +51,7 @@ struct trajd_gpu {
     double fill_seconds; /* time of copying rows to the GPU, without the time of reading them */
     uint64_t filled_bytes;
     struct trajd_gpu_array *arrays;
+    struct trajd_gpu_frames *frames;
 };
 
 /* Copies the rows of all kept episodes to arrays[k], one for each array of the selection, which has

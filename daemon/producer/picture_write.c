@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/digest.h"
 #include "kernels/pool.h"
 
 #define SLICE_BYTES 262144u /* that one turn of a thread writes */
@@ -28,6 +29,7 @@ enum trajd_status trajd_picture_make_workers(const struct trajd_producer *produc
 
     if (!output->augment)
         return TRAJD_OK;
+    picture->key = trajd_fnv(TRAJD_FNV_BEGIN, output->name, strlen(output->name));
     picture->worker_count = trajd_pool_thread_count(producer->pool);
     picture->workers = calloc(picture->worker_count, sizeof *picture->workers);
     if (!picture->workers)
@@ -59,6 +61,35 @@ static const struct trajd_plan_output *plan_output(const struct picture_writing 
     return &plan->outputs[plan->targets[writing->picture->target_index].output_index];
 }
 
+/* Cameras of one step have the same `at`. */
+void trajd_picture_draw(const struct picture_writing *writing, const struct picture_step *step,
+                        struct trajd_augment_params *params)
+{
+    const struct trajd_window_plan *plan = writing->batch->plan;
+    const struct trajd_spec_output *output =
+        &plan->spec->outputs[plan->targets[writing->picture->target_index].output_index];
+    const struct trajd_picture_spec *spec = &output->picture;
+    const struct trajd_image_preparation *preparation = &writing->picture->plan->preparation;
+    const struct trajd_augment *augment = &writing->picture->plan->augment;
+    const struct trajd_window *window = &writing->batch->windows[writing->first + step->window];
+    const bool shares_cameras =
+        spec->draw_per == TRAJD_DRAW_STEP || spec->draw_per == TRAJD_DRAW_WINDOW;
+    const bool shares_steps =
+        spec->draw_per == TRAJD_DRAW_CAMERA || spec->draw_per == TRAJD_DRAW_WINDOW;
+    const struct trajd_augment_key key = {
+        .seed = writing->producer->spec->seed,
+        .epoch = window->pass,
+        .window = window->window_id,
+        .output = shares_cameras ? 0 : writing->picture->key,
+        .group = shares_steps ? 0 : (uint32_t)(output->at.from + step->step)};
+
+    memset(params, 0, sizeof *params);
+    if (spec->is_centred)
+        trajd_augment_center(augment, preparation->height, preparation->width, params);
+    else
+        trajd_augment_draw(augment, &key, preparation->height, preparation->width, params);
+}
+
 /* Returns a worker that no other thread uses. There is one for each thread. */
 static struct picture_worker *take_worker(struct trajd_producer_picture *picture)
 {
@@ -70,7 +101,7 @@ static struct picture_worker *take_worker(struct trajd_producer_picture *picture
     }
 }
 
-static uint64_t augment_bytes(const struct trajd_plan_output *output)
+uint64_t trajd_picture_augment_bytes(const struct trajd_plan_output *output)
 {
     return output->augment->count * sizeof(float) * TRAJD_AUGMENT_VALUES;
 }
@@ -84,7 +115,7 @@ static void *parameters_of(const struct picture_writing *writing, const struct p
     const struct trajd_plan_output *output = &plan->outputs[o];
 
     return (uint8_t *)writing->fill->memory + writing->batch->outputs[o].augment_offset_bytes +
-           (row * output->step_count + step->step) * augment_bytes(output);
+           (row * output->step_count + step->step) * trajd_picture_augment_bytes(output);
 }
 
 /* Augments a frame, writes the parameters to the slot, and finishes it. */
@@ -92,13 +123,11 @@ static void write_augmented(struct picture_writing *writing, const struct pictur
                             uint64_t row, const void *pixels, void *output)
 {
     struct picture_worker *worker = take_worker(writing->picture);
-    const struct trajd_window_plan *plan = writing->batch->plan;
     struct trajd_augment_params params;
 
-    trajd_window_draw(plan, writing->picture->target_index - plan->row_target_count,
-                      writing->producer->spec->seed,
-                      &writing->batch->windows[writing->first + step->window], step->step, &params);
-    memcpy(parameters_of(writing, step, row), params.values, augment_bytes(plan_output(writing)));
+    trajd_picture_draw(writing, step, &params);
+    memcpy(parameters_of(writing, step, row), params.values,
+           trajd_picture_augment_bytes(plan_output(writing)));
     if (trajd_augment_apply(worker->augment, &params, pixels, worker->frame))
         __atomic_store_n(&writing->is_out_of_memory, true, __ATOMIC_RELAXED);
     else
@@ -113,7 +142,8 @@ static void write_padding(const struct picture_writing *writing, const struct pi
     memcpy(output, writing->picture->padding,
            trajd_image_finish_bytes(&writing->picture->plan->written));
     if (writing->picture->workers)
-        memset(parameters_of(writing, step, row), 0, augment_bytes(plan_output(writing)));
+        memset(parameters_of(writing, step, row), 0,
+               trajd_picture_augment_bytes(plan_output(writing)));
 }
 
 static void write_step(struct picture_writing *writing, const struct picture_step *step)

@@ -35,7 +35,26 @@ struct trajd_producer_picture {
     /* NULL: the pictures are not augmented. Else [worker_count], one for each thread */
     struct picture_worker *workers;
     uint32_t worker_count;
+    uint64_t key; /* of the output, for draws */
+    struct trajd_gpu_frames
+        *on_gpu; /* frames that need no pin; NULL: the feed is made on the CPU */
 };
+
+/* ---- producer_pictures.c ---- */
+
+/* Finds the frame of each step of the windows that are bound, the windows [first, first + count) of
+ * the batch. fill: only of rows that workers of this node read; NULL: of all. */
+void trajd_picture_find_frames(const struct trajd_window_batch *batch,
+                               struct trajd_producer_picture *picture, uint32_t first,
+                               uint32_t count, const struct trajd_fill *fill);
+/* Returns the error of the first frame that the feed does not accept. What the machine lacks is never
+ * masked. */
+enum trajd_status trajd_picture_check_frames(const struct trajd_producer *producer,
+                                             const struct trajd_frame_use *uses, uint32_t count,
+                                             struct trajd_error *error);
+/* Looks up a batch in producer->ahead_batch, binds it to `fill`, and finds its frames. */
+void trajd_picture_find_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+                              uint64_t position, uint32_t count);
 
 /* ---- picture_write.c ---- */
 
@@ -57,6 +76,11 @@ struct picture_writing {
     bool is_out_of_memory; /* atomic */
 };
 
+/* Draws the parameters of a step. */
+void trajd_picture_draw(const struct picture_writing *writing, const struct picture_step *step,
+                        struct trajd_augment_params *params);
+/* Returns the bytes of a step's parameters in a slot. */
+uint64_t trajd_picture_augment_bytes(const struct trajd_plan_output *output);
 /* Writes all steps of picture->steps, whose frames are pinned. TRAJD_ERR_MEMORY. */
 enum trajd_status trajd_picture_write(struct picture_writing *writing, struct trajd_error *error);
 

@@ -145,10 +145,15 @@ static enum trajd_status start_thread(struct trajd_producer *producer, struct tr
 
 /* Returns an error for outputs that no kernel forms on a GPU. The worker then gets its batches in
  * host memory, with this reason. */
-static enum trajd_status refuse_totals(const struct trajd_producer *producer,
-                                       const struct trajd_resample_request *shape,
-                                       struct trajd_error *error)
+static enum trajd_status refuse_shape(const struct trajd_producer *producer,
+                                      const struct trajd_resample_request *shape,
+                                      struct trajd_error *error)
 {
+    if (!shape->stream_count)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "feed %s: all outputs are pictures, so batches lie in host memory: "
+                               "with an output of numbers they can lie on a GPU",
+                               producer->name);
     for (uint32_t s = 0; s < shape->stream_count; s++)
         if (shape->streams[s].total)
             return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
@@ -186,7 +191,7 @@ static enum trajd_status make_members(struct trajd_producer *producer,
         member->selection = &member->plan->selection;
         shape = member->batch->request;
         shape.window_count = producer->spec->global_batch;
-        if (producer->gpu && (status = refuse_totals(producer, &shape, error)))
+        if (producer->gpu && (status = refuse_shape(producer, &shape, error)))
             return status;
         status = trajd_plan_create(&shape, &facts, variant, &member->kernel_plan, error);
     }
@@ -297,11 +302,6 @@ static enum trajd_status load_rows(struct trajd_producer *producer, struct trajd
 
     if (!producer->gpu)
         return trajd_producer_load_rows(producer, error);
-    for (uint32_t p = 0; p < producer->plan->member_count; p++)
-        if (producer->plan->members[p]->picture_count)
-            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                                   "feed %s has pictures, which are made in host memory",
-                                   producer->name);
     trajd_heartbeat_wait(); /* for the driver */
     status = trajd_producer_gpu_create(producer, producer->gpu, error);
     if (status == TRAJD_ERR_MEMORY && !producer->spec->slot_count && producer->slot_count > SLOTS) {

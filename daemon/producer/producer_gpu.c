@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/producer/gpu_pictures/gpu_pictures.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/ring_layout.h"
 
@@ -61,6 +62,7 @@ static enum trajd_status make_member(struct trajd_producer *producer,
                                trajd_plan_describe(producer->members[p].kernel_plan));
     member->rows = calloc((size_t)dataset->index->episode_count * plan->selection.array_count + 1,
                           sizeof *member->rows);
+    member->array_count = plan->selection.array_count;
     member->unreadable = calloc(dataset->index->episode_count + 1, sizeof *member->unreadable);
     member->held = calloc(plan->selection.array_count + 1, sizeof *member->held);
     if (!member->rows || !member->unreadable || !member->held)
@@ -80,7 +82,8 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     return status;
 }
 
-/* Sets sizes and depth. The ids are the last tensors of a slot, side by side. */
+/* Sets sizes and depth. The ids and the parameters of pictures are the last tensors of a slot, side by
+ * side. */
 static void measure(const struct trajd_producer *producer, struct trajd_producer_gpu *own)
 {
     const struct trajd_feed_tensor *first =
@@ -88,10 +91,12 @@ static void measure(const struct trajd_producer *producer, struct trajd_producer
     const struct trajd_feed_tensor *last =
         &producer->schema.tensors[producer->schema.tensor_count - 1];
 
+    uint64_t last_bytes = trajd_dtype_size(last->dtype);
+
+    for (uint32_t i = 0; i < last->rank; i++)
+        last_bytes *= last->shape[i];
     own->ids_offset = first->offset_bytes;
-    own->ids_bytes = last->offset_bytes +
-                     producer->spec->global_batch * trajd_dtype_size(last->dtype) -
-                     first->offset_bytes;
+    own->ids_bytes = last->offset_bytes + last_bytes - first->offset_bytes;
     for (uint32_t p = 0; p < producer->plan->member_count; p++)
         own->block_bytes +=
             trajd_gpu_request_block_bytes(own->members[p].request, producer->spec->global_batch);
@@ -188,6 +193,8 @@ enum trajd_status trajd_producer_gpu_create(struct trajd_producer *producer, str
     measure(producer, own);
     status = make_rows_memory(producer, own, error);
     if (!status)
+        status = trajd_gpu_pictures_create(producer, own->depth, &own->pictures, error);
+    if (!status)
         status = make_batches(producer, own, error);
     return status ? status : trajd_producer_gpu_start(producer, error);
 }
@@ -215,6 +222,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
     if (!own)
         return;
     wait_for_copies(own);
+    trajd_gpu_pictures_destroy(&own->pictures);
     for (uint32_t i = 0; i < own->depth; i++) {
         trajd_device_event_destroy(&own->batches[i].finished);
         trajd_device_event_destroy(&own->batches[i].copied);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/producer/gpu_pictures/gpu_pictures.h"
 #include "kernels/dispatch/plan.h"
 
 struct rows_of_member {
@@ -331,6 +332,10 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
             if (count)
                 status = gather_windows(producer, gpu_batch, p, first, count, &used, error);
         }
+    if (!status && producer->on_gpu->pictures)
+        status =
+            trajd_gpu_pictures_prepare(producer->on_gpu->pictures, gpu_batch,
+                                       gpu_batch->staging + producer->on_gpu->block_bytes, error);
     if (!status)
         status = send_ids(producer, gpu_batch, error);
     return status ? status : mark_copied(producer->on_gpu, gpu_batch, error);

@@ -28,8 +28,9 @@ struct trajd_gpu_batch {
 /* One dataset of the feed. */
 struct trajd_gpu_member {
     struct trajd_gpu_request *request;
-    const void **rows; /* [index episodes][arrays]: addresses on the GPU */
-    bool *unreadable;  /* [index episodes] */
+    const void **rows; /* [index episodes][array_count]: addresses on the GPU */
+    uint32_t array_count;
+    bool *unreadable; /* [index episodes] */
     bool holds_rows;
     bool *held;                                    /* [arrays]: resident */
     struct trajd_gpu_streamed_rows *streamed_rows; /* of the other arrays; NULL: none */
@@ -42,7 +43,8 @@ struct trajd_producer_gpu {
     uint64_t slab_bytes;
     uint8_t handle[TRAJD_DEVICE_HANDLE_SIZE];
     struct trajd_feed_memory memory;
-    struct trajd_gpu_member *members; /* [plan->member_count] */
+    struct trajd_gpu_member *members;    /* [plan->member_count] */
+    struct trajd_gpu_pictures *pictures; /* gpu_pictures/gpu_pictures.h; NULL: the feed has none */
     uint64_t block_bytes, ids_offset, ids_bytes;
     uint32_t depth;   /* how many of `batches` are used */
     uint8_t *staging; /* [depth][block_bytes + ids_bytes], pinned */

@@ -8,6 +8,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/thread.h"
+#include "daemon/producer/gpu_pictures/gpu_pictures.h"
 #include "kernels/dispatch/plan.h"
 
 #define SPIN_NS 50000 /* a batch of low-dimensional windows is finished before that */
@@ -36,6 +37,16 @@ static enum trajd_status record_failure(struct trajd_gpu_batch *gpu_batch, enum 
     return status == TRAJD_ERR_DEVICE ? status : TRAJD_OK;
 }
 
+static enum trajd_status launch_batch(struct trajd_producer *producer,
+                                      struct trajd_gpu_batch *gpu_batch, struct trajd_error *error)
+{
+    const struct trajd_producer_gpu *own = producer->on_gpu;
+    const enum trajd_status status = trajd_producer_gpu_launch(producer, gpu_batch, error);
+
+    return !status && own->pictures ? trajd_gpu_pictures_launch(own->pictures, gpu_batch, error)
+                                    : status;
+}
+
 /* Launches all prepared batches, one after the other. */
 static enum trajd_status launch(struct trajd_producer *producer, uint64_t prepared,
                                 struct trajd_error *error)
@@ -47,8 +58,7 @@ static enum trajd_status launch(struct trajd_producer *producer, uint64_t prepar
     for (; own->launched < prepared && !status; own->launched++) {
         struct trajd_gpu_batch *gpu_batch = &own->batches[own->launched % own->depth];
         if (!gpu_batch->error.status)
-            status = record_failure(gpu_batch,
-                                    trajd_producer_gpu_launch(producer, gpu_batch, error), error);
+            status = record_failure(gpu_batch, launch_batch(producer, gpu_batch, error), error);
         if (!status)
             status = trajd_device_event_record(gpu_batch->finished, own->stream, error);
     }

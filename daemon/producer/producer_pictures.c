@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/producer/gpu_pictures/gpu_frames.h"
 #include "daemon/producer/picture_write.h"
+#include "daemon/producer/producer_gpu_internal.h"
 
 /* ---- opening ---- */
 
@@ -112,11 +114,9 @@ void trajd_producer_close_pictures(struct trajd_producer_member *member)
 
 /* ---- which frames ---- */
 
-/* Finds the frame of each step of the windows that are bound, the windows [first, first + count) of
- * the batch. fill: only of rows that workers of this node read; NULL: of all. */
-static void find_frames(const struct trajd_window_batch *batch,
-                        struct trajd_producer_picture *picture, uint32_t first, uint32_t count,
-                        const struct trajd_fill *fill)
+void trajd_picture_find_frames(const struct trajd_window_batch *batch,
+                               struct trajd_producer_picture *picture, uint32_t first,
+                               uint32_t count, const struct trajd_fill *fill)
 {
     const struct trajd_window_plan *plan = batch->plan;
     const uint32_t t = picture->target_index,
@@ -151,22 +151,46 @@ static const void *const *any_rows(void *context, uint32_t episode)
     return member->rows + (size_t)episode * member->selection->array_count;
 }
 
-static void want_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
-                       uint64_t position, uint32_t count)
+/* Returns the rows of an episode on the GPU; NULL: they cannot be read (bad_rows: keep). */
+static const void *const *gpu_rows(void *context, uint32_t episode)
+{
+    const struct trajd_gpu_member *member = context;
+
+    return member->unreadable[episode] ? NULL
+                                       : member->rows + (size_t)episode * member->array_count;
+}
+
+void trajd_picture_find_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+                              uint64_t position, uint32_t count)
 {
     trajd_mixture_batch_look_up(producer->ahead_batch, fill->epoch, position, count);
     for (uint32_t m = 0; m < producer->plan->member_count; m++) {
         struct trajd_window_batch *batch = producer->ahead_batch->members[m];
-        if (batch->window_count)
+        if (batch->window_count && producer->on_gpu)
+            trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, gpu_rows,
+                                    &producer->on_gpu->members[m]);
+        else if (batch->window_count)
             trajd_window_batch_bind(batch, 0, batch->window_count, fill->memory, any_rows,
                                     &producer->members[m]);
-        for (uint32_t p = 0; p < batch->plan->picture_count && batch->window_count; p++) {
+        for (uint32_t p = 0; p < batch->plan->picture_count; p++)
+            trajd_picture_find_frames(batch, &producer->members[m].pictures[p], 0,
+                                      batch->window_count, fill);
+    }
+}
+
+static void want_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
+                       uint64_t position, uint32_t count)
+{
+    trajd_picture_find_batch(producer, fill, position, count);
+    for (uint32_t m = 0; m < producer->plan->member_count; m++)
+        for (uint32_t p = 0; p < producer->plan->members[m]->picture_count; p++) {
             struct trajd_producer_picture *picture = &producer->members[m].pictures[p];
-            find_frames(batch, picture, 0, batch->window_count, fill);
+            if (picture->on_gpu)
+                picture->use_count = trajd_gpu_frames_select_absent(picture->on_gpu, picture->uses,
+                                                                    picture->use_count);
             if (picture->view)
                 trajd_frames_want(picture->view, picture->uses, picture->use_count);
         }
-    }
 }
 
 void trajd_producer_want_pictures(struct trajd_producer *producer, const struct trajd_fill *fill)
@@ -193,14 +217,12 @@ void trajd_producer_want_pictures(struct trajd_producer *producer, const struct 
 
 /* ---- making ---- */
 
-/* Returns the error of the first frame that the feed does not accept. What the machine lacks is never
- * masked. */
-static enum trajd_status check_frames(const struct trajd_producer *producer,
-                                      const struct trajd_producer_picture *picture,
-                                      struct trajd_error *error)
+enum trajd_status trajd_picture_check_frames(const struct trajd_producer *producer,
+                                             const struct trajd_frame_use *uses, uint32_t count,
+                                             struct trajd_error *error)
 {
-    for (uint32_t u = 0; u < picture->use_count; u++) {
-        const struct trajd_frame_use *use = &picture->uses[u];
+    for (uint32_t u = 0; u < count; u++) {
+        const struct trajd_frame_use *use = &uses[u];
         const bool is_machine = use->status == TRAJD_ERR_SYSTEM || use->status == TRAJD_ERR_MEMORY;
         if (use->status && use->status != TRAJD_ERR_NOT_FOUND &&
             (is_machine || !producer->spec->keep_bad_rows))
@@ -225,7 +247,7 @@ static enum trajd_status make_picture(struct trajd_producer *producer,
                       (uint64_t)(ready_ns - begin_ns));
     if (status)
         return status;
-    status = check_frames(producer, picture, error);
+    status = trajd_picture_check_frames(producer, picture->uses, picture->use_count, error);
     if (!status)
         status = trajd_picture_write(writing, error);
     if (picture->use_count)
@@ -244,7 +266,7 @@ enum trajd_status trajd_producer_make_pictures(struct trajd_producer *producer,
 
     for (uint32_t p = 0; p < member->plan->picture_count; p++) {
         struct trajd_producer_picture *picture = &member->pictures[p];
-        find_frames(member->batch, picture, first, count, NULL);
+        trajd_picture_find_frames(member->batch, picture, first, count, NULL);
         if (picture->use_count) /* so that all cameras are decoded at once */
             trajd_frames_want(picture->view, picture->uses, picture->use_count);
     }

@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fake/device_host.h"
 #include "fake/gpu_driver.h"
 #include "kernels/cuda/run.h"
 #include "kernels/device.h"
@@ -43,7 +44,7 @@ struct trajd_device {
     bool has_helper;
 };
 
-enum op { OP_COPY, OP_FILL, OP_RUN, OP_EVENT, OP_FOLLOW };
+enum op { OP_COPY, OP_FILL, OP_RUN, OP_CALL, OP_EVENT, OP_FOLLOW };
 
 struct task {
     struct task *next;
@@ -53,7 +54,9 @@ struct task {
     uint64_t size_bytes;
     uint8_t byte;
     struct trajd_device_event *event;
-    uint64_t serial, number;               /* of a launch and of an event */
+    uint64_t serial, number;     /* of a launch and of an event */
+    void (*call)(void *context); /* of OP_CALL */
+    void *context;
     struct trajd_resample_request request; /* its arrays follow in memory */
 };
 
@@ -314,6 +317,8 @@ static void run_task(struct task *task)
         memset(task->to, task->byte, task->size_bytes);
     else if (task->op == OP_FOLLOW)
         await_event(task);
+    else if (task->op == OP_CALL)
+        task->call(task->context);
     else if (task->op == OP_EVENT) {
         while (task->number >= (uint64_t)option("halt", 1L << 60))
             sleep(1);
@@ -586,6 +591,17 @@ static void need_device(uint32_t gpu, const void *memory, const char *what)
         return;
     fprintf(stderr, "fake GPU %u: %s: %p is no memory of it\n", gpu, what, memory);
     abort();
+}
+
+void trajd_fake_need_device(void *stream, const void *memory, const char *what)
+{
+    need_device(((struct trajd_device_stream *)stream)->gpu, memory, what);
+}
+
+enum trajd_status trajd_fake_call(void *stream, void (*call)(void *context), void *context,
+                                  struct trajd_error *error)
+{
+    return give(stream, (struct task){.op = OP_CALL, .call = call, .context = context}, error);
 }
 
 static void check(const struct trajd_resample_request *request, uint32_t gpu)

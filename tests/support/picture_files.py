@@ -1,4 +1,5 @@
 """Files with encoded pictures, made with nothing but zlib, and what a preparation makes of their frames."""
+import pathlib
 import struct
 import zlib
 
@@ -16,19 +17,6 @@ def png(pixels):
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
-
-
-def read_png(path):
-    """Reads the picture that trajctl writes: 8 bits, RGB, filter 0 in each row."""
-    data, at, chunks = path.read_bytes(), 8, {}
-    while at < len(data):
-        length, kind = int.from_bytes(data[at:at + 4], "big"), data[at + 4:at + 8]
-        assert zlib.crc32(data[at + 4:at + 8 + length]) == int.from_bytes(data[at + 8 + length:at + 12 + length], "big")
-        chunks[kind], at = data[at + 8:at + 8 + length], at + 12 + length
-    width, height = (int.from_bytes(chunks[b"IHDR"][i:i + 4], "big") for i in (0, 4))
-    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, 1 + 3 * width)
-    assert not rows[:, 0].any()
-    return rows[:, 1:].reshape(height, width, 3)
 
 
 def random_frames(rows, height, width, seed):
@@ -52,6 +40,17 @@ def write_encoded(path, cameras, bad=()):
             for row, data in zip(padded, encoded):
                 row[: len(data)] = np.frombuffer(data, np.uint8)
             file.create_dataset(f"observations/images/{name}", data=padded, chunks=(1, padded.shape[1]))
+
+
+def write_episodes(folder, episodes=4, rows=60):
+    """Writes episodes with two cameras of smooth pictures, which resize as photographs do."""
+    pathlib.Path(folder).mkdir()
+    for e in range(episodes):
+        cameras = {}
+        for camera, (height, width) in {"top": (240, 320), "wrist": (120, 160)}.items():
+            coarse = np.random.default_rng(1000 * e + height).integers(0, 256, (rows, height // 8, width // 8, 3), dtype=np.uint8)
+            cameras[camera] = coarse.repeat(8, axis=1).repeat(8, axis=2)
+        write_encoded(pathlib.Path(folder) / f"episode_{e}.hdf5", cameras)
 
 
 def nearest(frame, height, width):

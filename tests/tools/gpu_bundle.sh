@@ -25,6 +25,7 @@ build/venv/bin/python clients/python/packaging/trajd_wheel.py --build "$build" -
 build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index --no-deps --no-compile --target "$bundle/python" "$bundle"/trajd-*.whl
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
+PYTHONPATH=tests/support build/venv/bin/python -c "import picture_files; picture_files.write_episodes('$bundle/pictures')"
 cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py "$bundle/"
 mkdir "$bundle/golden"
 cp -r tests/golden/image tests/golden/augment "$bundle/golden/"

@@ -1,0 +1,322 @@
+/* The pictures of one batch on a GPU: brings frames there, writes records, and launches. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/producer/gpu_pictures/gpu_pictures_internal.h"
+
+#define PINNED_AT_ONCE 256u
+
+/* One picture of the batch that is being made. */
+struct making {
+    struct trajd_gpu_pictures *pictures;
+    const struct trajd_gpu_batch *gpu_batch;
+    uint32_t number; /* of the batch: which of `depth` */
+    uint32_t member;
+    struct trajd_producer_picture *picture;
+    struct trajd_gpu_picture *own;
+    uint8_t *ids; /* the staged tensors behind ids_offset */
+    uint32_t streamed_count;
+};
+
+/* ---- frames ---- */
+
+static int compare(const void *a, const void *b)
+{
+    const struct absent_frame *x = a, *y = b;
+
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+/* Finds the addresses of all frames that are on the GPU, and lists the uses of the others, those of the
+ * same frame side by side. */
+static uint32_t list_absent(struct making *making)
+{
+    const struct trajd_producer_picture *picture = making->picture;
+    struct absent_frame *absent = making->pictures->absent;
+    uint32_t count = 0;
+
+    for (uint32_t u = 0; u < picture->use_count; u++) {
+        const struct trajd_frame_use *use = &picture->uses[u];
+        making->own->addresses[u] =
+            trajd_gpu_frames_find(picture->on_gpu, use->episode_index, use->row);
+        if (!making->own->addresses[u])
+            absent[count++] =
+                (struct absent_frame){(uint64_t)use->episode_index << 32 | use->row, u};
+    }
+    qsort(absent, count, sizeof *absent, compare);
+    return count;
+}
+
+/* Starts the copies of pinned frames, to where they stay, or to memory of this batch. addresses[i] is
+ * where frame i is. */
+static enum trajd_status copy_pinned(struct making *making, const struct trajd_frame_use *pinned,
+                                     uint32_t count, void **addresses, struct trajd_error *error)
+{
+    const struct trajd_gpu_pictures *pictures = making->pictures;
+    struct trajd_gpu_frames *frames = making->picture->on_gpu;
+    const uint64_t stride = trajd_gpu_frames_stride(frames),
+                   bytes = trajd_image_bytes(&making->picture->plan->preparation);
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < count && !status; i++) {
+        addresses[i] = pinned[i].pixels ? trajd_gpu_frames_take(frames) : NULL;
+        if (pinned[i].pixels && !addresses[i]) {
+            if (trajd_gpu_frames_fit(frames))
+                return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
+                                       "no memory for a picture on the GPU");
+            addresses[i] = (uint8_t *)pictures->streamed +
+                           making->number * pictures->streamed_bytes + making->own->streamed_at +
+                           making->streamed_count++ * stride;
+        }
+        if (addresses[i])
+            status = trajd_device_copy_async(addresses[i], pinned[i].pixels, bytes,
+                                             pictures->copies, error);
+    }
+    return status;
+}
+
+static bool is_streamed(const struct trajd_gpu_pictures *pictures, const void *address)
+{
+    const uintptr_t begin = (uintptr_t)pictures->streamed, at = (uintptr_t)address;
+
+    return begin && at >= begin && at - begin < pictures->depth * pictures->streamed_bytes;
+}
+
+/* Makes some frames in host memory and brings them to the GPU. Waits for their copies, because another
+ * feed may read them next, and because they are only pinned until then. */
+static enum trajd_status bring(struct making *making, struct trajd_frame_use *pinned,
+                               uint32_t count, const void **found, struct trajd_error *error)
+{
+    struct trajd_gpu_pictures *pictures = making->pictures;
+    struct trajd_frame_view *view = making->picture->view;
+    void *addresses[PINNED_AT_ONCE] = {0};
+    struct trajd_error later;
+    enum trajd_status waited, status = trajd_frames_pin(view, pinned, count, error);
+
+    if (status)
+        return status;
+    status = trajd_picture_check_frames(pictures->producer, pinned, count, error);
+    if (!status)
+        status = copy_pinned(making, pinned, count, addresses, error);
+    waited = trajd_device_stream_wait(pictures->copies, status ? &later : error);
+    for (uint32_t i = 0; i < count && !status && !waited; i++)
+        found[i] = !addresses[i] || is_streamed(pictures, addresses[i])
+                       ? addresses[i]
+                       : trajd_gpu_frames_add(making->picture->on_gpu, pinned[i].episode_index,
+                                              pinned[i].row, addresses[i]);
+    trajd_frames_unpin(view, pinned, count);
+    return status ? status : waited;
+}
+
+/* Brings frames to the GPU, some at once: as many as have room in host memory. */
+static enum trajd_status bring_all(struct making *making, struct trajd_frame_use *pinned,
+                                   uint32_t count, const void **found, struct trajd_error *error)
+{
+    uint32_t most = PINNED_AT_ONCE;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t done = 0; done < count && !status;) {
+        const uint32_t some = count - done < most ? count - done : most;
+        status = bring(making, pinned + done, some, found + done, error);
+        if (status == TRAJD_ERR_MEMORY && some > 1) {
+            most = some / 2;
+            status = TRAJD_OK;
+        } else {
+            done += some;
+        }
+    }
+    return status;
+}
+
+/* Sets the address of each use. */
+static enum trajd_status place_frames(struct making *making, struct trajd_error *error)
+{
+    struct trajd_gpu_pictures *pictures = making->pictures;
+    struct trajd_frame_use *pinned = pictures->pinned;
+    const uint32_t count = list_absent(making);
+    const void **found = calloc(count + 1, sizeof *found);
+    uint32_t distinct = 0;
+    enum trajd_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (!i || pictures->absent[i].key != pictures->absent[i - 1].key)
+            pinned[distinct++] = making->picture->uses[pictures->absent[i].use];
+    status = found ? bring_all(making, pinned, distinct, found, error)
+                   : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for pictures");
+    for (uint32_t i = 0, d = 0; i < count && !status; i++) {
+        d += i && pictures->absent[i].key != pictures->absent[i - 1].key;
+        making->own->addresses[pictures->absent[i].use] = found[d];
+    }
+    free(found);
+    return status;
+}
+
+/* ---- steps ---- */
+
+static enum trajd_status write_record(struct making *making, const struct picture_writing *writing,
+                                      const struct picture_step *step, const void *frame,
+                                      void *output, void *parameters, struct trajd_error *error)
+{
+    struct trajd_gpu_pictures *pictures = making->pictures;
+    const struct trajd_gpu_picture_group *group = &pictures->groups[making->own->group];
+    uint32_t *count =
+        &pictures->record_count[making->number * pictures->group_count + making->own->group];
+    uint8_t *record = pictures->staging + making->number * pictures->staged_bytes +
+                      group->records_at + (uint64_t)*count * group->record_bytes;
+    struct trajd_augment_params params;
+    const bool is_augmented = parameters != NULL;
+
+    if (is_augmented) {
+        trajd_picture_draw(writing, step, &params);
+        memcpy(parameters, params.values,
+               making->picture->plan->augment.count * sizeof(float) * TRAJD_AUGMENT_VALUES);
+    }
+    ++*count;
+    return trajd_image_gpu_write_record(group->plan, frame, output, is_augmented ? &params : NULL,
+                                        record, error);
+}
+
+static bool is_float(enum trajd_dtype type)
+{
+    return type == TRAJD_F32 || type == TRAJD_F16 || type == TRAJD_BF16;
+}
+
+/* Makes a step of the picture: its mask, its draw, and its record or a copy of the padding. */
+static enum trajd_status make_step(struct making *making, const struct picture_step *step,
+                                   struct trajd_error *error)
+{
+    struct trajd_producer *producer = making->pictures->producer;
+    const struct trajd_producer_gpu *on_gpu = producer->on_gpu;
+    const struct trajd_window_batch *batch = producer->ahead_batch->members[making->member];
+    const struct trajd_batch_output *places = producer->batch->members[making->member]->outputs;
+    const uint32_t o = batch->plan->targets[making->picture->target_index].output_index;
+    const struct trajd_plan_output *output = &batch->plan->outputs[o];
+    const uint64_t bytes = trajd_image_finish_bytes(&making->picture->plan->finish),
+                   row = batch->window_rows ? batch->window_rows[step->window] : step->window,
+                   at = row * output->step_count + step->step;
+    const struct picture_writing writing = {
+        .producer = producer, .batch = batch, .picture = making->picture};
+    const void *frame = step->use == TRAJD_NO_FRAME ? NULL : making->own->addresses[step->use];
+    uint8_t *slot = making->gpu_batch->fill.memory,
+            *target = slot + places[o].offset_bytes + at * bytes;
+    uint8_t *parameters =
+        output->augment ? making->ids + (places[o].augment_offset_bytes - on_gpu->ids_offset) +
+                              at * trajd_picture_augment_bytes(output)
+                        : NULL;
+
+    making->pictures
+        ->staging[making->number * making->pictures->staged_bytes + making->own->mask_at + at] =
+        (uint8_t)(step->use != TRAJD_NO_FRAME && !frame ? TRAJD_MASK_BAD_FRAME : step->code);
+    if (frame)
+        return write_record(making, &writing, step, frame, target, parameters, error);
+    if (parameters)
+        memset(parameters, 0, trajd_picture_augment_bytes(output));
+    if (is_float(output->dtype) &&
+        on_gpu->members[making->member].unreadable[batch->windows[step->window].episode_index])
+        return TRAJD_OK; /* rows that cannot be read are NaN (bad_rows: keep) */
+    return trajd_device_copy_async(target, making->own->padding, bytes, on_gpu->stream, error);
+}
+
+static enum trajd_status make_picture(struct making *making, struct trajd_error *error)
+{
+    struct trajd_producer *producer = making->pictures->producer;
+    const int64_t begin_ns = trajd_now_ns();
+    enum trajd_status status = making->picture->use_count ? place_frames(making, error) : TRAJD_OK;
+
+    trajd_counter_add(&producer->counters[TRAJD_PRODUCER_FRAMES_NS],
+                      (uint64_t)(trajd_now_ns() - begin_ns));
+    for (uint32_t i = 0; i < making->picture->step_count && !status; i++)
+        status = make_step(making, &making->picture->steps[i], error);
+    return status;
+}
+
+/* ---- the batch ---- */
+
+/* Starts the copies of masks to the slot, and of records. */
+static enum trajd_status send(struct trajd_gpu_pictures *pictures,
+                              const struct trajd_gpu_batch *gpu_batch, uint32_t number,
+                              struct trajd_error *error)
+{
+    struct trajd_producer *producer = pictures->producer;
+    const struct trajd_window_plan *plan = producer->plan->members[0];
+    struct trajd_device_stream *stream = producer->on_gpu->stream;
+    const uint8_t *staging = pictures->staging + number * pictures->staged_bytes;
+    uint8_t *block = (uint8_t *)pictures->blocks + number * pictures->staged_bytes;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t p = 0; p < plan->picture_count && !status; p++) {
+        const uint32_t o = plan->targets[plan->row_target_count + p].output_index;
+        status = trajd_device_copy_async(
+            (uint8_t *)gpu_batch->fill.memory +
+                producer->batch->members[0]->outputs[o].mask_offset_bytes,
+            staging + pictures->members[0][p].mask_at,
+            (uint64_t)gpu_batch->fill.row_count * plan->outputs[o].step_count, stream, error);
+    }
+    for (uint32_t g = 0; g < pictures->group_count && !status; g++) {
+        const struct trajd_gpu_picture_group *group = &pictures->groups[g];
+        const uint64_t bytes =
+            (uint64_t)pictures->record_count[number * pictures->group_count + g] *
+            group->record_bytes;
+        if (bytes)
+            status = trajd_device_copy_async(block + group->records_at, staging + group->records_at,
+                                             bytes, stream, error);
+    }
+    return status;
+}
+
+enum trajd_status trajd_gpu_pictures_prepare(struct trajd_gpu_pictures *pictures,
+                                             const struct trajd_gpu_batch *gpu_batch, uint8_t *ids,
+                                             struct trajd_error *error)
+{
+    struct trajd_producer *producer = pictures->producer;
+    const uint32_t number = (uint32_t)(gpu_batch - producer->on_gpu->batches);
+    enum trajd_status status = TRAJD_OK;
+
+    memset(&pictures->record_count[number * pictures->group_count], 0,
+           pictures->group_count * sizeof *pictures->record_count);
+    trajd_picture_find_batch(producer, &gpu_batch->fill, gpu_batch->fill.position,
+                             gpu_batch->fill.row_count);
+    for (uint32_t m = 0; m < producer->plan->member_count; m++)
+        for (uint32_t p = 0; p < producer->plan->members[m]->picture_count && !status; p++) {
+            struct making making = {.pictures = pictures,
+                                    .gpu_batch = gpu_batch,
+                                    .number = number,
+                                    .member = m,
+                                    .picture = &producer->members[m].pictures[p],
+                                    .own = &pictures->members[m][p],
+                                    .ids = ids};
+            status = make_picture(&making, error);
+        }
+    if (!status)
+        status = send(pictures, gpu_batch, number, error);
+    if (!status)
+        trajd_producer_want_pictures(producer, &gpu_batch->fill);
+    return status;
+}
+
+enum trajd_status trajd_gpu_pictures_launch(struct trajd_gpu_pictures *pictures,
+                                            const struct trajd_gpu_batch *gpu_batch,
+                                            struct trajd_error *error)
+{
+    const struct trajd_producer_gpu *on_gpu = pictures->producer->on_gpu;
+    const uint32_t number = (uint32_t)(gpu_batch - on_gpu->batches);
+    const uint8_t *block = (const uint8_t *)pictures->blocks + number * pictures->staged_bytes;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t g = 0; g < pictures->group_count; g++) {
+        struct trajd_gpu_picture_group *group = &pictures->groups[g];
+        uint32_t *count = &pictures->record_count[number * pictures->group_count + g];
+        for (uint32_t done = 0; done < *count && !status;) {
+            const uint32_t remaining = *count - done, run = remaining < TRAJD_IMAGE_GPU_FRAMES_MAX
+                                                                ? remaining
+                                                                : TRAJD_IMAGE_GPU_FRAMES_MAX;
+            status = trajd_image_gpu_run(
+                group->plan, block + group->records_at + (uint64_t)done * group->record_bytes, run,
+                trajd_device_stream_handle(on_gpu->stream), error);
+            done += run;
+        }
+        *count = 0;
+    }
+    return status;
+}

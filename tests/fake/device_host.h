@@ -1,0 +1,13 @@
+/* What device_host.c offers to other simulated kernels. `stream` is a stream's handle. */
+#ifndef TRAJD_FAKE_DEVICE_HOST_H
+#define TRAJD_FAKE_DEVICE_HOST_H
+
+#include "proto/error.h"
+
+/* Aborts unless the memory is "device memory" of the stream's GPU. */
+void trajd_fake_need_device(void *stream, const void *memory, const char *what);
+/* Appends a call to the stream. The call frees its context. */
+enum trajd_status trajd_fake_call(void *stream, void (*call)(void *context), void *context,
+                                  struct trajd_error *error);
+
+#endif

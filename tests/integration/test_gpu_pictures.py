@@ -1,0 +1,164 @@
+"""Pictures in GPU memory, on the simulated GPU: the batches are those of the CPU, frames come to the GPU once, and what has
+no room there travels with each batch. tests/gpu does the same with a real GPU."""
+import textwrap
+
+import numpy as np
+import pytest
+
+from daemons import FAKE_PROGRAM, GpuDaemon
+from fake_gpu import UUID, collect
+from picture_files import random_frames, write_encoded
+
+FEED = """
+gpu: {{devices: all, rows: {rows}, rings: 64MiB}}
+threads: {{decoders: 1}}
+datasets: {{arm: {{path: {path}, layout: aloha}}}}
+feeds:
+  train:
+    dataset: arm
+    global_batch: 5
+    tail: short
+    seed: 3
+    slots: 4
+    {more}
+    anchor: {{clock: steps}}
+    pad: {{before: any, after: any, with: {pad}}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      obs/top: {{from: observations/images/top, at: -1..0, image: {{resize: [40, 61], filter: nearest}}, layout: chw, norm: imagenet}}
+      obs/half: {{from: observations/images/top, at: 0, image: {{resize: [40, 61], filter: nearest}}, norm: signed, dtype: float16}}
+      obs/wrist:
+        from: observations/images/wrist
+        at: -1..0
+        image: {{resize: [17, 13], filter: nearest, augment: [{{crop: [9, 11]}}, {{brightness: [0.8, 1.2]}}]}}
+        layout: chw
+      obs/again:
+        from: observations/images/wrist
+        at: 0
+        image: {{resize: [17, 13], filter: nearest, augment: [{{crop: [9, 11]}}, {{brightness: [0.8, 1.2]}}]}}
+        layout: chw
+      action: {{at: 0..1}}
+"""
+PICTURES = ("obs/top", "obs/half", "obs/wrist", "obs/again")
+
+
+@pytest.fixture
+def arm(tmp_path):
+    for e in range(2):
+        write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(9, 48, 64, e), "wrist": random_frames(9, 40, 40, 5 + e)})
+    return tmp_path
+
+
+@pytest.fixture
+def make(tmp_path, started):
+    def start(path, rows="64MiB", pad="edge", more="", fake="", store="64MiB"):
+        config = FEED.format(path=path, rows=rows, pad=pad, more=more)
+        daemon = GpuDaemon(tmp_path / "run", textwrap.dedent(config), program=FAKE_PROGRAM, store=store)
+        daemon.fake = fake
+        return started(daemon)
+
+    return start
+
+
+def both(daemon, epochs=2, **options):
+    """Reads epochs in host memory and on the GPU, and compares all tensors. Returns the batches of the last epoch, and the
+    status."""
+    here, there = daemon.client(), daemon.client()
+    for epoch in range(epochs):
+        here.open("train", job="here", epoch=epoch)
+        info = there.open("train", job="there", epoch=epoch, gpu=UUID, **options)
+        assert info.gpu_refusal is None and info.gpu == UUID.encode()
+        host, device = dict(here.epoch()), collect(there)
+        assert host.keys() == device.keys() and sum(len(arrays["window_id"]) for arrays in host.values()) == 18
+        for position, arrays in host.items():
+            assert arrays.keys() == device[position].keys() and set(PICTURES) < arrays.keys()
+            for name, array in arrays.items():
+                assert array.tobytes() == device[position][name].tobytes(), (name, position)
+    status = there.status()
+    here.close()
+    there.close()
+    return host, status
+
+
+def pictures_of(status):
+    return {item["path"].split("/")[-1]: item for item in status["gpus"][0]["resident"] if "frames" in item}
+
+
+def test_the_same_batches_as_in_host_memory(make, arm):
+    daemon = make(arm, fake="slow=300")
+    batches, status = both(daemon)
+    assert any(arrays["obs/wrist.augment"].any() for arrays in batches.values())
+    found = pictures_of(status)
+    assert found["top"]["frames"] == found["top"]["resident_frames"] == 18 == found["wrist"]["resident_frames"]
+    assert found["top"]["place"] == "gpu" and found["top"]["bytes"] >= 18 * 40 * 61 * 3
+    # obs/wrist and obs/again are made alike: one launch
+    assert [int(line.split(" pictures a batch")[0].split()[-1]) for line in daemon.text().splitlines() if "pictures a batch" in line] == [10, 5, 15]
+
+
+def test_frames_that_do_not_fit_travel_with_the_batch(make, arm):
+    """Some frames of one camera stay on the GPU, and almost none of the other."""
+    _, status = both(make(arm, rows="64KiB"))
+    found = pictures_of(status)
+    assert 4 < found["top"]["resident_frames"] < 12 and found["wrist"]["resident_frames"] < 12
+    assert status["gpus"][0]["rows_bytes"] <= 65536
+
+
+@pytest.mark.parametrize("pad", ["zero", "nan"])
+def test_steps_without_a_frame(make, arm, pad):
+    batches, _ = both(make(arm, pad=pad))
+    masks = np.concatenate([arrays["obs/top.mask"] for arrays in batches.values()])
+    assert (masks[:, 0] == 1).any() and not masks[:, 1].any()
+
+
+def test_bad_frames(make, tmp_path):
+    for e in range(2):
+        write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(9, 48, 64, e), "wrist": random_frames(9, 40, 40, 5 + e)},
+                      bad=[("wrist", 4)] if e else ())
+    batches, _ = both(make(tmp_path, more="bad_rows: keep"))
+    masks = np.concatenate([arrays["obs/again.mask"] for arrays in batches.values()])
+    assert (masks == 8).sum() == 1
+
+
+def test_a_bad_frame_is_an_error(make, tmp_path):
+    for e in range(2):
+        write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(9, 48, 64, e), "wrist": random_frames(9, 40, 40, 5 + e)},
+                      bad=[("wrist", 4)] if e else ())
+    client = make(tmp_path).client()
+    client.open("train", gpu=UUID)
+    with pytest.raises(Exception, match="episode_1.hdf5.*wrist"):
+        collect(client)
+    client.close()
+
+
+def test_two_feeds_share_the_frames(make, arm):
+    """The second feed decodes nothing: its frames are on the GPU already."""
+    daemon = make(arm)
+    first, second = daemon.client(), daemon.client()
+    first.open("train", gpu=UUID)
+    collect(first)
+    decoded = first.status()["datasets"][0]["frames"]
+    spec = "{dataset: arm, global_batch: 6, anchor: {clock: steps}, outputs: {qpos: {from: observations/qpos, at: 0}, top: {from: observations/images/top, at: 0, image: {resize: [40, 61], filter: nearest}}}}"
+    info = second.open(spec=spec, gpu=UUID)
+    assert info.gpu == UUID.encode()
+    assert len(collect(second)) == 3
+    state = second.status()
+    assert pictures_of(state)["top"]["feeds"] == 3 and state["datasets"][0]["frames"]["decoded"] == decoded["decoded"] == 36
+    assert state["datasets"][0]["frames"]["used"] == decoded["used"], "no frame was pinned in host memory again"
+    first.close()
+    second.close()
+
+
+def test_a_gpu_without_room_for_records(make, arm):
+    daemon = make(arm, fake="oom")
+    client = daemon.client()
+    assert client.open("train", gpu=UUID).gpu is None
+    client.close()
+
+
+def test_pictures_alone_stay_in_host_memory(make, arm):
+    client = make(arm).client()
+    info = client.open(spec="{dataset: arm, global_batch: 6, anchor: {clock: steps}, outputs: {top: {from: observations/images/top, at: 0}}}", gpu=UUID)
+    assert info.gpu is None and b"all outputs are pictures" in info.gpu_refusal
+    client.close()
+
+
