@@ -254,6 +254,7 @@ static void test_a_file_and_the_fingerprint(void **state)
 {
     static const char *const contents[] = {"{\"a\": [[0, 4]]}", "{ \"a\": [[0, 4]] }",
                                            "{\"a\": [[0, 5]]}"};
+    static char far[4096]; /* a folder whose name leaves no room for that of the file */
     char folder[] = "/tmp/trajd_ranges_XXXXXX", path[64];
     uint64_t fingerprints[3];
     struct fixture *f = *state;
@@ -275,6 +276,9 @@ static void test_a_file_and_the_fingerprint(void **state)
         assert_int_equal(
             trajd_window_spec_parse(yaml, trajd_yaml_root(yaml), "feed", &spec, &error), TRAJD_OK);
         trajd_yaml_destroy(&yaml);
+        memset(far, 'f', sizeof far - 1);
+        assert_int_equal(trajd_spec_ranges_load(spec, far, &error), TRAJD_ERR_ARGUMENT);
+        assert_non_null(strstr(error.message, "ranges: the path is too long"));
         if (trajd_spec_ranges_load(spec, folder, &error))
             fail_msg("%s", error.message);
         assert_true(spec->members[0].spec->select.ranges == spec->select.ranges);

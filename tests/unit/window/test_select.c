@@ -189,6 +189,20 @@ static void test_a_split_by_count(void **state)
     }
 }
 
+/* The episodes with the smallest hashes are held out. They stay the same for ever. */
+static void test_which_episodes_are_held_out(void **state)
+{
+    char validation[EPISODES + 1];
+    struct world world;
+
+    (void)state;
+    make_world(&world);
+    split(&world, "", 1, EPISODES - 1, validation);
+    assert_string_equal(validation, "+!!!!!!!!!!!");
+    split(&world, "", 4, EPISODES - 1, validation);
+    assert_string_equal(validation, "+!!!!!!!+!++");
+}
+
 static void test_what_a_split_by_count_refuses(void **state)
 {
     static const char *const keys[] = {"split: {hold_out: 11, take: train}",
@@ -234,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_numbers_names_and_files),
         cmocka_unit_test(test_entries_that_match_nothing),
         cmocka_unit_test(test_a_split_by_count),
+        cmocka_unit_test(test_which_episodes_are_held_out),
         cmocka_unit_test(test_what_a_split_by_count_refuses),
         cmocka_unit_test(test_digests),
     };

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -272,6 +273,7 @@ static void memory_grows_in_units(void **state)
     assert_int_equal(convert_remote_room(remote, (4 << 20) + 1, &larger, &error), TRAJD_OK);
     memset(larger, 1, 8 << 20);
     convert_remote_destroy(&remote);
+    assert_int_equal(msync(larger, 8 << 20, MS_ASYNC), -1); /* it is not mapped any more */
     pthread_join(played.thread, NULL);
     close(played.listener);
 }

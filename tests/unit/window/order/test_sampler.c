@@ -387,6 +387,7 @@ static void bad_options_are_refused(void **state)
     bad = good, bad.segment_count = 0;
     assert_int_equal(trajd_sampler_create(&bad, &sampler, &error), TRAJD_ERR_ARGUMENT);
     assert_null(sampler);
+    assert_non_null(strstr(error.message, "no windows"));
     bad = good, bad.global_batch = 0;
     assert_int_equal(trajd_sampler_create(&bad, &sampler, &error), TRAJD_ERR_ARGUMENT);
     bad = good, bad.global_batch = 21;
