@@ -251,6 +251,24 @@ static void test_what_waits_is_kept(void **state)
     assert_int_equal(open.held.count, 0);
 }
 
+/* A client that is closed while batches are held is freed by its I/O thread, after the last one. */
+static void test_the_last_batch_of_a_closed_client(void **state)
+{
+    struct trajd_batch batches[2] = {0};
+    (void)state;
+    hold(batches, 2);
+    client->flush_scheduled = true; /* the ACK wakes nobody */
+    client->closing = true;
+    trajd_batch_return(&batches[1]);
+    assert_false(bare_client_was_signalled(client->io_thread_fd));
+    trajd_batch_return(&batches[0]);
+    assert_true(bare_client_was_signalled(client->io_thread_fd));
+    assert_int_equal(client->ack.pending.released.count, 2);
+    assert_int_equal(client->ack.pending.done.count, 0); /* the release is the DONE */
+    assert_int_equal(client->carried.done.count, 2);
+    assert_int_equal(client->held.count, 0);
+}
+
 /* An OPEN names as many batches as fit. */
 static void test_more_than_an_open_names(void **state)
 {
@@ -310,6 +328,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_daemon_that_wants_less, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_the_end_of_a_pass, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_what_waits_is_kept, open_client, close_client),
+        cmocka_unit_test_setup_teardown(test_the_last_batch_of_a_closed_client, open_client,
+                                        close_client),
         cmocka_unit_test_setup_teardown(test_more_than_an_open_names, open_client, close_client),
         cmocka_unit_test_setup_teardown(test_the_previous_batch_of_another_epoch, open_client,
                                         close_client),
