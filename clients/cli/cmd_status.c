@@ -42,10 +42,10 @@ static void print_frames(const struct trajd_yaml_node *frames)
 {
     if (frames)
         printf("  pictures: %s frames used: %s decoded, %s prepared in the files, %s reused; %s "
-               "bad, %s evicted, %.1f MiB in memory\n",
+               "bad, %s evicted, %.1f MiB in memory, %.1f MiB read\n",
                text_of(frames, "used"), text_of(frames, "decoded"), text_of(frames, "prepared"),
                text_of(frames, "reused"), text_of(frames, "bad"), text_of(frames, "evicted"),
-               number_of(frames, "resident_bytes") / MIB);
+               number_of(frames, "resident_bytes") / MIB, number_of(frames, "bytes_read") / MIB);
 }
 
 static void print_datasets(const struct trajd_yaml_node *list)

@@ -132,6 +132,7 @@ static struct trajd_frame_view *make_view(struct trajd_frames *frames, uint32_t 
     view->is_direct = is_direct(view, stream->form);
     view->frame_bytes = (bytes + FRAME_ALIGNMENT - 1) / FRAME_ALIGNMENT * FRAME_ALIGNMENT;
     view->block_slots = block_slots(frames, view->frame_bytes);
+    view->turning = 1;
     view->rows = calloc(frames->index->episode_count + 1, sizeof *view->rows);
     if (!view->rows) {
         free(view);

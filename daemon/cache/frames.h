@@ -8,7 +8,7 @@
  *   absent --want or pin--> queued --a worker--> ready, or bad (with a reason)
  *
  * The memory is taken from the row cache's budget as it is needed. When no more can be had, the
- * first three quarters of a view's frames stay, and the others take turns: in shuffled order, that
+ * first frames of a view stay, and a sixteenth to a quarter takes turns: in shuffled order, that
  * saves more decoding than to replace the frame used longest ago.
  *
  * All functions but create and destroy are thread-safe. */
@@ -51,6 +51,7 @@ struct trajd_frames_stats {
     uint64_t resident_bytes; /* memory of frames, taken from the row cache's budget */
     uint64_t decoded_frames; /* made by a helper program, good or bad */
     uint64_t direct_frames;  /* taken as they lie in the file, good or bad */
+    uint64_t read_bytes;     /* of frames in the files, from the page cache or the disk */
     uint64_t bad_frames;
     uint64_t used_frames; /* pinned; what is more than the first two was reused */
     uint64_t evicted_frames;

@@ -52,6 +52,7 @@ struct trajd_frame_view {
     struct frame_block **blocks;
     struct frame_slot *free_slots;
     uint32_t loading_count;
+    uint32_t turning;          /* sixteenths of the slots whose frames take turns */
     uint64_t hand;             /* where the search for a frame to evict goes on */
     uint64_t tick;             /* calls of pin */
     struct frame_slot ***rows; /* [episode_count] of [rows], NULL until an episode is used */

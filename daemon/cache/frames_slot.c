@@ -5,6 +5,7 @@
 #include "daemon/cache/cache_internal.h"
 #include "daemon/cache/frames_internal.h"
 
+#define TURNING_MAX 4 /* sixteenths of the slots */
 #define HINT_TICKS 64 /* a hint that no pin followed in so many calls is forgotten */
 
 struct frame_slot *frames_find(struct trajd_frame_view *view, uint32_t episode_index, uint32_t row,
@@ -189,26 +190,36 @@ static bool may_go(const struct frame_slot *slot, bool is_hint)
                         (!slot->wanted || slot->wanted + HINT_TICKS < slot->view->tick));
 }
 
-/* Finds a frame to evict. Searches the last quarter of the slots for a frame without a hint. A pin that
- * finds none there takes any unpinned frame of all slots. */
-static struct frame_slot *find_evictable(struct trajd_frame_view *view, bool is_hint)
+/* Searches the slots from `first` on, beginning behind the last frame that was evicted. */
+static struct frame_slot *search(struct trajd_frame_view *view, uint64_t first, bool is_hint)
 {
-    const uint64_t count = (uint64_t)view->block_count * view->block_slots;
-    const uint64_t kept = count / 4 * 3;
+    const uint64_t length = (uint64_t)view->block_count * view->block_slots - first;
 
-    for (int pass = 0; pass < (is_hint ? 1 : 2); pass++) {
-        const uint64_t first = pass ? 0 : kept, length = count - first;
-        for (uint64_t i = 0; i < length; i++) {
-            const uint64_t at = first + (view->hand + i) % length;
-            struct frame_slot *slot =
-                &view->blocks[at / view->block_slots]->slots[at % view->block_slots];
-            if (may_go(slot, is_hint || !pass)) {
-                view->hand = (view->hand + i + 1) % length;
-                return slot;
-            }
+    for (uint64_t i = 0; i < length; i++) {
+        const uint64_t at = first + (view->hand + i) % length;
+        struct frame_slot *slot =
+            &view->blocks[at / view->block_slots]->slots[at % view->block_slots];
+        if (may_go(slot, is_hint)) {
+            view->hand = (view->hand + i + 1) % length;
+            return slot;
         }
     }
     return NULL;
+}
+
+/* Finds a frame to evict. Searches the slots that take turns for a frame without a hint. Where there is
+ * none, more slots take turns from then on: a sixteenth at first, up to a quarter. Where that does not
+ * help, a pin takes any unpinned frame of all slots. */
+static struct frame_slot *find_evictable(struct trajd_frame_view *view, bool is_hint)
+{
+    const uint64_t count = (uint64_t)view->block_count * view->block_slots;
+    struct frame_slot *found = search(view, count - count * view->turning / 16, true);
+
+    while (!found && view->turning < TURNING_MAX) {
+        view->turning++;
+        found = search(view, count - count * view->turning / 16, true);
+    }
+    return found || is_hint ? found : search(view, 0, false);
 }
 
 struct frame_slot *frames_take_slot(struct trajd_frame_view *view, bool is_hint)

@@ -32,6 +32,7 @@ struct worker {
     struct trajd_decoder_frame requests[JOB_FRAMES];
     struct trajd_error errors[JOB_FRAMES];
     enum trajd_status statuses[JOB_FRAMES];
+    uint64_t read_bytes;
 };
 
 static uint32_t file_of(const struct frame_slot *slot)
@@ -330,9 +331,11 @@ static void decode(struct worker *worker)
 
 static void free_bytes(struct worker *worker)
 {
+    worker->read_bytes = 0;
     for (uint32_t i = 0; i < worker->slot_count; i++) {
+        worker->read_bytes += worker->bytes[i].size;
         free(worker->bytes[i].data);
-        worker->bytes[i].data = NULL;
+        worker->bytes[i] = (struct frame_bytes){0};
     }
 }
 
@@ -370,6 +373,7 @@ static struct trajd_frame_view *finish(struct worker *worker, int64_t begin_ns)
         if (slot->state == FRAME_FAILED && !slot->pins)
             frames_drop(slot);
     }
+    frames->stats.read_bytes += worker->read_bytes;
     frames->stats.decode_ns += (uint64_t)(trajd_now_ns() - begin_ns);
     pthread_cond_broadcast(&frames->done);
     return !view->users && !view->loading_count ? view : NULL;

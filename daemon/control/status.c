@@ -50,6 +50,7 @@ static void describe_frames(struct trajd_frames *frames, struct trajd_json *json
     trajd_json_u64(json, "decoded", stats.decoded_frames);
     trajd_json_u64(json, "prepared", stats.direct_frames);
     trajd_json_u64(json, "reused", stats.used_frames > made ? stats.used_frames - made : 0);
+    trajd_json_u64(json, "bytes_read", stats.read_bytes);
     trajd_json_u64(json, "bad", stats.bad_frames);
     trajd_json_u64(json, "evicted", stats.evicted_frames);
     trajd_json_u64(json, "decode_ns", stats.decode_ns);

@@ -210,6 +210,55 @@ def test_a_killed_daemon_costs_nothing(daemon, arm):
             np.testing.assert_array_equal(window[name], undisturbed[key][name])
 
 
+def frames_of(client):
+    return client.status()["datasets"][0]["frames"]
+
+
+def test_frames_are_kept_prepared_while_they_fit_then_read_again(daemon, tmp_path):
+    """Prepared frames stay. Of those that do not fit, each epoch reads and decodes the rest, from the page cache."""
+    rows = 1600
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(rows, 32, 40, 1)})
+    outputs = "top: {from: observations/images/top, at: 0, image: {resize: [16, 16], filter: nearest}}"
+    sizes = rows * 16 * 16 * 3
+    made = {}
+    for name, store in (("all", 64 << 20), ("some", sizes * 3 // 4 + (32 << 10))):
+        client = daemon(config_of(tmp_path, outputs, batch=8, decoders=1), name, store=f"{store >> 10}KiB").client()
+        counts = [{"decoded": 0, "bytes_read": 0}]
+        for epoch in range(4):
+            client.open("train", epoch=epoch)
+            for _, row, window in windows([arrays for _, arrays in client.epoch()]):
+                assert window["top"].shape == (1, 16, 16, 3)
+            counts.append(frames_of(client))
+        client.close()
+        made[name] = [(b["decoded"] - a["decoded"], b["bytes_read"] - a["bytes_read"]) for a, b in zip(counts, counts[1:])]
+        assert (counts[-1]["evicted"] > 0) == (name == "some")
+        assert counts[-1]["resident_bytes"] <= store
+    encoded = made["all"][0][1]
+    assert made["all"] == [(rows, encoded), (0, 0), (0, 0), (0, 0)] and encoded > sizes
+    (first, _), *later = made["some"]
+    assert rows <= first <= 1.05 * rows
+    for decoded, read in later:
+        assert 0 < decoded <= 0.54 * rows and 0 < read <= 0.54 * encoded, made  # at best 0.47 of them do not fit
+
+
+def test_a_cold_dataset_decodes_what_it_delivers(daemon, tmp_path):
+    """One window of each episode is delivered, with its history: nothing else of the episodes is decoded or read."""
+    episodes, rows = 6, 60
+    for e in range(episodes):
+        write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(rows, 24, 24, e)})
+    outputs = "top: {from: observations/images/top, at: -1..0, image: {resize: [12, 12], filter: nearest}}"
+    client = daemon(config_of(tmp_path, outputs, batch=episodes, more="windows: one_per_episode")).client()
+    delivered, decoded = set(), []
+    for epoch in range(2):
+        client.open("train", epoch=epoch)
+        ((_, arrays),) = client.epoch()
+        assert len(arrays["window_id"]) == episodes
+        delivered |= {(e, i) for e, row, _ in windows([arrays]) for i in (max(row - 1, 0), row)}
+        decoded.append(frames_of(client)["decoded"])
+    client.close()
+    assert 2 * episodes <= decoded[0] <= 1.05 * len(delivered)  # the next epoch's batch may be made already
+
+
 def test_a_bad_frame_is_an_error_with_file_and_row(daemon, tmp_path):
     write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(8, 32, 32, 1)}, bad=[("top", 5)])
     client = daemon(config_of(tmp_path, "top: {from: observations/images/top, at: 0}", batch=8)).client()

@@ -71,7 +71,7 @@ const struct metrics_family metrics_families[] = {
              {METRICS_DATASETS, "refused_files", 0, "state", "refused"})},
     {"trajd_dataset_rows_bytes", "gauge", "Size of all rows that feeds of a dataset name.",
      SAMPLES({METRICS_DATASETS, "store.total_bytes", 0, NULL, NULL})},
-    {"trajd_dataset_read_bytes", "counter", "Bytes read from the files of a dataset.",
+    {"trajd_dataset_read_bytes", "counter", "Bytes of rows read from the files of a dataset.",
      SAMPLES({METRICS_DATASETS, "store.bytes_read", 0, NULL, NULL})},
     {"trajd_dataset_evictions", "counter",
      "Entries that the row cache dropped for others: they are read again when they are needed.",
@@ -84,6 +84,9 @@ const struct metrics_family metrics_families[] = {
     {"trajd_dataset_frames_prepared", "counter",
      "Pictures of a dataset that were taken as they lie in the files: prepared or raw.",
      SAMPLES({METRICS_DATASETS, "frames.prepared", 0, NULL, NULL})},
+    {"trajd_dataset_frames_read_bytes", "counter",
+     "Bytes of pictures read from the files of a dataset, encoded or raw.",
+     SAMPLES({METRICS_DATASETS, "frames.bytes_read", 0, NULL, NULL})},
     {"trajd_dataset_frames_bad", "counter", "Pictures of a dataset that cannot be decoded.",
      SAMPLES({METRICS_DATASETS, "frames.bad", 0, NULL, NULL})},
 
