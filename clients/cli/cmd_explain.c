@@ -61,6 +61,61 @@ static void describe_rows(const struct trajd_yaml_node *source, char *text, size
         snprintf(text, size, "%s", row->children->value);
 }
 
+/* ---- pictures ---- */
+
+/* Prints one step of an augmentation with what was drawn: "crop row 3 column 5", "hue 0.02". */
+static void print_draw(const struct trajd_yaml_node *draw)
+{
+    static const struct {
+        const char *kind, *names[4];
+    } kinds[] = {
+        {"crop", {" row", " column"}},
+        {"affine", {" degrees", " down", " right", " scale"}},
+        {"resize", {NULL}},
+        {"random_resized_crop", {" row", " column", " height", " width"}},
+        {"", {""}}, /* one number, which needs no name */
+    };
+    const struct trajd_yaml_node *value = cli_first(draw, "values");
+    const char *kind = cli_text(draw, "kind");
+    int k = 0;
+
+    while (*kinds[k].kind && strcmp(kinds[k].kind, kind) != 0)
+        k++;
+    printf("%s", kind);
+    for (int v = 0; v < 4 && value && kinds[k].names[v]; v++, value = value->next)
+        printf("%s %.4g", kinds[k].names[v], strtod(value->value ? value->value : "nan", NULL));
+}
+
+static void print_draws(const struct trajd_yaml_node *step)
+{
+    const struct trajd_yaml_node *first = cli_first(step, "draws");
+
+    for (const struct trajd_yaml_node *draw = first; draw; draw = draw->next) {
+        printf("%s", draw == first ? "                         draws " : "; ");
+        print_draw(draw);
+    }
+    if (first)
+        putchar('\n');
+}
+
+/* Prints how frames are made: all words but those of the augmentation, which each step draws. */
+static void print_picture(const struct trajd_yaml_node *picture)
+{
+    const char *before = "  frames: ";
+
+    for (const struct trajd_yaml_node *word = picture ? picture->children : NULL; word;
+         word = word->next) {
+        if (!strncmp(word->key, "augment", strlen("augment")))
+            continue;
+        printf("%s%s %s", before, word->key, word->value ? word->value : "");
+        before = ", ";
+    }
+    if (picture)
+        putchar('\n');
+}
+
+/* ---- steps ---- */
+
 static void print_step(const struct trajd_yaml_node *step, int64_t anchor_ns)
 {
     const struct trajd_yaml_node *source = cli_first(step, "sources");
@@ -76,7 +131,11 @@ static void print_step(const struct trajd_yaml_node *step, int64_t anchor_ns)
                    cli_text(source, "reason"));
         else
             printf("%s%s\n", before, rows);
+        if (trajd_yaml_get(source, "frame"))
+            printf("                         the frame was not made: %s\n",
+                   cli_text(source, "frame"));
     }
+    print_draws(step);
 }
 
 static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns)
@@ -85,6 +144,7 @@ static void print_output(const struct trajd_yaml_node *output, int64_t anchor_ns
     if (trajd_yaml_get(output, "goal"))
         printf("  steps count from the goal: anchor %s at %.9g s\n", cli_text(output, "goal"),
                (double)cli_number(output, "goal_ns") * 1e-9);
+    print_picture(trajd_yaml_get(output, "picture"));
     for (const struct trajd_yaml_node *source = cli_first(output, "sources"); source;
          source = source->next) {
         const int64_t first = cli_number(source, "first_column");
@@ -106,7 +166,8 @@ static void print_head(const struct trajd_yaml_node *root)
            cli_text(root, "file"), cli_text(root, "episode"), cli_text(root, "anchor"),
            (double)cli_number(root, "anchor_ns") * 1e-9);
     if (trajd_yaml_get(root, "pass"))
-        printf("goals are those of pass %s over the dataset; each pass draws new ones\n",
+        printf("goals and draws of pictures are those of pass %s over the dataset; each pass draws "
+               "new ones\n",
                cli_text(root, "pass"));
     if (trajd_yaml_get(root, "unreadable"))
         printf("its rows cannot be read: %s\n", cli_text(root, "unreadable"));

@@ -5,8 +5,9 @@
 
 const char *trajd_mask_name(enum trajd_mask mask)
 {
-    static const char *const names[] = {"valid",     "before start", "after end", "gap",
-                                        "bad stamp", "NaN",          "missing",   "too old"};
+    static const char *const names[] = {"valid",   "before start", "after end",
+                                        "gap",     "bad stamp",    "NaN",
+                                        "missing", "too old",      "bad frame"};
 
     return (unsigned)mask < sizeof names / sizeof names[0] ? names[mask] : "?";
 }

@@ -22,6 +22,7 @@ struct explanation {
     bool pinned;
     const char *unreadable; /* why the rows could not be read */
     bool masked_missing;    /* bad_rows: keep: production masks these rows and goes on */
+    uint64_t seed;          /* of the feed */
     struct trajd_error error;
 };
 
@@ -61,6 +62,7 @@ static enum trajd_status prepare(struct explanation *e, const struct trajd_mixtu
     const struct trajd_window_plan *member = feed->members[window->dataset_index];
     enum trajd_status status;
 
+    e->seed = feed->spec->seed;
     e->spec = *member->spec;
     e->spec.global_batch = 1;
     status = trajd_window_plan_create_again(member, &e->spec, &e->plan, error);
@@ -100,7 +102,27 @@ struct source {
     struct trajd_resample_step step;
     enum trajd_mask mask;
     char reason[TRAJD_REASON_SIZE]; /* "" where the step is valid */
+    char frame[TRAJD_REASON_SIZE];  /* why its frame could not be made at present, or "" */
 };
+
+static bool is_picture(const struct trajd_window_plan *plan, uint32_t target)
+{
+    return target >= plan->row_target_count;
+}
+
+/* Looks at the frame of a step. A bad one masks the step, as in production. */
+static void resolve_frame(const struct explanation *e, uint32_t t, struct source *source)
+{
+    const struct trajd_window_plan *plan = e->plan;
+    char reason[TRAJD_REASON_SIZE];
+    const enum trajd_mask mask =
+        trajd_explain_frame(plan, t - plan->row_target_count, e->batch->windows[0].episode_index,
+                            source->step.row, reason);
+
+    if (mask > source->mask)
+        source->mask = mask;
+    snprintf(mask ? source->reason : source->frame, TRAJD_REASON_SIZE, "%s", reason);
+}
 
 static void resolve_source(const struct explanation *e, uint32_t t, uint32_t step,
                            struct source *source)
@@ -131,12 +153,14 @@ static void resolve_source(const struct explanation *e, uint32_t t, uint32_t ste
     if (facts.row_count > 0 && !source->in_rows)
         facts.first_ns = trajd_clock_row_ns(source->clock, 0) -
                          (source->clock->stamps_ns ? 0 : source->clock->start_ns);
-    if (e->pinned && t < plan->row_target_count) /* not of pictures */
+    if (e->pinned && !is_picture(plan, t))
         facts.nan_feature = trajd_resample_find_nan(&e->batch->request, t, 0, &source->step);
     if (facts.nan_feature >= 0 && source->mask < TRAJD_MASK_NAN)
         source->mask = TRAJD_MASK_NAN;
     if (source->mask != TRAJD_MASK_VALID)
         trajd_reason_write(&facts, source->mask, source->reason);
+    if (is_picture(plan, t) && source->step.has_row)
+        resolve_frame(e, t, source);
 }
 
 /* Writes [row in the file, ns, weight]. */
@@ -262,6 +286,8 @@ static void open_output(const struct explanation *e, uint32_t o, struct trajd_js
         trajd_chain_describe(output->transform, text, sizeof text);
         trajd_json_string(json, "transform", text);
     }
+    if (is_picture(e->plan, first))
+        trajd_explain_picture(e->plan, first - e->plan->row_target_count, json);
     trajd_json_open_array(json, "sources");
     for (uint32_t t = first; t < end; t++)
         write_stream(e, &e->plan->targets[t], json);
@@ -298,11 +324,16 @@ static void write_step(const struct explanation *e, uint32_t o, uint32_t step,
         trajd_json_u64(json, "mask", source.mask);
         if (*source.reason)
             trajd_json_string(json, "reason", source.reason);
+        if (*source.frame)
+            trajd_json_string(json, "frame", source.frame);
         trajd_json_close_object(json);
         mask = source.mask > mask ? source.mask : mask;
     }
     trajd_json_close_array(json);
     trajd_json_u64(json, "mask", mask);
+    if (is_picture(e->plan, first) && mask != TRAJD_MASK_BAD_FRAME && source.step.has_row)
+        trajd_explain_draws(e->plan, first - e->plan->row_target_count, e->seed,
+                            &e->batch->windows[0], step, json);
     trajd_json_close_object(json);
 }
 
@@ -324,6 +355,14 @@ static enum trajd_status find_output(const struct trajd_window_plan *plan, const
                            nearest ? "?)" : "");
 }
 
+static bool draws_pictures(const struct trajd_window_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->picture_count; p++)
+        if (plan->pictures[p].augment.count)
+            return true;
+    return false;
+}
+
 static void write_head(const struct explanation *e, const struct trajd_producer *producer,
                        struct trajd_json *json)
 {
@@ -341,7 +380,7 @@ static void write_head(const struct explanation *e, const struct trajd_producer 
     trajd_json_i64(json, "origin_ns", e->episode->origin_ns);
     trajd_json_i64(json, "anchor", window->anchor);
     trajd_json_i64(json, "anchor_ns", e->batch->anchor_ns[0]);
-    if (e->plan->goal_count)
+    if (e->plan->goal_count || draws_pictures(e->plan))
         trajd_json_u64(json, "pass", window->pass);
     if (e->unreadable)
         trajd_json_string(json, "unreadable", e->unreadable);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/digest.h"
 #include "kernels/pool.h"
 
 #define SLICE_BYTES 262144u /* that one turn of a thread writes */
@@ -29,7 +28,6 @@ enum trajd_status trajd_picture_make_workers(const struct trajd_producer *produc
 
     if (!output->augment)
         return TRAJD_OK;
-    picture->key = trajd_fnv(TRAJD_FNV_BEGIN, output->name, strlen(output->name));
     picture->worker_count = trajd_pool_thread_count(producer->pool);
     picture->workers = calloc(picture->worker_count, sizeof *picture->workers);
     if (!picture->workers)
@@ -61,33 +59,14 @@ static const struct trajd_plan_output *plan_output(const struct picture_writing 
     return &plan->outputs[plan->targets[writing->picture->target_index].output_index];
 }
 
-/* Cameras of one step have the same `at`. */
 void trajd_picture_draw(const struct picture_writing *writing, const struct picture_step *step,
                         struct trajd_augment_params *params)
 {
     const struct trajd_window_plan *plan = writing->batch->plan;
-    const struct trajd_spec_output *output =
-        &plan->spec->outputs[plan->targets[writing->picture->target_index].output_index];
-    const struct trajd_picture_spec *spec = &output->picture;
-    const struct trajd_image_preparation *preparation = &writing->picture->plan->preparation;
-    const struct trajd_augment *augment = &writing->picture->plan->augment;
-    const struct trajd_window *window = &writing->batch->windows[writing->first + step->window];
-    const bool shares_cameras =
-        spec->draw_per == TRAJD_DRAW_STEP || spec->draw_per == TRAJD_DRAW_WINDOW;
-    const bool shares_steps =
-        spec->draw_per == TRAJD_DRAW_CAMERA || spec->draw_per == TRAJD_DRAW_WINDOW;
-    const struct trajd_augment_key key = {
-        .seed = writing->producer->spec->seed,
-        .epoch = window->pass,
-        .window = window->window_id,
-        .output = shares_cameras ? 0 : writing->picture->key,
-        .group = shares_steps ? 0 : (uint32_t)(output->at.from + step->step)};
 
-    memset(params, 0, sizeof *params);
-    if (spec->is_centred)
-        trajd_augment_center(augment, preparation->height, preparation->width, params);
-    else
-        trajd_augment_draw(augment, &key, preparation->height, preparation->width, params);
+    trajd_window_draw(plan, writing->picture->target_index - plan->row_target_count,
+                      writing->producer->spec->seed,
+                      &writing->batch->windows[writing->first + step->window], step->step, params);
 }
 
 /* Returns a worker that no other thread uses. There is one for each thread. */

@@ -35,7 +35,6 @@ struct trajd_producer_picture {
     /* NULL: the pictures are not augmented. Else [worker_count], one for each thread */
     struct picture_worker *workers;
     uint32_t worker_count;
-    uint64_t key; /* of the output, for draws */
     struct trajd_gpu_frames
         *on_gpu; /* frames that need no pin; NULL: the feed is made on the CPU */
 };

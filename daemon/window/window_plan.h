@@ -238,6 +238,12 @@ uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
 
 /* ---- window_plan_picture.c: how pictures are made ---- */
 
+/* Draws what the augmentation does to the frame of a step of plan->pictures[picture]. `seed`: of the
+ * feed. The window's pass counts, too. */
+void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
+                       const struct trajd_window *window, uint32_t step,
+                       struct trajd_augment_params *params);
+
 /* Writes everything that decides the values of plan->pictures[picture], without `norm:`. */
 void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
                               struct trajd_picture_words *words);

@@ -209,6 +209,33 @@ enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
     return TRAJD_OK;
 }
 
+/* Cameras of one step have the same `at`. */
+void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
+                       const struct trajd_window *window, uint32_t step,
+                       struct trajd_augment_params *params)
+{
+    const uint32_t o = plan->targets[plan->row_target_count + picture].output_index;
+    const struct trajd_spec_output *output = &plan->spec->outputs[o];
+    const struct trajd_plan_picture *pictures = &plan->pictures[picture];
+    const struct trajd_image_preparation *frame = &pictures->preparation;
+    const enum trajd_picture_draw per = output->picture.draw_per;
+    const bool shares_cameras = per == TRAJD_DRAW_STEP || per == TRAJD_DRAW_WINDOW,
+               shares_steps = per == TRAJD_DRAW_CAMERA || per == TRAJD_DRAW_WINDOW;
+    const struct trajd_augment_key key = {
+        .seed = seed,
+        .epoch = window->pass,
+        .window = window->window_id,
+        .output =
+            shares_cameras ? 0 : trajd_fnv(TRAJD_FNV_BEGIN, output->name, strlen(output->name)),
+        .group = shares_steps ? 0 : (uint32_t)(output->at.from + step)};
+
+    memset(params, 0, sizeof *params);
+    if (output->picture.is_centred)
+        trajd_augment_center(&pictures->augment, frame->height, frame->width, params);
+    else
+        trajd_augment_draw(&pictures->augment, &key, frame->height, frame->width, params);
+}
+
 void trajd_window_write_words(const struct trajd_window_plan *plan, uint32_t picture,
                               struct trajd_picture_words *words)
 {

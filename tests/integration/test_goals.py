@@ -297,7 +297,7 @@ def test_explain_names_the_goal(daemon, path):
     client.close()
     text = subprocess.run([BUILD / "clients/cli/trajctl", "explain", "train", "--position", "17", "--epoch", "4", "--output",
                            "goal/far", "--endpoint", one.endpoint], text=True, capture_output=True, check=True).stdout
-    assert "goals are those of pass 1 over the dataset" in text
+    assert "are those of pass 1 over the dataset" in text
     goal = int(rows["goal/far"][17, 0, 1])
     assert f"steps count from the goal: anchor {goal} at {goal * 0.05:.9g} s" in text
     assert "goal future geometric 0.8, rows 0..0" in one.run("--check").stdout
