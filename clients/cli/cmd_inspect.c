@@ -459,10 +459,13 @@ static const char **find_option(struct inspection *inspection, const char *name)
     const struct {
         const char *name;
         const char **value;
-    } options[] = {{"--layout", &inspection->layout}, {"--frame", &request->frame},
-                   {"-o", &request->output},          {"--episode", &request->episode},
-                   {"--resize", &request->resize},    {"--filter", &request->filter},
-                   {"--fit", &request->fit}};
+    } options[] = {{"--layout", &inspection->layout},
+                   {"--frame", &request->frame},
+                   {"-o", &request->output},
+                   {"--episode", &request->episode},
+                   {"--resize", &request->resize.size},
+                   {"--filter", &request->resize.filter},
+                   {"--fit", &request->resize.fit}};
 
     for (size_t i = 0; i < ARRAY_LEN(options); i++)
         if (!strcmp(name, options[i].name))

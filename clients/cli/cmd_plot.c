@@ -1,5 +1,5 @@
 /* trajctl plot: draws one stream of one episode over time, its rows as points and the resampled
- * values as lines. */
+ * values as lines; of pictures a film strip. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,9 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/files/cli_files.h"
+#include "clients/cli/frames/frame_strip.h"
 #include "clients/cli/plot/plot.h"
+#include "clients/cli/plot/plot_frames.h"
 #include "daemon/base/quantity.h"
 #include "daemon/base/yaml.h"
 #include "clients/cli/resample/convert_series.h"
@@ -21,6 +23,7 @@ struct plotting {
     struct trajd_rate rate; /* num 0: 20 Hz */
     struct trajd_convert_rule rule;
     int64_t from_ns, to_ns;
+    struct frame_resize resize; /* of pictures */
     struct cli_files files;
 };
 
@@ -34,6 +37,12 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
         return plotting->episode = value, true;
     if (!strcmp(option, "-o"))
         return plotting->output = value, true;
+    if (!strcmp(option, "--resize"))
+        return plotting->resize.size = value, true;
+    if (!strcmp(option, "--filter"))
+        return plotting->resize.filter = value, true;
+    if (!strcmp(option, "--fit"))
+        return plotting->resize.fit = value, true;
     if (!strcmp(option, "--rate"))
         return trajd_parse_rate(value, &plotting->rate) ||
                (cli_fail("--rate: \"%s\" is not a rate above 0 (such as 20, 29.97 or 30000/1001)",
@@ -57,8 +66,9 @@ static bool parse_value(struct plotting *plotting, const char *option, const cha
 
 static bool parse(int argc, char **argv, struct plotting *plotting)
 {
-    static const char *const options[] = {"--layout", "--episode", "-o",   "--rate", "--kind",
-                                          "--window", "--from",    "--to", NULL};
+    static const char *const options[] = {"--layout", "--episode", "-o",     "--rate",
+                                          "--kind",   "--window",  "--from", "--to",
+                                          "--resize", "--filter",  "--fit",  NULL};
 
     for (int i = 1; i < argc; i++) {
         bool known = false;
@@ -141,9 +151,66 @@ static void note_assumed_rate(const struct trajd_index *index, const struct traj
                 index->clocks[c].name, (double)rate.num / (double)rate.den);
 }
 
+/* ---- pictures ---- */
+
+static void list_frames(const struct plot_frame *frames, uint32_t count)
+{
+    printf("rows");
+    for (uint32_t i = 0; i < count; i++)
+        printf("%s %" PRIu64 " (%.3f s)", i ? "," : "", frames[i].row,
+               (double)frames[i].time_ns * 1e-9);
+    printf("\n");
+}
+
+/* Writes frames of the episode side by side. */
+static int plot_pictures(const struct plotting *plotting, const struct trajd_index *index,
+                         const struct trajd_episode *episode,
+                         const struct trajd_index_stream *stream)
+{
+    struct plot_frame frames[FRAME_STRIP_MAX];
+    uint64_t rows[FRAME_STRIP_MAX];
+    const uint64_t count = plot_choose_frames(
+        &episode->clocks[stream->clock_index],
+        trajd_array_row_count(&episode->extents[stream->array_index]), plotting->rate,
+        plotting->from_ns, plotting->to_ns, frames, FRAME_STRIP_MAX);
+    struct frame_strip_request request = {.stream = plotting->stream,
+                                          .episode = episode->id,
+                                          .output = plotting->output,
+                                          .resize = plotting->resize,
+                                          .count = (uint32_t)count,
+                                          .rows = rows};
+    struct trajd_error error, reason;
+    uint32_t bad_count;
+
+    if (!plotting->output)
+        return cli_fail("%s has pictures: name a file for the film strip, -o FILE.png",
+                        plotting->stream);
+    if (plotting->rule.kind != TRAJD_CONVERT_NO_KIND || plotting->rule.window_ns)
+        return cli_fail("%s has pictures, which are never blended: remove --kind and --window",
+                        plotting->stream);
+    if (!count)
+        return cli_fail("%s has no rows in that span", plotting->stream);
+    if (count > FRAME_STRIP_MAX)
+        return cli_fail("%" PRIu64 " frames are too many for one picture, which has up to %u: "
+                        "choose a lower --rate, or --from and --to",
+                        count, FRAME_STRIP_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        rows[i] = frames[i].row;
+    if (frame_strip(index, &request, &bad_count, &reason, &error))
+        return cli_fail("%s", error.message);
+    printf("%s: %s, %s: %u frames, from left to right, ten in a line\n", plotting->output,
+           episode->id, plotting->stream, request.count);
+    list_frames(frames, request.count);
+    if (bad_count)
+        fprintf(stderr, "note: %u of them cannot be decoded and are grey: %s\n", bad_count,
+                reason.message);
+    return CLI_OK;
+}
+
 static int plot(struct plotting *plotting, const struct trajd_index *index)
 {
     const struct trajd_episode *episode = find_episode(index, plotting->episode);
+    const int64_t stream = trajd_index_find_stream(index, plotting->stream);
     struct convert_series_options options = {.index = index,
                                              .episode = episode,
                                              .stream = plotting->stream,
@@ -159,6 +226,10 @@ static int plot(struct plotting *plotting, const struct trajd_index *index)
 
     if (!episode)
         return CLI_FAILED;
+    if (stream >= 0 && index->streams[stream].image.is_present)
+        return plot_pictures(plotting, index, episode, &index->streams[stream]);
+    if (plotting->resize.size)
+        return cli_fail("--resize: %s has no pictures", plotting->stream);
     if (convert_series_read(&options, &series, &error))
         return cli_fail("%s", error.message);
     note_assumed_rate(index, episode, plotting->stream);

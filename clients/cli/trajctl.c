@@ -31,8 +31,10 @@ static const struct cli_command commands[] = {
      "offsets, or decoded and resized as a feed asks for"},
     {"plot", cli_plot,
      "FILE STREAM [--layout NAME] [--episode ID] [--rate HZ] [--kind KIND] [--window TIME] [--from "
-     "TIME] [--to TIME] [-o FILE.svg]",
-     "draw a stream over time, as recorded and as resampled, on the terminal or as SVG"},
+     "TIME] [--to TIME] [--resize HEIGHTxWIDTH [--filter NAME] [--fit HOW]] [-o FILE.svg|FILE.png]",
+     "draw a stream over time, as recorded and as resampled, on the terminal or as SVG; pictures "
+     "as "
+     "a film strip"},
     {"status", cli_status, "[--endpoint DIR|tcp://HOST:PORT --key FILE] [--watch] [--json]",
      "show what a daemon is doing: feeds, workers, rates, stalls; without an endpoint, list your "
      "daemons"},

@@ -1,12 +1,12 @@
 """trajctl inspect --frame: a frame as a picture, left as stored, right as a policy gets it."""
 import subprocess
-import zlib
 
 import h5py
 import numpy as np
 import pytest
 
 from paths import ROOT, TRAJCTL
+from picture_files import read_png
 
 PICTURES = ROOT / "tests" / "golden" / "pictures"
 HEIGHT, WIDTH, GAP = 29, 42, 8
@@ -18,19 +18,6 @@ streams:
   q: {{path: q, kind: linear}}
   cam: {{path: cam, kind: previous, image: {image}}}
 """
-
-
-def read_png(path):
-    """Reads the picture that trajctl writes: 8 bits, RGB, filter 0 in each row."""
-    data, at, chunks = path.read_bytes(), 8, {}
-    while at < len(data):
-        length, kind = int.from_bytes(data[at:at + 4], "big"), data[at + 4:at + 8]
-        assert zlib.crc32(data[at + 4:at + 8 + length]) == int.from_bytes(data[at + 8 + length:at + 12 + length], "big")
-        chunks[kind], at = data[at + 8:at + 8 + length], at + 12 + length
-    width, height = (int.from_bytes(chunks[b"IHDR"][i:i + 4], "big") for i in (0, 4))
-    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, 1 + 3 * width)
-    assert not rows[:, 0].any()
-    return rows[:, 1:].reshape(height, width, 3)
 
 
 def write_file(tmp_path, image, frames, dtype=None):

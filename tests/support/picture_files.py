@@ -19,6 +19,19 @@ def png(pixels):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
 
 
+def read_png(path):
+    """Reads the picture that trajctl writes: 8 bits, RGB, filter 0 in each row."""
+    data, at, chunks = path.read_bytes(), 8, {}
+    while at < len(data):
+        length, kind = int.from_bytes(data[at:at + 4], "big"), data[at + 4:at + 8]
+        assert zlib.crc32(data[at + 4:at + 8 + length]) == int.from_bytes(data[at + 8 + length:at + 12 + length], "big")
+        chunks[kind], at = data[at + 8:at + 8 + length], at + 12 + length
+    width, height = (int.from_bytes(chunks[b"IHDR"][i:i + 4], "big") for i in (0, 4))
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, 1 + 3 * width)
+    assert not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
 def random_frames(rows, height, width, seed):
     return np.random.default_rng(seed).integers(0, 256, (rows, height, width, 3), dtype=np.uint8)
 

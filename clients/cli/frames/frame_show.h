@@ -3,16 +3,14 @@
 #ifndef TRAJD_CLI_FRAMES_FRAME_SHOW_H
 #define TRAJD_CLI_FRAMES_FRAME_SHOW_H
 
-#include "daemon/index/index.h"
+#include "clients/cli/frames/frame_read.h"
 
 /* What the command line asks for. A member that was not given is NULL. */
 struct frame_request {
-    const char *frame;   /* "STREAM:ROW" */
-    const char *output;  /* the PNG file, which must not exist */
-    const char *episode; /* its id; default: the first kept one with the stream */
-    const char *resize;  /* "HEIGHTxWIDTH" of the right side */
-    const char *filter;  /* default: pillow-bilinear */
-    const char *fit;     /* default: stretch */
+    const char *frame;          /* "STREAM:ROW" */
+    const char *output;         /* the PNG file, which must not exist */
+    const char *episode;        /* its id; default: the first kept one with the stream */
+    struct frame_resize resize; /* of the right side */
 };
 
 /* Reads, decodes and writes the frame, and prints a line that describes it. Blocks.

@@ -1,0 +1,267 @@
+#include "clients/cli/frames/frame_read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/paths.h"
+#include "daemon/decode/decode_upright.h"
+#include "daemon/decode/decoder.h"
+#include "daemon/index/rows/encoded.h"
+
+enum { DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
+
+static enum trajd_status no_memory(struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the frame");
+}
+
+static const struct trajd_episode *find_episode(const struct trajd_index *index, const char *id,
+                                                uint32_t array)
+{
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode *episode = &index->episodes[e];
+        if (!episode->quarantine && (!id || !strcmp(episode->id, id)) &&
+            trajd_array_row_count(&episode->extents[array]))
+            return episode;
+    }
+    return NULL;
+}
+
+enum trajd_status frame_find(const struct trajd_index *index, const char *name, const char *episode,
+                             struct frame *frame, struct trajd_error *error)
+{
+    const int64_t stream = trajd_index_find_stream(index, name);
+
+    if (stream < 0)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no stream %s", name);
+    frame->stream = &index->streams[stream];
+    frame->image = frame->stream->image;
+    if (!frame->image.is_present)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "%s: the layout does not say that it has pictures (key image)",
+                               name);
+    frame->episode = find_episode(index, episode, frame->stream->array_index);
+    if (!frame->episode)
+        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "no kept episode%s%s has %s",
+                               episode ? " " : "", episode ? episode : "", name);
+    frame->array = &frame->episode->extents[frame->stream->array_index];
+    if (frame->stream->form == TRAJD_ROWS_PLAIN)
+        frame->image.encoding = TRAJD_PICTURE_RAW;
+    frame->image.height = (uint32_t)frame->stream->shape[0];
+    frame->image.width = (uint32_t)frame->stream->shape[1];
+    return TRAJD_OK;
+}
+
+static enum trajd_status read_plain(struct frame *frame, int fd, struct trajd_error *error)
+{
+    struct trajd_array_reader *reader;
+    enum trajd_status status = trajd_array_reader_create(&reader, error);
+
+    frame->size = trajd_array_row_bytes(frame->array);
+    frame->bytes = malloc(frame->size);
+    if (!status)
+        status = frame->bytes ? trajd_array_read(reader, fd, frame->array, frame->row, 1,
+                                                 frame->bytes, error)
+                              : no_memory(error);
+    trajd_array_reader_destroy(&reader);
+    return status;
+}
+
+static enum trajd_status read_encoded(struct frame *frame, int fd, uint64_t file_size,
+                                      struct trajd_error *error)
+{
+    struct trajd_encoded_reader *reader;
+    const struct trajd_row_bytes *rows;
+    enum trajd_status status = trajd_encoded_reader_create(&reader, error);
+    uint64_t done;
+
+    if (!status)
+        status = trajd_encoded_read(reader, fd, file_size, frame->array, frame->row, 1, &rows,
+                                    &done, error);
+    if (!status) {
+        frame->size = rows->size;
+        frame->bytes = malloc(rows->size + 1);
+        if (frame->bytes)
+            memcpy(frame->bytes, rows->data, rows->size);
+        else
+            status = no_memory(error);
+    }
+    trajd_encoded_reader_destroy(&reader);
+    return status;
+}
+
+enum trajd_status frame_read(const struct trajd_index *index, struct frame *frame,
+                             struct trajd_error *error)
+{
+    const struct trajd_index_file *file = &index->files[frame->episode->file_index];
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    enum trajd_status status;
+
+    if (fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", file->path, strerror(errno));
+    status = frame->stream->form == TRAJD_ROWS_PLAIN
+                 ? read_plain(frame, fd, error)
+                 : read_encoded(frame, fd, file->stat.size_bytes, error);
+    close(fd);
+    return status;
+}
+
+/* Finds a name among those of a list of `count` numbers. */
+static bool find_name(const char *name, const char *(*name_of)(int), int count, int *number)
+{
+    for (*number = 0; *number < count; (*number)++)
+        if (!strcmp(name, name_of(*number)))
+            return true;
+    return false;
+}
+
+static const char *filter_name(int filter)
+{
+    return trajd_image_filter_name((enum trajd_image_filter)filter);
+}
+
+static const char *fit_name(int fit)
+{
+    return trajd_image_fit_name((enum trajd_image_fit)fit);
+}
+
+enum trajd_status frame_read_resize(const struct frame_resize *request, const struct frame *frame,
+                                    struct trajd_image_preparation *preparation,
+                                    struct trajd_error *error)
+{
+    const bool is_depth = frame->image.color == TRAJD_COLOR_DEPTH;
+    const char *filter = request->filter ? request->filter
+                         : is_depth      ? "nearest"
+                                         : "pillow-bilinear";
+    uint32_t height, width;
+    int filter_number, fit_number, length = 0;
+
+    if (sscanf(request->size, "%ux%u%n", &height, &width, &length) != 2 || request->size[length])
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "--resize %s: expected HEIGHTxWIDTH, like 224x224", request->size);
+    if (!find_name(filter, filter_name, TRAJD_IMAGE_FILTER_COUNT, &filter_number))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "--filter %s: choose pillow-bilinear, pillow-box, pillow-bicubic, "
+                               "pillow-lanczos, tf-lanczos3, area, linear or nearest",
+                               filter);
+    if (!find_name(request->fit ? request->fit : "stretch", fit_name, TRAJD_IMAGE_FIT_COUNT,
+                   &fit_number))
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
+                               "--fit %s: choose stretch, pad, pad_topleft or cover", request->fit);
+    *preparation =
+        (struct trajd_image_preparation){.source_height = frame->image.height,
+                                         .source_width = frame->image.width,
+                                         .channels = trajd_picture_channels(frame->image.color),
+                                         .type = frame->stream->dtype,
+                                         .crop = {0, 0, frame->image.height, frame->image.width},
+                                         .filter = (enum trajd_image_filter)filter_number};
+    if (height && width && height <= TRAJD_IMAGE_SIDE_MAX && width <= TRAJD_IMAGE_SIDE_MAX)
+        trajd_image_place(preparation, (enum trajd_image_fit)fit_number, height, width);
+    return trajd_image_check(preparation, error);
+}
+
+/* Returns the value of a depth pixel. */
+static double depth_of(const void *pixels, enum trajd_dtype type, uint64_t i)
+{
+    double value = 0;
+
+    trajd_array_to_f64(type, (const uint8_t *)pixels + i * trajd_dtype_size(type), 1, &value);
+    return value == value ? value : 0;
+}
+
+/* Writes the pixels as RGB: grey three times, depth from black to white. */
+static void write_rgb(const struct frame *frame, const void *pixels, struct frame_side *side)
+{
+    const uint64_t count = (uint64_t)side->height * side->width;
+    const uint8_t *bytes = pixels;
+    double furthest = 0;
+
+    if (trajd_picture_channels(frame->image.color) == 3) {
+        memcpy(side->pixels, pixels, 3 * count);
+        return;
+    }
+    for (uint64_t i = 0; frame->image.color == TRAJD_COLOR_DEPTH && i < count; i++) {
+        const double depth = depth_of(pixels, frame->stream->dtype, i);
+        furthest = depth > furthest ? depth : furthest;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const double depth =
+            furthest > 0 ? depth_of(pixels, frame->stream->dtype, i) / furthest * 255 : 0;
+        memset(side->pixels + 3 * i,
+               frame->image.color == TRAJD_COLOR_DEPTH ? (int)(depth > 0 ? depth : 0) : bytes[i],
+               3);
+    }
+}
+
+enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
+                               struct trajd_error *error)
+{
+    char program[PATH_SIZE];
+    const struct trajd_decoder_options options = {.program = program,
+                                                  .image = frame->image,
+                                                  .bits =
+                                                      8 * trajd_dtype_size(frame->stream->dtype),
+                                                  .largest_frame_bytes = frame->size + 1,
+                                                  .timeout_ms = DECODE_TIMEOUT_MS};
+    struct trajd_decoder_frame request = {
+        frame->bytes, frame->size, trajd_encoded_row_room(frame->array, frame->size), NULL, ""};
+    struct trajd_decoder *decoder;
+    enum trajd_status status;
+
+    if (!trajd_paths_decoder(program, sizeof program))
+        return trajd_error_set(
+            error, TRAJD_ERR_NOT_FOUND, 0,
+            "trajd-decoder was found neither beside this program nor in its installation");
+    status = trajd_decoder_create(&options, &decoder, error);
+    if (status)
+        return status;
+    request.pixels = *pixels = malloc(trajd_decoder_frame_bytes(decoder));
+    status = request.pixels ? trajd_decoder_run(decoder, &request, 1, error) : no_memory(error);
+    if (!status && *request.reason)
+        status = trajd_error_set(error, TRAJD_ERR_DATA, 0, "%s: row %" PRIu64 ": %s",
+                                 frame->stream->name, frame->row, request.reason);
+    trajd_decoder_destroy(&decoder);
+    return status;
+}
+
+enum trajd_status frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
+                                  uint32_t width, struct frame_side *side,
+                                  struct trajd_error *error)
+{
+    *side = (struct frame_side){malloc((size_t)height * width * 3), height, width};
+    if (!side->pixels)
+        return no_memory(error);
+    write_rgb(frame, pixels, side);
+    return TRAJD_OK;
+}
+
+enum trajd_status frame_prepare(const struct frame *frame, const void *pixels,
+                                const struct trajd_image_preparation *preparation,
+                                struct frame_side *side, struct trajd_error *error)
+{
+    struct trajd_image_plan *plan;
+    enum trajd_status status;
+    void *prepared;
+
+    if (!preparation)
+        return frame_make_side(frame, pixels, frame->image.height, frame->image.width, side, error);
+    status = trajd_image_plan_create(preparation, &plan, error);
+    if (status)
+        return status;
+    prepared = malloc(trajd_image_bytes(preparation));
+    if (prepared) {
+        trajd_image_prepare(plan, pixels, prepared);
+        status =
+            frame_make_side(frame, prepared, preparation->height, preparation->width, side, error);
+    } else {
+        status = no_memory(error);
+    }
+    trajd_image_plan_destroy(&plan);
+    free(prepared);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* Reads, decodes and prepares single frames, for pictures that people look at. */
+#ifndef TRAJD_CLI_FRAMES_FRAME_READ_H
+#define TRAJD_CLI_FRAMES_FRAME_READ_H
+
+#include "daemon/index/index.h"
+#include "kernels/image/image.h"
+
+/* A frame of a file. */
+struct frame {
+    const struct trajd_index_stream *stream;
+    const struct trajd_episode *episode;
+    const struct trajd_array *array;
+    uint64_t row;
+    struct trajd_layout_image image; /* with the size of the frame */
+    uint8_t *bytes;                  /* as in the file; the caller frees */
+    uint64_t size;
+};
+
+/* height x width x 3 bytes, red first; the caller frees the pixels. */
+struct frame_side {
+    uint8_t *pixels;
+    uint32_t height, width;
+};
+
+/* How the command line asks for another size. A member that was not given is NULL. */
+struct frame_resize {
+    const char *size;   /* "HEIGHTxWIDTH" */
+    const char *filter; /* default: pillow-bilinear, of depth nearest */
+    const char *fit;    /* default: stretch */
+};
+
+/* Finds the stream, and the episode with that id; NULL: the first kept one with the stream. Sets all
+ * but row, bytes and size. TRAJD_ERR_NOT_FOUND; TRAJD_ERR_ARGUMENT: the stream has no pictures. */
+enum trajd_status frame_find(const struct trajd_index *index, const char *name, const char *episode,
+                             struct frame *frame, struct trajd_error *error);
+/* Reads the bytes of frame->row, which the array has. Errors are those of index/rows. */
+enum trajd_status frame_read(const struct trajd_index *index, struct frame *frame,
+                             struct trajd_error *error);
+/* Reads how the frame is resized; request->size is given. TRAJD_ERR_ARGUMENT. */
+enum trajd_status frame_read_resize(const struct frame_resize *request, const struct frame *frame,
+                                    struct trajd_image_preparation *preparation,
+                                    struct trajd_error *error);
+
+/* Decodes the frame as it is stored. The caller frees *pixels. Blocks: a child process decodes.
+ * TRAJD_ERR_DATA: the frame is bad. */
+enum trajd_status frame_decode(const struct frame *frame, uint8_t **pixels,
+                               struct trajd_error *error);
+/* Makes a picture for people: grey three times, depth from black to white. */
+enum trajd_status frame_make_side(const struct frame *frame, const void *pixels, uint32_t height,
+                                  uint32_t width, struct frame_side *side,
+                                  struct trajd_error *error);
+/* The same of a prepared frame. `pixels`: upright; `preparation` NULL: none. */
+enum trajd_status frame_prepare(const struct frame *frame, const void *pixels,
+                                const struct trajd_image_preparation *preparation,
+                                struct frame_side *side, struct trajd_error *error);
+
+#endif
