@@ -96,7 +96,8 @@ static const struct trajd_array *example_array(const struct trajd_index *index, 
     return NULL;
 }
 
-/* Writes "contiguous", or "jpeg 480x640 rgb, padded, chunked gzip". */
+/* Writes "contiguous", or "jpeg 480x640 rgb, padded, chunked gzip"; of prepared frames also how they
+ * were made, as in the file. */
 static void describe_storage(const struct trajd_array *array,
                              const struct trajd_index_stream *stream, char *text, size_t size)
 {
@@ -115,7 +116,9 @@ static void describe_storage(const struct trajd_array *array,
     for (uint32_t i = 0; array && i < array->filter_count && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, " %s", filter_name(array->filters[i]));
     if (stream->image.masks_zero_frames && used < size)
-        snprintf(text + used, size - used, ", frames of zeros masked");
+        used += (size_t)snprintf(text + used, size - used, ", frames of zeros masked");
+    if (stream->preparation && used < size)
+        snprintf(text + used, size - used, ", prepared: %s", stream->preparation);
 }
 
 static void describe_shape(const struct trajd_index_stream *stream, char *text, size_t size)
@@ -195,7 +198,7 @@ static void print_clock(const struct trajd_index *index, uint32_t which)
 
 static void print_stream(const struct trajd_index *index, const struct trajd_index_stream *stream)
 {
-    char shape[128], storage[128], rows[64];
+    char shape[128], storage[640], rows[64];
     uint64_t least, most;
     uint32_t episodes;
 
@@ -302,7 +305,7 @@ static void json_stream(struct trajd_json *json, const struct trajd_index *index
     const struct trajd_array *array = example_array(index, stream->array_index);
     uint64_t least, most;
     uint32_t episodes;
-    char storage[128];
+    char storage[640];
 
     describe_storage(array, stream, storage, sizeof storage);
     count_rows(index, stream->array_index, &least, &most, &episodes);

@@ -5,24 +5,17 @@
 #include <string.h>
 
 #include "daemon/control/query.h"
-#include "daemon/window/picture/picture_prepared.h"
 
 void trajd_explain_picture(const struct trajd_window_plan *plan, uint32_t picture,
                            struct trajd_json *json)
 {
-    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
-    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
-    struct trajd_picture_prepared prepared;
     struct trajd_picture_words words;
     char text[TRAJD_PREPARATION_WORDS_SIZE];
 
     trajd_window_write_words(plan, picture, &words);
     trajd_json_open_object(json, "picture");
-    if (stream->preparation &&
-        !trajd_picture_prepared_read(stream->preparation,
-                                     plan->pictures[picture].preparation.channels, stream->dtype,
-                                     &prepared, NULL))
-        trajd_json_string(json, "prepared", trajd_picture_describe(&prepared.preparation, text));
+    if (trajd_window_describe_prepared(plan, picture, text))
+        trajd_json_string(json, "prepared", text);
     for (uint32_t w = 0; w < words.count; w++)
         trajd_json_string(json, words.list[w].key, words.list[w].text);
     trajd_json_close_object(json);

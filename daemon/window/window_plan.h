@@ -20,6 +20,7 @@
 
 #include "daemon/cache/dataset.h"
 #include "daemon/window/order/sampler.h"
+#include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/picture/picture_words.h"
 #include "daemon/window/transform/chain.h"
 #include "daemon/window/window_spec.h"
@@ -238,6 +239,10 @@ uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output);
 
 /* ---- window_plan_picture.c: how pictures are made ---- */
 
+/* Writes how the frames of plan->pictures[picture] were prepared in the files: "480x640, resized to ...".
+ * Returns `text`; NULL: they are as recorded. */
+const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t picture,
+                                           char text[TRAJD_PREPARATION_WORDS_SIZE]);
 /* Draws what the augmentation does to the frame of a step of plan->pictures[picture]. `seed`: of the
  * feed. The window's pass counts, too. */
 void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,

@@ -209,6 +209,20 @@ enum trajd_status trajd_plan_put_pictures_last(struct trajd_window_plan *plan,
     return TRAJD_OK;
 }
 
+const char *trajd_window_describe_prepared(const struct trajd_window_plan *plan, uint32_t picture,
+                                           char text[TRAJD_PREPARATION_WORDS_SIZE])
+{
+    const struct trajd_plan_target *target = &plan->targets[plan->row_target_count + picture];
+    const struct trajd_index_stream *stream = trajd_plan_stream(plan, target);
+    const uint32_t channels = plan->pictures[picture].preparation.channels;
+    struct trajd_picture_prepared prepared;
+
+    if (!stream->preparation ||
+        trajd_picture_prepared_read(stream->preparation, channels, stream->dtype, &prepared, NULL))
+        return NULL;
+    return trajd_picture_describe(&prepared.preparation, text);
+}
+
 /* Cameras of one step have the same `at`. */
 void trajd_window_draw(const struct trajd_window_plan *plan, uint32_t picture, uint64_t seed,
                        const struct trajd_window *window, uint32_t step,

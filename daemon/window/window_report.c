@@ -114,6 +114,17 @@ static void report_picture_preset(const struct trajd_spec_output *output, FILE *
         fprintf(out, "    difference: %s\n", note);
 }
 
+static void report_prepared(const struct trajd_window_plan *plan, FILE *out)
+{
+    char text[TRAJD_PREPARATION_WORDS_SIZE];
+
+    for (uint32_t p = 0; p < plan->picture_count; p++)
+        if (trajd_window_describe_prepared(plan, p, text))
+            fprintf(out, "  frames of %s are prepared in the files: %s\n",
+                    plan->outputs[plan->targets[plan->row_target_count + p].output_index].name,
+                    text);
+}
+
 static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
 {
     report_selection(plan, out);
@@ -146,6 +157,7 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->spec->outputs[o].picture.preset)
             report_picture_preset(&plan->spec->outputs[o], out);
+    report_prepared(plan, out);
     for (uint32_t o = 0; o < plan->visible_count; o++)
         if (plan->outputs[o].transform) {
             char text[1024];

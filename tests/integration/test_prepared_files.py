@@ -117,6 +117,29 @@ def test_a_feed_may_fill_in_another_value_and_name_another_filter_where_they_cha
     assert_same(deliver(daemon, out, outputs=same)[0], deliver(daemon, tmp_path / "recorded", outputs=same)[0])
 
 
+def test_check_and_inspect_say_how_frames_were_prepared(tmp_path, recorded):
+    (tmp_path / "packed").mkdir()
+    pack(recorded, "-o", tmp_path / "packed", "--prepare", write_config(tmp_path))
+    told = "frames of top are prepared in the files: 48x64, crop 40x50 at (3, 5), resized to 20x31 by pillow-bilinear"
+    assert told in check(tmp_path / "packed").stdout and "prepared in the files" not in check(tmp_path / "recorded").stdout
+    done = subprocess.run([TRAJCTL, "inspect", tmp_path / "packed"], capture_output=True, text=True, timeout=60)
+    line, = [line for line in done.stdout.splitlines() if "images/top" in line]
+    assert 'raw 20x31 rgb, packed, contiguous, prepared: {"source": [48, 64], ' in line and line.endswith('"cv2": "bgr"}')
+
+
+def test_a_row_of_another_length_is_a_bad_frame(daemon, tmp_path, recorded):
+    out = tmp_path / "packed/episode_0.hdf5"
+    out.parent.mkdir()
+    pack(recorded, "-o", out, "--prepare", write_config(tmp_path))
+    with h5py.File(out, "r+") as file:
+        file["observations/images/top/offsets"][4] += 5
+    client = daemon(config_of(out.parent)).client()
+    client.open("train")
+    with pytest.raises(trajd.TrajdError, match="top: row 3: 1865 bytes, and a frame of 20x31 has 1860"):
+        list(client.epoch())
+    client.close()
+
+
 @pytest.mark.parametrize("asked, words", [
     ("image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 32]}", "48x64, crop 40x50 at (3, 5), resized to 20x32 by pillow-bilinear"),
     ("image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 31], filter: area}", "48x64, crop 40x50 at (3, 5), resized to 20x31 by area"),
