@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/clones.h"
 #include "kernels/element_convert.h"
 
-#define LEVEL_BITS 11
-#define BINS (1u << LEVEL_BITS)
 #define TILE TRAJD_HISTOGRAM_TILE
 #define NO_NODE 0xff
 
@@ -19,6 +18,12 @@ struct tile {
     uint32_t weights[TILE];
     uint32_t count;
 };
+
+/* Bins of a sweep; those of bytes are counted at once. */
+static uint32_t bin_count(const struct trajd_histogram *histogram)
+{
+    return 1u << histogram->level_bits;
+}
 
 uint32_t trajd_histogram_key_bits(enum trajd_dtype dtype)
 {
@@ -37,42 +42,53 @@ uint32_t trajd_histogram_key_bits(enum trajd_dtype dtype)
     }
 }
 
-static uint32_t level_count(uint32_t key_bits)
+uint32_t trajd_histogram_sweeps(uint32_t key_bits, uint32_t level_bits)
 {
-    return (key_bits + LEVEL_BITS - 1) / LEVEL_BITS;
+    return (key_bits + level_bits - 1) / level_bits;
 }
 
-uint64_t trajd_histogram_bytes(uint32_t key_bits)
+uint64_t trajd_histogram_bytes(uint32_t key_bits, uint32_t level_bits)
 {
-    const uint64_t levels = level_count(key_bits);
+    const uint64_t levels = trajd_histogram_sweeps(key_bits, level_bits), bins = 1u << level_bits;
     return sizeof(struct trajd_histogram) +
-           BINS * sizeof(uint64_t) * (levels > 1 ? TRAJD_HISTOGRAM_RANKS : 1) +
-           BINS * TRAJD_HISTOGRAM_RANKS * (levels - 1);
+           bins * sizeof(uint64_t) * (levels > 1 ? TRAJD_HISTOGRAM_RANKS : 1) +
+           bins * TRAJD_HISTOGRAM_RANKS * (levels - 1);
 }
 
-/* Returns the bits of a key that a level counts. */
-static inline uint32_t bin_of(uint64_t key, uint32_t key_bits, uint32_t level)
+/* The bits of a key that a level counts: (key >> shift) & mask. */
+struct level {
+    uint32_t shift;
+    uint64_t mask;
+};
+
+static struct level level_of(const struct trajd_histogram *histogram, uint32_t level)
 {
-    const uint32_t above = LEVEL_BITS * level;
-    const uint32_t width = key_bits - above < LEVEL_BITS ? key_bits - above : LEVEL_BITS;
-    return (uint32_t)(key >> (key_bits - above - width)) & ((1u << width) - 1);
+    const uint32_t below = histogram->key_bits - histogram->level_bits * level;
+    const uint32_t width = below < histogram->level_bits ? below : histogram->level_bits;
+
+    return (struct level){below - width, (UINT64_C(1) << width) - 1};
 }
 
-static inline uint64_t key_of_single(double value)
+/* The key of a float: its bits, where those of negative numbers are inverted, and the sign bit is
+ * inverted for all. */
+TRAJD_CLONES static void fill_single_keys(const double *restrict values, uint32_t count,
+                                          uint32_t *restrict keys)
 {
-    const float single = (float)value;
-    uint32_t bits;
-
-    memcpy(&bits, &single, sizeof bits);
-    return bits ^ (bits >> 31 ? UINT32_MAX : UINT32_C(1) << 31);
+    for (uint32_t i = 0; i < count; i++) {
+        const float single = (float)values[i];
+        int32_t bits;
+        memcpy(&bits, &single, sizeof bits);
+        keys[i] = (uint32_t)bits ^ ((uint32_t)(bits >> 31) | UINT32_C(1) << 31);
+    }
 }
 
-static inline uint64_t key_of_double(double value)
+static void fill_double_keys(const double *values, uint32_t count, uint64_t *keys)
 {
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    return bits ^ (bits >> 63 ? UINT64_MAX : UINT64_C(1) << 63);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        keys[i] = bits ^ (bits >> 63 ? UINT64_MAX : UINT64_C(1) << 63);
+    }
 }
 
 static double value_of_key(uint64_t key, uint32_t key_bits)
@@ -93,12 +109,13 @@ static double value_of_key(uint64_t key, uint32_t key_bits)
 }
 
 enum trajd_status trajd_histogram_begin(struct trajd_histogram *histogram, uint32_t key_bits,
-                                        struct trajd_error *error)
+                                        uint32_t level_bits, struct trajd_error *error)
 {
-    *histogram = (struct trajd_histogram){.key_bits = key_bits, .node_count = 1};
+    *histogram =
+        (struct trajd_histogram){.key_bits = key_bits, .level_bits = level_bits, .node_count = 1};
     histogram->found.min = INFINITY;
     histogram->found.max = -INFINITY;
-    histogram->counts = calloc(BINS, sizeof *histogram->counts);
+    histogram->counts = calloc(bin_count(histogram), sizeof *histogram->counts);
     return histogram->counts
                ? TRAJD_OK
                : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
@@ -205,20 +222,52 @@ static void add_moments(struct trajd_histogram *histogram, const struct tile *ti
     merge(histogram, count, mean, (squares[0] + squares[1]) + (squares[2] + squares[3]));
 }
 
-static inline __attribute__((always_inline)) void
-count_keys(struct trajd_histogram *histogram, const struct tile *tile, uint32_t key_bits)
+static inline __attribute__((always_inline)) void count_key(struct trajd_histogram *histogram,
+                                                            const struct level *levels,
+                                                            uint64_t key, uint32_t weight)
 {
-    const uint32_t level = histogram->level;
+    const uint32_t bins = bin_count(histogram);
+    uint32_t node = 0;
 
-    for (uint32_t i = 0; i < tile->count; i++) {
-        const uint64_t key =
-            key_bits == 32 ? key_of_single(tile->values[i]) : key_of_double(tile->values[i]);
-        uint32_t node = 0;
-        for (uint32_t above = 0; above < level && node != NO_NODE; above++)
-            node = histogram->children[above][node * BINS + bin_of(key, key_bits, above)];
-        if (node != NO_NODE)
-            histogram->counts[node * BINS + bin_of(key, key_bits, level)] += tile->weights[i];
+    for (uint32_t above = 0; above < histogram->level && node != NO_NODE; above++)
+        node = histogram->children[above][node * bins +
+                                          ((key >> levels[above].shift) & levels[above].mask)];
+    if (node != NO_NODE)
+        histogram->counts[node * bins + ((key >> levels[histogram->level].shift) &
+                                         levels[histogram->level].mask)] += weight;
+}
+
+static void count_singles(struct trajd_histogram *histogram, const struct level *levels,
+                          const uint32_t *keys, const uint32_t *weights, uint32_t count)
+{
+    uint64_t *counts = histogram->counts;
+    const uint32_t shift = levels[0].shift;
+
+    for (uint32_t i = 0; i < count && histogram->level == 0; i++)
+        counts[keys[i] >> shift] += weights ? weights[i] : 1;
+    for (uint32_t i = 0; i < count && histogram->level > 0; i++)
+        if (histogram->children[0][keys[i] >> shift] != NO_NODE)
+            count_key(histogram, levels, keys[i], weights ? weights[i] : 1);
+}
+
+/* Counts the keys of a tile. weights NULL: each counts once. */
+static void count_keys(struct trajd_histogram *histogram, const double *values,
+                       const uint32_t *weights, uint32_t count)
+{
+    struct level levels[TRAJD_HISTOGRAM_LEVELS];
+    uint32_t singles[TILE];
+    uint64_t doubles[TILE];
+
+    for (uint32_t level = 0; level <= histogram->level; level++)
+        levels[level] = level_of(histogram, level);
+    if (histogram->key_bits == 32) {
+        fill_single_keys(values, count, singles);
+        count_singles(histogram, levels, singles, weights, count);
+        return;
     }
+    fill_double_keys(values, count, doubles);
+    for (uint32_t i = 0; i < count; i++)
+        count_key(histogram, levels, doubles[i], weights ? weights[i] : 1);
 }
 
 static void count_bytes(struct trajd_histogram *histogram,
@@ -249,11 +298,108 @@ void trajd_histogram_add(struct trajd_histogram *histogram,
                remaining < TILE ? (uint32_t)remaining : TILE);
         if (histogram->level == 0)
             add_moments(histogram, &tile);
-        if (histogram->key_bits == 32)
-            count_keys(histogram, &tile, 32);
-        else
-            count_keys(histogram, &tile, 64);
+        count_keys(histogram, tile.values, tile.weights, tile.count);
     }
+}
+
+/* ---- tiles without weights ---- */
+
+#define SIDE 8 /* sums side by side, which the compiler keeps in vectors */
+
+struct moments {
+    double sum, low, high;
+    bool is_finite; /* all values are */
+};
+
+TRAJD_CLONES static void find_moments(const double *restrict values, uint32_t count,
+                                      struct moments *restrict found)
+{
+    double sums[SIDE] = {0}, lows[SIDE], highs[SIDE], zeros[SIDE] = {0};
+    uint32_t i = 0;
+
+    for (uint32_t k = 0; k < SIDE; k++) {
+        lows[k] = INFINITY;
+        highs[k] = -INFINITY;
+    }
+    for (; i + SIDE <= count; i += SIDE)
+        for (uint32_t k = 0; k < SIDE; k++) {
+            const double value = values[i + k];
+            sums[k] += value;
+            zeros[k] += value - value; /* NaN if it is not finite */
+            lows[k] = value < lows[k] ? value : lows[k];
+            highs[k] = value > highs[k] ? value : highs[k];
+        }
+    for (; i < count; i++) {
+        sums[0] += values[i];
+        zeros[0] += values[i] - values[i];
+        lows[0] = values[i] < lows[0] ? values[i] : lows[0];
+        highs[0] = values[i] > highs[0] ? values[i] : highs[0];
+    }
+    for (uint32_t half = SIDE / 2; half; half /= 2)
+        for (uint32_t k = 0; k < half; k++) {
+            sums[k] += sums[k + half];
+            zeros[k] += zeros[k + half];
+            lows[k] = lows[k + half] < lows[k] ? lows[k + half] : lows[k];
+            highs[k] = highs[k + half] > highs[k] ? highs[k + half] : highs[k];
+        }
+    *found = (struct moments){sums[0], lows[0], highs[0], !isnan(zeros[0])};
+}
+
+TRAJD_CLONES static double sum_squares(const double *values, uint32_t count, double mean)
+{
+    double sums[SIDE] = {0};
+    uint32_t i = 0;
+
+    for (; i + SIDE <= count; i += SIDE)
+        for (uint32_t k = 0; k < SIDE; k++)
+            sums[k] += (values[i + k] - mean) * (values[i + k] - mean);
+    for (; i < count; i++)
+        sums[0] += (values[i] - mean) * (values[i] - mean);
+    for (uint32_t half = SIDE / 2; half; half /= 2)
+        for (uint32_t k = 0; k < half; k++)
+            sums[k] += sums[k + half];
+    return sums[0];
+}
+
+/* Counts values of which some are not finite. */
+static void add_mixed_tile(struct trajd_histogram *histogram, const double *values, uint32_t count)
+{
+    double finite[TILE];
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (isfinite(values[i]))
+            finite[kept++] = values[i];
+        else if (histogram->level == 0)
+            ++*(isnan(values[i]) ? &histogram->found.nan : &histogram->found.infinite);
+    trajd_histogram_add_tile(histogram, finite, kept);
+}
+
+void trajd_histogram_add_tile(struct trajd_histogram *histogram, const double *values,
+                              uint32_t count)
+{
+    struct trajd_feature_statistics *found = &histogram->found;
+    struct moments moments;
+
+    if (histogram->level > 0 && histogram->key_bits == 32) {
+        /* no bin of finite floats has other ones */
+        count_keys(histogram, values, NULL, count);
+        return;
+    }
+    if (!count)
+        return;
+    find_moments(values, count, &moments);
+    if (!moments.is_finite) {
+        add_mixed_tile(histogram, values, count);
+        return;
+    }
+    if (histogram->level == 0) {
+        const double mean = moments.sum / count;
+        found->min = moments.low < found->min ? moments.low : found->min;
+        found->max = moments.high > found->max ? moments.high : found->max;
+        merge(histogram, count, mean, sum_squares(values, count, mean));
+    }
+    count_keys(histogram, values, NULL, count);
 }
 
 /* ---- between sweeps ---- */
@@ -294,21 +440,20 @@ static void choose_ranks(struct trajd_histogram *histogram)
  * of nodes. */
 static uint32_t descend(struct trajd_histogram *histogram, uint8_t *children)
 {
-    const uint32_t above = LEVEL_BITS * histogram->level;
-    const uint32_t width =
-        histogram->key_bits - above < LEVEL_BITS ? histogram->key_bits - above : LEVEL_BITS;
+    const uint32_t bins = bin_count(histogram);
+    const uint64_t last = level_of(histogram, histogram->level).mask;
     uint32_t nodes = 0;
 
-    memset(children, NO_NODE, (size_t)histogram->node_count * BINS);
+    memset(children, NO_NODE, (size_t)histogram->node_count * bins);
     for (uint32_t r = 0; r < histogram->rank_count; r++) {
         struct trajd_histogram_rank *rank = &histogram->ranks[r];
-        const uint64_t *counts = histogram->counts + (size_t)rank->node * BINS;
+        const uint64_t *counts = histogram->counts + (size_t)rank->node * bins;
         uint8_t *child;
         uint32_t bin = 0;
-        while (bin < BINS - 1 && rank->rank_in_node >= counts[bin])
+        while (bin < last && rank->rank_in_node >= counts[bin])
             rank->rank_in_node -= counts[bin++];
-        rank->key = rank->key << width | bin;
-        child = &children[(size_t)rank->node * BINS + bin];
+        rank->key = rank->key * (last + 1) + bin;
+        child = &children[(size_t)rank->node * bins + bin];
         if (*child == NO_NODE)
             *child = (uint8_t)nodes++;
         rank->node = *child;
@@ -360,16 +505,17 @@ enum trajd_status trajd_histogram_next(struct trajd_histogram *histogram, bool *
     if (histogram->found.count && histogram->found.min != histogram->found.max) {
         if (histogram->level == 0)
             choose_ranks(histogram);
-        children = malloc((size_t)histogram->node_count * BINS);
+        children = malloc((size_t)histogram->node_count * bin_count(histogram));
         if (!children)
             return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
         histogram->children[histogram->level] = children;
         histogram->node_count = descend(histogram, children);
-        *more = ++histogram->level < level_count(histogram->key_bits);
+        *more =
+            ++histogram->level < trajd_histogram_sweeps(histogram->key_bits, histogram->level_bits);
     }
     free(histogram->counts);
     histogram->counts = counts =
-        *more ? calloc((size_t)histogram->node_count * BINS, sizeof *counts) : NULL;
+        *more ? calloc((size_t)histogram->node_count * bin_count(histogram), sizeof *counts) : NULL;
     if (*more && !counts)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for statistics");
     if (!*more)

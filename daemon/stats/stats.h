@@ -22,7 +22,7 @@
  *
  * Computing blocks the caller. The pool's threads do the work, a few thousand values at a time, so
  * that batches of other feeds run in between. Rows are pinned in the cache one chunk at a time,
- * once per sweep (1 for bytes, 3 for float32, 6 for float64), in episode order. */
+ * once per sweep (1 for bytes, 2 or 3 for float32, 4 or 6 for float64), in episode order. */
 #ifndef TRAJD_STATS_STATS_H
 #define TRAJD_STATS_STATS_H
 

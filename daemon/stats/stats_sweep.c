@@ -8,7 +8,7 @@
 #include "daemon/base/progress/progress.h"
 
 /* of all histograms at once; more columns are counted in further sweeps */
-#define HISTOGRAM_BYTES (UINT64_C(64) << 20)
+#define HISTOGRAM_BYTES (UINT64_C(96) << 20)
 /* so many rows stay in the processor's cache while one column after the other is counted */
 #define BLOCK_ROWS TRAJD_HISTOGRAM_TILE
 #define SLICES_PER_THREAD 2
@@ -74,6 +74,8 @@ static void count_slice(void *context, uint32_t slice)
 
     for (uint32_t l = 0; l < sweep->lane_count; l++)
         count_lane(sweep, &sweep->lanes[l], begin, end);
+    if (sweep->count_also)
+        sweep->count_also(sweep, begin, end);
 }
 
 void statistics_count(struct statistics_sweep *sweep)
@@ -155,7 +157,7 @@ static enum trajd_status run_group(struct statistics_sweep *sweep, statistics_wa
     for (uint32_t c = sweep->group_begin; c < sweep->group_end && !status; c++) {
         sweep->done[c - sweep->group_begin] = false;
         status = trajd_histogram_begin(&sweep->histograms[c - sweep->group_begin],
-                                       item_of(sweep, c)->key_bits, error);
+                                       item_of(sweep, c)->key_bits, sweep->level_bits, error);
     }
     while (!status && mark_active(sweep)) {
         status = walk(sweep, context, error);
@@ -176,12 +178,23 @@ static uint32_t group_end(struct statistics_sweep *sweep, uint32_t begin, uint32
     uint32_t end = begin;
 
     while (end < column_count) {
-        bytes += trajd_histogram_bytes(item_of(sweep, end)->key_bits);
+        bytes += trajd_histogram_bytes(item_of(sweep, end)->key_bits, sweep->level_bits);
         if (bytes > HISTOGRAM_BYTES && end > begin)
             break;
         end++;
     }
     return end;
+}
+
+/* Returns how many bits a sweep counts: many if all histograms have room at once. */
+static uint32_t choose_level_bits(const struct statistics_sweep *sweep)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < sweep->item_count; i++)
+        bytes += sweep->items[i].column_count *
+                 trajd_histogram_bytes(sweep->items[i].key_bits, TRAJD_HISTOGRAM_MANY_BITS);
+    return bytes <= HISTOGRAM_BYTES ? TRAJD_HISTOGRAM_MANY_BITS : TRAJD_HISTOGRAM_FEW_BITS;
 }
 
 enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statistics_walk walk,
@@ -195,8 +208,9 @@ enum trajd_status statistics_run_sweeps(struct statistics_sweep *sweep, statisti
         columns += sweep->items[i].column_count;
         key_bits = sweep->items[i].key_bits > key_bits ? sweep->items[i].key_bits : key_bits;
     }
+    sweep->level_bits = choose_level_bits(sweep);
     for (uint32_t begin = 0; begin < columns; begin = group_end(sweep, begin, columns))
-        sweep->pass_count += key_bits == 8 ? 1 : key_bits == 32 ? 3 : 6;
+        sweep->pass_count += trajd_histogram_sweeps(key_bits, sweep->level_bits);
     sweep->first = true;
     sweep->histograms = calloc(columns, sizeof *sweep->histograms);
     sweep->done = calloc(columns, sizeof *sweep->done);

@@ -44,6 +44,10 @@ struct statistics_sweep {
     uint32_t item_count, lane_count;
     struct statistics_item *items;
     struct statistics_lane *lanes;
+    /* counts columns [begin, end) of items that have no lanes, in a thread of the pool; or NULL */
+    void (*count_also)(const struct statistics_sweep *sweep, uint32_t begin, uint32_t end);
+    void *count_context;
+    uint32_t level_bits;             /* of the histograms */
     bool first;                      /* whether this is the first sweep, which also counts steps */
     uint32_t group_begin, group_end; /* columns that are counted now */
     struct trajd_histogram *histograms; /* [group_end - group_begin] */

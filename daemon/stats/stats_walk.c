@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "daemon/stats/stats_differences.h"
 #include "daemon/stats/stats_windows.h"
 #include "kernels/element_convert.h"
 #include "kernels/dispatch/plan.h"
@@ -168,12 +169,16 @@ static void make_runs(struct windows_walk *walk, uint32_t i, uint32_t count)
     const struct trajd_window *windows = walk->batch->windows;
     uint32_t used = 0, end;
 
-    walk->at = 0;
+    walk->at = walk->views[i].run_count = 0;
     for (uint32_t w = 0; w < count; w = end) {
         for (end = w + 1; end < count && windows[end].episode_index == windows[w].episode_index &&
                           windows[end].anchor == windows[end - 1].anchor + 1;)
             end++;
-        add_run(walk, i, w, end, &used);
+        if (walk->views[i].is_difference)
+            statistics_differences_add_run(walk, i, w, end,
+                                           rows_of(walk, windows[w].episode_index));
+        else
+            add_run(walk, i, w, end, &used);
     }
 }
 
@@ -236,7 +241,8 @@ static bool needs_output(const struct windows_walk *walk, uint32_t i, uint32_t o
 static bool needs_resampling(const struct windows_walk *walk, uint32_t output_index)
 {
     for (uint32_t i = 0; i < walk->sweep->item_count; i++)
-        if (!walk->views[i].direct && needs_output(walk, i, output_index))
+        if (!walk->views[i].direct && !walk->views[i].is_difference &&
+            needs_output(walk, i, output_index))
             return true;
     return false;
 }
@@ -259,7 +265,8 @@ static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
     request.stream_count = walk->stream_count;
     status = trajd_plan_run(walk->kernels, &request, walk->sweep->pool, error);
     for (uint32_t i = 0; i < walk->sweep->item_count && !status; i++)
-        if (walk->sweep->items[i].active && plan->outputs[walk->sweep->items[i].index].transform)
+        if (walk->sweep->items[i].active && !walk->views[i].is_difference &&
+            plan->outputs[walk->sweep->items[i].index].transform)
             trajd_window_batch_transform_output(walk->batch, 0, walk->sweep->items[i].index,
                                                 walk->slot, walk->sweep->pool);
     return status;
@@ -296,7 +303,7 @@ static void count_steps(struct windows_walk *walk, uint32_t i, uint32_t count)
 
     result->item_count += count;
     result->step_count += (uint64_t)count * output->step_count;
-    for (uint32_t l = 0; l < output->norm_step_count; l++) {
+    for (uint32_t l = 0; l < output->norm_step_count && !walk->views[i].is_difference; l++) {
         const struct statistics_lane *lane = &walk->sweep->lanes[walk->views[i].first_lane + l];
         for (uint32_t r = 0; r < lane->run_count; r++)
             for (uint64_t row = 0; row < lane->runs[r].row_count; row++)
@@ -317,7 +324,7 @@ static enum trajd_status count_chunk(struct windows_walk *walk, uint32_t count,
     for (uint32_t i = 0; i < sweep->item_count; i++) {
         if (!sweep->items[i].active)
             continue;
-        if (walk->views[i].direct)
+        if (walk->views[i].direct || walk->views[i].is_difference)
             make_runs(walk, i, count);
         else
             weigh_steps(walk, i, count);

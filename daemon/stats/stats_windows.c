@@ -3,11 +3,13 @@
  * anchor, and no padding excludes an anchor.
  *
  * An output is direct if its steps are rows of one clock, passed on unchanged. It needs no
- * resampling: each row is counted with the number of windows and steps that contain it. All other
- * outputs go through the same kernels as the feed's batches. */
+ * resampling: each row is counted with the number of windows and steps that contain it. Nor does one
+ * whose steps are differences of such rows (stats_differences.h). All other outputs go through the
+ * same kernels as the feed's batches. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stats/stats_differences.h"
 #include "daemon/stats/stats_windows.h"
 #include "kernels/dispatch/plan.h"
 #include "proto/array_len.h"
@@ -180,7 +182,10 @@ static enum trajd_status place_outputs(struct windows_walk *walk, struct trajd_e
         walk->views[i].weights = calloc(steps, sizeof *walk->views[i].weights);
         if (!walk->views[i].weights)
             return no_memory(error);
-        if (walk->views[i].direct)
+        if (walk->views[i].is_difference &&
+            statistics_differences_allocate(walk, i, walk->spec.global_batch))
+            return no_memory(error);
+        if (walk->views[i].direct || walk->views[i].is_difference)
             continue;
         walk->batch->outputs[o].offset_bytes = size;
         size += (steps * output->feature_count * trajd_dtype_size(output->dtype) + ALIGNMENT - 1) /
@@ -221,14 +226,16 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
                 view->first_target = view->target_count++ ? view->first_target : t;
             }
         view->direct = is_direct(plan, view);
+        view->is_difference = statistics_is_difference(plan, outputs[i]);
         sweep->items[i].index = outputs[i];
         sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
         sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
         sweep->items[i].result = trajd_statistics_new(source, sweep->items[i].column_count);
         if (!sweep->items[i].result)
             return no_memory(error);
-        status = plan->outputs[outputs[i]].transform ? make_transformed_lanes(walk, i, error)
-                                                     : make_lanes(walk, i, error);
+        if (!view->is_difference)
+            status = plan->outputs[outputs[i]].transform ? make_transformed_lanes(walk, i, error)
+                                                         : make_lanes(walk, i, error);
     }
     return status;
 }
@@ -266,8 +273,10 @@ static void free_walk(struct windows_walk *walk)
 
     for (uint32_t l = 0; l < sweep->lane_count; l++)
         free(sweep->lanes[l].runs);
-    for (uint32_t i = 0; walk->views && i < sweep->item_count; i++)
+    for (uint32_t i = 0; walk->views && i < sweep->item_count; i++) {
         free(walk->views[i].weights);
+        statistics_differences_free(&walk->views[i]);
+    }
     trajd_plan_destroy(&walk->kernels);
     trajd_window_batch_destroy(&walk->batch);
     trajd_window_plan_destroy(&walk->plan);
@@ -289,14 +298,17 @@ static enum trajd_status compute(const struct trajd_statistics_request *request,
                                  enum trajd_norm_over over, const uint32_t *outputs, uint32_t count,
                                  struct trajd_statistics **results, struct trajd_error *error)
 {
-    struct statistics_sweep sweep = {
-        .pool = request->pool, .heartbeat = request->heartbeat, .item_count = count};
+    struct statistics_sweep sweep = {.pool = request->pool,
+                                     .heartbeat = request->heartbeat,
+                                     .item_count = count,
+                                     .count_also = statistics_differences_count};
     struct windows_walk *walk = calloc(1, sizeof *walk);
     enum trajd_status status;
 
     if (!walk)
         return no_memory(error);
     walk->sweep = &sweep;
+    sweep.count_context = walk;
     derive_spec(request->plan, over, &walk->spec);
     walk->spec.global_batch = chunk_windows(request->plan, over, outputs, count);
     status = trajd_window_plan_create_again(request->plan, &walk->spec, &walk->plan, error);

@@ -9,9 +9,15 @@
 /* What one item needs in addition to statistics_item. */
 struct item_view {
     bool direct;
+    bool is_difference; /* stats_differences.h */
     uint32_t first_target, target_count;
     uint32_t first_lane;
     uint32_t *weights; /* [G T]: how often each row or step counts */
+    /* of differences: their columns, and the runs of the chunk with their flags */
+    struct difference_column *columns;
+    uint32_t run_count;
+    struct difference_run *runs;
+    uint8_t *flags;
 };
 
 struct windows_walk {

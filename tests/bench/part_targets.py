@@ -1,19 +1,16 @@
 """Part `targets`: what relative actions cost. The policy's batches (as part `feed`) with relative_to, rot6d and norm against the
 same without, and statistics of relative chunks (50 steps x 14) against numpy doing the same, each in one run."""
 import os
-import shutil
 import sys
 import time
 
 import h5py
 import numpy as np
 
-from bench_daemon import figure
+from bench_daemon import Daemon, figure
 
 EPISODES, ROWS, STEPS, COLUMNS = 100, 1000, 50, 14
-ROUNDS, SECONDS = 3, 2.0
 CONFIG = """
-version: 1
 datasets: {{d: {{path: {path}, layout: robomimic}}}}
 feeds:
 """
@@ -74,7 +71,7 @@ def by_numpy(path):
 
 
 def read(feed, seconds):
-    """Returns batches per second that one worker takes."""
+    """Returns how many batches one worker takes in that time, and the seconds."""
     count, epoch, begin = 0, 0, time.perf_counter()
     while time.perf_counter() - begin < seconds:
         for batch in feed.epoch(epoch):
@@ -83,41 +80,60 @@ def read(feed, seconds):
             if time.perf_counter() - begin > seconds:
                 break
         epoch += 1
-    return count / (time.perf_counter() - begin)
+    return count, time.perf_counter() - begin
+
+
+def one_turn(trajd, daemon, name, seconds):
+    """Returns batches/s, and microseconds of CPU of daemon and worker per batch."""
+    with trajd.connect(str(daemon.endpoint), feed=name) as feed:
+        read(feed, 0.3)
+        before = daemon.cpu_s() + time.process_time()
+        count, took = read(feed, seconds)
+        return count / took, 1e6 * (daemon.cpu_s() + time.process_time() - before) / count
+
+
+def peak_memory(daemon):
+    with open(f"/proc/{daemon.process.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) / 1024
 
 
 def measure(options, path):
     sys.path.insert(0, str(options.build / "clients/python"))
+    os.environ["TRAJD_BUILD"] = str(options.build)
     import trajd
-    config = options.work / "targets.yaml"
-    shutil.rmtree(options.work / "targets_cache", ignore_errors=True)  # statistics are computed anew
-    config.write_text(f"cache: {options.work}/targets_cache\n" + CONFIG.format(path=path) + FEED.format(name="plain", keys="") + FEED.format(name="relative", keys=POSE) + CHUNK)
-    rates = {"plain": [], "relative": []}
-    for _ in range(ROUNDS):
-        for name in rates:
-            with trajd.open(str(config), feed=name) as feed:
-                read(feed, 0.5)
-                rates[name].append(read(feed, SECONDS))
-    with trajd.open(str(config), feed="chunk") as feed:
-        begin = time.perf_counter()
-        found = feed.stats()["joints"]
-        seconds = time.perf_counter() - begin
-    return rates, seconds, tuple(float(found[name][0]) for name in ("mean", "std", "q01", "q99"))
+    config = CONFIG.format(path=path) + FEED.format(name="plain", keys="") + FEED.format(name="relative", keys=POSE) + CHUNK
+    turns = {"plain": [], "relative": []}
+    with Daemon(options.build, options.work / "targets", config) as daemon:  # statistics are computed anew
+        with trajd.connect(str(daemon.endpoint), feed="chunk") as feed:
+            before, begin = peak_memory(daemon), time.perf_counter()
+            found = feed.stats()["joints"]
+            seconds, memory = time.perf_counter() - begin, peak_memory(daemon) - before
+        for _ in range(options.rounds):
+            for name, list_of in turns.items():
+                list_of.append(one_turn(trajd, daemon, name, options.seconds))
+    return turns, seconds, memory, tuple(float(found[name][0]) for name in ("mean", "std", "q01", "q99"))
+
+
+def ratio(turns, which, inverse):
+    pairs = [(one[which], other[which]) for one, other in zip(turns["plain"], turns["relative"])]
+    return round(float(np.median([a / b if inverse else b / a for a, b in pairs])), 2)
 
 
 def run(options):
     path = options.work / "targets_2.hdf5"
     if not path.exists():
         write_dataset(path)
-    os.environ["TRAJD_BUILD"] = str(options.build)
-    rates, seconds, figures = measure(options, path)
+    turns, seconds, memory, figures = measure(options, path)
     numpy_seconds, wanted = by_numpy(path)
     assert np.allclose(figures, wanted, rtol=1e-6, atol=1e-6), (figures, wanted)
-    plain, relative = (float(np.median(rates[name])) for name in ("plain", "relative"))
+    rates, cpu = ({name: float(np.median([one[i] for one in list_of])) for name, list_of in turns.items()} for i in (0, 1))
+    batch, statistics = ratio(turns, 0, True), round(numpy_seconds / seconds, 1)
     return {"figures": [
-        figure("policy batches, actions as recorded", round(plain), "batches/s"),
-        figure("policy batches, relative_to, rot6d and norm", round(relative), "batches/s", ratio=round(plain / relative, 2),
-               ratio_to="actions as recorded"),
+        figure("policy batches, actions as recorded", round(rates["plain"]), "batches/s"),
+        figure("policy batches, relative_to, rot6d and norm", round(rates["relative"]), "batches/s", ratio=batch,
+               ratio_to="the time of actions as recorded", budget="<= 1.3x", met=batch <= 1.3),
+        figure("the same, CPU time of daemon and worker", round(cpu["relative"]), "us", ratio=ratio(turns, 1, False),
+               ratio_to=f"actions as recorded, {cpu['plain']:.0f} us"),
         figure(f"statistics of {EPISODES * ROWS} relative chunks of {STEPS} x {COLUMNS}", round(1e3 * seconds), "ms",
-               ratio=round(numpy_seconds / seconds, 1), ratio_to=f"numpy, {numpy_seconds:.1f} s")]}
-
+               ratio=statistics, ratio_to=f"numpy, {numpy_seconds:.1f} s", budget=">= 10x", met=statistics >= 10),
+        figure("the same, memory", round(memory), "MiB")]}

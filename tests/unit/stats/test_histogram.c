@@ -66,7 +66,7 @@ static void cache(enum trajd_dtype dtype, void *at, double value)
 }
 
 /* Runs all sweeps, with the values in two pieces. */
-static struct trajd_feature_statistics count(enum trajd_dtype dtype,
+static struct trajd_feature_statistics count(enum trajd_dtype dtype, uint32_t level_bits,
                                              const struct trajd_histogram_values *values)
 {
     struct trajd_histogram histogram;
@@ -74,8 +74,9 @@ static struct trajd_feature_statistics count(enum trajd_dtype dtype,
     struct trajd_feature_statistics found;
     bool more = true;
 
-    assert_int_equal(trajd_histogram_begin(&histogram, trajd_histogram_key_bits(dtype), &error),
-                     TRAJD_OK);
+    assert_int_equal(
+        trajd_histogram_begin(&histogram, trajd_histogram_key_bits(dtype), level_bits, &error),
+        TRAJD_OK);
     while (more) {
         struct trajd_histogram_values member = *values;
         member.row_count = values->row_count / 3;
@@ -146,7 +147,9 @@ static void test_against_sorting(void **state)
                     for (uint32_t w = 0; w < (variant & 2 ? weights[i] : 1); w++)
                         sorted[n++] = value;
                 }
-                found = count(dtype, &values);
+                found = count(dtype, TRAJD_HISTOGRAM_FEW_BITS, &values);
+                check(&found, sorted, n);
+                found = count(dtype, TRAJD_HISTOGRAM_MANY_BITS, &values);
                 check(&found, sorted, n);
             }
     free(rows);
@@ -171,7 +174,8 @@ static void test_bytes(void **state)
                                                       .row_stride_bytes = sizeof pictures[0],
                                                       .group = 4,
                                                       .group_stride_bytes = 3};
-        const struct trajd_feature_statistics found = count(TRAJD_U8, &values);
+        const struct trajd_feature_statistics found =
+            count(TRAJD_U8, TRAJD_HISTOGRAM_FEW_BITS, &values);
         check(&found, sorted[c], 200);
     }
 }
@@ -182,7 +186,7 @@ static void test_values_that_are_left_out(void **state)
     const double wide[] = {1e300, -1e300, 5};
     struct trajd_histogram_values values = {
         .base = some, .dtype = TRAJD_F32, .row_count = 6, .row_stride_bytes = 4, .group = 1};
-    struct trajd_feature_statistics found = count(TRAJD_F32, &values);
+    struct trajd_feature_statistics found = count(TRAJD_F32, TRAJD_HISTOGRAM_FEW_BITS, &values);
 
     (void)state;
     assert_int_equal(found.count, 2);
@@ -192,14 +196,14 @@ static void test_values_that_are_left_out(void **state)
                 found.quantiles[2] == 2);
     values.base = none;
     values.row_count = 2;
-    found = count(TRAJD_F32, &values);
+    found = count(TRAJD_F32, TRAJD_HISTOGRAM_FEW_BITS, &values);
     assert_int_equal(found.count, 0);
     assert_int_equal(found.nan, 2);
     assert_true(isnan(found.mean) && isnan(found.std) && isnan(found.min) &&
                 isnan(found.quantiles[0]));
     values = (struct trajd_histogram_values){
         .base = wide, .dtype = TRAJD_F64, .row_count = 3, .row_stride_bytes = 8, .group = 1};
-    found = count(TRAJD_F64, &values); /* the variance exceeds a double */
+    found = count(TRAJD_F64, TRAJD_HISTOGRAM_FEW_BITS, &values); /* the variance exceeds a double */
     assert_true(found.min == -1e300 && found.max == 1e300 && found.quantiles[2] == 5 &&
                 isinf(found.std));
 }
@@ -214,7 +218,8 @@ static void test_values_without_weight(void **state)
     bool more = true;
 
     (void)state;
-    assert_int_equal(trajd_histogram_begin(&histogram, trajd_histogram_key_bits(TRAJD_F32), &error),
+    assert_int_equal(trajd_histogram_begin(&histogram, trajd_histogram_key_bits(TRAJD_F32),
+                                           TRAJD_HISTOGRAM_FEW_BITS, &error),
                      TRAJD_OK);
     while (more) {
         for (size_t block = 0; block < 3; block++)
@@ -234,6 +239,42 @@ static void test_values_without_weight(void **state)
     trajd_histogram_end(&histogram);
 }
 
+/* Tiles of values that count once, some of them not finite, against sorting. */
+static void test_tiles(void **state)
+{
+    double values[900], sorted[900];
+    struct trajd_histogram histogram;
+    struct trajd_error error;
+    bool more = true;
+
+    (void)state;
+    for (int variant = 0; variant < 4; variant++, more = true) {
+        const enum trajd_dtype dtype = variant & 1 ? TRAJD_F64 : TRAJD_F32;
+        uint64_t n = 0;
+        for (int i = 0; i < 900; i++) {
+            values[i] = i % 90 == 7    ? (i % 4 ? INFINITY : -INFINITY)
+                        : i % 90 == 50 ? NAN
+                                       : make_value(i % 2 ? 5 : 0, dtype);
+            if (isfinite(values[i]))
+                sorted[n++] = values[i] *= fabs(values[i]) > 1e30 ? 0x1p-64 : 1;
+        }
+        assert_int_equal(trajd_histogram_begin(&histogram, trajd_histogram_key_bits(dtype),
+                                               variant & 2 ? TRAJD_HISTOGRAM_MANY_BITS
+                                                           : TRAJD_HISTOGRAM_FEW_BITS,
+                                               &error),
+                         TRAJD_OK);
+        while (more) {
+            for (uint32_t i = 0; i < 900; i += 250)
+                trajd_histogram_add_tile(&histogram, values + i, i + 250 > 900 ? 900 - i : 250);
+            assert_int_equal(trajd_histogram_next(&histogram, &more, &error), TRAJD_OK);
+        }
+        check(&histogram.found, sorted, n);
+        assert_int_equal(histogram.found.nan, 10);
+        assert_int_equal(histogram.found.infinite, 10);
+        trajd_histogram_end(&histogram);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_values_that_are_left_out),
         cmocka_unit_test(test_values_without_weight),
+        cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
