@@ -6,7 +6,8 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/frames_internal.h"
 
-#define BLOCK_BYTES (UINT64_C(4) << 20)
+/* As large as several huge pages: with pages of 4 KiB a new frame of 640x480 takes 270 us longer. */
+#define BLOCK_BYTES (UINT64_C(32) << 20)
 #define BLOCKS_MIN 16 /* that a budget has room for, but for frames that are larger */
 #define FRAME_ALIGNMENT 64u
 #define TIMEOUT_MS 20000 /* of a helper program, for one job */

@@ -26,7 +26,7 @@ bool trajd_decode_state_make(const struct trajd_decode_setup *setup,
         setup->image.height * setup->image.width > TRAJD_PICTURE_PIXELS_MAX ||
         (setup->bits != 8 && setup->bits != 16 && setup->bits != 32))
         return false;
-    if (!setup->is_prepared)
+    if (!setup->is_prepared || trajd_image_is_source(&setup->preparation))
         return setup->frame_bytes == source_bytes(setup);
     if (trajd_image_plan_create(&setup->preparation, &state->plan, NULL))
         return false;

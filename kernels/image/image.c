@@ -151,3 +151,18 @@ uint64_t trajd_image_bytes(const struct trajd_image_preparation *preparation)
     return (uint64_t)preparation->height * preparation->width * preparation->channels *
            trajd_dtype_size(preparation->type);
 }
+
+bool trajd_image_is_unscaled(const struct trajd_image_preparation *preparation)
+{
+    return preparation->inner_height == preparation->crop.height &&
+           preparation->inner_width == preparation->crop.width;
+}
+
+bool trajd_image_is_source(const struct trajd_image_preparation *preparation)
+{
+    const struct trajd_image_preparation *p = preparation;
+
+    return p->crop.height == p->source_height && p->crop.width == p->source_width &&
+           trajd_image_is_unscaled(p) && !p->top && !p->left && p->height == p->source_height &&
+           p->width == p->source_width;
+}

@@ -94,6 +94,11 @@ enum trajd_status trajd_image_check(const struct trajd_image_preparation *prepar
 uint64_t trajd_image_source_bytes(const struct trajd_image_preparation *preparation);
 uint64_t trajd_image_bytes(const struct trajd_image_preparation *preparation);
 
+/* Returns whether the crop box is not resized. Each filter then gives its pixels as they are. */
+bool trajd_image_is_unscaled(const struct trajd_image_preparation *preparation);
+/* Returns whether a frame is its source, byte for byte: not cropped, resized or padded. */
+bool trajd_image_is_source(const struct trajd_image_preparation *preparation);
+
 /* The definition of correct, in double precision. `source` and `output` are whole frames without
  * gaps. TRAJD_ERR_MEMORY. The preparation must have passed the check. */
 enum trajd_status trajd_image_reference(const struct trajd_image_preparation *preparation,

@@ -56,6 +56,20 @@ void trajd_image_pad(const struct trajd_image_preparation *preparation, void *ou
     }
 }
 
+void trajd_image_place_unscaled(const struct trajd_image_preparation *preparation,
+                                const void *source, void *output)
+{
+    const struct trajd_image_preparation *p = preparation;
+    const struct trajd_image_span rows = trajd_image_rows(p), columns = trajd_image_columns(p);
+    const uint64_t pixel = (uint64_t)p->channels * trajd_dtype_size(p->type);
+    const uint64_t top = p->crop.top + rows.first, left = p->crop.left + columns.first;
+
+    for (uint32_t r = 0; r < rows.count; r++)
+        memcpy((uint8_t *)output + ((uint64_t)(rows.place + r) * p->width + columns.place) * pixel,
+               (const uint8_t *)source + ((top + r) * p->source_width + left) * pixel,
+               columns.count * pixel);
+}
+
 void trajd_image_pick(const struct trajd_image_preparation *preparation,
                       const struct trajd_image_taps *y, const struct trajd_image_taps *x,
                       const void *source, void *output)

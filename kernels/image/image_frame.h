@@ -18,6 +18,10 @@ struct trajd_image_span trajd_image_columns(const struct trajd_image_preparation
 /* Fills what the resized frame leaves of the output with the pad value. */
 void trajd_image_pad(const struct trajd_image_preparation *preparation, void *output);
 
+/* Copies a crop box that is not resized into the output. */
+void trajd_image_place_unscaled(const struct trajd_image_preparation *preparation,
+                                const void *source, void *output);
+
 /* Copies the pixels that filter nearest picks into the output. */
 void trajd_image_pick(const struct trajd_image_preparation *preparation,
                       const struct trajd_image_taps *y, const struct trajd_image_taps *x,

@@ -246,7 +246,9 @@ void trajd_image_prepare(struct trajd_image_plan *plan, const void *source, void
     uint8_t *out = (uint8_t *)output + plan->rows.place * step + plan->columns.place * p->channels;
 
     trajd_image_pad(p, output);
-    if (p->filter == TRAJD_IMAGE_NEAREST)
+    if (trajd_image_is_unscaled(p))
+        trajd_image_place_unscaled(p, source, output);
+    else if (p->filter == TRAJD_IMAGE_NEAREST)
         trajd_image_pick(p, &plan->y.taps, &plan->x.taps, source, output);
     else if (trajd_image_rounds_between(p->filter))
         prepare_x_first(plan, &rows, out, step);

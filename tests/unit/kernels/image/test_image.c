@@ -134,6 +134,45 @@ static void test_identity(void **unused)
 }
 
 /* Sizes and corners as the trainers compute them. */
+/* A crop box that is not resized: every filter gives its pixels as they are, also where the output
+ * shows only a part of it. */
+static void test_unscaled(void **unused)
+{
+    (void)unused;
+    for (int filter = 0; filter < TRAJD_IMAGE_FILTER_COUNT; filter++)
+        for (int turn = 0; turn < 20; turn++) {
+            struct trajd_image_preparation p =
+                make(20 + draw(20), 20 + draw(20), 3, (enum trajd_image_filter)filter);
+            p.crop = (struct trajd_image_box){draw(10), draw(10), 1 + draw(10), 1 + draw(10)};
+            p.inner_height = p.crop.height;
+            p.inner_width = p.crop.width;
+            p.height = 1 + draw(20);
+            p.width = 1 + draw(20);
+            p.top = (int32_t)draw(p.height + p.crop.height - 1) - (int32_t)p.crop.height + 1;
+            p.left = (int32_t)draw(p.width + p.crop.width - 1) - (int32_t)p.crop.width + 1;
+            assert_true(trajd_image_is_unscaled(&p));
+            assert_false(trajd_image_is_source(&p));
+            assert_int_equal(compare(&p), 0);
+        }
+}
+
+static void test_source(void **unused)
+{
+    struct trajd_image_preparation p = make(30, 40, 3, TRAJD_IMAGE_PILLOW_BILINEAR), other;
+
+    (void)unused;
+    trajd_image_place(&p, TRAJD_IMAGE_STRETCH, 30, 40);
+    assert_true(trajd_image_is_source(&p));
+    trajd_image_place(&p, TRAJD_IMAGE_STRETCH, 40, 30);
+    assert_false(trajd_image_is_source(&p));
+    trajd_image_place(&p, TRAJD_IMAGE_PAD, 30, 60);
+    assert_false(trajd_image_is_source(&p));
+    other = make(30, 40, 3, TRAJD_IMAGE_NEAREST);
+    other.crop = (struct trajd_image_box){1, 0, 29, 40};
+    trajd_image_place(&other, TRAJD_IMAGE_STRETCH, 29, 40);
+    assert_false(trajd_image_is_source(&other));
+}
+
 static void test_fits(void **unused)
 {
     static const struct {
@@ -249,7 +288,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),   cmocka_unit_test(test_large),
-        cmocka_unit_test(test_identity), cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_identity), cmocka_unit_test(test_unscaled),
+        cmocka_unit_test(test_source),   cmocka_unit_test(test_fits),
         cmocka_unit_test(test_padding),  cmocka_unit_test(test_depth),
         cmocka_unit_test(test_refused),
     };
