@@ -73,7 +73,7 @@ static struct trajd_augment_step make_color(struct dice *dice, uint32_t channels
     static const enum trajd_augment_kind grey[] = {TRAJD_AUGMENT_BRIGHTNESS, TRAJD_AUGMENT_CONTRAST,
                                                    TRAJD_AUGMENT_SHIFT,
                                                    TRAJD_AUGMENT_CHANNEL_CONTRAST};
-    const uint32_t colors = TRAJD_AUGMENT_KIND_COUNT - TRAJD_AUGMENT_BRIGHTNESS;
+    const uint32_t colors = TRAJD_AUGMENT_HSV_SATURATION + 1 - TRAJD_AUGMENT_BRIGHTNESS;
     struct trajd_augment_step step = {.probability = roll(dice, 3) ? 1 : 0.5, .factor = {0.5, 1.5}};
 
     /* mostly the four of torchvision, which have a kernel of their own */

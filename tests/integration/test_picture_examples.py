@@ -27,6 +27,8 @@ CASES = {  # name: (file, layout, preset, actions, cameras, rows)
     "robomind": ("robomind.hdf5", "robomind", "umi", "master/joint_position", ["observations/rgb_images/camera_top"], 12),
     "robomimic": ("robomimic_image84.hdf5", "robomimic", "robomimic", "actions", ROBOMIMIC, 12),
     "robomimic_gzip": ("robomimic_image84_gzip.hdf5", "robomimic", "robomimic", "actions", ROBOMIMIC, 12),
+    "openpi": ("libero.hdf5", "libero", "openpi", "actions", ["obs/agentview_rgb", "obs/eye_in_hand_rgb"], 12),
+    "openpi_torch": ("robomind.hdf5", "robomind", "openpi_torch", "master/joint_position", ["observations/rgb_images/camera_left"], 12),
     "libero": ("libero.hdf5", "libero", "octo", "actions", ["obs/agentview_rgb"], 12),
     "droid": ("droid_im128.h5", "droid_im", "robomimic", "observation/robot_state/eef_position",
               ["observation/camera/image/hand_camera_left_image"], 12),

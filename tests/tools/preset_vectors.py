@@ -8,7 +8,7 @@ universal_manipulation_interface (d095ba9), lerobot (7427f31), octo (241fb35), d
 
 Where a trainer draws, its draw is replaced by given parameters, or its generator is asked again for what it drew. A record is a
 little-endian header (see HEADER), the parameters of each augment step, and every `stride`-th value of the tensor that the trainer's
-network gets. `bound` is the largest difference in levels of u8. test_preset_golden.c makes the same from a preset.
+network gets. `bound` is the largest difference in levels of u8, but for `exceptions` values. test_preset_golden.c makes the same from a preset.
 """
 import ast
 import contextlib
@@ -29,12 +29,12 @@ import torchvision.transforms.v2
 from image_vectors import make_source
 
 OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "golden" / "presets" / "presets.bin"
-HEADER = struct.Struct("<24s8If2I")  # preset, wrist, height, width, mode, steps, three sides of the tensor; bound, stride, values
+HEADER = struct.Struct("<24s8If3I")  # preset, wrist, height, width, mode, steps, sides of the tensor; bound, exceptions, stride, values
 PLAIN, DRAWN, CENTER = range(3)      # without augment steps, with these parameters, with draw: center
 JITTER = {"brightness": 1.2, "contrast": 0.7, "saturation": 1.3, "hue": 0.05}
 
 
-def record(preset, size, tensor, bound, mode=PLAIN, steps=(), wrist=False):
+def record(preset, size, tensor, bound, mode=PLAIN, steps=(), wrist=False, exceptions=0):
     """Steps have 1 to 4 parameters each."""
     tensor = np.ascontiguousarray(tensor)
     values = tensor.reshape(-1).astype(np.float32)
@@ -42,19 +42,19 @@ def record(preset, size, tensor, bound, mode=PLAIN, steps=(), wrist=False):
     while values.size % stride == 0 and stride > 1:
         stride += 2
     kept = values[::stride]
-    header = HEADER.pack(preset.encode(), wrist, *size, mode, len(steps), *tensor.shape, bound, stride, kept.size)
+    header = HEADER.pack(preset.encode(), wrist, *size, mode, len(steps), *tensor.shape, bound, exceptions, stride, kept.size)
     return header + b"".join(struct.pack("<4f", *step, *[0] * (4 - len(step))) for step in steps) + kept.tobytes()
 
 
 def take(path, names, **scope):
     """Runs the definitions of these names in a file, and nothing else of it, in a scope."""
     tree = ast.parse(path.read_text())
-    tree.body = [node for node in tree.body if getattr(node, "name", None) in names]
-    assert len(tree.body) == len(names), (path, names)
+    body = [node for node in tree.body if getattr(node, "name", None) in names]
+    assert len(body) == len(names), (path, names)
+    tree.body = ast.parse("from __future__ import annotations").body + body
     scope.setdefault("np", np)
     scope.setdefault("torch", torch)
     scope.setdefault("nn", nn)
-    exec(compile("from __future__ import annotations", str(path), "exec", dont_inherit=True), scope)
     exec(compile(tree, str(path), "exec"), scope)
     return types.SimpleNamespace(**{name: scope[name] for name in names})
 
@@ -218,6 +218,73 @@ def umi(folder):
     sys.path.pop(0)
 
 
+def openpi_images(folder, size, library):
+    """Returns what openpi's loader gives to its preprocessing: an Observation with a base and a wrist camera."""
+    from PIL import Image
+    tools = take(folder / "openpi/packages/openpi-client/src/openpi_client/image_tools.py", ["resize_with_pad", "_resize_with_pad_pil"], Image=Image)
+    tree = ast.parse((folder / "openpi/src/openpi/models/model.py").read_text())
+    observation = next(node for node in tree.body if getattr(node, "name", None) == "Observation")
+    method = next(node for node in observation.body if getattr(node, "name", None) == "from_dict")
+    method.decorator_list = []
+    scope = {"np": np, "torch": torch}
+    module = ast.parse("from __future__ import annotations")
+    module.body.append(method)
+    exec(compile(module, "model.py", "exec"), scope)
+    resized = tools.resize_with_pad(make_source(*size, 3), 224, 224)[None]
+    images = {key: torch.from_numpy(resized.copy()) if library == "torch" else resized.copy() for key in ("base_0_rgb", "left_wrist_0_rgb")}
+    masks = {key: np.ones(1, bool) for key in images}
+    return scope["from_dict"](types.SimpleNamespace, {"image": images, "image_mask": masks, "state": torch.zeros(1, 8)})
+
+
+def openpi(folder):
+    import jax
+    import jax.numpy as jnp
+    import logging
+    import augmax
+    function = take(folder / "openpi/src/openpi/models/model.py", ["preprocess_observation"], jax=jax, jnp=jnp, augmax=augmax,
+                    logger=logging, IMAGE_KEYS=(), IMAGE_RESOLUTION=(224, 224), Observation=types.SimpleNamespace).preprocess_observation
+
+    def jitter(key):
+        key = jax.random.split(key, 1)[0]  # ColorspaceChain
+        amounts = [float(jax.random.uniform(k, minval=-s, maxval=s)) for k, s in zip(jax.random.split(key, 5), (0.3, 0.4, 0.1))]
+        return [(amount * bool(jax.random.bernoulli(key, 0.5)),) for amount in amounts]
+    for seed, size in [(0, (120, 160)), (5, (300, 224)), (11, (120, 160)), (9, (300, 260))]:
+        observation = openpi_images(folder, size, "jax")
+        rng = jax.random.key(seed)
+        keys = list(observation.images)
+        trained = function(rng, observation, train=True, image_keys=keys).images
+        plain = function(None, observation, train=False, image_keys=keys).images
+        (sample,) = jax.random.split(rng, 1)
+        geometry, colors = jax.random.split(sample, 2)  # Chain
+        crop, _, turn = jax.random.split(geometry, 3)  # GeometricChain
+        move = np.asarray(jax.random.uniform(crop, [2], minval=jnp.array([-6., -6.]), maxval=jnp.array([6., 6.])), np.float64)
+        angle = -float(jax.random.uniform(turn, minval=np.radians(-5), maxval=np.radians(5)))
+        back = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])  # the inverse of the affine step's turn
+        down, right = -(224 / 212) * back @ move
+        steps = [(np.degrees(angle), down, right, 224 / 212), *jitter(colors)]
+        yield record("openpi", size, np.asarray(trained["base_0_rgb"][0]), 2, DRAWN, steps, exceptions=8)  # almost black: their hue is lost in u8
+        (wrist,) = jax.random.split(sample, 1)
+        steps = jitter(wrist)
+        yield record("openpi", size, np.asarray(trained["left_wrist_0_rgb"][0]), 2, DRAWN, steps, True)
+        yield record("openpi", size, np.asarray(plain["base_0_rgb"][0]), 1, CENTER)
+
+
+def openpi_torch(folder):
+    import logging
+    tree = take(folder / "openpi/src/openpi/models_pytorch/preprocessing_pytorch.py", ["preprocess_observation_pytorch"], logger=logging,
+                image_tools=None, IMAGE_KEYS=(), IMAGE_RESOLUTION=(224, 224))
+    for size in [(120, 160), (300, 224)]:
+        observation = openpi_images(folder, size, "torch")
+        offsets, shares = [3, 11], [0.87, 0.7, 0.2, 0.8, 0.15, 0.9, 0.75]
+        with mock.patch("torch.randint", lambda *a, **k: torch.tensor([offsets.pop(0)])), \
+                mock.patch("torch.rand", lambda *a, **k: torch.tensor([shares.pop(0)])):
+            trained = tree.preprocess_observation_pytorch(observation, train=True, image_keys=list(observation.images)).images
+        steps = [(3, 11), (), (-(8.7 - 5), 0, 0, 223 / 224), (0.7 + 0.7 * 0.6,), (0.6 + 0.2 * 0.8,), (0.5 + 0.8,)]
+        yield record("openpi_torch", size, trained["base_0_rgb"][0].numpy(), 2, DRAWN, steps)
+        steps = [(0.7 + 0.15 * 0.6,), (0.6 + 0.9 * 0.8,), (0.5 + 0.75,)]
+        yield record("openpi_torch", size, trained["left_wrist_0_rgb"][0].numpy(), 2, DRAWN, steps, True)
+
+
 def lerobot_act(folder):
     root = folder / "lerobot/src/lerobot"
     tree = ast.parse((root / "processor/normalize_processor.py").read_text())
@@ -227,7 +294,6 @@ def lerobot_act(folder):
                      if isinstance(node, ast.Assign) and node.targets[0].id == "IMAGENET_STATS")
     types_ = take(root / "configs/types.py", ["NormalizationMode", "FeatureType"], Enum=__import__("enum").Enum)
     scope = {"torch": torch, "NormalizationMode": types_.NormalizationMode}
-    exec("from __future__ import annotations", scope)
     module = ast.parse("from __future__ import annotations")
     module.body += [constants, method]
     exec(compile(module, "normalize_processor.py", "exec"), scope)
@@ -301,7 +367,7 @@ def octo(folder):
 
 def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
-    makers = [act, act_plus_plus, robomimic, diffusion_policy, umi, lerobot_act, gr00t, octo]
+    makers = [act, act_plus_plus, robomimic, diffusion_policy, umi, openpi, openpi_torch, lerobot_act, gr00t, octo]
     chosen = sys.argv[2:]
     with open(OUTPUT, "wb") as file:
         for maker in makers:

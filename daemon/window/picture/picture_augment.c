@@ -25,6 +25,10 @@ static const struct step_keys steps[] = {
     {TRAJD_AUGMENT_SHIFT, {"shift", "p", NULL}},
     {TRAJD_AUGMENT_CHANNEL_CONTRAST, {"channel_contrast", "p", NULL}},
     {TRAJD_AUGMENT_HSV_SATURATION, {"hsv_saturation", "p", NULL}},
+    {TRAJD_AUGMENT_HSV_BRIGHTNESS, {"hsv_brightness", "p", NULL}},
+    {TRAJD_AUGMENT_HSV_CONTRAST, {"hsv_contrast", "p", NULL}},
+    {TRAJD_AUGMENT_FLAT_CONTRAST, {"flat_contrast", "p", NULL}},
+    {TRAJD_AUGMENT_FLAT_SATURATION, {"flat_saturation", "p", NULL}},
 };
 
 struct reader {
@@ -50,13 +54,15 @@ static enum trajd_status read_range(const struct reader *r, const struct trajd_y
 }
 
 /* Reads the strength of a colour step as torchvision's ColorJitter does: a number v stands for
- * [max(0, 1 - v), 1 + v], of hue and of shift for [-v, v]. */
+ * [max(0, 1 - v), 1 + v], of hue, shift and the curves of HSV for [-v, v]. */
 static enum trajd_status read_factor(const struct reader *r, const struct trajd_yaml_node *node,
                                      enum trajd_augment_kind kind,
                                      struct trajd_augment_range *range)
 {
-    const bool is_sum = kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT;
-    const double most = kind == TRAJD_AUGMENT_HUE ? 0.5 : is_sum ? 1 : MAX_FACTOR;
+    const bool is_curve =
+        kind == TRAJD_AUGMENT_HSV_BRIGHTNESS || kind == TRAJD_AUGMENT_HSV_CONTRAST;
+    const bool is_sum = is_curve || kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT;
+    const double most = kind == TRAJD_AUGMENT_HUE ? 0.5 : is_curve ? 0.99 : is_sum ? 1 : MAX_FACTOR;
     double strength = 0;
     enum trajd_status status;
 
@@ -102,6 +108,10 @@ static enum trajd_status read_main(const struct reader *r, const struct trajd_ya
     case TRAJD_AUGMENT_SHIFT:
     case TRAJD_AUGMENT_CHANNEL_CONTRAST:
     case TRAJD_AUGMENT_HSV_SATURATION:
+    case TRAJD_AUGMENT_HSV_BRIGHTNESS:
+    case TRAJD_AUGMENT_HSV_CONTRAST:
+    case TRAJD_AUGMENT_FLAT_CONTRAST:
+    case TRAJD_AUGMENT_FLAT_SATURATION:
     case TRAJD_AUGMENT_KIND_COUNT:
         break;
     }
@@ -127,6 +137,11 @@ static enum trajd_status read_key(const struct reader *r, const struct trajd_yam
     enum trajd_status status;
     int filter;
 
+    if (!strcmp(node->key, "p") && node->kind == TRAJD_YAML_SCALAR &&
+        !strcmp(node->value, "same")) {
+        step->follows = true;
+        return TRAJD_OK;
+    }
     if (!strcmp(node->key, "p"))
         return trajd_yaml_double(r->yaml, node, 0, 1, &step->probability, r->error);
     if (!strcmp(node->key, "excludes_last"))
@@ -163,12 +178,14 @@ static enum trajd_status read_step(const struct reader *r, const struct trajd_ya
         if (node->kind == TRAJD_YAML_MAPPING && trajd_yaml_get(node, steps[i].keys[0]))
             found = &steps[i];
     if (!found)
-        return trajd_yaml_error(r->yaml, node, r->error,
-                                "expected a step: {crop: [H, W]}, {flip: 0.5}, {affine: DEGREES}, "
-                                "{resize: [H, W]}, {random_resized_crop: [H, W]}, {brightness: "
-                                "0.3}, {contrast: 0.3}, {saturation: 0.3}, {hue: 0.05}, or "
-                                "of tf.image {shift: 0.1}, {channel_contrast: 0.1}, "
-                                "{hsv_saturation: 0.1}");
+        return trajd_yaml_error(
+            r->yaml, node, r->error,
+            "expected a step: {crop: [H, W]}, {flip: 0.5}, {affine: DEGREES}, "
+            "{resize: [H, W]}, {random_resized_crop: [H, W]}, {brightness: "
+            "0.3}, {contrast: 0.3}, {saturation: 0.3}, {hue: 0.05}, or "
+            "of tf.image {shift: 0.1}, {channel_contrast: 0.1}, "
+            "{hsv_saturation: 0.1}, of openpi {hsv_brightness: 0.3}, "
+            "{hsv_contrast: 0.4}, {flat_contrast: 0.4}, {flat_saturation: 0.5}");
     *step = (struct trajd_augment_step){.kind = found->kind,
                                         .probability = 1,
                                         .scale = {1, 1},
@@ -202,6 +219,12 @@ enum trajd_status trajd_picture_read_augment(const struct trajd_yaml *yaml,
          child = child->next) {
         const uint32_t i = augment->count++;
         status = read_step(&reader, child, &augment->steps[i], &spec->shares[i]);
+        if (status || !augment->steps[i].follows)
+            continue;
+        if (!i)
+            return trajd_yaml_error(yaml, child, error,
+                                    "p: same is that of the step before it, and there is none");
+        augment->steps[i].probability = augment->steps[i - 1].probability;
     }
     return status;
 }

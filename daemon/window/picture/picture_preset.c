@@ -40,6 +40,25 @@ static const struct trajd_picture_preset presets[] = {
      "back}, {brightness: 0.3}, {contrast: 0.4}, {saturation: 0.5}, {hue: 0.08}], draw_per: "
      "camera}, layout: chw, norm: unit}",
      NULL, "the trainer draws once for a camera of a whole batch, here for each window; " SHUFFLED},
+    {"openpi",
+     "{image: {resize: [224, 224], fit: pad, augment: [{affine: 5, translate: [0.0283019, "
+     "0.0283019], scale: [1.0566038, 1.0566038], filter: linear}, {hsv_brightness: 0.3, p: 0.5}, "
+     "{hsv_contrast: 0.4, p: same}, {hue: 0.1, p: same}], draw_per: step}, layout: hwc, norm: "
+     "signed}",
+     "{image: {resize: [224, 224], fit: pad, augment: [{hsv_brightness: 0.3, p: 0.5}, "
+     "{hsv_contrast: 0.4, p: same}, {hue: 0.1, p: same}], draw_per: step}, layout: hwc, norm: "
+     "signed}",
+     "the trainer moves its crop by parts of a pixel, here by whole pixels. The affine step is "
+     "augmax's crop, resize and turn in one; augmax's saturation changes nothing, and its hue is "
+     "on by default"},
+    {"openpi_torch",
+     "{image: {resize: [224, 224], fit: pad, augment: [{crop: 0.95}, {resize: back, filter: "
+     "linear}, {affine: 5, scale: [0.9955357, 0.9955357], filter: linear}, {brightness: 0.3}, "
+     "{flat_contrast: 0.4}, {flat_saturation: 0.5}], draw_per: camera, rounding: end}, layout: "
+     "chw, norm: signed}",
+     "{image: {resize: [224, 224], fit: pad, augment: [{brightness: 0.3}, {flat_contrast: 0.4}, "
+     "{flat_saturation: 0.5}], draw_per: camera, rounding: end}, layout: chw, norm: signed}",
+     "the trainer draws once for a camera of a whole batch, here for each window"},
     {"lerobot_act", "{image: {}, layout: chw, norm: imagenet}", NULL,
      "its image_transforms, off by default, are not in it"},
     {"gr00t",

@@ -61,7 +61,7 @@ static enum trajd_status read_words(const struct trajd_yaml *yaml,
 {
     static const char *const draws[] = {"random", "center", NULL};
     static const char *const pers[] = {"frame", "step", "camera", "window", NULL};
-    static const char *const roundings[] = {"once", "each", NULL};
+    static const char *const roundings[] = {"once", "each", "end", NULL};
     static const char *const channels[] = {"rgb", "bgr", "cv2", NULL};
     const struct trajd_yaml_node *child;
     int draw = spec->is_centred, per = (int)spec->draw_per, rounding = (int)spec->augment.rounding;

@@ -62,13 +62,14 @@ static void add_step(const struct trajd_augment_step *step, uint32_t number,
 
     snprintf(key, sizeof key, "augment %u", number % 100);
     add(words, key,
-        "%s %ux%u%s, p %.9g, affine %.9g, %.9g, %.9g, scale %.9g to %.9g, ratio %.9g to %.9g, box "
+        "%s %ux%u%s, p %.9g%s, affine %.9g, %.9g, %.9g, scale %.9g to %.9g, ratio %.9g to %.9g, "
+        "box "
         "%u, %s, factor %.9g to %.9g",
         trajd_augment_kind_name(step->kind), step->height, step->width,
-        step->excludes_last ? " without the last offset" : "", step->probability, step->degrees,
-        step->translate_y, step->translate_x, step->scale.low, step->scale.high, step->ratio.low,
-        step->ratio.high, step->box, trajd_image_filter_name(step->filter), step->factor.low,
-        step->factor.high);
+        step->excludes_last ? " without the last offset" : "", step->probability,
+        step->follows ? " with the one before" : "", step->degrees, step->translate_y,
+        step->translate_x, step->scale.low, step->scale.high, step->ratio.low, step->ratio.high,
+        step->box, trajd_image_filter_name(step->filter), step->factor.low, step->factor.high);
 }
 
 void trajd_picture_write_words(const struct trajd_picture_spec *spec,
@@ -89,5 +90,8 @@ void trajd_picture_write_words(const struct trajd_picture_spec *spec,
         return;
     add(words, "draw", "%s", spec->is_centred ? "center" : "random");
     add(words, "draw_per", "%s", draws[spec->draw_per]);
-    add(words, "rounding", "%s", augment->rounding == TRAJD_AUGMENT_ROUND_EACH ? "each" : "once");
+    add(words, "rounding", "%s",
+        augment->rounding == TRAJD_AUGMENT_ROUND_EACH  ? "each"
+        : augment->rounding == TRAJD_AUGMENT_ROUND_END ? "end"
+                                                       : "once");
 }

@@ -15,7 +15,7 @@ struct trajd_picture_words {
     uint32_t count;
     struct trajd_picture_word {
         char key[16];
-        char text[232];
+        char text[256];
     } list[TRAJD_PICTURE_WORDS_MAX];
 };
 

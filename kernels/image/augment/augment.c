@@ -19,6 +19,10 @@ static const char *const names[] = {
     [TRAJD_AUGMENT_SHIFT] = "shift",
     [TRAJD_AUGMENT_CHANNEL_CONTRAST] = "channel_contrast",
     [TRAJD_AUGMENT_HSV_SATURATION] = "hsv_saturation",
+    [TRAJD_AUGMENT_HSV_BRIGHTNESS] = "hsv_brightness",
+    [TRAJD_AUGMENT_HSV_CONTRAST] = "hsv_contrast",
+    [TRAJD_AUGMENT_FLAT_CONTRAST] = "flat_contrast",
+    [TRAJD_AUGMENT_FLAT_SATURATION] = "flat_saturation",
 };
 
 const char *trajd_augment_kind_name(enum trajd_augment_kind kind)
@@ -113,9 +117,24 @@ static const char *check_color(const struct trajd_augment_step *step,
     if (step->kind == TRAJD_AUGMENT_SHIFT)
         return is_within(step->factor, -1, 1) ? NULL : "the shift must be a range in -1 to 1";
     if (frame->channels != 3 &&
-        (step->kind == TRAJD_AUGMENT_SATURATION || step->kind == TRAJD_AUGMENT_HSV_SATURATION))
+        (step->kind == TRAJD_AUGMENT_SATURATION || step->kind == TRAJD_AUGMENT_FLAT_SATURATION ||
+         trajd_augment_is_hsv(step->kind)))
         return "a grey picture has no saturation";
+    if (trajd_augment_is_curve(step->kind))
+        return is_within(step->factor, -0.99, 0.99) ? NULL : "it must be a range in -0.99 to 0.99";
     return is_within(step->factor, 0, 100) ? NULL : "the factor must be a range in 0 to 100";
+}
+
+/* Returns the rule that a step breaks with the one before it, or NULL. */
+static const char *check_order(const struct trajd_augment *augment, uint32_t i)
+{
+    const struct trajd_augment_step *step = &augment->steps[i];
+
+    if (step->follows && (!i || step->probability != augment->steps[i - 1].probability))
+        return "it follows a step before it, and has the same probability";
+    if (augment->rounding == TRAJD_AUGMENT_ROUND_END && trajd_augment_is_hsv(step->kind))
+        return "it goes through HSV, which takes clipped values: not with rounding: end";
+    return NULL;
 }
 
 /* Returns the rule that a step breaks, or NULL. */
@@ -173,6 +192,8 @@ enum trajd_status trajd_augment_check(const struct trajd_augment *augment,
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "augment, step %u: unknown kind",
                                    i + 1);
         rule = check_step(step, &now);
+        if (!rule)
+            rule = check_order(augment, i);
         if (rule)
             return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                    "augment, step %u (%s of %u x %u): %s", i + 1, name, now.height,

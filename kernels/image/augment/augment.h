@@ -40,6 +40,12 @@ enum trajd_augment_kind {
     TRAJD_AUGMENT_SHIFT,            /* share of 255 that is added, -1 to 1 */
     TRAJD_AUGMENT_CHANNEL_CONTRAST, /* factor, about the mean of each channel */
     TRAJD_AUGMENT_HSV_SATURATION,   /* factor of the saturation in HSV */
+    /* augmax changes the value in HSV, by curves from black to full: */
+    TRAJD_AUGMENT_HSV_BRIGHTNESS, /* -1: all black, 0: nothing, 1: all full */
+    TRAJD_AUGMENT_HSV_CONTRAST,   /* -1 to 1; above 0, the middle becomes steeper */
+    /* as CONTRAST and SATURATION, but a pixel's grey is the mean of its channels (openpi in torch): */
+    TRAJD_AUGMENT_FLAT_CONTRAST,   /* factor */
+    TRAJD_AUGMENT_FLAT_SATURATION, /* factor */
     TRAJD_AUGMENT_KIND_COUNT,
 };
 
@@ -50,12 +56,15 @@ enum trajd_augment_box {
     TRAJD_AUGMENT_BOX_COUNT,
 };
 
-/* What happens between the steps of a run of colours. Values are clipped to 0..255 after each. */
+/* What happens between the steps of a run of colours. Values are clipped to 0..255 after each, but for
+ * END. */
 enum trajd_augment_rounding {
     /* floats to the end of the run, then to the nearest u8: torchvision on float tensors */
     TRAJD_AUGMENT_ROUND_ONCE,
     /* rounds down to u8 after each step: torchvision on u8 tensors (act-plus-plus) */
     TRAJD_AUGMENT_ROUND_EACH,
+    /* as ONCE, and clips only at the end of the run: openpi in torch. Not for steps through HSV */
+    TRAJD_AUGMENT_ROUND_END,
     TRAJD_AUGMENT_ROUNDING_COUNT,
 };
 
@@ -67,6 +76,7 @@ struct trajd_augment_step {
     enum trajd_augment_kind kind;
     /* that the step happens; else its parameters change nothing. 1 for steps that set a size */
     double probability;
+    bool follows;           /* happens where the step before it does, which has this probability */
     uint32_t height, width; /* crop, resize, resized crop: of the result */
     /* crop: the last offset (size - crop) never occurs, as in robomimic; else it does */
     bool excludes_last;

@@ -211,7 +211,7 @@ static void sample_box(struct way *way, uint32_t i)
 static uint32_t run_colors(struct way *way, uint32_t i)
 {
     const struct trajd_augment *augment = &way->plan->augment;
-    struct trajd_augment_run run = {.rounds = augment->rounding == TRAJD_AUGMENT_ROUND_EACH};
+    struct trajd_augment_run run = {.rounding = augment->rounding};
     uint8_t *out;
 
     for (; i < augment->count && trajd_augment_is_color(&augment->steps[i]); i++)

@@ -46,19 +46,31 @@ TRAJD_CLONES static void store_1(uint8_t *restrict out, const float *restrict a,
         out[i] = (uint8_t)(int32_t)(a[i] + 0.5F);
 }
 
-/* out = value * out + other. `rounds` is a constant where this is inlined, as below. */
-TRAJD_INLINE void blend_all(float *out, uint32_t count, float value, float other, bool rounds)
+/* What is done after a step. The rounding is a constant where this is inlined, as below. */
+TRAJD_INLINE float settle(float value, enum trajd_augment_rounding rounding)
 {
-    for (uint32_t i = 0; i < count; i++)
-        out[i] = whole(clip(value * out[i] + other, 255), rounds);
+    return rounding == TRAJD_AUGMENT_ROUND_END
+               ? value
+               : whole(clip(value, 255), rounding == TRAJD_AUGMENT_ROUND_EACH);
 }
 
-TRAJD_CLONES static void blend(float *out, uint32_t count, float value, float other, bool rounds)
+/* out = value * out + other. */
+TRAJD_INLINE void blend_all(float *out, uint32_t count, float value, float other,
+                            enum trajd_augment_rounding rounding)
 {
-    if (rounds)
-        blend_all(out, count, value, other, true);
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = settle(value * out[i] + other, rounding);
+}
+
+TRAJD_CLONES static void blend(float *out, uint32_t count, float value, float other,
+                               enum trajd_augment_rounding rounding)
+{
+    if (rounding == TRAJD_AUGMENT_ROUND_EACH)
+        blend_all(out, count, value, other, TRAJD_AUGMENT_ROUND_EACH);
+    else if (rounding == TRAJD_AUGMENT_ROUND_ONCE)
+        blend_all(out, count, value, other, TRAJD_AUGMENT_ROUND_ONCE);
     else
-        blend_all(out, count, value, other, false);
+        blend_all(out, count, value, other, TRAJD_AUGMENT_ROUND_END);
 }
 
 TRAJD_INLINE float grey(float a, float b, float c, bool rounds)
@@ -67,25 +79,60 @@ TRAJD_INLINE float grey(float a, float b, float c, bool rounds)
 }
 
 TRAJD_INLINE void saturate_all(float *restrict a, float *restrict b, float *restrict c,
-                               uint32_t count, float value, bool rounds)
+                               uint32_t count, float value, enum trajd_augment_rounding rounding)
 {
     const float rest = 1 - value;
 
     for (uint32_t i = 0; i < count; i++) {
-        const float other = rest * grey(a[i], b[i], c[i], rounds);
-        a[i] = whole(clip(value * a[i] + other, 255), rounds);
-        b[i] = whole(clip(value * b[i] + other, 255), rounds);
-        c[i] = whole(clip(value * c[i] + other, 255), rounds);
+        const float other = rest * grey(a[i], b[i], c[i], rounding == TRAJD_AUGMENT_ROUND_EACH);
+        a[i] = settle(value * a[i] + other, rounding);
+        b[i] = settle(value * b[i] + other, rounding);
+        c[i] = settle(value * c[i] + other, rounding);
     }
 }
 
 TRAJD_CLONES static void saturate(float *restrict a, float *restrict b, float *restrict c,
-                                  uint32_t count, float value, bool rounds)
+                                  uint32_t count, float value, enum trajd_augment_rounding rounding)
 {
-    if (rounds)
-        saturate_all(a, b, c, count, value, true);
+    if (rounding == TRAJD_AUGMENT_ROUND_EACH)
+        saturate_all(a, b, c, count, value, TRAJD_AUGMENT_ROUND_EACH);
+    else if (rounding == TRAJD_AUGMENT_ROUND_ONCE)
+        saturate_all(a, b, c, count, value, TRAJD_AUGMENT_ROUND_ONCE);
     else
-        saturate_all(a, b, c, count, value, false);
+        saturate_all(a, b, c, count, value, TRAJD_AUGMENT_ROUND_END);
+}
+
+/* As saturate, with the mean of the channels as grey. Does not clip. */
+TRAJD_CLONES static void saturate_flat(float *restrict a, float *restrict b, float *restrict c,
+                                       uint32_t count, float value)
+{
+    const float rest = (1 - value) / 3;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const float other = rest * (a[i] + b[i] + c[i]);
+        a[i] = value * a[i] + other;
+        b[i] = value * b[i] + other;
+        c[i] = value * c[i] + other;
+    }
+}
+
+/* Moves the largest channel along a curve, and the others in proportion. Does not clip. */
+TRAJD_CLONES static void bend_hsv(float *restrict a, float *restrict b, float *restrict c,
+                                  uint32_t count, const struct trajd_augment_curve *curve)
+{
+    const float low_end = (float)curve->low, high_end = (float)curve->high;
+    const float slopes[] = {(float)curve->slope[0], (float)curve->slope[1], (float)curve->slope[2]};
+    const float adds[] = {(float)curve->add[0], (float)curve->add[1], (float)curve->add[2]};
+
+    for (uint32_t i = 0; i < count; i++) {
+        const float x = a[i], y = b[i], z = c[i], high = x > y ? x : y, most = high > z ? high : z;
+        const float slope = most < low_end ? slopes[0] : most > high_end ? slopes[2] : slopes[1];
+        const float add = most < low_end ? adds[0] : most > high_end ? adds[2] : adds[1];
+        const float moved = slope * most + add, k = moved / (most > 0 ? most : 1);
+        a[i] = most > 0 ? x * k : moved;
+        b[i] = most > 0 ? y * k : moved;
+        c[i] = most > 0 ? z * k : moved;
+    }
 }
 
 /* A channel of a pixel whose hue is h, from -4 to 8. */
@@ -184,7 +231,7 @@ static void blend_planes(const struct trajd_augment_run *run, float value, const
                          struct chunk *chunk)
 {
     for (uint32_t d = 0; d < chunk->channels; d++)
-        blend(chunk->planes[d], chunk->count, value, other[d], run->rounds);
+        blend(chunk->planes[d], chunk->count, value, other[d], run->rounding);
 }
 
 static void change(const struct trajd_augment_run *run, uint32_t step, struct chunk *chunk)
@@ -202,15 +249,24 @@ static void change(const struct trajd_augment_run *run, uint32_t step, struct ch
         blend_planes(run, 1, added, chunk);
         break;
     case TRAJD_AUGMENT_SATURATION:
-        saturate(a, b, c, chunk->count, value, run->rounds);
+        saturate(a, b, c, chunk->count, value, run->rounding);
         break;
     case TRAJD_AUGMENT_HSV_SATURATION:
         saturate_hsv(a, b, c, chunk->count, value);
         blend_planes(run, 1, zero, chunk); /* clips and rounds */
         break;
+    case TRAJD_AUGMENT_FLAT_SATURATION:
+        saturate_flat(a, b, c, chunk->count, value);
+        blend_planes(run, 1, zero, chunk);
+        break;
+    case TRAJD_AUGMENT_HSV_BRIGHTNESS:
+    case TRAJD_AUGMENT_HSV_CONTRAST:
+        bend_hsv(a, b, c, chunk->count, &run->curves[step]);
+        blend_planes(run, 1, zero, chunk);
+        break;
     case TRAJD_AUGMENT_HUE:
         turn_hue(a, b, c, chunk->count, value);
-        for (uint32_t d = 0; run->rounds && d < 3; d++)
+        for (uint32_t d = 0; run->rounding == TRAJD_AUGMENT_ROUND_EACH && d < 3; d++)
             round_hue(chunk->planes[d], chunk->count);
         break;
     default: /* the contrasts */
@@ -262,7 +318,7 @@ static bool next(struct walk *walk, const struct trajd_augment_run *run, uint32_
     return true;
 }
 
-/* Fills the means of a contrast step: of the greys, or of each channel. */
+/* Fills the means of a contrast step: of the greys, of each channel, or of all values. */
 static void fill_means(struct trajd_augment_run *run, uint32_t step,
                        const struct trajd_augment_view *view)
 {
@@ -275,10 +331,12 @@ static void fill_means(struct trajd_augment_run *run, uint32_t step,
     while (next(&walk, run, step, &chunk)) {
         if (of_greys)
             sums[0] += sum_greys(chunk.planes[0], chunk.planes[1], chunk.planes[2], chunk.count,
-                                 run->rounds);
+                                 run->rounding == TRAJD_AUGMENT_ROUND_EACH);
         for (uint32_t d = 0; !of_greys && d < chunk.channels; d++)
             sums[d] += sum_plane(chunk.planes[d], chunk.count);
     }
+    if (run->kinds[step] == TRAJD_AUGMENT_FLAT_CONTRAST && view->channels == 3)
+        sums[0] = sums[1] = sums[2] = (sums[0] + sums[1] + sums[2]) / 3;
     for (uint32_t d = 0; d < 3; d++)
         run->means[step][d] = (float)(sums[of_greys ? 0 : d] / pixels);
 }
@@ -291,12 +349,18 @@ void trajd_augment_run(struct trajd_augment_run *run, const struct trajd_augment
 
     for (uint32_t i = 0; i < run->count; i++)
         if (run->kinds[i] == TRAJD_AUGMENT_CONTRAST ||
-            run->kinds[i] == TRAJD_AUGMENT_CHANNEL_CONTRAST)
+            run->kinds[i] == TRAJD_AUGMENT_CHANNEL_CONTRAST ||
+            run->kinds[i] == TRAJD_AUGMENT_FLAT_CONTRAST)
             fill_means(run, i, view);
-    for (; next(&walk, run, run->count, &chunk); output += chunk.count * chunk.channels)
+        else if (trajd_augment_is_curve(run->kinds[i]))
+            run->curves[i] = trajd_augment_curve_make(run->kinds[i], run->values[i]);
+    for (; next(&walk, run, run->count, &chunk); output += chunk.count * chunk.channels) {
+        for (uint32_t d = 0; run->rounding == TRAJD_AUGMENT_ROUND_END && d < chunk.channels; d++)
+            blend(chunk.planes[d], chunk.count, 1, 0, TRAJD_AUGMENT_ROUND_ONCE); /* clips */
         if (chunk.channels == 1)
             store_1(output, chunk.planes[0], chunk.count);
         else
             trajd_image_put_together(output, chunk.planes[0], chunk.planes[1], chunk.planes[2],
                                      chunk.count);
+    }
 }

@@ -2,7 +2,7 @@
 #ifndef TRAJD_KERNELS_IMAGE_AUGMENT_AUGMENT_COLOR_H
 #define TRAJD_KERNELS_IMAGE_AUGMENT_AUGMENT_COLOR_H
 
-#include "kernels/image/augment/augment.h"
+#include "kernels/image/augment/augment_step.h"
 
 /* A frame of u8, or a part of one. */
 struct trajd_augment_view {
@@ -13,11 +13,12 @@ struct trajd_augment_view {
 
 struct trajd_augment_run {
     uint32_t count;
-    bool rounds; /* down to u8, after each step */
+    enum trajd_augment_rounding rounding;
     enum trajd_augment_kind kinds[TRAJD_AUGMENT_STEPS_MAX];
     float values[TRAJD_AUGMENT_STEPS_MAX];
     /* filled by the run: what a contrast step is about, a mean a channel */
     float means[TRAJD_AUGMENT_STEPS_MAX][3];
+    struct trajd_augment_curve curves[TRAJD_AUGMENT_STEPS_MAX]; /* filled by the run, too */
 };
 
 /* Applies the steps, and writes a frame without gaps. */

@@ -181,6 +181,16 @@ static void center_step(const struct trajd_augment_step *step, uint32_t height, 
         values[0] = trajd_augment_neutral(step->kind);
 }
 
+/* Returns whether the draw lets step i happen. */
+static bool happens(const struct trajd_augment *augment, const struct source *source, uint32_t i)
+{
+    const double probability = augment->steps[i].probability;
+
+    while (augment->steps[i].follows)
+        i--;
+    return (double)trajd_philox_uniform(block(source, i, 0).words[0]) < probability;
+}
+
 /* Sets the parameters of all steps: with a source those of a draw. */
 static void set(const struct trajd_augment *augment, const struct source *source, uint32_t height,
                 uint32_t width, struct trajd_augment_params *params)
@@ -188,8 +198,7 @@ static void set(const struct trajd_augment *augment, const struct source *source
     memset(params, 0, sizeof *params);
     for (uint32_t i = 0; i < augment->count; i++) {
         const struct trajd_augment_step *step = &augment->steps[i];
-        if (source &&
-            (double)trajd_philox_uniform(block(source, i, 0).words[0]) < step->probability)
+        if (source && happens(augment, source, i))
             draw_step(step, source, i, height, width, params->values[i]);
         else
             center_step(step, height, width, params->values[i]);

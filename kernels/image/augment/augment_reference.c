@@ -136,10 +136,15 @@ static enum trajd_status apply_geometry(const struct trajd_augment_step *step,
     }
 }
 
+/* How a run rounds and clips. */
+struct rules {
+    bool rounds, clips;
+};
+
 /* Colours are between 0 and 255. */
-static double clip(double value)
+static double clip(double value, bool clips)
 {
-    return fmin(fmax(value, 0), 255);
+    return clips ? fmin(fmax(value, 0), 255) : value;
 }
 
 /* Rounds to float32 where torchvision's u8 arithmetic does. Which level a value falls to depends on
@@ -163,11 +168,12 @@ static double grey(const double *pixel, uint32_t channels, bool rounds)
 }
 
 /* value * color + (1 - value) * other. */
-static double blend(double color, double other, double value, bool rounds)
+static double blend(double color, double other, double value, struct rules rules)
 {
-    const double rest = single(1 - value, rounds);
+    const double rest = single(1 - value, rules.rounds);
+    const double sum = single(value * color, rules.rounds) + single(rest * other, rules.rounds);
 
-    return clip(single(single(value * color, rounds) + single(rest * other, rounds), rounds));
+    return clip(single(sum, rules.rounds), rules.clips);
 }
 
 static double hue_of(const double *pixel, double most, double range)
@@ -206,27 +212,52 @@ static void saturate_hsv(double *pixel, double factor)
         pixel[c] = most - (most - pixel[c]) * (range > 0 ? fmin(factor, most / range) : 1);
 }
 
+/* Moves the largest channel along a curve, and the others in proportion. Black becomes a grey. */
+static void bend_hsv(double *pixel, enum trajd_augment_kind kind, double value)
+{
+    const struct trajd_augment_curve curve = trajd_augment_curve_make(kind, (float)value);
+    const double most = fmax(fmax(pixel[0], pixel[1]), pixel[2]);
+    const int piece = most < curve.low ? 0 : most > curve.high ? 2 : 1;
+    const double moved = curve.slope[piece] * most + curve.add[piece];
+
+    for (int c = 0; c < 3; c++)
+        pixel[c] = most > 0 ? pixel[c] / most * moved : moved;
+}
+
+static double flat_grey(const double *values, uint32_t channels)
+{
+    return channels == 1 ? values[0] : (values[0] + values[1] + values[2]) / 3;
+}
+
 /* One colour step of a pixel. The last of the means is that of the greys. */
 static void change_pixel(enum trajd_augment_kind kind, double value, const double means[4],
-                         bool rounds, uint32_t channels, double *pixel)
+                         struct rules rules, uint32_t channels, double *pixel)
 {
+    const bool rounds = rules.rounds;
     const double pixel_grey = grey(pixel, channels, rounds);
+    const double flat = flat_grey(pixel, channels), flat_mean = flat_grey(means, channels);
 
     if (kind == TRAJD_AUGMENT_HUE)
         turn_hue(pixel, value);
     if (kind == TRAJD_AUGMENT_HSV_SATURATION)
         saturate_hsv(pixel, value);
+    if (trajd_augment_is_curve(kind))
+        bend_hsv(pixel, kind, value);
     for (uint32_t c = 0; c < channels; c++) {
         if (kind == TRAJD_AUGMENT_BRIGHTNESS)
-            pixel[c] = blend(pixel[c], 0, value, rounds);
+            pixel[c] = blend(pixel[c], 0, value, rules);
         else if (kind == TRAJD_AUGMENT_SATURATION)
-            pixel[c] = blend(pixel[c], pixel_grey, value, rounds);
+            pixel[c] = blend(pixel[c], pixel_grey, value, rules);
+        else if (kind == TRAJD_AUGMENT_FLAT_SATURATION)
+            pixel[c] = blend(pixel[c], flat, value, rules);
+        else if (kind == TRAJD_AUGMENT_FLAT_CONTRAST)
+            pixel[c] = blend(pixel[c], flat_mean, value, rules);
         else if (kind == TRAJD_AUGMENT_CONTRAST)
-            pixel[c] = blend(pixel[c], means[3], value, rounds);
+            pixel[c] = blend(pixel[c], means[3], value, rules);
         else if (kind == TRAJD_AUGMENT_CHANNEL_CONTRAST)
-            pixel[c] = blend(pixel[c], means[c], value, rounds);
+            pixel[c] = blend(pixel[c], means[c], value, rules);
         else if (kind == TRAJD_AUGMENT_SHIFT)
-            pixel[c] = clip(single(pixel[c] + single(value * 255, rounds), rounds));
+            pixel[c] = clip(single(pixel[c] + single(value * 255, rounds), rounds), rules.clips);
         else if (kind == TRAJD_AUGMENT_HUE && rounds) /* torchvision's way from [0, 1] to u8 */
             pixel[c] *= 255.999 / 255;
         if (rounds)
@@ -235,7 +266,7 @@ static void change_pixel(enum trajd_augment_kind kind, double value, const doubl
 }
 
 /* One colour step, for all pixels. */
-static void apply_color(const struct trajd_augment_step *step, double value, bool rounds,
+static void apply_color(const struct trajd_augment_step *step, double value, struct rules rules,
                         uint64_t pixels, uint32_t channels, double *colors)
 {
     double means[4] = {0};
@@ -243,12 +274,12 @@ static void apply_color(const struct trajd_augment_step *step, double value, boo
     for (uint64_t i = 0; i < pixels; i++) {
         for (uint32_t c = 0; c < channels; c++)
             means[c] += colors[i * channels + c];
-        means[3] += grey(colors + i * channels, channels, rounds);
+        means[3] += grey(colors + i * channels, channels, rules.rounds);
     }
     for (int i = 0; i < 4; i++)
-        means[i] = single(means[i] / (double)pixels, rounds);
+        means[i] = single(means[i] / (double)pixels, rules.rounds);
     for (uint64_t i = 0; i < pixels; i++)
-        change_pixel(step->kind, value, means, rounds, channels, colors + i * channels);
+        change_pixel(step->kind, value, means, rules, channels, colors + i * channels);
 }
 
 /* A run of colour steps: from `first` to the next step of geometry. Returns the step after it, or
@@ -257,6 +288,8 @@ static uint32_t apply_run(const struct trajd_augment *augment, uint32_t first,
                           const struct trajd_augment_params *params, struct picture *p)
 {
     const uint64_t count = picture_bytes(p);
+    const struct rules rules = {augment->rounding == TRAJD_AUGMENT_ROUND_EACH,
+                                augment->rounding != TRAJD_AUGMENT_ROUND_END};
     double *colors = malloc(count * sizeof *colors);
     uint32_t i = first;
 
@@ -266,8 +299,7 @@ static uint32_t apply_run(const struct trajd_augment *augment, uint32_t first,
         colors[k] = p->pixels[k];
     for (; i < augment->count && trajd_augment_is_color(&augment->steps[i]); i++)
         if (!trajd_augment_is_idle(&augment->steps[i], params->values[i]))
-            apply_color(&augment->steps[i], params->values[i][0],
-                        augment->rounding == TRAJD_AUGMENT_ROUND_EACH, count / p->frame.channels,
+            apply_color(&augment->steps[i], params->values[i][0], rules, count / p->frame.channels,
                         p->frame.channels, colors);
     for (uint64_t k = 0; k < count; k++)
         p->pixels[k] = to_byte(colors[k]);

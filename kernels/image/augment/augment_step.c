@@ -32,6 +32,26 @@ struct trajd_augment_warp trajd_augment_warp_make(const float *values, uint32_t 
     return warp;
 }
 
+/* Contrast is steep in the middle by tan((value + 1) * 45 degrees), and by its inverse at both ends.
+ * Two of the pieces meet where slope / (2 + 2 * slope) of the levels lie below. */
+struct trajd_augment_curve trajd_augment_curve_make(enum trajd_augment_kind kind, float value)
+{
+    const double change = value;
+    double sine, cosine, steep, low;
+
+    if (kind == TRAJD_AUGMENT_HSV_BRIGHTNESS) {
+        const double slope = 1 - fabs(change), add = fmax(change, 0) * 255;
+        return (struct trajd_augment_curve){0, 255, {slope, slope, slope}, {add, add, add}};
+    }
+    trajd_augment_sine((change + 1) * 45, &sine, &cosine);
+    steep = sine / cosine;
+    low = steep / (2 + 2 * steep) * 255;
+    return (struct trajd_augment_curve){low,
+                                        255 - low,
+                                        {1 / steep, steep, 1 / steep},
+                                        {0, 127.5 - 127.5 * steep, 255 - 255 / steep}};
+}
+
 struct trajd_augment_line trajd_augment_line_make(float begin, float share, uint32_t size,
                                                   uint32_t output)
 {

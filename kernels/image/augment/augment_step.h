@@ -9,6 +9,19 @@ static inline bool trajd_augment_is_color(const struct trajd_augment_step *step)
     return step->kind >= TRAJD_AUGMENT_BRIGHTNESS;
 }
 
+/* Returns whether a colour step goes through HSV: through the largest channel and the range of all. */
+static inline bool trajd_augment_is_hsv(enum trajd_augment_kind kind)
+{
+    return kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_HSV_SATURATION ||
+           kind == TRAJD_AUGMENT_HSV_BRIGHTNESS || kind == TRAJD_AUGMENT_HSV_CONTRAST;
+}
+
+/* Returns whether a colour step is a curve of the largest channel. */
+static inline bool trajd_augment_is_curve(enum trajd_augment_kind kind)
+{
+    return kind == TRAJD_AUGMENT_HSV_BRIGHTNESS || kind == TRAJD_AUGMENT_HSV_CONTRAST;
+}
+
 /* Changes the size to that after the step. */
 static inline void trajd_augment_resize(const struct trajd_augment_step *step, uint32_t *height,
                                         uint32_t *width)
@@ -23,7 +36,9 @@ static inline void trajd_augment_resize(const struct trajd_augment_step *step, u
 /* Returns the parameter of a colour step that changes nothing. */
 static inline float trajd_augment_neutral(enum trajd_augment_kind kind)
 {
-    return kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT ? 0 : 1;
+    return kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT || trajd_augment_is_curve(kind)
+               ? 0
+               : 1;
 }
 
 /* Returns whether the parameters leave a frame as it is. Such a colour step is left out, since hue
@@ -32,6 +47,14 @@ static inline bool trajd_augment_is_idle(const struct trajd_augment_step *step, 
 {
     return values[0] == trajd_augment_neutral(step->kind);
 }
+
+/* Three straight pieces: below `low`, between, and above `high`, level -> slope * level + add. */
+struct trajd_augment_curve {
+    double low, high, slope[3], add[3];
+};
+
+/* Makes the curve of the largest channel, in levels, of a step that is one. */
+struct trajd_augment_curve trajd_augment_curve_make(enum trajd_augment_kind kind, float value);
 
 /* Where the centre of an output pixel lies in the source, in 2^-32 of a pixel, plus half a pixel: the
  * pixel under it is y >> 32, x >> 32. Exact sums, so that a row may be walked. */

@@ -3,7 +3,8 @@
  *     frame [H, W, C] --prepare (raw frames)--augment--finish--> tensor [H', W', C] or [C, H', W']
  *
  * What is done to a frame is that of image.h, augment.h and image_finish.h, and so are the rules:
- * every preparation, every list of steps and every finish that their checks accept is served.
+ * every preparation, every list of steps and every finish that their checks accept is served, but for
+ * rounding: end and the steps of openpi (hsv_brightness, hsv_contrast, flat_contrast, flat_saturation).
  * The draws are made by trajd_augment_draw on the host, so they are the same bit for bit.
  *
  * A tensor of u8 equals the one that the CPU makes within one level after one resize, bilinear warp or

@@ -19,6 +19,20 @@ static enum trajd_status refuse(struct trajd_error *error, const char *what)
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "pictures on the GPU: %s", what);
 }
 
+/* Refuses what the kernels do not have. */
+static enum trajd_status check_steps(const struct trajd_augment *augment, struct trajd_error *error)
+{
+    if (augment->rounding == TRAJD_AUGMENT_ROUND_END)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "pictures on the GPU: the kernels do not have rounding: end");
+    for (uint32_t i = 0; i < augment->count; i++)
+        if (augment->steps[i].kind > TRAJD_AUGMENT_HSV_SATURATION)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "pictures on the GPU: the kernels do not have the step %s",
+                                   trajd_augment_kind_name(augment->steps[i].kind));
+    return TRAJD_OK;
+}
+
 enum trajd_status trajd_image_gpu_check(const struct trajd_image_gpu_spec *spec,
                                         struct trajd_error *error)
 {
@@ -35,6 +49,8 @@ enum trajd_status trajd_image_gpu_check(const struct trajd_image_gpu_spec *spec,
         return refuse(error, "the preparation does not make the frames that are augmented");
     status = trajd_augment_check(spec->augment ? spec->augment : &none, &spec->frame, &height,
                                  &width, error);
+    if (!status && spec->augment)
+        status = check_steps(spec->augment, error);
     if (!status)
         status = trajd_image_finish_check(f, error);
     if (!status && (f->height != height || f->width != width ||

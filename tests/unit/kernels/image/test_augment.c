@@ -32,7 +32,8 @@ static struct trajd_augment_step make_step(enum trajd_augment_kind kind,
                                            enum trajd_image_filter filter)
 {
     const double middle = between(0.5, 1.2);
-    const bool is_sum = kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT;
+    const bool is_sum = kind == TRAJD_AUGMENT_HUE || kind == TRAJD_AUGMENT_SHIFT ||
+                        kind == TRAJD_AUGMENT_HSV_BRIGHTNESS || kind == TRAJD_AUGMENT_HSV_CONTRAST;
     struct trajd_augment_step step = {.kind = kind,
                                       .probability = 1,
                                       .height = 1 + draw(40),
@@ -190,24 +191,30 @@ static void test_mixing(void **unused)
  * may be a level off, and steps after it make more of that. */
 static void test_colors(void **unused)
 {
-    static const enum trajd_augment_kind kinds[] = {
-        TRAJD_AUGMENT_BRIGHTNESS,       TRAJD_AUGMENT_CONTRAST,   TRAJD_AUGMENT_SHIFT,
-        TRAJD_AUGMENT_CHANNEL_CONTRAST, TRAJD_AUGMENT_SATURATION, TRAJD_AUGMENT_HSV_SATURATION};
+    static const enum trajd_augment_kind kinds[] =
+        {TRAJD_AUGMENT_BRIGHTNESS,     TRAJD_AUGMENT_CONTRAST,
+         TRAJD_AUGMENT_SHIFT,          TRAJD_AUGMENT_CHANNEL_CONTRAST,
+         TRAJD_AUGMENT_FLAT_CONTRAST, /* for grey frames up to here, for END the next two, too */
+         TRAJD_AUGMENT_SATURATION,     TRAJD_AUGMENT_FLAT_SATURATION,
+         TRAJD_AUGMENT_HSV_SATURATION, TRAJD_AUGMENT_HSV_BRIGHTNESS,
+         TRAJD_AUGMENT_HSV_CONTRAST};
 
     (void)unused;
     for (int turn = 0; turn < 1000; turn++) {
         struct trajd_augment augment = {.rounding = draw(TRAJD_AUGMENT_ROUNDING_COUNT)};
-        const bool each = augment.rounding == TRAJD_AUGMENT_ROUND_EACH, hue = draw(2);
+        const bool each = augment.rounding == TRAJD_AUGMENT_ROUND_EACH;
+        const bool end = augment.rounding == TRAJD_AUGMENT_ROUND_END, hue = draw(2) && !end;
         const struct trajd_augment_frame frame = {1 + draw(50), 1 + draw(50), draw(4) ? 3 : 1,
                                                   TRAJD_U8};
+        const uint32_t kind_count = frame.channels == 1 ? 5 : end ? 7 : 10;
         struct trajd_augment_frame now = frame;
         struct trajd_augment_step step = make_step(TRAJD_AUGMENT_CROP, &now, 0);
         int float_steps = 0;
         if (draw(2))
             append(&augment, &step, &now);
         for (uint32_t i = 1 + draw(4); i > 0; i--) {
-            step = make_step(kinds[draw(frame.channels == 3 ? 6 : 4)], &now, 0);
-            float_steps += step.kind == TRAJD_AUGMENT_HSV_SATURATION;
+            step = make_step(kinds[draw(kind_count)], &now, 0);
+            float_steps += step.kind >= TRAJD_AUGMENT_HSV_SATURATION;
             append(&augment, &step, &now);
         }
         if (frame.channels == 1 && augment.count < 2)
@@ -233,6 +240,8 @@ static void test_all(void **unused)
         for (uint32_t i = 0; i < TRAJD_AUGMENT_STEPS_MAX; i++) {
             struct trajd_augment_step step =
                 make_step(draw(TRAJD_AUGMENT_KIND_COUNT), &now, TRAJD_IMAGE_LINEAR);
+            if (augment.rounding == TRAJD_AUGMENT_ROUND_END && step.kind >= TRAJD_AUGMENT_HUE)
+                continue;
             append(&augment, &step, &now);
         }
         expect(&augment, &frame, 12);
@@ -256,6 +265,11 @@ static void test_by_hand(void **unused)
         {TRAJD_AUGMENT_CHANNEL_CONTRAST, 0, {105, 60, 40, 105, 60, 40}},
         {TRAJD_AUGMENT_HSV_SATURATION, 0, {200, 200, 200, 30, 30, 30}},
         {TRAJD_AUGMENT_HSV_SATURATION, 2, {200, 67, 0, 0, 15, 30}},
+        {TRAJD_AUGMENT_HSV_BRIGHTNESS, -0.5F, {100, 50, 25, 5, 10, 15}},
+        {TRAJD_AUGMENT_HSV_BRIGHTNESS, 0.12F, {207, 103, 52, 19, 38, 57}}, /* 0.88 most + 30.6 */
+        {TRAJD_AUGMENT_HSV_CONTRAST, 0.5F, {232, 116, 58, 4, 8, 12}},      /* tan 67.5 = 2.414 */
+        {TRAJD_AUGMENT_FLAT_CONTRAST, 0, {68, 68, 68, 68, 68, 68}},
+        {TRAJD_AUGMENT_FLAT_SATURATION, 0, {117, 117, 117, 20, 20, 20}},
         {TRAJD_AUGMENT_FLIP, 1, {10, 20, 30, 200, 100, 50}},
     };
     const struct trajd_augment_frame frame = {1, 2, 3, TRAJD_U8};
@@ -272,6 +286,27 @@ static void test_by_hand(void **unused)
         assert_memory_equal(output, cases[i].expected, sizeof output);
         trajd_augment_plan_destroy(&plan);
     }
+}
+
+/* Between the steps of a run that is clipped at its end, values may be out of range. */
+static void test_clipped_at_the_end(void **unused)
+{
+    static const uint8_t source[] = {200, 100, 50, 10, 20, 30},
+                         expected[] = {150, 75, 38, 8, 15, 23};
+    const struct trajd_augment_frame frame = {1, 2, 3, TRAJD_U8};
+    const struct trajd_augment_params params = {{{1.5F}, {0.5F}}};
+    struct trajd_augment augment = {2,
+                                    {{.kind = TRAJD_AUGMENT_BRIGHTNESS, .probability = 1},
+                                     {.kind = TRAJD_AUGMENT_BRIGHTNESS, .probability = 1}},
+                                    TRAJD_AUGMENT_ROUND_END};
+    uint8_t output[6];
+
+    (void)unused;
+    assert_int_equal(trajd_augment_reference(&augment, &frame, &params, source, output), TRAJD_OK);
+    assert_memory_equal(output, expected, sizeof output);
+    augment.rounding = TRAJD_AUGMENT_ROUND_ONCE;
+    assert_int_equal(trajd_augment_reference(&augment, &frame, &params, source, output), TRAJD_OK);
+    assert_int_equal(output[0], 128); /* 255 / 2 */
 }
 
 /* The bytes are the same on every machine and for every compiler: this sum of them is recorded. */
@@ -315,9 +350,10 @@ static void test_recorded(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),   cmocka_unit_test(test_mixing),
-        cmocka_unit_test(test_colors),  cmocka_unit_test(test_all),
-        cmocka_unit_test(test_by_hand), cmocka_unit_test(test_recorded),
+        cmocka_unit_test(test_exact),    cmocka_unit_test(test_mixing),
+        cmocka_unit_test(test_colors),   cmocka_unit_test(test_all),
+        cmocka_unit_test(test_by_hand),  cmocka_unit_test(test_clipped_at_the_end),
+        cmocka_unit_test(test_recorded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -274,10 +274,49 @@ static void test_refusals(void **unused)
     expect_refusal(&augment, &rgb, "-0.5 to 0.5");
     augment.steps[5].factor.low = NAN;
     expect_refusal(&augment, &rgb, "step 6 (contrast");
+    augment = make_all();
+    augment.steps[0].follows = true;
+    expect_refusal(&augment, &rgb, "it follows a step before it");
+    augment = make_all();
+    augment.rounding = TRAJD_AUGMENT_ROUND_END;
+    expect_refusal(&augment, &rgb, "not with rounding: end");
+    augment = make_all();
+    augment.steps[6] = (struct trajd_augment_step){
+        .kind = TRAJD_AUGMENT_HSV_CONTRAST, .probability = 1, .factor = {-1, 1}};
+    expect_refusal(&augment, &rgb, "-0.99 to 0.99");
+    augment = make_all();
     augment.steps[1].kind = TRAJD_AUGMENT_KIND_COUNT;
     expect_refusal(&augment, &rgb, "unknown kind");
     augment.count = 9;
     expect_refusal(&augment, &rgb, "at most 8");
+}
+
+/* A step that follows another happens where that one does, with parameters of its own. */
+static void test_follows(void **unused)
+{
+    const struct trajd_augment augment = {
+        3,
+        {{.kind = TRAJD_AUGMENT_HSV_BRIGHTNESS, .probability = 0.5, .factor = {0.1, 0.3}},
+         {.kind = TRAJD_AUGMENT_HSV_CONTRAST,
+          .probability = 0.5,
+          .follows = true,
+          .factor = {0.1, 0.3}},
+         {.kind = TRAJD_AUGMENT_HUE, .probability = 0.5, .follows = true, .factor = {0.1, 0.3}}},
+        TRAJD_AUGMENT_ROUND_ONCE};
+    int happened = 0;
+
+    (void)unused;
+    for (uint64_t window = 0; window < 1000; window++) {
+        const struct trajd_augment_key key = {3, 1, window, 0, 0};
+        struct trajd_augment_params params;
+        trajd_augment_draw(&augment, &key, 8, 8, &params);
+        for (int i = 1; i < 3; i++) {
+            assert_int_equal(params.values[i][0] > 0, params.values[0][0] > 0);
+            assert_true(params.values[i][0] != params.values[0][0] || !params.values[0][0]);
+        }
+        happened += params.values[0][0] > 0;
+    }
+    assert_in_range(happened, 450, 550);
 }
 
 int main(void)
@@ -287,7 +326,7 @@ int main(void)
         cmocka_unit_test(test_recorded), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_crops),    cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_boxes),    cmocka_unit_test(test_center),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_follows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,6 +96,14 @@ static void test_refused(void **state)
     assert_int_equal(trajd_image_gpu_check(&kit.spec, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "finish"));
     make_prepared(&kit, 24, 32);
+    add_color(&kit, TRAJD_AUGMENT_FLAT_CONTRAST);
+    assert_int_equal(trajd_image_gpu_check(&kit.spec, &error), TRAJD_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "flat_contrast"));
+    make_prepared(&kit, 24, 32);
+    add_color(&kit, TRAJD_AUGMENT_CONTRAST);
+    kit.augment.rounding = TRAJD_AUGMENT_ROUND_END;
+    assert_int_equal(trajd_image_gpu_check(&kit.spec, &error), TRAJD_ERR_UNSUPPORTED);
+    make_prepared(&kit, 24, 32);
     add_crop(&kit, 25);
     assert_int_equal(trajd_image_gpu_check(&kit.spec, &error), TRAJD_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "larger"));

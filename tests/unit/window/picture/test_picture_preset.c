@@ -12,8 +12,9 @@
 #include "daemon/window/picture/picture_preset.h"
 #include "proto/array_len.h"
 
-static const char *const names[] = {"robomimic",   "act",   "act++", "act++_diffusion", "umi",
-                                    "lerobot_act", "gr00t", "octo",  "diffusion_policy"};
+static const char *const names[] = {"robomimic",   "act",   "act++", "act++_diffusion",  "umi",
+                                    "lerobot_act", "gr00t", "octo",  "diffusion_policy", "openpi",
+                                    "openpi_torch"};
 
 /* Reads an output as the daemon does: the preset, then the output's own keys. */
 static enum trajd_status read_output(const char *text, struct trajd_picture_spec *spec,
@@ -66,7 +67,7 @@ static void test_a_preset_is_its_keys(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        for (int is_wrist = 0; is_wrist <= !strcmp(names[i], "octo"); is_wrist++) {
+        for (int is_wrist = 0; is_wrist <= (names[i][0] == 'o'); is_wrist++) /* octo, openpi */ {
             struct trajd_picture_spec spec;
             struct trajd_error error;
             struct work preset, keys;
@@ -100,6 +101,13 @@ static void test_sizes_and_quirks(void **state)
     work = work_of("image: {preset: octo, view: wrist}");
     assert_int_equal(work.finish.height, 128);
     assert_int_equal(work.augment.steps[0].kind, TRAJD_AUGMENT_SHIFT);
+    work = work_of("image: {preset: openpi}");
+    assert_int_equal(work.preparation.top, 28); /* 480x640 becomes 168x224, in the middle */
+    assert_true(work.augment.steps[2].follows && work.augment.steps[3].follows);
+    assert_true(work.augment.steps[3].probability == 0.5);
+    work = work_of("image: {preset: openpi_torch, view: wrist}");
+    assert_int_equal(work.augment.count, 3);
+    assert_int_equal(work.augment.rounding, TRAJD_AUGMENT_ROUND_END);
     work = work_of("image: {preset: diffusion_policy}");
     assert_int_equal(work.finish.width, 288);
     assert_true(work.finish.offset[0] < -6); /* (-1 - 0.485) / 0.229: ImageNet on top of [-1, 1] */
@@ -162,6 +170,8 @@ static void test_what_does_not_fit_is_refused(void **state)
         {"image: {preset: octo, view: top}", "known: scene, wrist"},
         {"image: {augment: [{crop: 1.5}]}", "out of range (0.001 to 1)"},
         {"image: {augment: [{resize: forth}]}", "forth"},
+        {"image: {augment: [{hue: 0.1, p: same}]}", "there is none"},
+        {"image: {augment: [{hsv_contrast: 1}]}", "out of range (0 to 0.99)"},
     };
     struct trajd_picture_spec spec;
     struct trajd_error error;

@@ -21,7 +21,8 @@ struct record {
     uint32_t is_wrist, height, width;
     enum mode { PLAIN, DRAWN, CENTER } mode;
     uint32_t steps, shape[3];
-    float bound; /* in levels of u8 */
+    float bound;         /* in levels of u8 */
+    uint32_t exceptions; /* values that may differ more */
     uint32_t stride, count;
 };
 
@@ -81,6 +82,7 @@ static void compare(const struct record *record, const struct trajd_image_finish
                     const void *tensor, const float *expected)
 {
     double largest = 0;
+    uint32_t exceptions = 0;
 
     for (uint32_t i = 0; i < record->count; i++) {
         const size_t at = (size_t)i * record->stride;
@@ -92,7 +94,8 @@ static void compare(const struct record *record, const struct trajd_image_finish
         const double difference =
             fmax(fabs(value - (double)expected[i]) - FLOAT_ERROR, 0) / (double)finish->scale[c];
         largest = fmax(largest, difference);
-        if (difference > (double)record->bound)
+        exceptions += difference > (double)record->bound;
+        if (exceptions > record->exceptions)
             fail_msg("%s%s of %ux%u, mode %d: value %zu is %g, not %g: %g levels apart",
                      record->preset, record->is_wrist ? ", wrist" : "", record->height,
                      record->width, record->mode, at, value, (double)expected[i], difference);
@@ -157,7 +160,7 @@ static void test_presets_equal_the_trainers(void **state)
         free(expected);
     }
     fclose(file);
-    assert_int_equal(count, 28);
+    assert_int_equal(count, 44);
 }
 
 int main(void)
