@@ -138,6 +138,23 @@ static void test_a_refused_open(void **state)
     assert_int_equal(client->session.phase, TRAJD_PHASE_FAILED);
 }
 
+/* An OPENED for another OPEN is passed over, whatever it says. */
+static void test_an_opened_of_another_open(void **state)
+{
+    struct trajd_wire_message opened = {
+        TRAJD_WIRE_OPENED,
+        {.opened = {.request = 8, .batch = 4, .row_begin = 2, .row_count = 3, .credit = 2}}};
+    (void)state;
+    begin_opening(true);
+    handle(&opened);
+    assert_int_equal(client->session.phase, TRAJD_PHASE_OPENING);
+    assert_int_equal(client->open.request, 9);
+    opened.opened.request = 9; /* row 4 lies behind the batch */
+    handle(&opened);
+    assert_int_equal(client->session.phase, TRAJD_PHASE_FAILED);
+    assert_int_equal(client->session.failure.status, TRAJD_ERR_PROTOCOL);
+}
+
 static void test_an_open_that_has_to_wait(void **state)
 {
     uint64_t now_ns = trajd_client_now_ns();
@@ -318,6 +335,7 @@ int main(void)
         TEST(test_a_daemon_that_ends_is_waited_for),
         TEST(test_an_error_of_the_previous_feed),
         TEST(test_a_refused_open),
+        TEST(test_an_opened_of_another_open),
         TEST(test_an_open_that_has_to_wait),
         TEST(test_a_gpu_that_fails),
         TEST(test_a_feed_on_the_host_has_no_device),
