@@ -61,6 +61,8 @@ static void make_preparation(struct dice *dice, struct image_case *c)
     p->pad_value = roll(dice, 2) ? 0 : roll(dice, 256);
     trajd_image_place(p, (enum trajd_image_fit)roll(dice, TRAJD_IMAGE_FIT_COUNT), frame->height,
                       frame->width);
+    if (trajd_image_check(p, NULL)) /* a thin frame that covers a wide one is too large */
+        trajd_image_place(p, TRAJD_IMAGE_STRETCH, frame->height, frame->width);
     if (p->filter == TRAJD_IMAGE_AREA &&
         (p->inner_height > p->crop.height || p->inner_width > p->crop.width))
         p->filter = TRAJD_IMAGE_LINEAR;
@@ -247,9 +249,9 @@ static double bound_of(const struct image_case *image, uint32_t channel, double 
 
     if (!levels && !image->inexact)
         return 0;
-    return f->type == TRAJD_U8
-               ? most
-               : (most + last_place) * (double)f->scale[channel] + fabs(value) * last_place;
+    return f->type == TRAJD_U8 ? most
+                               : (most + last_place) * (double)f->scale[channel] +
+                                     (fabs(value) + fabs((double)f->offset[channel])) * last_place;
 }
 
 bool image_case_matches(const struct image_case *image, const void *expected, const void *got,

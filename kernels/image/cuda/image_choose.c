@@ -3,7 +3,10 @@
 
 enum {
     SHARED_BYTES_MAX = 220000, /* of a block */
-    SHARED_BYTES_GOOD = 41000, /* so that a multiprocessor holds several blocks */
+    COLOR_BYTES = 41000,       /* of a block with colours: several fit into a multiprocessor */
+    PLAIN_BYTES = 20600,       /* of one without */
+    PLAIN_BLOCKS = 4,          /* of a frame at least, while each thread has a group */
+    THREADS = 256,
     CLUSTER_MAX = 8,
     ITEMS_MAX = 65535, /* of a block: the division by groups is exact below 2^16 */
     CAPABILITY_MIN = 90,
@@ -46,19 +49,30 @@ bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t b
     strip->rows = rows;
     strip->blocks = program->mean_count ? blocks : (program->height - 1) / rows + 1;
     strip->groups = (program->width - 1) / 4 + 1;
-    strip->shared_bytes = (uint32_t)(bytes + 15) / 16 * 16 + 64 /* barrier and sums */;
+    strip->shared_bytes = (uint32_t)(bytes + 15) / 16 * 16 + 128 /* barrier, sums, colours */;
     return bytes <= SHARED_BYTES_MAX && (uint64_t)rows * strip->groups <= ITEMS_MAX;
 }
 
-/* A block has up to 40 KB of source rows. Blocks of a frame with a mean are a cluster: a power of
- * two. */
+/* Returns whether more blocks a frame are better than a cut. */
+static bool is_coarse(const struct trajd_image_program *program,
+                      const struct trajd_image_strip *strip)
+{
+    const struct trajd_image_pass *pass = &program->passes[0];
+
+    if (pass->end > pass->colors)
+        return strip->shared_bytes > COLOR_BYTES;
+    return strip->shared_bytes > PLAIN_BYTES ||
+           (strip->blocks < PLAIN_BLOCKS && strip->rows * strip->groups >= 2 * THREADS);
+}
+
+/* Doubles the blocks of a frame until they are small. Those of a frame with a mean are a cluster. */
 static bool choose_strip(const struct trajd_image_program *program, struct trajd_image_strip *strip)
 {
     const uint32_t most = program->mean_count ? CLUSTER_MAX : program->height;
     uint32_t blocks = 1;
 
-    while (blocks * 2 <= most && (!trajd_image_strip_cut(program, blocks, strip) ||
-                                  strip->shared_bytes > SHARED_BYTES_GOOD))
+    while (blocks * 2 <= most &&
+           (!trajd_image_strip_cut(program, blocks, strip) || is_coarse(program, strip)))
         blocks *= 2;
     return trajd_image_strip_cut(program, blocks, strip);
 }
@@ -70,6 +84,8 @@ static const char *refuse_resize(const struct trajd_image_program *p)
 
     if (p->step_count != 1 || step->op != TRAJD_IMAGE_OP_FILTER)
         return "more than one resize";
+    if (step->has_own_tables)
+        return "boxes that frames have of their own";
     if (p->source_type != TRAJD_U8 || p->channels != 3)
         return "only colour pictures";
     if (step->rounds_between)
@@ -84,8 +100,8 @@ static const char *refuse_resize(const struct trajd_image_program *p)
 static bool choose_resize(const struct trajd_image_program *program, const uint32_t *tables,
                           struct trajd_image_resize *resize)
 {
-    return trajd_image_resize_cut(program, tables, 256, 2, resize) ||
-           trajd_image_resize_cut(program, tables, 512, 1, resize);
+    return trajd_image_resize_cut(program, tables, 256, 2, TRAJD_IMAGE_CHUNKS_MAX, resize) ||
+           trajd_image_resize_cut(program, tables, 512, 1, TRAJD_IMAGE_CHUNKS_MAX, resize);
 }
 
 enum trajd_image_variant trajd_image_choose(const struct trajd_image_program *program,

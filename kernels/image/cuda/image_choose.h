@@ -30,19 +30,20 @@ struct trajd_image_strip {
 
 /* How the kernel "resize" cuts frames. */
 struct trajd_image_resize {
-    uint32_t threads;       /* consumers of a block; 32 more load */
-    uint32_t blocks;        /* of a multiprocessor */
-    uint32_t tile_rows;     /* 8 or 16: output rows that are summed along x together */
-    uint32_t chunk_rows;    /* source rows of a load */
-    uint32_t chunks;        /* in shared memory at once */
-    uint32_t grid_blocks;   /* of a launch, at most */
-    uint32_t strip_tiles;   /* tiles of an item of work */
-    uint32_t tiles, strips; /* of a frame */
-    uint32_t pitch;         /* bytes of a source row */
-    uint32_t column_groups; /* of 8 source pixels */
-    uint32_t between_pitch; /* elements of a row between the axes */
-    uint32_t x_tiles;       /* of 16 output pixels */
-    uint32_t k_steps;       /* of 16 source pixels, for a tile */
+    uint32_t threads;                /* consumers of a block; 32 more load */
+    uint32_t blocks;                 /* of a multiprocessor */
+    uint32_t chunk_rows;             /* source rows of a load */
+    uint32_t chunks;                 /* in shared memory at once */
+    uint32_t grid_blocks;            /* of a launch, at most */
+    uint32_t strip_tiles;            /* tiles of an item of work */
+    uint32_t tiles, strips;          /* of a frame */
+    uint32_t pitch;                  /* bytes of a source row */
+    uint32_t column_groups;          /* of 8 source pixels */
+    uint32_t turn_rows, turn_groups; /* that the consumers go on by in a turn */
+    bool clips;                      /* sums leave 0 to 255 */
+    uint32_t between_pitch;          /* elements of a row between the axes */
+    uint32_t x_tiles;                /* of 16 output pixels */
+    uint32_t k_steps;                /* of 16 source pixels, for a tile: an even number */
     uint32_t shared_bytes;
     /* tables, in words: for each output row {start, length, end, weights[row_stride]}, for each tile of
      * columns its first source pixel, and the weights in the order of the matrix instruction */
@@ -56,13 +57,16 @@ enum trajd_image_variant trajd_image_choose(const struct trajd_image_program *pr
                                             struct trajd_image_strip *strip,
                                             struct trajd_image_resize *resize, const char **why);
 
+enum { TRAJD_IMAGE_CHUNKS_MAX = 32 };
+
 /* Cuts a strip for `blocks` blocks a frame. False where it does not fit. */
 bool trajd_image_strip_cut(const struct trajd_image_program *program, uint32_t blocks,
                            struct trajd_image_strip *strip);
 
-/* Cuts a resize for these threads and blocks. False where it does not fit. */
+/* Cuts a resize for these threads, blocks and at most so many chunks. False where it does not fit. */
 bool trajd_image_resize_cut(const struct trajd_image_program *program, const uint32_t *tables,
-                            uint32_t threads, uint32_t blocks, struct trajd_image_resize *resize);
+                            uint32_t threads, uint32_t blocks, uint32_t chunks_max,
+                            struct trajd_image_resize *resize);
 /* Divides frames into items of work, for `block_count` blocks in all. */
 void trajd_image_resize_divide(uint32_t frame_count, uint32_t block_count,
                                struct trajd_image_resize *resize);

@@ -8,8 +8,8 @@ enum {
     SHARED_BYTES = 227 * 1024, /* of a multiprocessor */
     BLOCK_BYTES = 1024,        /* that each block costs besides */
     HEAD_BYTES = 1024,         /* barriers */
-    CHUNKS_MAX = 32,
     CHUNK_ROWS = 4,
+    TILE_ROWS = 8,
     TILE_COLUMNS = 16,
     LANES = 32,
     ROW_HEAD = 3, /* words: start, length, end */
@@ -53,10 +53,10 @@ static uint32_t chunks_needed(const struct trajd_image_program *p, const uint32_
                               const struct trajd_image_resize *r)
 {
     const struct trajd_image_axis_table *y = &p->steps[0].y;
-    const uint32_t units = r->tile_rows * r->column_groups;
+    const uint32_t units = TILE_ROWS * r->column_groups;
     uint32_t most = 0;
 
-    for (uint32_t row = 0; row < p->height; row += r->tile_rows)
+    for (uint32_t row = 0; row < p->height; row += TILE_ROWS)
         for (uint32_t unit = 0; unit < units; unit += r->threads) {
             const uint32_t first = row + unit / r->column_groups;
             const uint32_t last =
@@ -103,7 +103,7 @@ static void cut_columns(const struct trajd_image_program *p, const uint32_t *tab
         first_column(p, tables, tile, &count);
         most = count > most ? count : most;
     }
-    r->k_steps = (most - 1) / 16 + 1;
+    r->k_steps = (most - 1) / 32 * 2 + 2;
     for (uint32_t tile = 0; tile < r->x_tiles; tile++) {
         const uint32_t last = first_column(p, tables, tile, &count) + r->k_steps * 16;
         end = last > end ? last : end;
@@ -112,38 +112,39 @@ static void cut_columns(const struct trajd_image_program *p, const uint32_t *tab
 }
 
 static bool cut_rows(const struct trajd_image_program *p, const uint32_t *tables,
-                     uint32_t tile_rows, struct trajd_image_resize *r)
+                     uint32_t chunks_max, struct trajd_image_resize *r)
 {
-    const uint32_t room = SHARED_BYTES / r->blocks - BLOCK_BYTES - HEAD_BYTES;
-    const uint32_t between = tile_rows * 3 * r->between_pitch * 2;
-    uint32_t needed;
+    const uint32_t room = SHARED_BYTES / r->blocks - BLOCK_BYTES;
+    const uint32_t entries = (TILE_ROWS + 1) * (ROW_HEAD + r->row_stride) * sizeof(uint32_t);
+    const uint32_t fixed = HEAD_BYTES + TILE_ROWS * 3 * r->between_pitch * 2 + entries;
 
-    r->tile_rows = tile_rows;
-    r->chunk_rows = CHUNK_ROWS;
-    if (between >= room)
+    if (fixed >= room)
         return false;
-    r->chunks = at_most((room - between) / (CHUNK_ROWS * r->pitch), CHUNKS_MAX);
-    r->shared_bytes = HEAD_BYTES + between + r->chunks * CHUNK_ROWS * r->pitch;
-    r->tiles = r->strip_tiles = (p->height - 1) / tile_rows + 1;
+    r->chunks = at_most((room - fixed) / (CHUNK_ROWS * r->pitch), chunks_max);
+    r->shared_bytes = fixed + r->chunks * CHUNK_ROWS * r->pitch;
+    r->tiles = r->strip_tiles = (p->height - 1) / TILE_ROWS + 1;
     r->strips = 1;
-    needed = chunks_needed(p, tables, r);
-    return needed < r->chunks; /* one more is on its way */
+    return chunks_needed(p, tables, r) < r->chunks; /* one more is on its way */
 }
 
 bool trajd_image_resize_cut(const struct trajd_image_program *program, const uint32_t *tables,
-                            uint32_t threads, uint32_t blocks, struct trajd_image_resize *resize)
+                            uint32_t threads, uint32_t blocks, uint32_t chunks_max,
+                            struct trajd_image_resize *resize)
 {
     struct trajd_image_resize *r = resize;
 
     *r = (struct trajd_image_resize){.threads = threads, .blocks = blocks};
     r->pitch = program->from_width * 3;
     r->column_groups = program->from_width / 8;
+    r->turn_rows = threads / r->column_groups;
+    r->turn_groups = threads % r->column_groups;
+    r->clips = program->steps[0].filter == TRAJD_IMAGE_TF_LANCZOS3;
     cut_columns(program, tables, r);
     r->row_stride = program->steps[0].y.stride;
     r->first_columns = program->height * (ROW_HEAD + r->row_stride);
     r->weights = (r->first_columns + r->x_tiles + 3) / 4 * 4;
     r->words = r->weights + r->x_tiles * r->k_steps * LANES * 4;
-    return cut_rows(program, tables, 16, r) || cut_rows(program, tables, 8, r);
+    return cut_rows(program, tables, chunks_max, r);
 }
 
 /* Items with fewer tiles are more even, but their first rows are read twice. */
@@ -214,16 +215,14 @@ static uint32_t weight_at(const struct trajd_image_program *p, const uint32_t *t
     return to_half(weight);
 }
 
-/* The weights of one lane for 16 source pixels: two operands of mma.m16n8k16, of two registers. The
- * columns of the operands are ordered so that a lane gets 4 results side by side. */
+/* The weights of one lane for 16 source pixels: an operand of mma.m16n8k16. Its rows are ordered so
+ * that a lane gets 2 output pixels side by side. */
 static void fill_lane(const struct trajd_image_program *p, const uint32_t *tables, uint32_t column,
                       uint32_t pixel, uint32_t lane, uint32_t *words)
 {
-    const uint32_t n = lane / 4, k = lane % 4 * 2;
-
     for (uint32_t word = 0; word < 4; word++) {
-        const uint32_t output = column + n / 2 * 4 + word / 2 * 2 + n % 2;
-        const uint32_t from = pixel + k + word % 2 * 8;
+        const uint32_t output = column + lane / 4 * 2 + word % 2;
+        const uint32_t from = pixel + lane % 4 * 2 + word / 2 * 8;
         words[word] = weight_at(p, tables, output, from) | weight_at(p, tables, output, from + 1)
                                                                << 16;
     }

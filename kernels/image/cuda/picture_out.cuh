@@ -57,17 +57,17 @@ template <> __device__ __forceinline__ uint8_t made<uint8_t>(const out_channel &
     return (uint8_t)__float_as_uint(lifted);
 }
 
-/* `COUNT` elements side by side, moved by the widest stores. */
-template <typename T, int COUNT> struct alignas(sizeof(T) * 4) bunch {
+/* Elements side by side, moved by one store. */
+template <typename T, int COUNT> struct alignas(sizeof(T) * COUNT) bunch {
     T v[COUNT];
 };
 
-/* Stores 4 pixels side by side: of lifted levels [pixel][channel]. `is_whole`: all four exist, and
- * the addresses are multiples of 4 elements. Else only the first `count`. */
-template <typename T, bool CHW>
-__device__ __forceinline__ void store_four(const struct trajd_image_program &p, void *output,
-                                           uint32_t y, uint32_t x, bool is_whole, uint32_t count,
-                                           const float (&lifted)[4][3])
+/* Stores N pixels side by side: of lifted levels [pixel][channel]. `is_whole`: all of them exist, and
+ * the addresses are multiples of N elements. Else only the first `count`. */
+template <typename T, bool CHW, int N>
+__device__ __forceinline__ void store_pixels(const struct trajd_image_program &p, void *output,
+                                             uint32_t y, uint32_t x, bool is_whole, uint32_t count,
+                                             const float (&lifted)[N][3])
 {
     const uint64_t pixel = (uint64_t)y * p.width + x;
     T *out = (T *)output;
@@ -76,26 +76,26 @@ __device__ __forceinline__ void store_four(const struct trajd_image_program &p, 
 #pragma unroll
         for (int c = 0; c < 3; c++) {
             const out_channel channel = channel_of(p, c);
-            bunch<T, 4> four;
+            bunch<T, N> all;
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                four.v[i] = made<T>(channel, lifted[i][c]);
-            *(bunch<T, 4> *)(out + (uint64_t)c * p.height * p.width + pixel) = four;
+            for (int i = 0; i < N; i++)
+                all.v[i] = made<T>(channel, lifted[i][c]);
+            *(bunch<T, N> *)(out + (uint64_t)c * p.height * p.width + pixel) = all;
         }
         return;
     }
     if (is_whole) {
-        bunch<T, 4> four[3];
+        bunch<T, N> all[3];
 #pragma unroll
-        for (int i = 0; i < 12; i++)
-            four[i / 4].v[i % 4] = made<T>(channel_of(p, i % 3), lifted[i / 3][i % 3]);
+        for (int i = 0; i < 3 * N; i++)
+            all[i / N].v[i % N] = made<T>(channel_of(p, i % 3), lifted[i / 3][i % 3]);
 #pragma unroll
         for (int i = 0; i < 3; i++)
-            ((bunch<T, 4> *)(out + pixel * 3))[i] = four[i];
+            ((bunch<T, N> *)(out + pixel * 3))[i] = all[i];
         return;
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < N; i++)
 #pragma unroll
         for (int c = 0; c < 3; c++)
             if (i < (int)count)
@@ -103,12 +103,12 @@ __device__ __forceinline__ void store_four(const struct trajd_image_program &p, 
                     made<T>(channel_of(p, c), lifted[i][c]);
 }
 
-/* Whether all groups of 4 pixels can be stored at once. */
-template <typename T>
-__device__ __forceinline__ bool stores_fours(const struct trajd_image_program &p,
+/* Whether all groups of N pixels can be stored at once. */
+template <typename T, int N>
+__device__ __forceinline__ bool stores_whole(const struct trajd_image_program &p,
                                              const void *output)
 {
-    return p.width % 4 == 0 && (uintptr_t)output % (4 * sizeof(T)) == 0;
+    return p.width % N == 0 && (uintptr_t)output % (N * sizeof(T)) == 0;
 }
 
 #endif

@@ -7,10 +7,10 @@
  * Moves     each source row from device memory once, but for the rows that two items of a frame share;
  *           the output once. Between the axes float16 in shared memory.
  * Threads   a persistent block has one warp that loads and several that sum. The loading warp brings
- *           source rows, a few a chunk, into a ring in shared memory by bulk copies: those of the next
- *           rows, and of the next frame, while the others work. A unit of the sums along y is 8 source
- *           pixels of an output row; tile_rows rows of the output are a tile. The sums along x of a tile
- *           are matrix products: [rows x source pixels] times the weights, 16 output pixels a warp.
+ *           source rows, 4 a chunk, into a ring in shared memory by bulk copies: those of the next rows,
+ *           and of the next frame, while the others work. 8 rows of the output are a tile. A unit of the
+ *           sums along y is 8 source pixels of an output row. The sums along x of a tile are matrix
+ *           products: weights times [source pixels x rows], 16 output pixels a warp.
  * Numerics  a byte b becomes the float 2^15 + b by one permutation, without a conversion. Weights
  *           along y are multiples of 2^-15 that add up to 1, so a sum is 2^15 + value, within 0.01
  *           levels; it is rounded to float16 (0.06 levels), and so are the weights along x (0.06); the
@@ -25,7 +25,7 @@
 #define LIFTED 32768.0F
 #define CONSUMERS_BARRIER 1
 #define ROW_HEAD 3 /* words of a row's entry: start, length, end */
-#define CHUNKS_MAX 32
+#define TILE_ROWS 8
 
 struct resize_problem {
     struct trajd_image_program program;
@@ -43,7 +43,7 @@ struct item {
 };
 
 struct resize_head {
-    uint64_t full[CHUNKS_MAX], empty[CHUNKS_MAX];
+    uint64_t full[TRAJD_IMAGE_CHUNKS_MAX], empty[TRAJD_IMAGE_CHUNKS_MAX];
 };
 
 __device__ __forceinline__ const uint32_t *row_entry(const resize_problem &problem, uint32_t row)
@@ -54,7 +54,7 @@ __device__ __forceinline__ const uint32_t *row_entry(const resize_problem &probl
 __device__ __forceinline__ item item_of(const resize_problem &problem, uint32_t number)
 {
     const struct trajd_image_resize &r = problem.resize;
-    const uint32_t strip = number % r.strips, rows = r.strip_tiles * r.tile_rows;
+    const uint32_t strip = number % r.strips, rows = r.strip_tiles * TILE_ROWS;
     item made;
 
     made.frame = number / r.strips;
@@ -98,21 +98,35 @@ __device__ void load_items(const resize_problem &problem, resize_head *head, cha
     }
 }
 
-/* What a summing thread knows of the ring. Chunks are counted from the block's first one. */
+/* A place in the ring. */
+struct cursor {
+    uint32_t count; /* chunks of the item before it */
+    uint32_t slot, parity;
+};
+
+/* What a summing thread knows of the ring. */
 struct ring_view {
     resize_head *head;
     const char *rows;
-    uint32_t chunks, row_count;
-    uint32_t base;     /* the item's first chunk */
-    uint32_t ready;    /* of the item: have arrived */
-    uint32_t released; /* of the item: given back */
+    uint32_t chunks;
+    cursor ready;    /* behind the chunks that have arrived */
+    cursor released; /* behind the chunks that were given back */
 };
+
+__device__ __forceinline__ void step_on(cursor &at, uint32_t chunks)
+{
+    at.count++;
+    if (++at.slot == chunks) {
+        at.slot = 0;
+        at.parity ^= 1;
+    }
+}
 
 __device__ __forceinline__ void wait_for(ring_view &ring, uint32_t count)
 {
-    for (; ring.ready < count; ring.ready++) {
-        const uint32_t chunk = ring.base + ring.ready;
-        barrier_wait(&ring.head->full[chunk % ring.chunks], chunk / ring.chunks & 1);
+    while (ring.ready.count < count) {
+        barrier_wait(&ring.head->full[ring.ready.slot], ring.ready.parity);
+        step_on(ring.ready, ring.chunks);
     }
 }
 
@@ -120,10 +134,11 @@ __device__ __forceinline__ void wait_for(ring_view &ring, uint32_t count)
 __device__ __forceinline__ void release(ring_view &ring, uint32_t count)
 {
     __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        for (uint32_t i = ring.released; i < count; i++)
-            barrier_arrive(&ring.head->empty[(ring.base + i) % ring.chunks]);
-    ring.released = max(ring.released, count);
+    while (ring.released.count < count) {
+        if (threadIdx.x % 32 == 0)
+            barrier_arrive(&ring.head->empty[ring.released.slot]);
+        step_on(ring.released, ring.chunks);
+    }
 }
 
 __device__ __forceinline__ void wait_for_consumers(const resize_problem &problem)
@@ -156,22 +171,24 @@ __device__ __forceinline__ uint32_t pair(float low, float high)
 /* The sums along y of 8 pixels of an output row, stored as a plane a channel. `between`: where the
  * pixels stand in the first plane. */
 __device__ __forceinline__ void sum_rows(const resize_problem &problem, const ring_view &ring,
-                                         const item &it, uint32_t row, uint32_t group,
+                                         const item &it, const uint32_t *entry, uint32_t group,
                                          __half *between, uint32_t plane)
 {
-    const uint32_t *entry = row_entry(problem, row);
     const uint32_t length = entry[1], pitch = problem.resize.pitch;
-    uint32_t place =
-        (ring.base % ring.chunks * CHUNK_ROWS + entry[0] - it.first_source) % ring.row_count;
+    const uint32_t row_count = ring.chunks * CHUNK_ROWS;
+    uint32_t place = (ring.released.slot - ring.released.count) * CHUNK_ROWS + entry[0] -
+                     it.first_source; /* less than twice around */
     float sums[24];
 
+    place = place >= row_count ? place - row_count : place;
+    const char *from = ring.rows + place * pitch + group * 24;
 #pragma unroll
     for (int i = 0; i < 24; i++)
         sums[i] = length ? 0 : LIFTED;
 #pragma unroll 2
     for (uint32_t k = 0; k < length; k++) {
-        const uint2 *from = (const uint2 *)(ring.rows + place * pitch + group * 24);
-        const uint2 a = from[0], b = from[1], c = from[2];
+        const uint2 a = ((const uint2 *)from)[0], b = ((const uint2 *)from)[1],
+                    c = ((const uint2 *)from)[2];
         const float weight = __uint_as_float(entry[ROW_HEAD + k]);
         add_four(sums, weight, a.x);
         add_four(sums + 4, weight, a.y);
@@ -179,7 +196,9 @@ __device__ __forceinline__ void sum_rows(const resize_problem &problem, const ri
         add_four(sums + 12, weight, b.y);
         add_four(sums + 16, weight, c.x);
         add_four(sums + 20, weight, c.y);
-        place = place + 1 == ring.row_count ? 0 : place + 1;
+        from += pitch;
+        if (++place == row_count)
+            from -= row_count * pitch;
     }
 #pragma unroll
     for (int c = 0; c < 3; c++) {
@@ -189,29 +208,62 @@ __device__ __forceinline__ void sum_rows(const resize_problem &problem, const ri
     }
 }
 
+/* The entries of a tile's rows, and of the row after it, in shared memory. */
+struct tile_rows {
+    const uint32_t *words;
+    uint32_t stride;
+
+    __device__ __forceinline__ const uint32_t *at(uint32_t row) const
+    {
+        return words + row * stride;
+    }
+};
+
+__device__ __forceinline__ void load_entries(const resize_problem &problem, uint32_t tile_row,
+                                             uint32_t *words)
+{
+    const uint32_t stride = ROW_HEAD + problem.resize.row_stride;
+    const uint32_t count = min(problem.program.height - tile_row, TILE_ROWS + 1U) * stride;
+    const uint32_t *from = row_entry(problem, tile_row);
+
+    for (uint32_t i = threadIdx.x; i < count; i += problem.resize.threads)
+        words[i] = from[i];
+}
+
 /* The sums along y of a tile: in turns of one unit a thread. */
 __device__ void sum_tile(const resize_problem &problem, ring_view &ring, const item &it,
-                         uint32_t tile_row, __half *between)
+                         uint32_t tile_row, const tile_rows &entries, __half *between)
 {
     const struct trajd_image_resize &r = problem.resize;
-    const uint32_t units = r.tile_rows * r.column_groups;
+    const uint32_t rows = min(it.end_row - tile_row, (uint32_t)TILE_ROWS);
+    const uint32_t plane = TILE_ROWS * r.between_pitch;
+    uint32_t row = threadIdx.x / r.column_groups;
+    uint32_t group = threadIdx.x - row * r.column_groups;
+    uint32_t next_row = 0, next_group = 0; /* where the next turn begins */
 
-    for (uint32_t turn = 0; turn < units; turn += r.threads) {
-        const uint32_t unit = turn + threadIdx.x, next = turn + r.threads;
-        const uint32_t row = unit / r.column_groups, group = unit - row * r.column_groups;
-        const uint32_t last = tile_row + min(next - 1, units - 1) / r.column_groups;
-        const uint32_t next_row = tile_row + (next < units ? next / r.column_groups : r.tile_rows);
-        if (tile_row + turn / r.column_groups >= it.end_row)
-            break;
-        const uint32_t end = row_entry(problem, min(last, it.end_row - 1))[2];
-        wait_for(ring, (end - it.first_source - 1) / CHUNK_ROWS + 1);
-        if (unit < units && tile_row + row < it.end_row)
-            sum_rows(problem, ring, it, tile_row + row, group,
-                     between + row * r.between_pitch + group * 8, r.tile_rows * r.between_pitch);
-        release(ring, next_row < it.end_row
-                          ? (row_entry(problem, next_row)[0] - it.first_source) / CHUNK_ROWS
+    do {
+        next_row += r.turn_rows;
+        next_group += r.turn_groups;
+        if (next_group >= r.column_groups) {
+            next_group -= r.column_groups;
+            next_row++;
+        }
+        const uint32_t last = min(next_group ? next_row : next_row - 1, rows - 1);
+        wait_for(ring, (entries.at(last)[2] - it.first_source - 1) / CHUNK_ROWS + 1);
+        if (row < rows)
+            sum_rows(problem, ring, it, entries.at(row), group,
+                     between + row * r.between_pitch + group * 8, plane);
+        const uint32_t needed = min(next_row, rows);
+        release(ring, tile_row + needed < it.end_row
+                          ? (entries.at(needed)[0] - it.first_source) / CHUNK_ROWS
                           : it.chunk_count);
-    }
+        row += r.turn_rows;
+        group += r.turn_groups;
+        if (group >= r.column_groups) {
+            group -= r.column_groups;
+            row++;
+        }
+    } while (next_row < rows);
 }
 
 __device__ __forceinline__ void load_matrix(uint32_t (&a)[4], const __half *from)
@@ -221,88 +273,96 @@ __device__ __forceinline__ void load_matrix(uint32_t (&a)[4], const __half *from
                  : "r"(shared_address(from)));
 }
 
-__device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                         uint32_t b1)
+__device__ __forceinline__ void multiply(float (&d)[4], const uint4 &a, uint32_t b0, uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-/* The sums along x of a tile, and the finish: 16 output pixels of all rows a warp. */
+/* The sums along x of a tile, and the finish: 16 output pixels of 8 rows a warp. A lane gets 2 pixels
+ * side by side of 2 rows. */
 template <typename T, bool CHW>
 __device__ void finish_tile(const resize_problem &problem, const item &it, uint32_t tile_row,
-                            const __half *between)
+                            const __half *between, void *output, bool is_whole)
 {
     const struct trajd_image_resize &r = problem.resize;
     const struct trajd_image_program &p = problem.program;
-    const uint32_t lane = threadIdx.x % 32, plane = r.tile_rows * r.between_pitch;
-    const uint4 *weights = (const uint4 *)(problem.tables + r.weights);
-    void *output = record_of(problem, it.frame)->output;
-    const bool fours = stores_fours<T>(p, output);
+    const uint32_t lane = threadIdx.x % 32, plane = TILE_ROWS * r.between_pitch;
+    const uint32_t row = tile_row + lane % 4 * 2;
+    const uint4 *weights = (const uint4 *)(problem.tables + r.weights) + lane;
 
+    between += lane % 8 * r.between_pitch + lane / 8 * 8;
     for (uint32_t tile = threadIdx.x / 32; tile < r.x_tiles; tile += r.threads / 32) {
-        const __half *from = between + (lane % 16 % r.tile_rows) * r.between_pitch +
-                             problem.tables[r.first_columns + tile] + lane / 16 * 8;
-        float d[3][2][4] = {};
-        for (uint32_t step = 0; step < r.k_steps; step++, from += 16) {
-            const uint4 b = weights[(tile * r.k_steps + step) * 32 + lane];
+        const __half *from = between + problem.tables[r.first_columns + tile];
+        const uint4 *weight = weights + tile * r.k_steps * 32;
+        const uint32_t x = tile * 16 + lane / 4 * 2;
+        float d[3][4] = {};
+        for (uint32_t step = 0; step < r.k_steps; step += 2, from += 32, weight += 64) {
+            const uint4 a0 = weight[0], a1 = weight[32];
 #pragma unroll
             for (int c = 0; c < 3; c++) {
-                uint32_t a[4];
-                load_matrix(a, from + c * plane);
-                multiply(d[c][0], a, b.x, b.y);
-                multiply(d[c][1], a, b.z, b.w);
+                uint32_t b[4];
+                load_matrix(b, from + c * plane);
+                multiply(d[c], a0, b[0], b[1]);
+                multiply(d[c], a1, b[2], b[3]);
             }
         }
+        if (x >= p.width)
+            continue;
+        if (r.clips)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const uint32_t row = lane / 4 + 8 * half, x = tile * 16 + lane % 4 * 4;
-            float lifted[4][3];
-            if (row >= r.tile_rows || tile_row + row >= it.end_row || x >= p.width)
-                continue;
+            for (int i = 0; i < 12; i++)
+                d[i / 4][i % 4] = fminf(fmaxf(d[i / 4][i % 4], 0), 255);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-#pragma unroll
-                for (int c = 0; c < 3; c++)
-                    lifted[i][c] = fminf(fmaxf(d[c][i / 2][half * 2 + i % 2], 0), 255) + TWO_23;
-            store_four<T, CHW>(p, output, tile_row + row, x, fours, p.width - x, lifted);
+        for (int i = 0; i < 2; i++) {
+            const float lifted[2][3] = {
+                {d[0][i] + TWO_23, d[1][i] + TWO_23, d[2][i] + TWO_23},
+                {d[0][2 + i] + TWO_23, d[1][2 + i] + TWO_23, d[2][2 + i] + TWO_23}};
+            if (row + i < it.end_row)
+                store_pixels<T, CHW, 2>(p, output, row + i, x, is_whole, p.width - x, lifted);
         }
     }
 }
 
 template <typename T, bool CHW>
 __device__ void sum_items(const resize_problem &problem, resize_head *head, char *ring_memory,
-                          __half *between)
+                          __half *between, uint32_t *entries)
 {
-    const struct trajd_image_resize &r = problem.resize;
-    ring_view ring = {head, ring_memory, r.chunks, r.chunks * CHUNK_ROWS, 0, 0, 0};
+    const uint32_t stride = ROW_HEAD + problem.resize.row_stride;
+    ring_view ring = {head, ring_memory, problem.resize.chunks, {}, {}};
 
     for (uint32_t number = blockIdx.x; number < problem.item_count; number += gridDim.x) {
         const item it = item_of(problem, number);
-        ring.ready = ring.released = 0;
-        for (uint32_t row = it.first_row; row < it.end_row; row += r.tile_rows) {
-            sum_tile(problem, ring, it, row, between);
+        void *output = record_of(problem, it.frame)->output;
+        const bool is_whole = stores_whole<T, 2>(problem.program, output);
+        ring.ready.count = ring.released.count = 0;
+        load_entries(problem, it.first_row, entries);
+        wait_for_consumers(problem);
+        for (uint32_t row = it.first_row; row < it.end_row; row += TILE_ROWS) {
+            sum_tile(problem, ring, it, row, {entries, stride}, between);
             wait_for_consumers(problem);
-            finish_tile<T, CHW>(problem, it, row, between);
+            if (row + TILE_ROWS < it.end_row)
+                load_entries(problem, row + TILE_ROWS, entries);
+            finish_tile<T, CHW>(problem, it, row, between, output, is_whole);
             wait_for_consumers(problem); /* before the next tile overwrites this one */
         }
-        ring.base += it.chunk_count;
     }
 }
 
-/* Two blocks of 288 threads, or one of 544, have up to 112 registers a thread. */
+/* Two blocks of 352 threads have up to 88 registers a thread. */
 template <typename T, bool CHW>
-__global__ void __launch_bounds__(576, 1)
+__global__ void __launch_bounds__(704, 1)
     picture_resize(const __grid_constant__ resize_problem problem)
 {
     extern __shared__ __align__(128) char memory[];
     const struct trajd_image_resize &r = problem.resize;
     resize_head *head = (resize_head *)memory;
     __half *between = (__half *)(memory + HEAD_BYTES);
-    const uint32_t between_count = r.tile_rows * 3 * r.between_pitch;
+    const uint32_t between_count = TILE_ROWS * 3 * r.between_pitch;
     char *ring = (char *)(between + between_count);
+    uint32_t *entries = (uint32_t *)(ring + r.chunks * CHUNK_ROWS * r.pitch);
 
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < r.chunks; i++) {
@@ -316,7 +376,7 @@ __global__ void __launch_bounds__(576, 1)
         ((uint4 *)between)[i] = {};
     __syncthreads();
     if (threadIdx.x < r.threads)
-        sum_items<T, CHW>(problem, head, ring, between);
+        sum_items<T, CHW>(problem, head, ring, between, entries);
     else if (threadIdx.x == r.threads)
         load_items(problem, head, ring);
 }

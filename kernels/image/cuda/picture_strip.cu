@@ -20,7 +20,7 @@
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
-#define HEAD_BYTES 64
+#define HEAD_BYTES 128
 #define ROUNDS 12582912.0F /* 1.5 * 2^23: adding it rounds to a whole number */
 
 struct strip_problem {
@@ -31,10 +31,22 @@ struct strip_problem {
     uint32_t groups_reciprocal;
 };
 
+/* The colour steps of a frame that change it. A brightness at the beginning is part of `scale`, which
+ * turns bytes into 0 to 1. */
+struct strip_colors {
+    float scale;
+    uint32_t count;
+    int32_t contrast; /* which; -1: none */
+    uint32_t kinds[TRAJD_IMAGE_STRIP_COLORS];
+    float factors[TRAJD_IMAGE_STRIP_COLORS];
+    float about; /* (1 - factor of the contrast) * mean */
+};
+
 struct strip_head {
     uint64_t barrier;
     float warps[WARPS];
     float sum;
+    strip_colors colors;
 };
 
 /* Pixel (y, x) of the output is pixel (top + y, left + x) of the source, or (top + y, left - x). */
@@ -62,33 +74,26 @@ __device__ __forceinline__ window window_of(const struct trajd_image_program &p,
     return w;
 }
 
-/* The colour steps of a frame, as registers. */
-struct colors {
-    uint32_t kinds[TRAJD_IMAGE_STRIP_COLORS]; /* 0: none */
-    float factors[TRAJD_IMAGE_STRIP_COLORS];
-    int contrast; /* which; -1: none */
-};
-
-__device__ __forceinline__ colors colors_of(const struct trajd_image_program &p,
-                                            const union trajd_image_value *values)
+__device__ void open_colors(const struct trajd_image_program &p,
+                            const union trajd_image_value *values, strip_colors *made)
 {
-    const uint32_t first = p.passes[0].colors;
-    colors made = {{}, {}, -1};
-
-#pragma unroll
-    for (int i = 0; i < TRAJD_IMAGE_STRIP_COLORS; i++) {
-        if (first + i >= p.passes[0].end)
-            continue;
-        const struct trajd_image_step &step = p.steps[first + i];
+    made->scale = 1 / 255.0F;
+    made->count = 0;
+    made->contrast = -1;
+    for (uint32_t i = p.passes[0].colors; i < p.passes[0].end; i++) {
+        const struct trajd_image_step &step = p.steps[i];
         const float factor = values[step.value].factor;
         if (factor == (step.kind == TRAJD_AUGMENT_HUE ? 0 : 1))
             continue;
-        made.kinds[i] = step.kind;
-        made.factors[i] = factor;
+        if (i == p.passes[0].colors && step.kind == TRAJD_AUGMENT_BRIGHTNESS) {
+            made->scale *= factor;
+            continue;
+        }
         if (step.kind == TRAJD_AUGMENT_CONTRAST)
-            made.contrast = i;
+            made->contrast = (int32_t)made->count;
+        made->kinds[made->count] = step.kind;
+        made->factors[made->count++] = factor;
     }
-    return made;
 }
 
 __device__ __forceinline__ float grey(const float (&v)[3])
@@ -123,20 +128,45 @@ __device__ __forceinline__ void turn_hue(float (&v)[3], float shift)
     v[2] = fmaf(-range, __saturatef(2 - fabsf(k - 1)), most);
 }
 
-/* One colour step of a pixel whose channels are 0 to 1. `about`: (1 - factor) * mean. */
-__device__ __forceinline__ void change(uint32_t kind, float factor, float about, float (&v)[3])
+/* v = factor * v + other, clipped. */
+__device__ __forceinline__ void blend(float factor, float other, float (&v)[3])
 {
-    float other = kind == TRAJD_AUGMENT_CONTRAST ? about : 0;
-
-    if (kind == TRAJD_AUGMENT_HUE) {
-        turn_hue(v, factor);
-        return;
-    }
-    if (kind == TRAJD_AUGMENT_SATURATION)
-        other = (1 - factor) * grey(v);
 #pragma unroll
     for (int c = 0; c < 3; c++)
         v[c] = __saturatef(fmaf(factor, v[c], other));
+}
+
+/* The first `count` colour steps of 4 pixels, from lifted bytes to 0 to 1. The loop is not unrolled:
+ * its body, a step for all four, fits into the instruction cache. */
+__device__ __forceinline__ void change_four(const strip_colors &colors, uint32_t count,
+                                            float (&v)[4][3])
+{
+    const float scale = colors.scale, down = -TWO_23 * scale;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int c = 0; c < 3; c++)
+            v[i][c] = __saturatef(scaled(v[i][c], scale, down));
+#pragma unroll 1
+    for (uint32_t k = 0; k < count; k++) {
+        const uint32_t kind = colors.kinds[k];
+        const float factor = colors.factors[k];
+        if (kind == TRAJD_AUGMENT_HUE) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                turn_hue(v[i], factor);
+        } else if (kind == TRAJD_AUGMENT_SATURATION) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                blend(factor, (1 - factor) * grey(v[i]), v[i]);
+        } else {
+            const float other = kind == TRAJD_AUGMENT_CONTRAST ? colors.about : 0;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                blend(factor, other, v[i]);
+        }
+    }
 }
 
 /* Loads 4 pixels, lifted, of which the first has its first byte at `at` of shared memory. */
@@ -203,11 +233,12 @@ __device__ __forceinline__ uint32_t load_rows(char *memory, uint64_t *barrier, c
     const uint64_t aligned = begin & ~UINT64_C(15);
 
     if (threadIdx.x == 0) {
-        const uint32_t bytes = (uint32_t)((end - aligned + 15) & ~UINT64_C(15));
+        const uint32_t bytes = end > begin ? (uint32_t)((end - aligned + 15) & ~UINT64_C(15)) : 0;
         barrier_init(barrier, 1);
         bulk_fence();
         barrier_arrive_expecting(barrier, bytes);
-        bulk_load(memory + 16, source + aligned, bytes, barrier);
+        if (bytes)
+            bulk_load(memory + 16, source + aligned, bytes, barrier);
     }
     __syncthreads();
     barrier_wait(barrier, 0);
@@ -220,33 +251,26 @@ __device__ __forceinline__ uint32_t row_of(const strip_problem &problem, uint32_
     return problem.strip.groups == 1 ? item : __umulhi(item, problem.groups_reciprocal);
 }
 
-/* The mean grey of a frame before its contrast step. All blocks of the cluster take part. */
-__device__ __forceinline__ float mean_of(const strip_problem &problem, const rows &r,
-                                         uint32_t row_count, const colors &steps, strip_head *head)
+/* Sets what the contrast is about: (1 - factor) * the mean grey of the frame as it is before. All blocks
+ * of the cluster take part. */
+__device__ __forceinline__ void add_up(const strip_problem &problem, const rows &r,
+                                       uint32_t row_count, strip_head *head)
 {
     namespace cg = cooperative_groups;
     cg::cluster_group cluster = cg::this_cluster();
     const uint32_t count = row_count * problem.strip.groups;
+    const uint32_t contrast = (uint32_t)head->colors.contrast;
     float sum = 0, total = 0;
 
     for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
         const uint32_t row = row_of(problem, item);
         const uint32_t x = (item - row * problem.strip.groups) * 4;
-        float lifted[4][3];
-        load_group(r, row, x, lifted);
+        float v[4][3];
+        load_group(r, row, x, v);
+        change_four(head->colors, contrast, v);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float v[3];
-#pragma unroll
-            for (int c = 0; c < 3; c++)
-                v[c] = scaled(lifted[i][c], 1 / 255.0F, -TWO_23 * (1 / 255.0F));
-#pragma unroll
-            for (int k = 0; k < TRAJD_IMAGE_STRIP_COLORS; k++)
-                if (k < steps.contrast && steps.kinds[k])
-                    change(steps.kinds[k], steps.factors[k], 0, v);
-            if (x + i < r.columns)
-                sum += grey(v);
-        }
+        for (int i = 0; i < 4; i++)
+            sum += x + i < r.columns ? grey(v[i]) : 0;
     }
     for (int lane = 16; lane; lane /= 2)
         sum += __shfl_xor_sync(0xffffffff, sum, lane);
@@ -259,14 +283,18 @@ __device__ __forceinline__ float mean_of(const strip_problem &problem, const row
         head->sum = total;
     }
     cluster.sync();
-    total = 0;
-    for (uint32_t i = 0; i < cluster.num_blocks(); i++)
-        total += *cluster.map_shared_rank(&head->sum, i);
-    return total / ((float)problem.program.height * (float)problem.program.width);
+    if (threadIdx.x == 0) {
+        total = 0;
+        for (uint32_t i = 0; i < cluster.num_blocks(); i++)
+            total += *cluster.map_shared_rank(&head->sum, i);
+        total /= (float)problem.program.height * (float)problem.program.width;
+        head->colors.about = (1 - head->colors.factors[contrast]) * total;
+    }
+    __syncthreads();
 }
 
 template <typename T, bool CHW, bool COLORS>
-__global__ void __launch_bounds__(THREADS, COLORS ? 4 : 6)
+__global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
     picture_strip(const __grid_constant__ strip_problem problem)
 {
     extern __shared__ __align__(16) char memory[];
@@ -286,52 +314,32 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 4 : 6)
     const uint32_t row_bytes = p.from_width * 3;
     void *output = record->output;
     rows r = {memory + HEAD_BYTES, 0, row_bytes, w.is_flipped, p.width};
-    colors steps;
-    float about = 0;
 
-    if (COLORS)
-        steps = colors_of(p, values);
-    if (row_count)
-        r.first = load_rows(memory + HEAD_BYTES, &head->barrier, (const char *)record->source,
-                            begin, begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3);
-    if (COLORS && steps.contrast >= 0) { /* the same for all blocks of a frame */
-        float factor = 0;
-        const float mean = mean_of(problem, r, row_count, steps, head);
-#pragma unroll
-        for (int k = 0; k < TRAJD_IMAGE_STRIP_COLORS; k++)
-            factor = k == steps.contrast ? steps.factors[k] : factor;
-        about = (1 - factor) * mean;
-    }
-    const bool fours = stores_fours<T>(p, output);
+    if (COLORS && threadIdx.x == 32)
+        open_colors(p, values, &head->colors);
+    r.first =
+        load_rows(memory + HEAD_BYTES, &head->barrier, (const char *)record->source, begin,
+                  row_count ? begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3 : begin);
+    if (COLORS && head->colors.contrast >= 0) /* the same for all blocks of a frame */
+        add_up(problem, r, row_count, head);
+    const bool is_whole = stores_whole<T, 4>(p, output);
     const uint32_t count = row_count * problem.strip.groups;
     for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
         const uint32_t row = row_of(problem, item);
         const uint32_t x = (item - row * problem.strip.groups) * 4;
-        float lifted[4][3];
-        load_group(r, row, x, lifted);
+        float v[4][3];
+        load_group(r, row, x, v);
         if (COLORS) {
+            change_four(head->colors, head->colors.count, v);
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
                 for (int c = 0; c < 3; c++)
-                    lifted[i][c] = scaled(lifted[i][c], 1 / 255.0F, -TWO_23 * (1 / 255.0F));
-#pragma unroll
-            for (int k = 0; k < TRAJD_IMAGE_STRIP_COLORS; k++) {
-                if (!steps.kinds[k])
-                    continue;
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    change(steps.kinds[k], steps.factors[k], about, lifted[i]);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-#pragma unroll
-                for (int c = 0; c < 3; c++)
-                    lifted[i][c] = fmaf(lifted[i][c], 255, TWO_23);
+                    v[i][c] = fmaf(v[i][c], 255, TWO_23);
         }
-        store_four<T, CHW>(p, output, first_row + row, x, fours, p.width - x, lifted);
+        store_pixels<T, CHW, 4>(p, output, first_row + row, x, is_whole, p.width - x, v);
     }
-    if (COLORS && steps.contrast >= 0) /* others read this block's sum until here */
+    if (COLORS && head->colors.contrast >= 0) /* others read this block's sum until here */
         cooperative_groups::this_cluster().sync();
 }
 

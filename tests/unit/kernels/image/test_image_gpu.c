@@ -130,6 +130,14 @@ static void test_choice(void **state)
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
     assert_string_equal(kit.why, "a filter that rounds between the axes");
     free(kit.tables);
+    make_prepared(&kit, 240, 240);
+    add(&kit, (struct trajd_augment_step){.kind = TRAJD_AUGMENT_RESIZED_CROP,
+                                          .height = 240,
+                                          .width = 240,
+                                          .scale = {0.5, 1},
+                                          .ratio = {1, 1}});
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
+    free(kit.tables);
 }
 
 /* Blocks of a frame with a mean are a cluster: at most 8, a power of two, and all fit. */
@@ -182,10 +190,9 @@ static void collect(const struct kit *kit, const uint32_t *words, uint32_t outpu
 {
     const struct trajd_image_resize *r = &kit->resize;
     const uint32_t tile = output / 16, column = output % 16, first = words[r->first_columns + tile];
-    const uint32_t block = column % 4 / 2, n = column / 4 * 2 + column % 2;
 
     for (uint32_t k = 0; k < r->k_steps * 16; k++) {
-        const uint32_t lane = n * 4 + k % 8 / 2, word = block * 2 + k % 16 / 8;
+        const uint32_t lane = column / 2 * 4 + k % 8 / 2, word = column % 2 + k % 16 / 8 * 2;
         const uint32_t both =
             words[r->weights + ((tile * r->k_steps + k / 16) * 32 + lane) * 4 + word];
         if (first + k < kit->program.from_width)
