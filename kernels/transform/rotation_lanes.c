@@ -41,11 +41,18 @@ TRAJD_CLONES static void load_quaternions(const column *restrict n, int v, int w
                 (struct trajd_rotation){n[v][l], n[v + 1][l], n[v + 2][l], n[w][l]}));
 }
 
-TRAJD_CLONES static void load_axis_angles(const column *restrict n, uint32_t count,
+/* Returns whether all angles are at most 2 pi. */
+TRAJD_CLONES static bool load_axis_angles(const column *restrict n, uint32_t count,
                                           struct trajd_rotation_lanes *restrict q)
 {
-    for (uint32_t l = 0; l < count; l++)
-        set(q, l, trajd_rotation_of_axis_angle_near(get_vector(n, l)));
+    int64_t far = 0;
+
+    for (uint32_t l = 0; l < count; l++) {
+        const struct trajd_vector v = get_vector(n, l);
+        set(q, l, trajd_rotation_of_axis_angle_near(v));
+        far |= trajd_vector_dot(v, v) <= TRAJD_ROTATION_NEAR ? 0 : 1;
+    }
+    return far == 0;
 }
 
 /* Angles beyond 2 pi, and NaN. */
@@ -103,10 +110,8 @@ void trajd_lanes_load(enum trajd_rotation_form form, const double (*numbers)[TRA
         load_two_rows(numbers, count, q);
     else if (form != TRAJD_ROTATION_AXIS_ANGLE)
         load_euler(trajd_rotation_euler_order(form), numbers, count, q);
-    else {
-        load_axis_angles(numbers, count, q);
+    else if (!load_axis_angles(numbers, count, q))
         load_far_axis_angles(numbers, count, q);
-    }
 }
 
 /* ---- to a form ---- */

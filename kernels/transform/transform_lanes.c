@@ -391,20 +391,31 @@ static void finish_window(const struct trajd_transform_group *group, uint32_t w,
     }
 }
 
-/* Returns whether all steps of a window are valid rows. */
-static bool is_plain(const struct trajd_transform_group *group, uint32_t w, const int64_t *lost)
+TRAJD_CLONES static int64_t join_bits(const int64_t *values, uint32_t count)
 {
-    const struct trajd_transform_job *job = group->job;
-    const uint64_t row = group->windows[w];
-    const uint8_t *mask = job->mask + row * job->step_count + group->first_step;
-    uint8_t any = job->transform->reference_count ? job->reference_mask[row] : 0;
     int64_t found = 0;
 
-    for (uint32_t i = 0; i < group->step_count; i++) {
-        any |= mask[i];
-        found |= lost[i];
-    }
-    return any == TRAJD_MASK_VALID && !found;
+    for (uint32_t l = 0; l < count; l++)
+        found |= values[l];
+    return found;
+}
+
+/* Returns whether all steps of a window are valid rows. */
+static bool is_plain(const struct trajd_transform_group *group, uint32_t w)
+{
+    static const uint8_t valid[TRAJD_LANES]; /* TRAJD_MASK_VALID is 0 */
+    const struct trajd_transform_job *job = group->job;
+    const uint64_t row = group->windows[w];
+
+    return memcmp(job->mask + row * job->step_count + group->first_step, valid,
+                  group->step_count) == 0 &&
+           (!job->transform->reference_count || job->reference_mask[row] == TRAJD_MASK_VALID);
+}
+
+TRAJD_CLONES static void number_steps(uint64_t first, uint32_t count, uint64_t *steps)
+{
+    for (uint32_t i = 0; i < count; i++)
+        steps[i] = first + i;
 }
 
 /* Fills the row of each lane. Those up to a multiple of four repeat the last one. */
@@ -413,9 +424,8 @@ static void fill_lanes(struct trajd_transform_group *group)
     const uint32_t lanes = lane_count(group);
 
     for (uint32_t w = 0; w < group->window_count; w++)
-        for (uint32_t i = 0; i < group->step_count; i++)
-            group->steps[w * group->step_count + i] =
-                group->windows[w] * group->job->step_count + group->first_step + i;
+        number_steps(group->windows[w] * group->job->step_count + group->first_step,
+                     group->step_count, group->steps + w * group->step_count);
     for (uint32_t l = lanes; l % 4; l++)
         group->steps[l] = group->steps[lanes - 1];
     for (uint32_t w = group->window_count; w % 4; w++)
@@ -426,6 +436,7 @@ void trajd_transform_group_run(struct trajd_transform_group *group)
 {
     const struct trajd_transform *transform = group->job->transform;
     struct work work;
+    bool any_lost;
 
     fill_lanes(group);
     work.group = group;
@@ -435,7 +446,8 @@ void trajd_transform_group_run(struct trajd_transform_group *group)
         work.part = &transform->parts[p];
         run_part(&work);
     }
+    any_lost = join_bits(work.lost, lane_count(group)) != 0;
     for (uint32_t w = 0; w < group->window_count; w++)
-        if (!is_plain(group, w, work.lost + w * group->step_count))
+        if (any_lost || !is_plain(group, w))
             finish_window(group, w, work.lost + w * group->step_count);
 }
