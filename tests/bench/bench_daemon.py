@@ -32,6 +32,15 @@ def process_cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
+def tree_cpu_s(pid):
+    """Returns the CPU seconds of a process, of its children that run, and of those that it has waited for. To the nanosecond."""
+    lists = [path.read_text() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    running = [pid, *(int(child) for children in lists for child in children.split())]
+    ended = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[13:15]
+    clocks = [~one << 3 | 2 for one in running]  # as clock_getcpuclockid() computes it
+    return sum(map(time.clock_gettime, clocks)) + sum(map(int, ended)) * TICK_S
+
+
 def demo_dataset(work):
     """Writes the demonstration dataset: 200 episodes, the same bytes every time."""
     path = work / "demo.hdf5"

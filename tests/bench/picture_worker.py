@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""One Python worker for the part `picture_feeds` of run.py: reads every byte of each batch. Prints JSON.
+
+    picture_worker.py BUILD ENDPOINT FEED CREDIT DAEMON_PID first|SECONDS
+
+With `first` it reads epoch 0, of a daemon that has just started. With SECONDS it reads epoch 0, which makes the frames, and
+then measures whole epochs until that time is over. The processor time of the daemon has that of its helper programs in it."""
+import json
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from bench_daemon import tree_cpu_s  # noqa: E402
+from picture_bytes import read_all  # noqa: E402
+
+build, endpoint, feed_name, credit, pid, length = sys.argv[1:]
+sys.path.insert(0, str(pathlib.Path(build) / "clients/python"))
+import trajd  # noqa: E402
+
+def arrays_of(group):
+    """Returns every tensor of a batch, those of its groups too."""
+    values = [group[key] for key in group if key not in trajd.batch.IDS]
+    return [array for value in values for array in ([value] if hasattr(value, "nbytes") else arrays_of(value))]
+
+
+def read_epoch(feed, epoch):
+    """Returns batches, windows and bytes of a batch."""
+    batches = windows = size = 0
+    for batch in feed.epoch(epoch):
+        size = max(size, read_all(arrays_of(batch)))
+        batches, windows = batches + 1, windows + batch.rows
+        batch.release()
+    return batches, windows, size
+
+
+def main():
+    at_start = tree_cpu_s(int(pid))
+    feed = trajd.connect(endpoint, feed=feed_name, job="bench_pictures", mode="queue", credit=int(credit), timeout=60)
+    epoch, seconds = 0, 0.0 if length == "first" else float(length)
+    if seconds:
+        read_epoch(feed, 0)
+        epoch = 1
+    batches = windows = 0
+    begin, worker, daemon = time.perf_counter(), time.process_time(), at_start if length == "first" else tree_cpu_s(int(pid))
+    while True:
+        more = read_epoch(feed, epoch)
+        batches, windows, size, epoch = batches + more[0], windows + more[1], more[2], epoch + 1
+        if time.perf_counter() - begin >= seconds:
+            break
+    elapsed = time.perf_counter() - begin
+    print(json.dumps({"batches": batches, "batch_bytes": size, "windows_per_s": windows / elapsed, "batches_per_s": batches / elapsed,
+                      "worker_us": 1e6 * (time.process_time() - worker) / windows,
+                      "daemon_us": 1e6 * (tree_cpu_s(int(pid)) - daemon) / windows}))
+    feed.close()
+
+
+main()
