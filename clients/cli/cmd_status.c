@@ -65,6 +65,17 @@ static void print_datasets(const struct trajd_yaml_node *list)
     }
 }
 
+static void print_resident(const struct trajd_yaml_node *rows)
+{
+    printf("  %-40s %-24s %9.1f MiB on %s, %s feeds", text_of(rows, "dataset"),
+           text_of(rows, "path"), number_of(rows, "bytes") / MIB, text_of(rows, "place"),
+           text_of(rows, "feeds"));
+    if (trajd_yaml_get(rows, "frames"))
+        printf(", %s of %s frames are there", text_of(rows, "resident_frames"),
+               text_of(rows, "frames"));
+    printf("\n");
+}
+
 /* Prints a line for each GPU, and one for each stream that its feeds read. The rows are resident on
  * the GPU, or come from host memory with each batch. */
 static void print_gpus(const struct trajd_yaml_node *list)
@@ -78,9 +89,7 @@ static void print_gpus(const struct trajd_yaml_node *list)
                number_of(item, "rings_budget_bytes") / MIB);
         for (const struct trajd_yaml_node *rows = resident ? resident->children : NULL; rows;
              rows = rows->next)
-            printf("  %-40s %-24s %9.1f MiB on %s, %s feeds\n", text_of(rows, "dataset"),
-                   text_of(rows, "path"), number_of(rows, "bytes") / MIB, text_of(rows, "place"),
-                   text_of(rows, "feeds"));
+            print_resident(rows);
     }
 }
 

@@ -1,16 +1,21 @@
 """Pictures in GPU memory, on the simulated GPU: the batches are those of the CPU, frames come to the GPU once, and what has
 no room there travels with each batch. tests/gpu does the same with a real GPU."""
+import re
+import subprocess
 import textwrap
 
 import numpy as np
 import pytest
 
+import libtrajd as trajd
 from daemons import FAKE_PROGRAM, GpuDaemon
 from fake_gpu import UUID, collect
+from paths import BUILD
 from picture_files import random_frames, write_encoded
+from waiting import wait_for
 
 FEED = """
-gpu: {{devices: all, rows: {rows}, rings: 64MiB}}
+gpu: {{devices: all, rows: {rows}, rings: 64MiB, fall_back: {fall_back}}}
 threads: {{decoders: 1}}
 datasets: {{arm: {{path: {path}, layout: aloha}}}}
 feeds:
@@ -51,8 +56,8 @@ def arm(tmp_path):
 
 @pytest.fixture
 def make(tmp_path, started):
-    def start(path, rows="64MiB", pad="edge", more="", fake="", store="64MiB"):
-        config = FEED.format(path=path, rows=rows, pad=pad, more=more)
+    def start(path, rows="64MiB", pad="edge", more="", fake="", store="64MiB", fall_back="false"):
+        config = FEED.format(path=path, rows=rows, pad=pad, more=more, fall_back=fall_back)
         daemon = GpuDaemon(tmp_path / "run", textwrap.dedent(config), program=FAKE_PROGRAM, store=store)
         daemon.fake = fake
         return started(daemon)
@@ -90,6 +95,9 @@ def test_the_same_batches_as_in_host_memory(make, arm):
     assert any(arrays["obs/wrist.augment"].any() for arrays in batches.values())
     found = pictures_of(status)
     assert found["top"]["frames"] == found["top"]["resident_frames"] == 18 == found["wrist"]["resident_frames"]
+    told = subprocess.run([BUILD / "clients/cli/trajctl", "status", "--endpoint", daemon.endpoint], capture_output=True, text=True, check=True,
+                          env=daemon.environment()).stdout
+    assert re.search("images/top +0.1 MiB on gpu, [0-9] feeds, 18 of 18 frames are there", told), told
     assert found["top"]["place"] == "gpu" and found["top"]["bytes"] >= 18 * 40 * 61 * 3
     # obs/wrist and obs/again are made alike: one launch
     assert [int(line.split(" pictures a batch")[0].split()[-1]) for line in daemon.text().splitlines() if "pictures a batch" in line] == [10, 5, 15]
@@ -162,3 +170,15 @@ def test_pictures_alone_stay_in_host_memory(make, arm):
     client.close()
 
 
+
+
+def test_a_lost_gpu(make, arm):
+    """With leave to go without it, the job goes on in host memory, with the same windows."""
+    daemon = make(arm, fake="lost=3", fall_back="true")
+    client = daemon.client()
+    client.open("train", gpu=UUID, mode=trajd.SHARD)
+    found = {position: arrays["obs/top"].shape for position, arrays in client.epoch()}
+    assert sorted(found) == [0, 5, 10, 15] and found[15] == (3, 2, 3, 40, 61)
+    assert b"GPU" in client.library.trajd_client_feed_info(client.handle).contents.gpu_refusal
+    client.close()
+    wait_for(lambda: "its GPU has failed" in daemon.text(), what="the feed on the GPU to be closed")
