@@ -551,3 +551,35 @@ def test_check_prints_what_a_preset_is(tmp_path):
     assert "image.preset of top: umi is {image: {resize: [224, 224], fit: cover, filter: area, augment: [{crop: 0.95}" in done.stdout
     assert "the trainer draws once for a camera of a whole batch, here for each window" in done.stdout
     assert "f32 [4,1,3,224,224]" in done.stdout
+
+
+PRESET_DRAWS = {  # preset: (draw_per, [(step, parameter, least, most)]), as the trainer draws for frames of 84x84 or larger
+    "robomimic": ("frame", [(0, 0, 0, 7), (0, 1, 0, 7)]),  # of 84 - 76: 8 never occurs
+    "act++_diffusion": ("step", [(0, 0, 0, 5), (2, 0, -5, 5), (3, 0, 0.7, 1.3), (4, 0, 0.6, 1.4), (5, 0, 0.5, 1.5)]),
+    "umi, filter: linear": ("camera", [(0, 0, 0, 12), (2, 0, 0.7, 1.3), (5, 0, -0.08, 0.08)]),
+    "gr00t": ("window", [(0, 0, 0, 5), (2, 0, 0.7, 1.3), (3, 0, 0.6, 1.4), (4, 0, 0.5, 1.5), (5, 0, -0.08, 0.08)]),
+    "openpi": ("step", [(0, 0, -5, 5), (0, 1, -6, 6), (1, 0, -0.3, 0.3), (2, 0, -0.4, 0.4), (3, 0, -0.1, 0.1)]),
+    "openpi_torch": ("camera", [(0, 0, 0, 12), (2, 0, -5, 5), (3, 0, 0.7, 1.3), (4, 0, 0.6, 1.4), (5, 0, 0.5, 1.5)]),
+    "octo": ("camera", [(0, 2, 0.85, 1), (0, 3, 0.84, 1), (1, 0, -0.1, 0.1), (2, 0, 0.9, 1.1), (3, 0, 0.9, 1.1), (4, 0, -0.05, 0.05)]),
+}
+
+
+@pytest.mark.parametrize("preset", PRESET_DRAWS)
+def test_a_preset_draws_as_its_trainer(daemon, tmp_path, preset):
+    rows = 100
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(rows, 84, 84, 3), "wrist": random_frames(rows, 84, 84, 4)})
+    image = "image: {preset: %s}, dtype: uint8, norm: none" % preset
+    outputs = "\n      ".join(f"{name}: {{from: observations/images/{name}, at: -1..0, {image}}}" for name in ("top", "wrist"))
+    (batches,), _ = run(daemon, tmp_path, "\n      " + outputs)
+    draw_per, limits = PRESET_DRAWS[preset]
+    drawn = np.concatenate([np.stack([arrays["top.augment"], arrays["wrist.augment"]], 1) for arrays in batches])
+    assert drawn.shape[:3] == (rows, 2, 2)  # windows, cameras, steps
+    same_cameras = (drawn[:, 0] == drawn[:, 1]).all()
+    same_steps = (drawn[:, :, 0] == drawn[:, :, 1]).all()
+    assert (bool(same_cameras), bool(same_steps)) == {"frame": (False, False), "step": (True, False), "camera": (False, True), "window": (True, True)}[draw_per]
+    for step, parameter, least, most in limits:
+        values = drawn[..., step, parameter]
+        reach = (most - least) / 5  # what hundreds of draws leave free at the ends
+        assert least <= values.min() <= least + reach + 1e-6 and most - reach - 1e-6 <= values.max() <= most, (step, parameter, values.min(), values.max())
+        whole = (step, parameter) in ((0, 0), (0, 1)) and "octo" not in preset and not (preset == "openpi" and parameter == 0)
+        assert not whole or len(np.unique(values)) == most - least + 1
