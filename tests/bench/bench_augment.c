@@ -103,6 +103,10 @@ static void measure_augment(const char *name, struct job *job)
     {                                                                                              \
         .kind = which, .probability = 1, .height = size, .width = size, .filter = how              \
     }
+#define AROUND_0(which, most)                                                                      \
+    {                                                                                              \
+        .kind = which, .probability = 1, .factor = { -(most), most }                               \
+    }
 #define COLOR(which, by)                                                                           \
     {                                                                                              \
         .kind = which, .probability = 1, .factor = {                                               \
@@ -139,6 +143,20 @@ static struct {
      {{4,
        {COLOR(TRAJD_AUGMENT_BRIGHTNESS, 0.3), COLOR(TRAJD_AUGMENT_CONTRAST, 0.4),
         COLOR(TRAJD_AUGMENT_SATURATION, 0.5), COLOR(TRAJD_AUGMENT_HUE, 0.08)},
+       0},
+      SIDE,
+      NULL}},
+    {"brightness, flat contrast and saturation, clipped once 224",
+     {{3,
+       {COLOR(TRAJD_AUGMENT_BRIGHTNESS, 0.3), COLOR(TRAJD_AUGMENT_FLAT_CONTRAST, 0.4),
+        COLOR(TRAJD_AUGMENT_FLAT_SATURATION, 0.5)},
+       TRAJD_AUGMENT_ROUND_END},
+      SIDE,
+      NULL}},
+    {"hsv brightness and contrast, hue 224",
+     {{3,
+       {AROUND_0(TRAJD_AUGMENT_HSV_BRIGHTNESS, 0.3), AROUND_0(TRAJD_AUGMENT_HSV_CONTRAST, 0.4),
+        AROUND_0(TRAJD_AUGMENT_HUE, 0.1)},
        0},
       SIDE,
       NULL}},
