@@ -143,3 +143,39 @@ def test_a_daemon_that_returns_with_other_pictures(runs):
     assert shapes[0] == (48, 64, 3) and shapes[-1] == (40, 40, 3)
     (text,) = [str(one.message) for one in caught if "other pictures" in str(one.message)]
     assert "crop was none, is 40x40 at 4, 12" in text and "augment 1 was not given, is flip" in text
+
+
+MIXED = """
+datasets:
+  near: {{path: {path}/near, layout: {path}/cameras.yaml}}
+  far: {{path: {path}/far, layout: {path}/cameras.yaml}}
+feeds:
+  train:
+    mix: {{near: {{weight: 1}}, far: {{weight: 1}}}}
+    global_batch: 4
+    anchor: {{clock: steps}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      top: {{from: observations/images/top, at: 0, image: {{crop: {crop}, resize: [16, 16]}}}}
+"""
+
+
+def test_a_mixture_names_the_dataset_whose_pictures_differ(daemon, tmp_path):
+    """A crop in the middle has another place in the frames of each dataset; where a crop is the whole frame, nothing differs."""
+    (tmp_path / "cameras.yaml").write_text(LAYOUT.replace("COLOR", "rgb").replace("FLIP", "none"))
+    for name, size in (("near", 32), ("far", 40)):
+        (tmp_path / name).mkdir()
+        write_encoded(tmp_path / name / "episode_0.hdf5", {"top": random_frames(ROWS, size, size, size)})
+    states, digests = [], []
+    for number, crop in enumerate(("[32, 32]", "{top: 0, left: 0, height: 32, width: 32}")):
+        one = daemon(MIXED.format(path=tmp_path, crop=crop), folder=f"run{number}")
+        with trajd.connect(one.endpoint, feed="train", timeout=20) as feed, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", trajd.DataWarning)
+            if states:
+                feed.load_state_dict(states[0])
+            next(feed.epoch(1))
+            states.append(feed.state_dict())
+            digests.append(feed.info.fingerprint)
+    assert set(states[0]["pictures"]["outputs"]) == {"top of near", "top of far"} and digests[0] == digests[1]
+    (text,) = [str(warning.message) for warning in caught if "other pictures" in str(warning.message)]
+    assert "output top of far: crop was 32x32 at 4, 4, is 32x32 at 0, 0" in text and "near" not in text

@@ -218,7 +218,9 @@ def decode_reply():
 
 def decode_job():
     frame = picture("420.jpg")
-    return {"plain": bytes([0, 0]) + frame, "prepared": bytes([1, 0]) + frame, "changed": bytes([1, 2, 9, 0, 1, 60, 0, 7]) + frame}
+    changes = bytes([2, 9, 0, 1, 60, 0, 7])
+    return {"plain": bytes([0, 0]) + frame, "prepared": bytes([1, 0]) + frame, "changed": bytes([1]) + changes + frame,
+            "two_setups": bytes([2, 0]) + frame, "two_setups_changed": bytes([3]) + changes + frame}
 
 
 def image_prepare():
