@@ -31,13 +31,14 @@ static bool send_packet(const struct trajd_decode_link *link, const void *packet
     return trajd_send_fd(link->socket, packet, size, fd, 0) == (ssize_t)size;
 }
 
-bool trajd_decode_link_open(const struct trajd_decode_link *link)
+bool trajd_decode_link_open(const struct trajd_decode_link *link, bool has_memory)
 {
     const struct trajd_decode_header output = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_OUTPUT};
     struct trajd_decode_reply ready;
 
-    return send_packet(link, &link->setup, sizeof link->setup, link->input.fd) &&
-           send_packet(link, &output, sizeof output, link->output.fd) && receive(link, &ready);
+    return send_packet(link, &link->setup, sizeof link->setup, has_memory ? -1 : link->input.fd) &&
+           send_packet(link, &output, sizeof output, has_memory ? -1 : link->output.fd) &&
+           receive(link, &ready);
 }
 
 bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_decoder_frame *frames,
@@ -45,9 +46,11 @@ bool trajd_decode_job_run(const struct trajd_decode_link *link, struct trajd_dec
 {
     struct trajd_decode_job job = {{TRAJD_DECODE_MAGIC, TRAJD_DECODE_JOB}, count, {{0, 0, 0}}};
     struct trajd_decode_reply reply;
+    uint64_t offset = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        job.frames[i].offset = i * link->largest_frame_bytes;
+        job.frames[i].offset = offset;
+        offset += frames[i].size;
         job.frames[i].size = frames[i].size;
         job.frames[i].room = frames[i].room;
         memcpy(link->input.bytes + job.frames[i].offset, frames[i].bytes, frames[i].size);

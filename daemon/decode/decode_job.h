@@ -24,8 +24,8 @@ struct trajd_decode_link {
 };
 
 /* Sends the setup and waits until the child is ready. False where the child died, hung or broke the
- * protocol. */
-bool trajd_decode_link_open(const struct trajd_decode_link *link);
+ * protocol. has_memory: the child has the memory from an earlier setup. */
+bool trajd_decode_link_open(const struct trajd_decode_link *link, bool has_memory);
 
 /* Sends frames to the child and takes their pixels. As many frames as the memory holds, none of more
  * than largest_frame_bytes. False where the child died, hung, or broke the protocol; the frames are

@@ -4,7 +4,8 @@
  * packet is one of the structs below; both ends are of one build.
  *
  *     parent: SETUP with the descriptor of the input memory, OUTPUT with that of the output memory;
- *             then JOB, one at a time. A later SETUP with its OUTPUT takes the place of the first
+ *             then JOB, one at a time. A later SETUP with its OUTPUT takes the place of the
+ *             first; without descriptors, the memory stays
  *     child:  one REPLY for OUTPUT, without frames: it is ready. One for each JOB
  *
  * The parent writes encoded frames into the input memory. The child writes the pixels of frame i of

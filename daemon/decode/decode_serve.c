@@ -45,25 +45,28 @@ static bool receive(int socket, union packet *packet, int *fd)
     return false;
 }
 
-/* Maps the memory behind a descriptor, which it closes. */
+static void unmap(struct memory *memory)
+{
+    if (memory->bytes)
+        munmap(memory->bytes, memory->size);
+    *memory = (struct memory){0};
+}
+
+/* Maps the whole memory behind a descriptor, which it closes. It must have `size` bytes at least. fd -1:
+ * the memory stays. */
 static bool map(int fd, uint64_t size, int protection, struct memory *memory)
 {
     struct stat about;
 
-    memory->size = size;
-    memory->bytes = MAP_FAILED;
-    if (fd >= 0 && !fstat(fd, &about) && (uint64_t)about.st_size >= size)
-        memory->bytes = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
-    if (fd >= 0)
+    if (fd >= 0) {
+        unmap(memory);
+        memory->size = !fstat(fd, &about) && about.st_size > 0 ? (uint64_t)about.st_size : 0;
+        memory->bytes = mmap(NULL, memory->size, protection, MAP_SHARED, fd, 0);
         close(fd);
-    return memory->bytes != MAP_FAILED;
-}
-
-static void unmap(struct memory *memory)
-{
-    if (memory->bytes && memory->bytes != MAP_FAILED)
-        munmap(memory->bytes, memory->size);
-    *memory = (struct memory){0};
+        if (memory->bytes == MAP_FAILED)
+            *memory = (struct memory){0};
+    }
+    return memory->bytes && size <= memory->size;
 }
 
 static bool is_inside(const struct memory *memory, uint64_t offset, uint64_t size)
@@ -96,12 +99,10 @@ static void drop_setup(struct child *child)
 {
     trajd_decode_state_free(&child->state);
     child->state.setup.frame_bytes = 0;
-    unmap(&child->input);
-    unmap(&child->output);
 }
 
-/* Takes a setup, whose packet brought the descriptor of the input memory, in the place of the one
- * before it. */
+/* Takes a setup, whose packet may have brought the descriptor of the input memory, in the place of the
+ * one before it. */
 static bool set_up(struct child *child, const struct trajd_decode_setup *setup, int input_fd)
 {
     const struct trajd_decode_reply ready = {.header = {TRAJD_DECODE_MAGIC, TRAJD_DECODE_REPLY}};
@@ -141,5 +142,7 @@ bool trajd_decode_serve(int socket)
     while (receive(socket, &packet, &fd) && (ok = serve_packet(&child, &packet, fd)))
         ;
     drop_setup(&child);
+    unmap(&child.input);
+    unmap(&child.output);
     return ok;
 }

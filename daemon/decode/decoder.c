@@ -73,7 +73,7 @@ static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd
         return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s",
                                decoder->program, strerror(code));
     }
-    if (trajd_decode_link_open(&decoder->link))
+    if (trajd_decode_link_open(&decoder->link, false))
         return TRAJD_OK;
     end_child(decoder);
     return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "%s: does not start", decoder->program);
@@ -91,6 +91,11 @@ static uint64_t frame_bytes(const struct trajd_decoder_options *options)
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* Returns how many frames a job has. */
@@ -141,20 +146,26 @@ static struct trajd_decode_setup make_setup(const struct trajd_decoder_options *
     return setup;
 }
 
-/* Sets what a child decodes, and makes the memory that both share. */
+/* Sets what a child decodes, and makes the memory that both share. *is_kept: the memory that was there
+ * is large enough, and stays. */
 static enum trajd_status set_up(struct trajd_decoder *decoder,
-                                const struct trajd_decoder_options *options,
+                                const struct trajd_decoder_options *options, bool *is_kept,
                                 struct trajd_error *error)
 {
     struct trajd_decode_link *link = &decoder->link;
+    const uint64_t input = link->input.size, output = link->output.size;
 
-    free_memories(decoder);
     link->timeout_ms = options->timeout_ms;
     link->largest_frame_bytes = least(options->largest_frame_bytes, encoded_bytes_max);
     link->setup = make_setup(options);
     decoder->job_frames = job_frames(link->setup.frame_bytes, link->largest_frame_bytes);
-    return make_memory("trajd-frames", link->setup.input_bytes, &link->input) &&
-                   make_memory("trajd-pixels", link->setup.output_bytes, &link->output)
+    *is_kept = link->setup.input_bytes <= input && link->setup.output_bytes <= output;
+    if (*is_kept)
+        return TRAJD_OK;
+    free_memories(decoder);
+    return make_memory("trajd-frames", most(link->setup.input_bytes, input), &link->input) &&
+                   make_memory("trajd-pixels", most(link->setup.output_bytes, output),
+                               &link->output)
                ? TRAJD_OK
                : trajd_error_set(error, TRAJD_ERR_MEMORY, errno, "no memory for a decoder");
 }
@@ -164,6 +175,7 @@ enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *optio
 {
     enum trajd_status status = check(options, error);
     struct trajd_decoder *made;
+    bool is_kept;
 
     *decoder = NULL;
     if (status)
@@ -174,7 +186,7 @@ enum trajd_status trajd_decoder_create(const struct trajd_decoder_options *optio
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for a decoder");
     }
     made->link.input.fd = made->link.output.fd = -1;
-    status = set_up(made, options, error);
+    status = set_up(made, options, &is_kept, error);
     if (!status)
         status = start_child(made, error);
     *decoder = made;
@@ -200,10 +212,11 @@ enum trajd_status trajd_decoder_change(struct trajd_decoder *decoder,
                                        struct trajd_error *error)
 {
     enum trajd_status status = check(options, error);
+    bool is_kept = false;
 
     if (!status)
-        status = set_up(decoder, options, error);
-    if (!status && decoder->pid && !trajd_decode_link_open(&decoder->link))
+        status = set_up(decoder, options, &is_kept, error);
+    if (!status && decoder->pid && !trajd_decode_link_open(&decoder->link, is_kept))
         end_child(decoder); /* it died meanwhile: the next run starts another */
     return status;
 }
