@@ -106,7 +106,9 @@ enum trajd_status trajd_image_finish_check(const struct trajd_image_finish *fini
     if (!is_depth && f->type != TRAJD_U8 && f->type != TRAJD_F32 && !is_narrow)
         return refuse(error, "pictures become uint8, float16, bfloat16 or float32");
     if ((is_depth || f->type == TRAJD_U8) && !is_identity(f))
-        return refuse(error, is_depth ? "depth takes no norm" : "a norm needs a type of floats");
+        return refuse(error, is_depth
+                                 ? "depth takes no norm"
+                                 : "a norm needs a type of floats: for uint8, write norm: none");
     for (uint32_t c = 0; c < f->channels; c++)
         if (!isfinite(f->scale[c]) || !isfinite(f->offset[c]))
             return refuse(error, "scale and offset must be finite");

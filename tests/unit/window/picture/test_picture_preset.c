@@ -159,6 +159,28 @@ static void test_channels(void **state)
     }
 }
 
+/* A preset with a norm makes floats. Who wants uint8 has to drop the norm. */
+static void test_uint8_needs_no_norm(void **state)
+{
+    const struct trajd_picture_source source = {10, 10, 3, TRAJD_U8, false};
+    const char *const texts[] = {"image: {preset: act}", "image: {preset: act}\nnorm: none"};
+
+    (void)state;
+    for (int has_none = 0; has_none < 2; has_none++) {
+        struct trajd_picture_spec spec;
+        struct trajd_error error;
+        struct work work;
+        assert_int_equal(read_output(texts[has_none], &spec, &error), TRAJD_OK);
+        assert_int_equal(trajd_picture_prepare(&spec, &source, &work.preparation, &error),
+                         TRAJD_OK);
+        assert_int_equal(trajd_picture_finish(&spec, &work.preparation, TRAJD_U8, &work.augment,
+                                              &work.finish, &error),
+                         has_none ? TRAJD_OK : TRAJD_ERR_ARGUMENT);
+        if (!has_none)
+            assert_non_null(strstr(error.message, "for uint8, write norm: none"));
+    }
+}
+
 static void test_what_does_not_fit_is_refused(void **state)
 {
     const struct {
@@ -191,6 +213,7 @@ int main(void)
         cmocka_unit_test(test_sizes_and_quirks),
         cmocka_unit_test(test_keys_of_the_output_go_first),
         cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_uint8_needs_no_norm),
         cmocka_unit_test(test_what_does_not_fit_is_refused),
     };
 
