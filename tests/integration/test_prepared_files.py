@@ -270,6 +270,42 @@ def test_a_preset_prepares_all_cameras(daemon, tmp_path):
     assert_same(same, deliver(daemon, tmp_path / "recorded", outputs=outputs)[0])
 
 
+MIXED = """\
+datasets:
+  recorded: {{path: {folder}/recorded, layout: aloha}}
+  packed: {{path: {folder}/{second}, layout: aloha}}
+feeds:
+  train:
+    mix: {{recorded: 1, packed: 1}}
+    global_batch: 6
+    anchor: {{clock: steps}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      top: {{from: observations/images/top, at: 0, image: {{resize: [20, 31], augment: [{{crop: [18, 18]}}]}}}}
+"""
+
+
+def test_a_mixture_of_prepared_and_recorded_files(daemon, tmp_path, recorded):
+    """One dataset of a mixture is prepared: its preparation is that of one member, which --prepare names."""
+    (tmp_path / "other").mkdir(), (tmp_path / "packed").mkdir()
+    write_encoded(tmp_path / "other/episode_0.hdf5", {"top": random_frames(ROWS, 60, 80, 5)})
+    config = tmp_path / "mixed.yaml"
+    config.write_text("version: 1\n" + MIXED.format(folder=tmp_path, second="other"))
+    unnamed = pack(tmp_path / "other/episode_0.hdf5", "-o", tmp_path / "packed", "--prepare", f"{config}:train", check=False)
+    assert unnamed.returncode == 1 and "feed train has 2 datasets: name one, CONFIG:FEED:DATASET" in unnamed.stderr
+    pack(tmp_path / "other/episode_0.hdf5", "-o", tmp_path / "packed", "--prepare", f"{config}:train:packed")
+    delivered = []
+    for second in ("other", "packed"):
+        client = daemon(MIXED.format(folder=tmp_path, second=second), folder=f"mixed_{second}").client()
+        client.open("train")
+        delivered.append({(int(a["dataset_index"][w]), int(a["window_id"][w])): (a["top"][w].tobytes(), a["top.augment"][w].tobytes())
+                          for _, a in client.epoch() for w in range(len(a["window_id"]))})
+        counts = client.status()["datasets"][1]["frames"]
+        assert (counts["prepared"] > 0) == (second == "packed") and (counts["decoded"] > 0) == (second == "other")
+        client.close()
+    assert len(delivered[0]) == 2 * ROWS and delivered[0] == delivered[1]  # the order is another one, as the fingerprint
+
+
 MISTAKES = {
     "two preparations": ("{config}", OUTPUTS + "\n      small: {from: observations/images/top, at: 0, image: {resize: [10, 10]}}",
                          "the feed asks for two preparations of observations/images/top, and a file holds one: top: 48x64, crop 40x50 at (3, 5), resized to "
