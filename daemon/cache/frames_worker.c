@@ -256,7 +256,8 @@ static void explain_length(const struct trajd_frame_view *view, struct trajd_dec
     while (length < frame->size && frame->bytes[length] >= ' ' && frame->bytes[length] < 0x7f)
         length++;
     if (is_prepared && length && length == frame->size)
-        snprintf(frame->reason, sizeof frame->reason, "%.*s", (int)sizeof frame->reason - 1,
+        snprintf(frame->reason, sizeof frame->reason, "%.*s",
+                 (int)(length < sizeof frame->reason ? length : sizeof frame->reason - 1),
                  (const char *)frame->bytes);
     else
         snprintf(frame->reason, sizeof frame->reason,
