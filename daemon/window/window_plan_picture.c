@@ -50,13 +50,15 @@ static enum trajd_status refuse_other(const struct trajd_index_stream *stream,
                                       const struct trajd_image_preparation *wanted,
                                       struct trajd_error *error)
 {
-    char has[TRAJD_PREPARATION_WORDS_SIZE], wants[TRAJD_PREPARATION_WORDS_SIZE];
+    char has[TRAJD_PREPARATION_WORDS_SIZE], wants[TRAJD_PREPARATION_WORDS_SIZE],
+        keys[TRAJD_PREPARATION_WORDS_SIZE];
 
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                            "image: the files have frames of %s that `trajctl pack --prepare` made "
-                           "of %s; this output asks for %s",
+                           "of %s; this output asks for %s (for those of the files: image: %s)",
                            stream->name, trajd_picture_describe(stored, has),
-                           trajd_picture_describe(wanted, wants));
+                           trajd_picture_describe(wanted, wants),
+                           trajd_picture_write_keys(stored, keys));
 }
 
 /* Compares what the output asks for with what was done to the frames in the files. They are then

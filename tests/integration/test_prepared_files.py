@@ -127,6 +127,19 @@ def test_check_and_inspect_say_how_frames_were_prepared(tmp_path, recorded):
     assert 'raw 20x31 rgb, packed, contiguous, prepared: {"source": [48, 64], ' in line and line.endswith('"cv2": "bgr"}')
 
 
+def test_init_asks_for_the_frames_of_the_file(tmp_path, recorded):
+    (tmp_path / "packed").mkdir()
+    outputs = OUTPUTS.replace("fit: pad", "fit: pad_topleft, filter: area")
+    pack(recorded, "-o", tmp_path / "packed", "--prepare", write_config(tmp_path, outputs=outputs))
+    done = subprocess.run([TRAJCTL, "init", tmp_path / "packed", "-o", tmp_path / "drafted.yaml"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "drafted.yaml").read_text()
+    assert "image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 31], filter: pillow-bilinear}}" in text
+    assert "image: {resize: [30, 60], fit: pad_topleft, filter: area, pad_value: 7}}" in text
+    done = subprocess.run([TRAJCTL, "check", tmp_path / "drafted.yaml"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.count("are prepared in the files") == 2, done.stderr
+
+
 def test_a_row_of_another_length_is_a_bad_frame(daemon, tmp_path, recorded):
     out = tmp_path / "packed/episode_0.hdf5"
     out.parent.mkdir()
@@ -152,7 +165,8 @@ def test_another_preparation_is_refused_with_both(tmp_path, recorded, asked, wor
     done = check(tmp_path / "packed", outputs=f"top: {{from: observations/images/top, at: 0, {asked}}}")
     assert done.returncode
     assert ("image: the files have frames of observations/images/top that `trajctl pack --prepare` made of 48x64, crop 40x50 at (3, 5), "
-            f"resized to 20x31 by pillow-bilinear; this output asks for {words}") in done.stderr, done.stderr
+            f"resized to 20x31 by pillow-bilinear; this output asks for {words} (for those of the files: image: "
+            "{crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 31], filter: pillow-bilinear})") in done.stderr, done.stderr
 
 
 LIES = {
@@ -237,7 +251,7 @@ streams:
             list(client.epoch())
         errors.append(str(error.value).rsplit("top: row ", 1)[1])
         client.close()
-    assert errors[0] == errors[1] if zeros == "mask" else errors[0].startswith("2: ") and errors[1].startswith("2: ")
+    assert errors[0] == errors[1] if zeros == "mask" else errors[0].startswith("2: ") and errors[1].startswith("2: "), errors
 
 
 def test_packed_files_and_several_files_are_prepared(daemon, tmp_path, recorded):

@@ -9,6 +9,7 @@
 #include "daemon/base/json.h"
 #include "daemon/cache/dataset.h"
 #include "proto/array_len.h"
+#include "daemon/window/picture/picture_prepared.h"
 
 enum { PICTURE_RANK = 2, LARGEST_BATCH = 256, FEWEST_TO_SPLIT = 10 };
 
@@ -155,6 +156,18 @@ const struct config_preset *config_preset_find(const char *name, struct trajd_er
     return NULL;
 }
 
+/* Writes the keys that ask for frames as they were prepared in the files. */
+static void print_preparation(FILE *out, const struct trajd_index_stream *stream)
+{
+    char keys[TRAJD_PREPARATION_WORDS_SIZE];
+    struct trajd_picture_prepared prepared;
+
+    if (stream->preparation &&
+        !trajd_picture_prepared_read(stream->preparation, (uint32_t)stream->shape[2], stream->dtype,
+                                     &prepared, NULL))
+        fprintf(out, ", image: %s", trajd_picture_write_keys(&prepared.preparation, keys));
+}
+
 static void print_output(FILE *out, const struct trajd_index *index,
                          const struct trajd_index_stream *stream, uint32_t anchor,
                          const struct config_preset *preset)
@@ -170,9 +183,10 @@ static void print_output(FILE *out, const struct trajd_index *index,
 
     fprintf(out, "      %s", is_observation(stream) || is_action(stream) ? "" : "# ");
     draft_write_text(out, stream->name);
-    fprintf(out, ": {at: %s%s%s%s}%*s# %s", at, is_guess ? ", role: action" : "",
-            has_norm ? ", norm: " : "", has_norm ? preset->norm : "", width > 1 ? width : 1, "",
-            trajd_dtype_name(stream->dtype));
+    fprintf(out, ": {at: %s%s%s%s", at, is_guess ? ", role: action" : "",
+            has_norm ? ", norm: " : "", has_norm ? preset->norm : "");
+    print_preparation(out, stream);
+    fprintf(out, "}%*s# %s", width > 1 ? width : 1, "", trajd_dtype_name(stream->dtype));
     for (uint32_t i = 0; i < stream->rank; i++)
         fprintf(out, "%s%" PRIu64, i ? "x" : " ", stream->shape[i]);
     if (stream->clock_index != anchor) {

@@ -195,3 +195,43 @@ const char *trajd_picture_describe(const struct trajd_image_preparation *p,
         snprintf(text + used, room - used, ", cut to %ux%u", p->height, p->width);
     return text;
 }
+
+/* ---- keys ---- */
+
+/* Finds how the frame got into the output. One that no `fit` gives becomes stretch. */
+static enum trajd_image_fit find_fit(const struct trajd_image_preparation *p)
+{
+    for (int f = 0; f < TRAJD_IMAGE_FIT_COUNT; f++) {
+        struct trajd_image_preparation placed = *p;
+        trajd_image_place(&placed, (enum trajd_image_fit)f, p->height, p->width);
+        if (placed.inner_height == p->inner_height && placed.inner_width == p->inner_width &&
+            placed.top == p->top && placed.left == p->left)
+            return (enum trajd_image_fit)f;
+    }
+    return TRAJD_IMAGE_STRETCH;
+}
+
+const char *trajd_picture_write_keys(const struct trajd_image_preparation *p,
+                                     char text[TRAJD_PREPARATION_WORDS_SIZE])
+{
+    const enum trajd_image_fit fit = find_fit(p);
+    const bool has_size = resizes(p) || !has_inner_size(p);
+    const size_t room = TRAJD_PREPARATION_WORDS_SIZE;
+    size_t used = (size_t)snprintf(text, room, "{");
+
+    if (crops(p))
+        used += (size_t)snprintf(text + used, room - used,
+                                 "crop: {top: %u, left: %u, height: %u, width: %u}%s", p->crop.top,
+                                 p->crop.left, p->crop.height, p->crop.width, has_size ? ", " : "");
+    if (has_size)
+        used += (size_t)snprintf(text + used, room - used, "resize: [%u, %u]", p->height, p->width);
+    if (has_size && fit != TRAJD_IMAGE_STRETCH)
+        used += (size_t)snprintf(text + used, room - used, ", fit: %s", trajd_image_fit_name(fit));
+    if (resizes(p))
+        used += (size_t)snprintf(text + used, room - used, ", filter: %s",
+                                 trajd_image_filter_name(p->filter));
+    if (pads(p) && p->pad_value != 0)
+        used += (size_t)snprintf(text + used, room - used, ", pad_value: %.9g", p->pad_value);
+    snprintf(text + used, room - used, "}");
+    return text;
+}

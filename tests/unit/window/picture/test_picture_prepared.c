@@ -25,28 +25,34 @@ static struct trajd_image_preparation fitted(enum trajd_image_fit fit, uint32_t 
     return made;
 }
 
-static void they_are_said_in_words(void **state)
+static void they_are_said_in_words_and_keys(void **state)
 {
     struct trajd_image_preparation cropped = fitted(TRAJD_IMAGE_STRETCH, 40, 50);
     const struct {
         struct trajd_image_preparation made;
-        const char *words;
+        const char *words, *keys;
     } cases[] = {
-        {fitted(TRAJD_IMAGE_STRETCH, 48, 64), "48x64 as they are"},
-        {fitted(TRAJD_IMAGE_STRETCH, 24, 64), "48x64, resized to 24x64 by pillow-bilinear"},
+        {fitted(TRAJD_IMAGE_STRETCH, 48, 64), "48x64 as they are", "{}"},
+        {fitted(TRAJD_IMAGE_STRETCH, 24, 64), "48x64, resized to 24x64 by pillow-bilinear",
+         "{resize: [24, 64], filter: pillow-bilinear}"},
         {fitted(TRAJD_IMAGE_PAD, 40, 40),
-         "48x64, resized to 30x40 by pillow-bilinear, at (5, 0) of 40x40 filled with 7"},
-        {fitted(TRAJD_IMAGE_PAD, 64, 64), "48x64, at (8, 0) of 64x64 filled with 7"},
+         "48x64, resized to 30x40 by pillow-bilinear, at (5, 0) of 40x40 filled with 7",
+         "{resize: [40, 40], fit: pad, filter: pillow-bilinear, pad_value: 7}"},
+        {fitted(TRAJD_IMAGE_PAD, 64, 64), "48x64, at (8, 0) of 64x64 filled with 7",
+         "{resize: [64, 64], fit: pad, pad_value: 7}"},
         {fitted(TRAJD_IMAGE_COVER, 24, 24),
-         "48x64, resized to 24x32 by pillow-bilinear, cut to 24x24"},
+         "48x64, resized to 24x32 by pillow-bilinear, cut to 24x24",
+         "{resize: [24, 24], fit: cover, filter: pillow-bilinear}"},
         {(cropped.crop = (struct trajd_image_box){3, 5, 40, 50}, cropped),
-         "48x64, crop 40x50 at (3, 5)"},
+         "48x64, crop 40x50 at (3, 5)", "{crop: {top: 3, left: 5, height: 40, width: 50}}"},
     };
     char text[TRAJD_PREPARATION_WORDS_SIZE];
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         assert_string_equal(trajd_picture_describe(&cases[i].made, text), cases[i].words);
+        assert_string_equal(trajd_picture_write_keys(&cases[i].made, text), cases[i].keys);
+    }
 }
 
 static void what_changes_no_pixel_does_not_count(void **state)
@@ -127,7 +133,7 @@ static void a_text_is_read_as_it_was_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_said_in_words),
+        cmocka_unit_test(they_are_said_in_words_and_keys),
         cmocka_unit_test(what_changes_no_pixel_does_not_count),
         cmocka_unit_test(other_pixels_are_another_preparation),
         cmocka_unit_test(a_text_is_read_as_it_was_written),
