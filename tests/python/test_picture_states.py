@@ -179,3 +179,25 @@ def test_a_mixture_names_the_dataset_whose_pictures_differ(daemon, tmp_path):
     assert set(states[0]["pictures"]["outputs"]) == {"top of near", "top of far"} and digests[0] == digests[1]
     (text,) = [str(warning.message) for warning in caught if "other pictures" in str(warning.message)]
     assert "output top of far: crop was 32x32 at 4, 4, is 32x32 at 0, 0" in text and "near" not in text
+
+
+def test_a_daemon_that_has_no_time_to_answer_is_asked_again(runs, monkeypatch):
+    """The batch is not lost, and its pictures are compared with the next one."""
+    with runs.feed() as feed:
+        batches = feed.epoch(0)
+        next(batches)
+        runs.one.kill()
+        runs.one.config.write_text(runs.one.config.read_text().replace("images/top, at: 0", "images/top, at: 0" + IMAGE % "crop: [40, 40]"))
+        runs.one.start()
+        asked = []
+
+        def refuse(*arguments):
+            asked.append(arguments)
+            raise trajd.Busy("too many questions")
+
+        monkeypatch.setattr("trajd.feed.fetch_pictures", refuse)
+        while not asked:
+            next(batches)
+        monkeypatch.undo()
+        with pytest.warns(trajd.DataWarning, match="crop was none, is 40x40"):
+            assert next(batches)["top"].shape[2:] == (40, 40, 3)

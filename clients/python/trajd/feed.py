@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Suppo
 from . import _core, arrays, episodes, figures, job, left_out, metrics, styles
 from .batch import Arrays, Batch, Explanation, Layout
 from .epoch import Epoch, Run
-from .errors import ArgumentError, Busy, Error, StateError, Timeout
+from .errors import ArgumentError, Busy, Closed, Error, StateError, Timeout
 from .group import Group, register
 from .settings import Settings
 from .state import (Norm, Pictures, State, check_norm, fetch_pictures, frontier, norm_of, parse,
@@ -110,6 +110,7 @@ class Feed:
         self._compared = False
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
         self._pictures: Optional[Pictures] = None  # None: there are none
+        self._is_unchecked = False  # a session has begun, and how it makes pictures was not asked yet
         self._gpu_ranks: Optional[Sequence[int]] = None
         self._stage: Any = None
         on_device = settings.device != "cpu"
@@ -296,12 +297,16 @@ class Feed:
         warn_of_pictures(before, self._pictures, self._settings.title)
 
     def _check_session(self, core: "_core.Batch") -> None:
-        """Called with each batch. The first one of a session may come from a daemon that was started again."""
-        if core.sequence == 1 and self._pictures is not None:
-            before = self._pictures
+        """Called with each batch. The first one of a session may come from a daemon that was started again.
+
+        If the daemon has no time to answer, the next batch asks again."""
+        self._is_unchecked = self._is_unchecked or core.sequence == 1
+        if not self._is_unchecked or self._pictures is None:
+            return
+        before, self._layout = self._pictures, None
+        with contextlib.suppress(Busy, Timeout, Closed):
             self._notice_pictures(before)
-            if self._pictures != before:
-                self._layout = None
+            self._is_unchecked = False
 
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings
