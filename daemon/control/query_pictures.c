@@ -57,8 +57,9 @@ enum trajd_status trajd_query_pictures(const struct trajd_query *query,
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "feed", trajd_producer_name(producer));
     trajd_json_format(json, "values_digest", "%016" PRIx64, trajd_mixture_plan_values_digest(plan));
+    trajd_json_u64(json, "first", query->first);
     trajd_json_open_array(json, "items");
-    for (; next < total; next++) {
+    for (; next < total && (!query->count || next - query->first < query->count); next++) {
         const struct trajd_json_mark mark = trajd_json_get_mark(json);
         write_item(plan, next, json);
         if (!trajd_query_fits(json, mark))

@@ -501,6 +501,24 @@ def test_pictures_are_in_the_digest_of_values_alone(daemon, arm):
     assert norms.count(1) == 5 and norms[4] != 1
 
 
+def test_the_query_of_pictures(daemon, arm):
+    path, _ = arm
+    client = daemon(config_of(path, SMALL + "\n      wrist: {from: observations/images/wrist, at: 0, image: {augment: [{flip: 0.5}]}}")).client()
+    info = client.open("train")
+    whole = client.ask("pictures")
+    pages = [client.ask("pictures", first=first, count=1) for first in range(2)]
+    assert whole["items"] == [item for page in pages for item in page["items"]] and int(whole["values_digest"], 16) == info.values_digest
+    assert [page["next"] for page in (whole, *pages)] == [None, 1, None] and [page["first"] for page in pages] == [0, 1]
+    top, wrist = whole["items"]
+    assert (top["output"], top["dataset"]) == ("top", "arm") and top["keys"]["resize"] == "20x30" and top["keys"]["filter"] == "nearest"
+    assert (top["keys"]["decoder"], top["keys"]["color"], top["keys"]["crop"]) == ("png", "rgb", "none")
+    assert wrist["keys"]["augment 1"].startswith("flip") and "p 0.5" in wrist["keys"]["augment 1"] and wrist["keys"]["draw_per"] == "frame"
+    assert client.ask("pictures", first=2)["items"] == []
+    with pytest.raises(trajd.TrajdError, match="item 3 does not exist: there are 2"):
+        client.ask("pictures", first=3)
+    client.close()
+
+
 def test_another_preparation_takes_memory_from_the_first(daemon, arm):
     path, frames = arm
     config = textwrap.dedent(config_of(path, "top: {from: observations/images/top, at: 0, image: {resize: [45, 60], filter: nearest}}", batch=2))
