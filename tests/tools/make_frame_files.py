@@ -153,6 +153,20 @@ def write_packed(file):
     packed(file, "depth/mixed_with_raw", [noise(24 * 32 * 2) if i == 0 else png() for i in range(20)], unit="mm")
 
 
+def write_prepared(file):
+    """As `trajctl pack --prepare` writes them; row 3 stands for a frame that cannot be decoded."""
+    state(file, 20)
+    preparation = ('{"source": [24, 32], "crop": [0, 0, 24, 32], "filter": "nearest", "resize": [12, 16], "at": [0, 0], '
+                   '"shape": [12, 16, 3], "pad_value": 0, "cv2": "bgr"}')
+    rows = [b"it ends too early" if i == 3 else noise(12 * 16 * 3) for i in range(20)]
+    packed(file, "cams/prepared", rows, encoding="raw", color="rgb", flip="none", size=[12, 16], preparation=preparation)
+    filled = np.zeros(20 * 12 * 16 * 3, np.uint8)  # as long as if all frames were there
+    used = file["cams/prepared/bytes"][:]
+    filled[:len(used)] = used
+    del file["cams/prepared/bytes"]
+    file["cams/prepared/bytes"] = filled
+
+
 def row_bytes(row):
     """Returns the bytes of a row as h5py gives it."""
     if isinstance(row, bytes):
@@ -201,7 +215,7 @@ def main():
             LAYOUT.format(name=name, groups=groups, streams="".join(f"  {stream}\n" for stream in streams)))
     listed = []
     for name, write in [("padded", write_padded), ("padded_wider", write_padded_wider), ("strings", write_strings),
-                        ("heap", write_heap), ("new_format", write_new_format), ("packed", write_packed)]:
+                        ("heap", write_heap), ("new_format", write_new_format), ("packed", write_packed), ("prepared", write_prepared)]:
         with h5py.File(folder / f"{name}.h5", "w", libver="latest" if name == "new_format" else None) as file:
             write(file)
             write_truth(folder / f"{name}.rows", streams_below(file))

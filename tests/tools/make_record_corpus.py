@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from paths import BUILD, ROOT
 
-FILES = [("heap", "frames", 1), ("padded", "frames", 1), ("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
+FILES = [("heap", "frames", 1), ("padded", "frames", 1), ("prepared", "frames", 1), ("good", "robomimic", 1), ("family_vlen", "robomimic", 1), ("external_link", "robomimic", 1), ("storage", "robomimic", 1),
          ("raw_even", "robosuite_raw", 1), ("raw_repeats", "robosuite_raw", 1)]
 CONFIG = """\
 version: 1
