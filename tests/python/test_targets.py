@@ -341,6 +341,30 @@ def test_umi_poses(name, frame, step):
     assert turns.magnitude().max() < 1e-12
 
 
+@pytest.mark.parametrize("by, mode", [("min_max", "min_max"), ("mean_std", "mean_std"), ("q01_q99", "q99")])
+def test_gr00t_normaliser(daemon, tmp_path, by, mode):
+    """A feed of the recorded rows. GR00T clips q99; a column that does not move becomes 0 in trajd, in GR00T only with min_max."""
+    found = read_arrays("gr00t_normaliser.txt")
+    rows = found["rows"].astype(np.float32)
+    write_robomimic(tmp_path / "rows.hdf5", {"demo_0": {"actions": rows, "obs/state": rows}})
+    one = daemon(FEED.format(path=tmp_path / "rows.hdf5", layout="robomimic", keys="", actions="").split("      obs/state")[0] +
+                 f"      actions: {{at: 0, norm: {{by: {by}, over: rows}}}}\n")
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        stats = feed.stats()
+        batches = [(np.round(batch.anchor_ns * 20 / 1e9).astype(int), batch["actions"][:, 0].copy()) for batch in feed.epoch(0)]
+    order, made = (np.concatenate(parts) for parts in zip(*batches))
+    made = made[np.argsort(order)]
+    assert sorted(order) == list(range(40))
+    for name in {"min_max": ("min", "max"), "mean_std": ("mean", "std"), "q01_q99": ("q01", "q99")}[by]:
+        np.testing.assert_allclose(stats["actions"][name], found[name][0], rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(np.clip(made, -1, 1)[:, :3] if mode == "q99" else made[:, :3], found[mode + "_made"][:, :3], rtol=0, atol=2e-6)
+    np.testing.assert_array_equal(made[:, 3], np.zeros(40, np.float32))
+    np.testing.assert_array_equal(found[mode + "_made"][:, 3], np.full(40, 0 if mode == "min_max" else 0.25))
+    np.testing.assert_allclose(stats.unnormalize("actions", made), rows, rtol=0, atol=1e-5)
+    if mode != "q99":
+        np.testing.assert_allclose(found[mode + "_back"][:, :3], rows[:, :3], rtol=0, atol=1e-5)
+
+
 # ---- a policy ----
 
 EXAMPLE = """

@@ -112,13 +112,29 @@ def record_gr00t(sources, out):
     write(out / "gr00t.txt", arrays)
 
 
+def record_gr00t_normaliser(sources, out):
+    """Figures are those of numpy over the rows, as GR00T computes them. The last column does not move."""
+    import torch
+    Normalizer = load_class(sources / "state_action.py", "Normalizer", torch=torch)
+    random = np.random.default_rng(4)
+    rows = np.concatenate([random.normal(scale=(0.1, 1, 20), size=(40, 3)), np.full((40, 1), 0.25)], axis=1).astype(np.float32)
+    figures = {"mean": rows.mean(0), "std": rows.std(0), "min": rows.min(0), "max": rows.max(0),
+               "q01": np.quantile(rows, 0.01, axis=0), "q99": np.quantile(rows, 0.99, axis=0)}
+    arrays = {"rows": rows, **figures}
+    for mode in ("min_max", "mean_std", "q99"):
+        made = Normalizer(mode, dict(figures)).forward(torch.from_numpy(rows))
+        arrays[mode + "_made"] = made.numpy()
+        arrays[mode + "_back"] = Normalizer(mode, dict(figures)).inverse(made).numpy()
+    write(out / "gr00t_normaliser.txt", arrays)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    for record in (record_openpi, record_umi, record_gr00t):
+    for record in (record_openpi, record_umi, record_gr00t, record_gr00t_normaliser):
         record(options.sources, options.out)
 
 
