@@ -183,16 +183,45 @@ def test_what_is_refused(folder, tmp_path, what, why):
     assert result.returncode and why in result.stderr, result.stderr
 
 
-def test_layouts_and_files(folder, tmp_path):
-    """A blended stream has no differences. Resampling a file refuses them until the user names a kind."""
+def test_a_blended_stream_is_refused(folder, tmp_path):
+    """A blended stream has no differences."""
     (tmp_path / "bad.yaml").write_text(LAYOUT.replace("kind: linear", "kind: linear, semantics: delta"))
     text = feed(folder).replace(str(folder / "lab.yaml"), str(tmp_path / "bad.yaml"))
     result = Daemon(tmp_path, text).run("--check")
     assert result.returncode and "differences are added and never blended" in result.stderr
-    command = [BUILD / "clients/cli/trajctl", "resample", folder / "data" / "a.hdf5", "-o", tmp_path / "out.hdf5", "--rate", "10",
-               "--layout", folder / "lab.yaml"]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode and "holds differences (semantics: delta)" in result.stderr, result.stderr
-    kinds = [f"--kind={name}=previous" for name in ("move", "turn", "twist")]
-    result = subprocess.run([*command, *(part for kind in kinds for part in kind.split("=", 1))], capture_output=True, text=True)
+
+
+RESAMPLE = [BUILD / "clients/cli/trajctl", "resample"]
+
+
+@pytest.mark.parametrize("rate", [7, 10, 30, 120])
+def test_resampled_files_hold_sums(folder, tmp_path, rate):
+    out = tmp_path / "out.hdf5"
+    command = [*RESAMPLE, folder / "data" / "a.hdf5", "-o", out, "--rate", str(rate), "--layout", folder / "lab.yaml", "--streams", "move,q"]
+    result = subprocess.run([*command, "--max-gap", "10s"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+    assert "move holds differences (semantics: delta): a step is the sum" in result.stderr + result.stdout
+    added = 0
+    with h5py.File(folder / "data" / "a.hdf5") as source, h5py.File(out) as made:
+        for name in source:
+            stamps, rows = source[name]["arm_t"][:], source[name]["move"][:]
+            times = made[name]["arm_t"][:]
+            ends = np.append(times[1:], times[0] + len(times) * 10**9 // rate)
+            want = np.stack([rows[(stamps >= a) & (stamps < b)].sum(0) for a, b in zip(times, ends)])
+            np.testing.assert_allclose(made[name]["move"][:], want, rtol=0, atol=1e-12)
+            inside = (stamps >= times[0]) & (stamps < ends[-1])
+            np.testing.assert_allclose(made[name]["move"][:].sum(0), rows[inside].sum(0), atol=1e-11)
+            added += inside.sum()
+    assert added > 100
+    result = subprocess.run([*command, "--force", "--backend", "daemon", "--endpoint", tmp_path], capture_output=True, text=True)
+    assert result.returncode and "added on the CPU alone" in result.stderr, result.stderr
+
+
+def test_a_kind_that_is_named_samples(folder, tmp_path):
+    out = tmp_path / "out.hdf5"
+    result = subprocess.run([*RESAMPLE, folder / "data" / "a.hdf5", "-o", out, "--rate", "10", "--layout", folder / "lab.yaml",
+                             "--streams", "move,q", "--kind", "move=previous", "--kind", "turn=previous", "--max-gap", "10s"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    with h5py.File(folder / "data" / "a.hdf5") as source, h5py.File(out) as made:
+        rows = np.searchsorted(source["ep_0/arm_t"][:], made["ep_0/arm_t"][:], side="right") - 1
+        np.testing.assert_array_equal(made["ep_0/move"][:], source["ep_0/move"][:][rows])

@@ -160,6 +160,15 @@ static void use_fastest(const struct convert_plan *plan, uint32_t thread_count, 
     backend->kind = TRAJD_CONVERT_CPU;
 }
 
+/* Returns the name of a stream whose rows are added, which only the CPU does; NULL: there is none. */
+static const char *find_added(const struct convert_plan *plan)
+{
+    for (uint32_t s = 0; s < plan->stream_count; s++)
+        if (plan->streams[s].adds)
+            return plan->streams[s].name;
+    return NULL;
+}
+
 enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32_t thread_count,
                                          struct convert_backend *backend, struct trajd_error *error)
 {
@@ -174,6 +183,14 @@ enum trajd_status convert_backend_choose(const struct convert_plan *plan, uint32
                                "%.100s...: the path of the daemon's directory is too long",
                                directory);
     strcpy(backend->directory, directory);
+    if (find_added(plan) && options->backend != TRAJD_CONVERT_AUTO &&
+        options->backend != TRAJD_CONVERT_CPU)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "%s holds differences (semantics: delta), which are added on the "
+                               "CPU alone: use --backend cpu",
+                               find_added(plan));
+    if (find_added(plan))
+        return TRAJD_OK;
     if (options->backend == TRAJD_CONVERT_AUTO)
         use_fastest(plan, thread_count, options->endpoint != NULL, backend);
     else if (options->backend == TRAJD_CONVERT_CUDA)

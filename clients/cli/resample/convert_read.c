@@ -44,12 +44,14 @@ static enum trajd_status open_source(struct convert_worker *worker,
     return convert_check_input(&index->files[file], &now, error);
 }
 
-/* Finds the source rows that the steps from time `first` to time `last` need. */
+/* Finds the source rows that the steps from time `first` to time `last` need; `next` is the time of
+ * the step after them. */
 static void find_rows(const struct convert_dataset *dataset,
                       const struct trajd_episode_clock *clock, struct convert_member *member,
-                      int64_t first, int64_t last)
+                      int64_t first, int64_t last, int64_t next)
 {
-    const int64_t rows = member->array->rows, end = convert_row_at(clock, rows, last) + 2;
+    const int64_t rows = member->array->rows;
+    int64_t end = convert_row_at(clock, rows, last) + 2;
 
     member->row_begin = convert_row_at(clock, rows, first);
     for (uint32_t l = 0; l < dataset->lane_count; l++)
@@ -57,6 +59,8 @@ static void find_rows(const struct convert_dataset *dataset,
             const int64_t row =
                 convert_row_at(clock, rows, first - dataset->lanes[l].window_ns) + 1;
             member->row_begin = row < member->row_begin ? row : member->row_begin;
+        } else if (dataset->lanes[l].adds) {
+            end = convert_row_at(clock, rows, next) + 2;
         }
     if (member->row_begin < member->array->first_row)
         member->row_begin = member->array->first_row;
@@ -71,7 +75,8 @@ uint32_t convert_members_find(struct convert_worker *worker, const struct conver
     const struct convert_group *group = &worker->groups[segment->group];
     const struct trajd_episode *episode = convert_source_episode(plan, made);
     const int64_t first = made->begin_ns + convert_step_ns(plan, segment->step_begin),
-                  last = made->begin_ns + convert_step_ns(plan, segment->step_end - 1);
+                  last = made->begin_ns + convert_step_ns(plan, segment->step_end - 1),
+                  next = made->begin_ns + convert_step_ns(plan, segment->step_end);
     uint32_t count = 0;
 
     *bytes = 0;
@@ -85,7 +90,8 @@ uint32_t convert_members_find(struct convert_worker *worker, const struct conver
         member->dataset = &plan->datasets[member->array->dataset];
         member->source =
             &episode->extents[plan->source_datasets[made->source][member->array->dataset]];
-        find_rows(member->dataset, &episode->clocks[member->dataset->clock], member, first, last);
+        find_rows(member->dataset, &episode->clocks[member->dataset->clock], member, first, last,
+                  next);
         if (member->dataset->lane_count)
             *bytes +=
                 (uint64_t)(member->row_end - member->row_begin) * member->dataset->source_bytes;

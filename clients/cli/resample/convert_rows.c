@@ -120,7 +120,7 @@ static enum trajd_status make_times(struct convert_worker *worker,
 
 static void set_stream(struct trajd_stream *stream, const struct convert_member *member,
                        const struct convert_lane *lane, uint32_t bracket, const void **base,
-                       uint8_t *output, uint8_t *mask, uint64_t steps)
+                       uint8_t *output, uint8_t *mask, uint64_t steps, int64_t last_step_ns)
 {
     const struct convert_dataset *dataset = member->dataset;
 
@@ -136,6 +136,8 @@ static void set_stream(struct trajd_stream *stream, const struct convert_member 
         .max_gap_ns = -1,
         .max_age_ns = -1,
         .mean_width = lane->window_ns,
+        .total = lane->adds ? TRAJD_TOTAL_STEP : TRAJD_TOTAL_NONE,
+        .total_width = lane->adds ? last_step_ns : 0,
         .angle_period = lane->angle_period,
         .angle_low = NAN,
         .output_type = dataset->to,
@@ -167,6 +169,8 @@ static enum trajd_status resample(struct convert_worker *worker,
 {
     static const int64_t zero = 0;
     const uint64_t steps = segment->step_end - segment->step_begin;
+    const int64_t last_step_ns = convert_step_ns(worker->plan, segment->step_end) -
+                                 convert_step_ns(worker->plan, segment->step_end - 1);
     const struct trajd_grid grid = {TRAJD_GRID_NS, (uint32_t)steps,
                                     (const int64_t *)worker->offsets.bytes, 0};
     const struct trajd_clock clock = {.stamps_ns = (const int64_t *)worker->stamps.bytes};
@@ -198,7 +202,7 @@ static enum trajd_status resample(struct convert_worker *worker,
             worker->stream_lanes[s] = member->dataset->lanes[l].stream;
             set_stream(&worker->streams[s], member, &member->dataset->lanes[l],
                        request.bracket_count - 1, &worker->bases[s], worker->output_rows.bytes,
-                       worker->masks.bytes + s * steps, steps);
+                       worker->masks.bytes + s * steps, steps, last_step_ns);
         }
     }
     if (!request.stream_count)

@@ -256,7 +256,8 @@ static enum trajd_status find_parts(struct making *m)
     m->series->rate = m->plan.options->rate;
     for (uint32_t s = 0; s < m->plan.stream_count; s++)
         if (!strcmp(m->plan.streams[s].name, m->options->stream))
-            m->series->kind = trajd_window_kind_name(m->plan.streams[s].kind);
+            m->series->kind =
+                m->plan.streams[s].adds ? "sum" : trajd_window_kind_name(m->plan.streams[s].kind);
     return TRAJD_OK;
 }
 

@@ -227,7 +227,7 @@ static void write_provenance(struct trajd_json *json, const struct convert_plan 
     for (uint32_t s = 0; s < plan->stream_count; s++) {
         const struct trajd_convert_stream *stream = &plan->streams[s];
         trajd_json_open_object(json, stream->name);
-        trajd_json_string(json, "kind", trajd_window_kind_name(stream->kind));
+        trajd_json_string(json, "kind", trajd_convert_kind_name(stream));
         trajd_json_string(json, "from", trajd_dtype_name(stream->from));
         trajd_json_string(json, "to", trajd_dtype_name(stream->to));
         if (stream->window_ns)

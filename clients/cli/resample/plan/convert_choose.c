@@ -142,13 +142,13 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
     if (stream->form != TRAJD_ROWS_PLAIN && made->from != made->to)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s holds encoded frames, which have no other type", made->name);
-    if (stream->is_delta && !choice->has_kind)
-        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
-                               "%s holds differences (semantics: delta), which a feed adds over "
-                               "each step and resampling of files does not: leave it out with "
-                               "--streams, or name its kind with --kind %s=previous, which keeps "
-                               "one row of each step and drops the others",
-                               made->name, made->name);
+    made->adds = stream->is_delta && !choice->has_kind;
+    if (made->adds)
+        convert_note(options,
+                     "%s holds differences (semantics: delta): a step is the sum of the rows from "
+                     "its time on and before that of the next step; the last step of an episode "
+                     "may have fewer rows, and rows before the first step are left out",
+                     made->name);
     if (convert_is_slerp(made->kind) && made->feature_count % 4)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: slerp needs a multiple of 4 features, it has %" PRIu64,
@@ -169,7 +169,8 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
         made->window_ns = 0;
     else if (!made->window_ns)
         made->window_ns = trajd_rate_row_ns(options->rate, 1);
-    if (!choice->is_typed && interpolates(made->kind) && !convert_is_floating(made->from))
+    if (!choice->is_typed && (interpolates(made->kind) || made->adds) &&
+        !convert_is_floating(made->from))
         made->to = TRAJD_F32;
     if (made->to != made->from && !convert_is_floating(made->to))
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,

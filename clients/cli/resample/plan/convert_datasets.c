@@ -92,7 +92,8 @@ static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dat
         return convert_no_memory_for_plan(error);
     for (uint64_t c = 0, end; c < dataset->elements; c = end) {
         const uint32_t owner = owners ? owners[c] : numbers[0];
-        struct convert_lane lane = {UINT32_MAX, TRAJD_KIND_PREVIOUS, c, 0, 0, 0};
+        struct convert_lane lane = {
+            .stream = UINT32_MAX, .kind = TRAJD_KIND_PREVIOUS, .first_column = c};
         for (end = owners ? c + 1 : dataset->elements;
              end < dataset->elements && owners[end] == owner; end++)
             ;
@@ -102,6 +103,7 @@ static enum trajd_status add_lanes(struct convert_plan *plan, struct convert_dat
             lane.kind = choices[owner].made.kind;
             lane.angle_period = choices[owner].angle_period;
             lane.window_ns = choices[owner].made.window_ns;
+            lane.adds = choices[owner].made.adds;
             note_quaternions(plan, dataset, &lane, &index->streams[owner], index);
             if (convert_is_slerp(lane.kind) &&
                 ((c - index->streams[owner].first_column) % 4 || lane.column_count % 4))

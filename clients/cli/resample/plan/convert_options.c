@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/base/yaml.h"
+#include "daemon/window/window_report.h"
 #include "proto/array_len.h"
 
 enum { NOTE_SIZE = 1024 };
@@ -29,6 +30,11 @@ const char *trajd_convert_backend_name(enum trajd_convert_backend backend)
     static const char *const names[] = {"cpu", "auto", "cuda", "daemon"};
 
     return names[backend];
+}
+
+const char *trajd_convert_kind_name(const struct trajd_convert_stream *stream)
+{
+    return stream->adds ? "sum" : trajd_window_kind_name(stream->kind);
 }
 
 enum trajd_kind trajd_convert_kind_parse(const char *word, struct trajd_error *error)

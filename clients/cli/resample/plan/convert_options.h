@@ -56,6 +56,7 @@ struct trajd_convert_stream {
     const char *clock;
     struct trajd_index_rates rates; /* of the clock, in all inputs */
     enum trajd_kind kind;
+    bool adds; /* semantics: delta: a step is the sum of its rows; kind is previous */
     enum trajd_dtype from, to;
     uint64_t feature_count;
     uint64_t row_bytes; /* of the output */
@@ -105,6 +106,8 @@ struct trajd_convert_options {
 /* Returns "cpu", "auto", "cuda" or "daemon". */
 const char *trajd_convert_backend_name(enum trajd_convert_backend backend);
 
+/* Returns the name of a stream's kind; "sum" if its rows are added. */
+const char *trajd_convert_kind_name(const struct trajd_convert_stream *stream);
 /* Returns the kind with that name: "linear", "previous", "nearest", "slerp", "slerp_xyzw",
  * "slerp_wxyz", "angle" or "mean". "slerp" uses the layout's quaternion order if it has one, else
  * xyzw. For another word, returns TRAJD_CONVERT_NO_KIND and an error that lists the names. */

@@ -111,6 +111,8 @@ static uint64_t digest_plan(const struct convert_plan *plan)
         trajd_digest_add_u64(&digest, dataset->is_compressed ? dataset->chunk_rows : 0);
         for (uint32_t l = 0; l < dataset->lane_count; l++) {
             trajd_digest_add_u64(&digest, (uint64_t)dataset->lanes[l].kind);
+            if (dataset->lanes[l].adds)
+                trajd_digest_add_text(&digest, "adds");
             trajd_digest_add_u64(&digest, dataset->lanes[l].first_column);
             trajd_digest_add_u64(&digest, (uint64_t)dataset->lanes[l].window_ns);
         }

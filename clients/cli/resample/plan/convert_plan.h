@@ -16,6 +16,7 @@ struct convert_lane {
     uint64_t first_column, column_count;
     double angle_period;
     int64_t window_ns; /* for kind mean */
+    bool adds;         /* a step is the sum of its rows; kind is previous */
 };
 
 /* A dataset of the output. It has the same path and type in all episodes; the grid of an episode

@@ -60,7 +60,7 @@ static void json_plan(const struct trajd_convert_report *plan)
         if (stream->rates.highest_hz)
             trajd_json_number(&json, "clock_hz", "%.9g", stream->rates.highest_hz);
         trajd_json_string(&json, "rate_source", trajd_rate_source_name(stream->rates.source));
-        trajd_json_string(&json, "kind", trajd_window_kind_name(stream->kind));
+        trajd_json_string(&json, "kind", trajd_convert_kind_name(stream));
         trajd_json_string(&json, "from", trajd_dtype_name(stream->from));
         trajd_json_string(&json, "to", trajd_dtype_name(stream->to));
         trajd_json_u64(&json, "features", stream->feature_count);
@@ -87,7 +87,7 @@ static void print_plan(const struct resample_printer *printer,
         snprintf(clock, sizeof clock, "%.80s %s", stream->clock,
                  trajd_index_rates_text(&stream->rates, rates));
         printf("  %-28s %-20s %-10s %s%s%s x %" PRIu64, stream->name, clock,
-               trajd_window_kind_name(stream->kind), trajd_dtype_name(stream->from),
+               trajd_convert_kind_name(stream), trajd_dtype_name(stream->from),
                stream->to != stream->from ? " to " : "",
                stream->to != stream->from ? trajd_dtype_name(stream->to) : "",
                stream->feature_count);
