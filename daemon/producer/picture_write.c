@@ -101,16 +101,18 @@ static void *parameters_of(const struct picture_writing *writing, const struct p
 static void write_augmented(struct picture_writing *writing, const struct picture_step *step,
                             uint64_t row, const void *pixels, void *output)
 {
+    const struct trajd_image_finish *finish = &writing->picture->plan->written;
     struct picture_worker *worker = take_worker(writing->picture);
+    void *frame = trajd_image_finish_is_copy(finish) ? output : worker->frame;
     struct trajd_augment_params params;
 
     trajd_picture_draw(writing, step, &params);
     memcpy(parameters_of(writing, step, row), params.values,
            trajd_picture_augment_bytes(plan_output(writing)));
-    if (trajd_augment_apply(worker->augment, &params, pixels, worker->frame))
+    if (trajd_augment_apply(worker->augment, &params, pixels, frame))
         __atomic_store_n(&writing->is_out_of_memory, true, __ATOMIC_RELAXED);
-    else
-        trajd_image_finish_frame(&writing->picture->plan->written, worker->frame, output);
+    else if (frame != output)
+        trajd_image_finish_frame(finish, frame, output);
     __atomic_store_n(&worker->is_taken, false, __ATOMIC_RELEASE);
 }
 

@@ -254,6 +254,12 @@ static void widen_depth(uint64_t count, const uint16_t *in, float *out)
         out[i] = (float)in[i];
 }
 
+bool trajd_image_finish_is_copy(const struct trajd_image_finish *finish)
+{
+    return finish->source == finish->type &&
+           (finish->layout == TRAJD_IMAGE_HWC || finish->channels == 1);
+}
+
 void trajd_image_finish_frame(const struct trajd_image_finish *finish, const void *frame,
                               void *output)
 {
@@ -262,7 +268,7 @@ void trajd_image_finish_frame(const struct trajd_image_finish *finish, const voi
 
     if (f->source == TRAJD_U16 && f->type == TRAJD_F32)
         widen_depth((uint64_t)f->height * f->width, frame, output);
-    else if (f->source == f->type && !is_split)
+    else if (trajd_image_finish_is_copy(f))
         trajd_image_copy(output, frame, trajd_image_finish_bytes(f));
     else if (f->type == TRAJD_U8)
         split(f, frame, output);

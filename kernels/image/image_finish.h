@@ -61,6 +61,9 @@ enum trajd_status trajd_image_finish_check(const struct trajd_image_finish *fini
 /* Returns the bytes of a finished frame. */
 uint64_t trajd_image_finish_bytes(const struct trajd_image_finish *finish);
 
+/* Returns whether a finished frame has the bytes of the frame. */
+bool trajd_image_finish_is_copy(const struct trajd_image_finish *finish);
+
 /* Finishes one frame. `frame` and `output` are whole frames without gaps, aligned to their elements,
  * and do not overlap. Never fails and never allocates. */
 void trajd_image_finish_frame(const struct trajd_image_finish *finish, const void *frame,

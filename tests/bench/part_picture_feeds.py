@@ -13,7 +13,7 @@ import numpy as np
 from bench_daemon import Daemon, ROOT, figure, middle
 
 LOADERS = ROOT / "tests/bench/bench_picture_loaders.py"
-CREDIT, SIDE, BATCH, ACT_BATCH = 4, 224, 64, 8
+CREDIT, SIDE, BATCH, ACT_BATCH = 2, 224, 64, 8
 MEMCPY_RATIO, MEMSET_RATIO = 0.7, 0.5
 ACT_FIRST, ACT_RESIDENT = 3, 15
 ROBOMIMIC = {"u8": 10, "float32": 5}
