@@ -2,7 +2,7 @@
 # gpu_bundle.sh [BUILD]: makes a bundle of programs, scripts and libraries for a GPU machine: the folder BUILD/gpu_bundle,
 # which can be copied anywhere, and BUILD/gpu_bundle.tar.gz. On that machine `gpu_run.sh --help` lists the parts to run:
 # suite, feed, rivals, train, fill, sanitizer, or a program of the bundle (test_gpu_resample, bench_resample [ARGUMENT...],
-# test_python_cuda.py [cpu]). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
+# test_python_cuda.py [cpu], picture_step.py). The bundle includes robomimic where build/venv-robomimic has it (tests/bench/README.md).
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
@@ -26,7 +26,7 @@ build/venv/bin/python -m pip --disable-pip-version-check -q install --no-index -
 rm "$bundle"/trajd-*.whl
 build/venv/bin/python tests/tools/make_demo_dataset.py "$bundle/demo.hdf5" --episodes 24 >/dev/null
 PYTHONPATH=tests/support build/venv/bin/python -c "import picture_files; picture_files.write_episodes('$bundle/pictures')"
-cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py "$bundle/"
+cp tests/support/gpu_*.py tests/gpu/test_*.py tests/gpu/bench_device_feed.py tests/gpu/rivals.py tests/gpu/training_step.py tests/gpu/picture_step.py "$bundle/"
 mkdir "$bundle/golden"
 cp -r tests/golden/image tests/golden/augment "$bundle/golden/"
 cp tests/bench/report.py tests/bench/bench_robomimic.py tests/tools/make_demo_dataset.py tests/tools/gpu_run.sh "$bundle/"
