@@ -111,6 +111,22 @@ def test_frames_that_do_not_fit_travel_with_the_batch(make, arm):
     assert status["gpus"][0]["rows_bytes"] <= 65536
 
 
+def test_rows_of_one_rank(make, arm):
+    """The daemon of a node makes the rows of its ranks alone."""
+    daemon = make(arm)
+    here, there = daemon.client(), daemon.client()
+    ranks = {"mode": trajd.SHARD, "rank": 1, "world": 2, "local": [1]}
+    here.open("train", job="here", **ranks)
+    there.open("train", job="there", gpu=UUID, **ranks)
+    host, device = dict(here.epoch()), collect(there)
+    assert host.keys() == device.keys() == {0, 5, 10, 15} and len(host[0]["window_id"]) == 3
+    for position, arrays in host.items():
+        for name, array in arrays.items():
+            assert array.tobytes() == device[position][name].tobytes(), (name, position)
+    here.close()
+    there.close()
+
+
 @pytest.mark.parametrize("pad", ["zero", "nan"])
 def test_steps_without_a_frame(make, arm, pad):
     batches, _ = both(make(arm, pad=pad))
@@ -182,3 +198,44 @@ def test_a_lost_gpu(make, arm):
     assert b"GPU" in client.library.trajd_client_feed_info(client.handle).contents.gpu_refusal
     client.close()
     wait_for(lambda: "its GPU has failed" in daemon.text(), what="the feed on the GPU to be closed")
+
+
+MIXED = """
+gpu: {{devices: all, rows: {rows}, rings: 64MiB}}
+datasets:
+  first: {{path: {first}, layout: aloha}}
+  second: {{path: {second}, layout: aloha}}
+feeds:
+  train:
+    mix: {{first: {{weight: 1}}, second: {{weight: 1}}}}
+    global_batch: 5
+    slots: 4
+    anchor: {{clock: steps}}
+    pad: {{before: any, after: any, with: edge}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      obs/top: {{from: observations/images/top, at: -1..0, image: {{resize: [20, 30], filter: nearest, augment: [{{crop: [16, 18]}}]}}, layout: chw}}
+      obs/half: {{from: observations/images/wrist, at: 0, missing: zero, image: {{resize: [20, 20], filter: nearest, pad_value: 3}}, norm: unit}}
+"""
+
+
+@pytest.mark.parametrize("rows", ["64MiB", "64KiB"])
+def test_a_mixture(tmp_path, started, rows):
+    """Each dataset has its own size, and one lacks a camera."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir(), second.mkdir()
+    write_encoded(first / "episode_0.hdf5", {"top": random_frames(40, 48, 64, 1), "wrist": random_frames(40, 40, 40, 2)})
+    write_encoded(second / "episode_0.hdf5", {"top": random_frames(40, 60, 80, 3)})
+    daemon = started(GpuDaemon(tmp_path / "run", textwrap.dedent(MIXED.format(first=first, second=second, rows=rows)), program=FAKE_PROGRAM))
+    here, there = daemon.client(), daemon.client()
+    here.open("train", job="here")
+    assert there.open("train", job="there", gpu=UUID).gpu_refusal is None
+    host, device = dict(here.epoch()), collect(there)
+    assert host.keys() == device.keys() and len(host) > 10
+    for position, arrays in host.items():
+        for name, array in arrays.items():
+            assert array.tobytes() == device[position][name].tobytes(), (name, position)
+    masks = np.concatenate([arrays["obs/half.mask"] for arrays in host.values()])
+    assert (masks == 6).any() and not masks.all()
+    here.close()
+    there.close()
