@@ -72,6 +72,14 @@ def test_inspect_prints_tree_and_draft(tmp_path):
         assert text in shown.stdout, text
 
 
+def test_rows_in_a_file_of_their_own(tmp_path):
+    with h5py.File(tmp_path / "lab.h5", "w") as file:
+        file.create_dataset("outside", (10, 7), "f8", external=[(str(tmp_path / "rows.raw"), 0, 560)])
+        file["inside"] = np.ones((10, 7))
+    shown = trajctl("inspect", tmp_path / "lab.h5").stdout
+    assert "f64 (10,7) external" in shown and "f64 (10,7) contiguous" in shown, shown
+
+
 def test_json(tmp_path):
     write_lab(tmp_path / "lab.h5", trials=3)
     document = draft_of(tmp_path / "lab.h5")

@@ -258,6 +258,8 @@ static void test_a_fresh_open_waits(void **state)
     assert_int_equal(open_with(world, greet(world), make_return(world, pass)), TRAJD_OK);
     assert_int_equal(open_with(world, fresh, make_open(world, 0)), TRAJD_OK);
     assert_int_equal(opened(world)->pass, pass);
+    assert_true(trajd_core_session_info(world->core, 0, &info));
+    assert_int_equal(info.wait_until_ns, 0);
     destroy(world);
 }
 

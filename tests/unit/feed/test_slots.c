@@ -189,6 +189,7 @@ static void test_ranks(void **state)
 static void test_refusals(void **state)
 {
     struct trajd_core_feed_options options = default_options();
+    options.values_digest = 13;
     struct world *world = make(&options);
     uint64_t first = greet(world), second = greet(world);
     struct trajd_wire_open open = make_open(world, 0);
@@ -204,6 +205,7 @@ static void test_refusals(void **state)
     open.next = 40; /* the end: no batch remains */
     assert_int_equal(open_with(world, first, open), TRAJD_OK);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.request, open.request);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.values, 13);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.length, 40);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.windows, 42);
     assert_int_equal(last_sent(world, TRAJD_WIRE_OPENED)->opened.dropped, 2);

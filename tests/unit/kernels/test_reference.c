@@ -253,7 +253,7 @@ static void test_total_of_a_step(void **state)
 
 static void test_angle(void **state)
 {
-    const double rows[] = {350, 10, 190, -170};
+    const double rows[] = {350, 10, 190, -170}, tiny[] = {-1e-17, 10, 190, -170};
     const int64_t targets[] = {5, 10, 15, 30};
     const uint8_t mask[] = {0, 0, 0, 0};
     const double free_values[] = {360, 10, -80, 190}, ranged[] = {0, 10, 280, 190};
@@ -264,6 +264,10 @@ static void test_angle(void **state)
     expect(&one, targets, 4, free_values, mask, 1e-12); /* a difference of 180 counts as -180 */
     one.stream.angle_low = 0;
     expect(&one, targets, 4, ranged, mask, 1e-12);
+    /* a full period more than a tiny negative number is the period, which is not in the range */
+    small_request_set_up(&one, TRAJD_KIND_ANGLE, 1, tiny);
+    one.stream.angle_low = 0;
+    expect(&one, (int64_t[]){0}, 1, (double[]){0}, mask, 1e-12);
 }
 
 static void test_quaternions(void **state)

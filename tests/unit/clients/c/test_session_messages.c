@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -324,6 +326,56 @@ static void test_frames_of_other_versions(void **state)
     client->link.has_payload = false;
 }
 
+/* An OPEN of another feed gives back what next() has not returned. */
+static void test_queued_batches_go_back(void **state)
+{
+    const struct trajd_wire_leases *released = &client->ack.pending.released;
+    (void)state;
+    client->queue.first = TRAJD_CLIENT_QUEUE - 1;
+    client->queue.count = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        client->queue.entries[(TRAJD_CLIENT_QUEUE - 1 + i) % TRAJD_CLIENT_QUEUE] =
+            (struct trajd_delivery){.lease = {.slot = i}};
+    client->queue.entries[1].is_carried = true; /* of a lost session: it has no lease */
+    client->epoch_ended = client->is_over = true;
+    trajd_session_return_queue(client);
+    assert_int_equal(client->queue.count, 0);
+    assert_int_equal(released->count, 3);
+    assert_int_equal(released->list[0].slot, 0);
+    assert_int_equal(released->list[1].slot, 1);
+    assert_int_equal(released->list[2].slot, 3);
+    assert_false(client->epoch_ended || client->is_over);
+}
+
+/* A PING needs a session that both sides know. */
+static void test_when_a_ping_is_sent(void **state)
+{
+    static const struct {
+        bool is_resuming, is_sent;
+        enum trajd_client_phase phase;
+    } cases[] = {{false, true, TRAJD_PHASE_OPEN},
+                 {false, true, TRAJD_PHASE_READY},
+                 {true, false, TRAJD_PHASE_OPEN},
+                 {false, false, TRAJD_PHASE_GREETING}};
+    int sockets[2];
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    close(client->link.fd);
+    client->link.fd = sockets[0];
+    client->session.ping_ns = 1000;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        client->session.is_resuming = cases[i].is_resuming;
+        client->session.phase = cases[i].phase;
+        client->session.hello_sent_ns = trajd_client_now_ns(); /* no HELLO is due */
+        client->session.retry_at_ns = UINT64_MAX;
+        client->session.last_sent_ns = 0;
+        trajd_session_turn(client);
+        assert_int_equal(client->session.phase, cases[i].phase);
+        assert_int_equal(client->session.last_sent_ns > 0, cases[i].is_sent);
+    }
+    close(sockets[1]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_client, close_client)
 
 int main(void)
@@ -344,6 +396,8 @@ int main(void)
         TEST(test_welcome),
         TEST(test_a_session_that_is_resumed),
         TEST(test_frames_of_other_versions),
+        TEST(test_queued_batches_go_back),
+        TEST(test_when_a_ping_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

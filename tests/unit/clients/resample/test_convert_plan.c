@@ -163,6 +163,48 @@ static void the_grid_is_the_span_of_all_streams(void **state)
     trajd_layout_destroy(&hand.layout);
 }
 
+static void count_note(void *context, const char *text)
+{
+    if (strstr(text, "quaternion"))
+        ++*(int *)context;
+}
+
+/* Steps that are rows blend nothing, but a mean does. */
+static void quaternions_that_are_blended_are_noted(void **state)
+{
+    static const struct {
+        enum trajd_kind kind;
+        int64_t rate;
+        int notes;
+    } cases[] = {{TRAJD_KIND_LINEAR, 10, 0},
+                 {TRAJD_KIND_LINEAR, 30, 1},
+                 {TRAJD_KIND_PREVIOUS, 30, 0},
+                 {TRAJD_KIND_MEAN, 10, 1}};
+    const struct trajd_quaternion quaternion = {.column = 3};
+    struct hand hand;
+    const struct trajd_index *indexes[] = {&hand.index};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct trajd_convert_options options = options_of(indexes, cases[i].rate, 1);
+        struct convert_plan plan;
+        struct trajd_error error;
+        int notes = 0;
+        set_up(&hand);
+        hand.index.clock_count = 1; /* the arm's clock is left out, with its stream */
+        hand.index.stream_count = 2;
+        hand.datasets[1].quaternions = &quaternion;
+        hand.datasets[1].quaternion_count = 1;
+        hand.streams[1].kind = cases[i].kind;
+        options.on_note = count_note;
+        options.context = &notes;
+        if (convert_plan_make(&options, &plan, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(notes, cases[i].notes);
+        convert_plan_clear(&plan);
+    }
+}
+
 static void columns_belong_to_their_streams(void **state)
 {
     struct hand hand;
@@ -549,6 +591,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_grid_is_the_span_of_all_streams),
+        cmocka_unit_test(quaternions_that_are_blended_are_noted),
         cmocka_unit_test(columns_belong_to_their_streams),
         cmocka_unit_test(rules_are_checked),
         cmocka_unit_test(rates_and_episodes_are_checked),

@@ -11,6 +11,7 @@
 
 #include "kernels/transform/transform.h"
 #include "proto/array_len.h"
+#include "tests/unit/kernels/small_request.h"
 
 #define ROWS 6
 #define NUMBERS 256
@@ -397,9 +398,37 @@ static void test_the_step_before_is_masked(void **unused)
     assert_int_equal(mask[3], TRAJD_MASK_MISSING);
 }
 
+/* Between two rows a rotation is on the arc. Where one row has no direction, no number is left of
+ * what was blended. */
+static void test_blends_between_rows(void **unused)
+{
+    const double h = 0.70710678118654752, rows[16] = {0, 0, 0, 1, 0, 0, h, h};
+    struct small_request one;
+    struct trajd_pool *pool;
+    const void *base = one.rows;
+    (void)unused;
+
+    assert_int_equal(trajd_pool_create(1, "test", &pool, NULL), TRAJD_OK);
+    small_request_set_up(&one, TRAJD_KIND_LINEAR, 4, rows);
+    one.grid.step_count = 3;
+    one.offsets[0] = 5;
+    one.offsets[1] = 10;
+    one.offsets[2] = 15; /* the third row has no direction */
+    one.stream.bases = &base;
+    trajd_resample_reference(&one.request, 0, 1);
+    trajd_transform_blend(&one.request, 0, 0, TRAJD_ROTATION_QUAT_XYZW, pool);
+    assert_true(fabs(one.out[2] - 0.38268343236508978) < 1e-12);
+    assert_true(fabs(one.out[3] - 0.92387953251128674) < 1e-12);
+    assert_true(fabs(one.out[6] - h) < 1e-12); /* on a row nothing is blended */
+    for (int d = 0; d < 4; d++)
+        assert_true(isnan(one.out[8 + d]));
+    trajd_pool_destroy(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blends_between_rows),
         cmocka_unit_test(test_a_rotation_survives_each_form),
         cmocka_unit_test(test_turns_by_zero_half_and_quarter),
         cmocka_unit_test(test_numbers_that_are_no_rotation),
