@@ -260,6 +260,11 @@ static void test_a_fresh_open_waits(void **state)
     assert_int_equal(opened(world)->pass, pass);
     assert_true(trajd_core_session_info(world->core, 0, &info));
     assert_int_equal(info.wait_until_ns, 0);
+    /* another epoch is refused as ever, and nothing waits for it */
+    assert_int_equal(open_with(world, greet(world), make_open(world, 3)), TRAJD_ERR_BUSY);
+    assert_int_equal(last_sent(world, TRAJD_WIRE_ERROR)->error.wait_ms, 0);
+    assert_true(trajd_core_session_info(world->core, 3, &info));
+    assert_int_equal(info.wait_until_ns, 0);
     destroy(world);
 }
 

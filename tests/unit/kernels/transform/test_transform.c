@@ -402,7 +402,8 @@ static void test_the_step_before_is_masked(void **unused)
  * what was blended. */
 static void test_blends_between_rows(void **unused)
 {
-    const double h = 0.70710678118654752, rows[16] = {0, 0, 0, 1, 0, 0, h, h};
+    const double h = 0.70710678118654752,
+                 rows[16] = {0, 0, 0, 1, 0, 0, h, h, 0, 0, 0, 0, 0, 0, h, h};
     struct small_request one;
     struct trajd_pool *pool;
     const void *base = one.rows;
@@ -413,7 +414,7 @@ static void test_blends_between_rows(void **unused)
     one.grid.step_count = 3;
     one.offsets[0] = 5;
     one.offsets[1] = 10;
-    one.offsets[2] = 15; /* the third row has no direction */
+    one.offsets[2] = 30; /* the row before it has no direction */
     one.stream.bases = &base;
     trajd_resample_reference(&one.request, 0, 1);
     trajd_transform_blend(&one.request, 0, 0, TRAJD_ROTATION_QUAT_XYZW, pool);
