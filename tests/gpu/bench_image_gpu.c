@@ -41,6 +41,7 @@ struct bench {
     void *resize_tables;
     uint64_t source_bytes, output_bytes, needed_bytes;
     uint32_t set_count;
+    struct trajd_image_resize chosen;
     char *sources, *outputs, *records; /* of all sets */
 };
 
@@ -284,22 +285,23 @@ static void bench_resize(struct bench *b, uint32_t threads, uint32_t blocks, uin
 
 static void bench_resizes(struct bench *b, double copy_us)
 {
-    static const uint32_t cuts[][2] = {{256, 2}, {384, 1}, {512, 1}, {192, 2},
-                                       {128, 3}, {128, 4}, {256, 1}};
+    static const uint32_t cuts[][2] = {{256, 2}, {224, 2}, {192, 3}, {160, 3},
+                                       {128, 4}, {512, 1}, {256, 1}};
 
     for (size_t i = 0; i < ARRAY_LEN(cuts); i++)
         bench_resize(b, cuts[i][0], cuts[i][1], TRAJD_IMAGE_CHUNKS_MAX, 0, copy_us);
-    for (uint32_t chunks = 4; chunks <= 12; chunks += 2)
-        bench_resize(b, 256, 2, chunks, 0, copy_us);
+    for (uint32_t chunks = 4; chunks <= 8; chunks++)
+        bench_resize(b, b->chosen.threads, b->chosen.blocks, chunks, 0, copy_us);
     for (uint32_t strips = 1; strips <= 7; strips += 2)
-        bench_resize(b, 256, 2, TRAJD_IMAGE_CHUNKS_MAX, strips, copy_us);
+        bench_resize(b, b->chosen.threads, b->chosen.blocks, TRAJD_IMAGE_CHUNKS_MAX, strips,
+                     copy_us);
 }
 
 static void bench_row(struct bench *b, const struct row *row)
 {
     struct trajd_image_gpu *plan;
     struct trajd_image_strip strip;
-    struct trajd_image_resize resize;
+    struct trajd_image_resize resize = {0};
     enum trajd_image_variant variant;
     double copy_us, us;
     const char *why, *name;
@@ -319,6 +321,7 @@ static void bench_row(struct bench *b, const struct row *row)
         printf("    budget %.1f copies: %s\n", row->budget,
                us <= row->budget * copy_us ? "met" : "MISSED");
     variant = trajd_image_choose(&b->program, b->host_tables, &b->facts, &strip, &resize, &why);
+    b->chosen = resize;
     if (variant == TRAJD_IMAGE_STRIP)
         bench_strips(b, copy_us);
     if (variant == TRAJD_IMAGE_RESIZE)

@@ -97,11 +97,21 @@ static const char *refuse_resize(const struct trajd_image_program *p)
     return NULL;
 }
 
+/* Several blocks a multiprocessor: one sums along y while another one multiplies. Narrow rows leave room
+ * for four. */
 static bool choose_resize(const struct trajd_image_program *program, const uint32_t *tables,
                           struct trajd_image_resize *resize)
 {
-    return trajd_image_resize_cut(program, tables, 256, 2, TRAJD_IMAGE_CHUNKS_MAX, resize) ||
-           trajd_image_resize_cut(program, tables, 512, 1, TRAJD_IMAGE_CHUNKS_MAX, resize);
+    static const struct {
+        uint32_t width_max, threads, blocks;
+    } cuts[] = {{256, 128, 4}, {TRAJD_IMAGE_SIDE_MAX, 256, 2}, {TRAJD_IMAGE_SIDE_MAX, 512, 1}};
+
+    for (uint32_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        if (program->from_width <= cuts[i].width_max &&
+            trajd_image_resize_cut(program, tables, cuts[i].threads, cuts[i].blocks,
+                                   TRAJD_IMAGE_CHUNKS_MAX, resize))
+            return true;
+    return false;
 }
 
 enum trajd_image_variant trajd_image_choose(const struct trajd_image_program *program,

@@ -10,6 +10,7 @@ enum {
     HEAD_BYTES = 1024,         /* barriers */
     CHUNK_ROWS = 4,
     TILE_ROWS = 8,
+    CHUNKS_AHEAD = 2, /* more take memory from the first cache, which holds the weights */
     TILE_COLUMNS = 16,
     LANES = 32,
     ROW_HEAD = 3, /* words: start, length, end */
@@ -116,15 +117,17 @@ static bool cut_rows(const struct trajd_image_program *p, const uint32_t *tables
 {
     const uint32_t room = SHARED_BYTES / r->blocks - BLOCK_BYTES;
     const uint32_t entries = (TILE_ROWS + 1) * (ROW_HEAD + r->row_stride) * sizeof(uint32_t);
+    const uint32_t needed = chunks_needed(p, tables, r);
     const uint32_t fixed = HEAD_BYTES + TILE_ROWS * 3 * r->between_pitch * 2 + entries;
 
     if (fixed >= room)
         return false;
     r->chunks = at_most((room - fixed) / (CHUNK_ROWS * r->pitch), chunks_max);
+    r->chunks = at_most(r->chunks, needed + CHUNKS_AHEAD);
     r->shared_bytes = fixed + r->chunks * CHUNK_ROWS * r->pitch;
     r->tiles = r->strip_tiles = (p->height - 1) / TILE_ROWS + 1;
     r->strips = 1;
-    return chunks_needed(p, tables, r) < r->chunks; /* one more is on its way */
+    return needed < r->chunks; /* one more is on its way */
 }
 
 bool trajd_image_resize_cut(const struct trajd_image_program *program, const uint32_t *tables,

@@ -43,11 +43,6 @@ struct out_channel {
     float scale, down, offset;
 };
 
-__device__ __forceinline__ out_channel channel_of(const struct trajd_image_program &p, int c)
-{
-    return {p.scale[c], -TWO_23 * p.scale[c], p.offset[c]};
-}
-
 template <typename T> __device__ __forceinline__ T made(const out_channel &c, float lifted)
 {
     return element<T>(__fadd_rn(scaled(lifted, c.scale, c.down), c.offset));
@@ -57,58 +52,87 @@ template <> __device__ __forceinline__ uint8_t made<uint8_t>(const out_channel &
     return (uint8_t)__float_as_uint(lifted);
 }
 
+/* A tensor, as a thread writes it. Indices of elements fit into 32 bits. */
+template <typename T> struct out_tensor {
+    out_channel channels[3];
+    T *elements;
+    uint32_t plane, width; /* elements of a plane; pixels of a row */
+    bool is_whole;         /* all groups of N pixels can be stored at once */
+};
+
+template <typename T, int N>
+__device__ __forceinline__ out_tensor<T> open_tensor(const struct trajd_image_program &p,
+                                                     void *output)
+{
+    out_tensor<T> t = {{},
+                       (T *)output,
+                       p.height * p.width,
+                       p.width,
+                       p.width % N == 0 && (uintptr_t)output % (N * sizeof(T)) == 0};
+
+#pragma unroll
+    for (int c = 0; c < 3; c++)
+        t.channels[c] = {p.scale[c], -TWO_23 * p.scale[c], p.offset[c]};
+    return t;
+}
+
+/* Keeps a value in a register. The compiler would load it from the parameters at each use. */
+__device__ __forceinline__ void keep(float &value)
+{
+    asm volatile("" : "+f"(value));
+}
+
+template <typename T> __device__ __forceinline__ void keep_channels(out_tensor<T> &t)
+{
+#pragma unroll
+    for (int c = 0; c < 3; c++) {
+        keep(t.channels[c].scale);
+        keep(t.channels[c].down);
+        keep(t.channels[c].offset);
+    }
+}
+
 /* Elements side by side, moved by one store. */
 template <typename T, int COUNT> struct alignas(sizeof(T) * COUNT) bunch {
     T v[COUNT];
 };
 
-/* Stores N pixels side by side: of lifted levels [pixel][channel]. `is_whole`: all of them exist, and
- * the addresses are multiples of N elements. Else only the first `count`. */
+/* Stores N pixels side by side: of lifted levels [pixel][channel]. Where the tensor is not whole, only
+ * those inside a row. */
 template <typename T, bool CHW, int N>
-__device__ __forceinline__ void store_pixels(const struct trajd_image_program &p, void *output,
-                                             uint32_t y, uint32_t x, bool is_whole, uint32_t count,
+__device__ __forceinline__ void store_pixels(const out_tensor<T> &t, uint32_t y, uint32_t x,
                                              const float (&lifted)[N][3])
 {
-    const uint64_t pixel = (uint64_t)y * p.width + x;
-    T *out = (T *)output;
+    const uint32_t pixel = y * t.width + x;
 
-    if (is_whole && CHW) {
+    if (t.is_whole && CHW) {
 #pragma unroll
         for (int c = 0; c < 3; c++) {
-            const out_channel channel = channel_of(p, c);
             bunch<T, N> all;
 #pragma unroll
             for (int i = 0; i < N; i++)
-                all.v[i] = made<T>(channel, lifted[i][c]);
-            *(bunch<T, N> *)(out + (uint64_t)c * p.height * p.width + pixel) = all;
+                all.v[i] = made<T>(t.channels[c], lifted[i][c]);
+            *(bunch<T, N> *)(t.elements + (c * t.plane + pixel)) = all;
         }
         return;
     }
-    if (is_whole) {
+    if (t.is_whole) {
         bunch<T, N> all[3];
 #pragma unroll
         for (int i = 0; i < 3 * N; i++)
-            all[i / N].v[i % N] = made<T>(channel_of(p, i % 3), lifted[i / 3][i % 3]);
+            all[i / N].v[i % N] = made<T>(t.channels[i % 3], lifted[i / 3][i % 3]);
 #pragma unroll
         for (int i = 0; i < 3; i++)
-            ((bunch<T, N> *)(out + pixel * 3))[i] = all[i];
+            ((bunch<T, N> *)(t.elements + pixel * 3))[i] = all[i];
         return;
     }
 #pragma unroll
     for (int i = 0; i < N; i++)
 #pragma unroll
         for (int c = 0; c < 3; c++)
-            if (i < (int)count)
-                out[CHW ? (uint64_t)c * p.height * p.width + pixel + i : (pixel + i) * 3 + c] =
-                    made<T>(channel_of(p, c), lifted[i][c]);
-}
-
-/* Whether all groups of N pixels can be stored at once. */
-template <typename T, int N>
-__device__ __forceinline__ bool stores_whole(const struct trajd_image_program &p,
-                                             const void *output)
-{
-    return p.width % N == 0 && (uintptr_t)output % (N * sizeof(T)) == 0;
+            if (x + i < t.width)
+                t.elements[CHW ? c * t.plane + pixel + i : (pixel + i) * 3 + c] =
+                    made<T>(t.channels[c], lifted[i][c]);
 }
 
 #endif

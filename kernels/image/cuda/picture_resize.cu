@@ -130,13 +130,12 @@ __device__ __forceinline__ void wait_for(ring_view &ring, uint32_t count)
     }
 }
 
-/* Gives the item's chunks below `count` back. A lane arrives for its warp. */
+/* Gives the item's chunks below `count` back. Every lane arrives: racecheck does not follow one that
+ * arrives for its warp. */
 __device__ __forceinline__ void release(ring_view &ring, uint32_t count)
 {
-    __syncwarp();
     while (ring.released.count < count) {
-        if (threadIdx.x % 32 == 0)
-            barrier_arrive(&ring.head->empty[ring.released.slot]);
+        barrier_arrive(&ring.head->empty[ring.released.slot]);
         step_on(ring.released, ring.chunks);
     }
 }
@@ -285,10 +284,9 @@ __device__ __forceinline__ void multiply(float (&d)[4], const uint4 &a, uint32_t
  * side by side of 2 rows. */
 template <typename T, bool CHW>
 __device__ void finish_tile(const resize_problem &problem, const item &it, uint32_t tile_row,
-                            const __half *between, void *output, bool is_whole)
+                            const __half *between, const out_tensor<T> &tensor)
 {
     const struct trajd_image_resize &r = problem.resize;
-    const struct trajd_image_program &p = problem.program;
     const uint32_t lane = threadIdx.x % 32, plane = TILE_ROWS * r.between_pitch;
     const uint32_t row = tile_row + lane % 4 * 2;
     const uint4 *weights = (const uint4 *)(problem.tables + r.weights) + lane;
@@ -309,7 +307,7 @@ __device__ void finish_tile(const resize_problem &problem, const item &it, uint3
                 multiply(d[c], a1, b[2], b[3]);
             }
         }
-        if (x >= p.width)
+        if (x >= tensor.width)
             continue;
         if (r.clips)
 #pragma unroll
@@ -321,7 +319,7 @@ __device__ void finish_tile(const resize_problem &problem, const item &it, uint3
                 {d[0][i] + TWO_23, d[1][i] + TWO_23, d[2][i] + TWO_23},
                 {d[0][2 + i] + TWO_23, d[1][2 + i] + TWO_23, d[2][2 + i] + TWO_23}};
             if (row + i < it.end_row)
-                store_pixels<T, CHW, 2>(p, output, row + i, x, is_whole, p.width - x, lifted);
+                store_pixels<T, CHW, 2>(tensor, row + i, x, lifted);
         }
     }
 }
@@ -335,8 +333,8 @@ __device__ void sum_items(const resize_problem &problem, resize_head *head, char
 
     for (uint32_t number = blockIdx.x; number < problem.item_count; number += gridDim.x) {
         const item it = item_of(problem, number);
-        void *output = record_of(problem, it.frame)->output;
-        const bool is_whole = stores_whole<T, 2>(problem.program, output);
+        const out_tensor<T> tensor =
+            open_tensor<T, 2>(problem.program, record_of(problem, it.frame)->output);
         ring.ready.count = ring.released.count = 0;
         load_entries(problem, it.first_row, entries);
         wait_for_consumers(problem);
@@ -345,15 +343,15 @@ __device__ void sum_items(const resize_problem &problem, resize_head *head, char
             wait_for_consumers(problem);
             if (row + TILE_ROWS < it.end_row)
                 load_entries(problem, row + TILE_ROWS, entries);
-            finish_tile<T, CHW>(problem, it, row, between, output, is_whole);
+            finish_tile<T, CHW>(problem, it, row, between, tensor);
             wait_for_consumers(problem); /* before the next tile overwrites this one */
         }
     }
 }
 
-/* Two blocks of 352 threads have up to 88 registers a thread. */
+/* Two blocks of 288 threads, or one of 544, have up to 96 registers a thread. */
 template <typename T, bool CHW>
-__global__ void __launch_bounds__(704, 1)
+__global__ void __launch_bounds__(576, 1)
     picture_resize(const __grid_constant__ resize_problem problem)
 {
     extern __shared__ __align__(128) char memory[];
@@ -367,7 +365,7 @@ __global__ void __launch_bounds__(704, 1)
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < r.chunks; i++) {
             barrier_init(&head->full[i], 1);
-            barrier_init(&head->empty[i], r.threads / 32);
+            barrier_init(&head->empty[i], r.threads);
         }
         bulk_fence();
     }

@@ -110,18 +110,29 @@ __device__ __forceinline__ float reciprocal(float x)
     return result;
 }
 
+/* Returns a where the condition holds, else b, without a branch. */
+__device__ __forceinline__ float choose(bool condition, float a, float b)
+{
+    float result;
+
+    asm("{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
+        : "=f"(result)
+        : "f"(a), "f"(b), "r"((uint32_t)condition));
+    return result;
+}
+
 /* With k the hue in sixths of the circle, from -3 to 3 around red. augment_color.c has the same
- * formula with a hue from 0 to 6. */
+ * formula with a hue from 0 to 6. Here the channels are sorted first, which needs no branch. */
 __device__ __forceinline__ void turn_hue(float (&v)[3], float shift)
 {
-    const float most = fmaxf(fmaxf(v[0], v[1]), v[2]), least = fminf(fminf(v[0], v[1]), v[2]);
-    const float range = most - least;
-    const bool is_red = most == v[0], is_green = most == v[1];
-    const float up = is_red ? v[1] - v[2] : is_green ? v[2] - v[0] : v[0] - v[1];
-    const float base = is_red ? 6 * shift : is_green ? 2 + 6 * shift : 4 + 6 * shift;
-    const float h = fmaf(up, reciprocal(fmaxf(range, 1e-6F)), base);
-    const float turns = fmaf(h, 1.0F / 6, ROUNDS) - ROUNDS; /* the nearest whole number */
-    const float k = fmaf(-6, turns, h);
+    const float high = fmaxf(v[1], v[2]), low = fminf(v[1], v[2]);
+    const float most = fmaxf(v[0], high), middle = fminf(v[0], high);
+    const float base = choose(v[1] < v[2], -6, 0);
+    const float from = choose(v[0] < high, -2 - base, base);
+    const float range = most - fminf(middle, low);
+    const float hue = fabsf(fmaf(middle - low, reciprocal(range + 1e-20F), from)) + 6 * shift;
+    const float turns = fmaf(hue, 1.0F / 6, ROUNDS) - ROUNDS; /* the nearest whole number */
+    const float k = fmaf(-6, turns, hue);
 
     v[0] = fmaf(-range, __saturatef(fabsf(k) - 1), most);
     v[1] = fmaf(-range, __saturatef(2 - fabsf(k + 1)), most);
@@ -312,7 +323,6 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
     const uint32_t left = w.is_flipped ? w.left + 1 - p.width : w.left;
     const uint64_t begin = ((uint64_t)(w.top + first_row) * p.from_width + left) * 3;
     const uint32_t row_bytes = p.from_width * 3;
-    void *output = record->output;
     rows r = {memory + HEAD_BYTES, 0, row_bytes, w.is_flipped, p.width};
 
     if (COLORS && threadIdx.x == 32)
@@ -322,8 +332,9 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
                   row_count ? begin + (uint64_t)(row_count - 1) * row_bytes + p.width * 3 : begin);
     if (COLORS && head->colors.contrast >= 0) /* the same for all blocks of a frame */
         add_up(problem, r, row_count, head);
-    const bool is_whole = stores_whole<T, 4>(p, output);
+    out_tensor<T> tensor = open_tensor<T, 4>(p, record->output);
     const uint32_t count = row_count * problem.strip.groups;
+    keep_channels(tensor);
     for (uint32_t item = threadIdx.x; item < count; item += THREADS) {
         const uint32_t row = row_of(problem, item);
         const uint32_t x = (item - row * problem.strip.groups) * 4;
@@ -337,7 +348,7 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
                 for (int c = 0; c < 3; c++)
                     v[i][c] = fmaf(v[i][c], 255, TWO_23);
         }
-        store_pixels<T, CHW, 4>(p, output, first_row + row, x, is_whole, p.width - x, v);
+        store_pixels<T, CHW, 4>(tensor, first_row + row, x, v);
     }
     if (COLORS && head->colors.contrast >= 0) /* others read this block's sum until here */
         cooperative_groups::this_cluster().sync();

@@ -126,6 +126,11 @@ static void test_choice(void **state)
     free(kit.tables);
     make_raw(&kit, 480, 640, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
+    assert_int_equal(kit.resize.blocks, 2);
+    free(kit.tables);
+    make_raw(&kit, 256, 256, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
+    assert_int_equal(kit.resize.blocks, 4);
     kit.preparation.filter = TRAJD_IMAGE_PILLOW_LANCZOS;
     assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_GENERAL);
     assert_string_equal(kit.why, "a filter that rounds between the axes");
