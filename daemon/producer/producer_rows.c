@@ -109,12 +109,28 @@ bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
     return true;
 }
 
+struct finishing {
+    const struct trajd_window_batch *batch;
+    uint32_t first;
+    uint8_t *memory;
+};
+
+/* Makes the outputs with a transform of resampled windows, in a thread of the pool. */
+static void finish_slice(void *context, uint32_t begin, uint32_t end)
+{
+    const struct finishing *finishing = context;
+
+    trajd_window_batch_transform(finishing->batch, finishing->first, begin, end, NULL,
+                                 finishing->memory);
+}
+
 /* Makes these windows. TRAJD_ERR_MEMORY: their rows do not fit the cache together at present. */
 static enum trajd_status try_windows(struct trajd_producer *producer,
                                      struct trajd_producer_member *member,
                                      const struct trajd_fill *fill, uint32_t first, uint32_t count,
                                      struct trajd_error *error)
 {
+    struct finishing finishing = {member->batch, first, fill->memory};
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status = trajd_producer_pin_windows(producer, member, first, count, error);
     const int64_t loaded_ns = trajd_now_ns();
@@ -123,10 +139,8 @@ static enum trajd_status try_windows(struct trajd_producer *producer,
                       (uint64_t)(loaded_ns - begin_ns));
     if (!status) {
         trajd_window_batch_bind(member->batch, first, count, fill->memory, rows_of, member);
-        status =
-            trajd_plan_run(member->kernel_plan, &member->batch->request, producer->pool, error);
-        if (!status)
-            trajd_window_batch_transform(member->batch, first, fill->memory, producer->pool);
+        status = trajd_plan_run_then(member->kernel_plan, &member->batch->request, finish_slice,
+                                     &finishing, producer->pool, error);
         trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
                           (uint64_t)(trajd_now_ns() - loaded_ns));
         if (!status)

@@ -247,6 +247,13 @@ static bool needs_resampling(const struct windows_walk *walk, uint32_t output_in
     return false;
 }
 
+static void transform_slice(void *context, uint32_t begin, uint32_t end)
+{
+    struct windows_walk *walk = context;
+
+    trajd_window_batch_transform(walk->batch, 0, begin, end, walk->transforms, walk->slot);
+}
+
 static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
                                   struct trajd_error *error)
 {
@@ -263,12 +270,11 @@ static enum trajd_status resample(struct windows_walk *walk, uint32_t count,
     request = walk->batch->request;
     request.streams = walk->streams;
     request.stream_count = walk->stream_count;
-    status = trajd_plan_run(walk->kernels, &request, walk->sweep->pool, error);
-    for (uint32_t i = 0; i < walk->sweep->item_count && !status; i++)
-        if (walk->sweep->items[i].active && !walk->views[i].is_difference &&
-            plan->outputs[walk->sweep->items[i].index].transform)
-            trajd_window_batch_transform_output(walk->batch, 0, walk->sweep->items[i].index,
-                                                walk->slot, walk->sweep->pool);
+    for (uint32_t i = 0; i < walk->sweep->item_count; i++)
+        walk->transforms[walk->sweep->items[i].index] =
+            walk->sweep->items[i].active && !walk->views[i].is_difference;
+    status = trajd_plan_run_then(walk->kernels, &request, transform_slice, walk, walk->sweep->pool,
+                                 error);
     return status;
 }
 

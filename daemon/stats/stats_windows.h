@@ -29,7 +29,8 @@ struct windows_walk {
     uint32_t stream_count;
     uint8_t *slot;
     struct item_view *views;
-    struct trajd_selection selection; /* what this walk counts */
+    bool transforms[TRAJD_SPEC_MAX_OUTPUTS]; /* outputs that are transformed in this sweep */
+    struct trajd_selection selection;        /* what this walk counts */
     uint32_t *array_indexes, *entries;
     bool *forms;
     uint32_t episode_count; /* of the chunk */

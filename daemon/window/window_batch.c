@@ -411,7 +411,8 @@ void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, u
 
 /* Blends a rotation in the rows of an output. Kind slerp needs none of this. */
 static void blend_rotation(const struct trajd_window_batch *batch, uint32_t output_index,
-                           uint32_t column, enum trajd_rotation_form form, struct trajd_pool *pool)
+                           uint32_t column, enum trajd_rotation_form form, uint32_t begin,
+                           uint32_t end)
 {
     const struct trajd_window_plan *plan = batch->plan;
     uint32_t t = 0;
@@ -420,11 +421,11 @@ static void blend_rotation(const struct trajd_window_batch *batch, uint32_t outp
         t++;
     for (; column >= plan->streams[t].feature_count; t++)
         column -= plan->streams[t].feature_count;
-    trajd_transform_blend(&batch->request, t, column, form, pool);
+    trajd_transform_blend(&batch->request, t, column, form, begin, end);
 }
 
-static void blend_rotations(const struct trajd_window_batch *batch, uint32_t o,
-                            struct trajd_pool *pool)
+static void blend_rotations(const struct trajd_window_batch *batch, uint32_t o, uint32_t begin,
+                            uint32_t end)
 {
     const struct trajd_plan_output *out = &batch->plan->outputs[o];
 
@@ -432,15 +433,15 @@ static void blend_rotations(const struct trajd_window_batch *batch, uint32_t o,
         const struct trajd_transform_part *part = &out->transform->parts[p];
         if (part->kind != TRAJD_PART_ROTATION)
             continue;
-        blend_rotation(batch, o, part->first, part->from, pool);
+        blend_rotation(batch, o, part->first, part->from, begin, end);
         if (part->is_relative)
             blend_rotation(batch, out->reference_output, part->reference_first,
-                           part->reference_form, pool);
+                           part->reference_form, begin, end);
     }
 }
 
-void trajd_window_batch_transform_output(const struct trajd_window_batch *batch, uint32_t first,
-                                         uint32_t o, uint8_t *slot, struct trajd_pool *pool)
+static void transform_output(const struct trajd_window_batch *batch, uint32_t first, uint32_t o,
+                             uint32_t begin, uint32_t end, uint8_t *slot)
 {
     const struct trajd_plan_output *out = &batch->plan->outputs[o],
                                    *state = &batch->plan->outputs[out->reference_output];
@@ -452,7 +453,6 @@ void trajd_window_batch_transform_output(const struct trajd_window_batch *batch,
                    state_bytes = state->row_feature_count * trajd_dtype_size(state->row_dtype);
     const struct trajd_transform_job job = {
         .transform = out->transform,
-        .window_count = batch->request.window_count,
         .step_count = out->step_count,
         .window_rows = batch->request.window_rows,
         .source_type = out->row_dtype,
@@ -469,14 +469,14 @@ void trajd_window_batch_transform_output(const struct trajd_window_batch *batch,
         .offset = out->offset,
         .norm_per_step = out->norm_step_count > 1};
 
-    blend_rotations(batch, o, pool);
-    trajd_transform_run(&job, pool);
+    blend_rotations(batch, o, begin, end);
+    trajd_transform_windows(&job, begin, end);
 }
 
 void trajd_window_batch_transform(const struct trajd_window_batch *batch, uint32_t first,
-                                  uint8_t *slot, struct trajd_pool *pool)
+                                  uint32_t begin, uint32_t end, const bool *wanted, uint8_t *slot)
 {
     for (uint32_t o = 0; o < batch->plan->visible_count; o++)
-        if (batch->plan->outputs[o].transform)
-            trajd_window_batch_transform_output(batch, first, o, slot, pool);
+        if (batch->plan->outputs[o].transform && (!wanted || wanted[o]))
+            transform_output(batch, first, o, begin, end, slot);
 }

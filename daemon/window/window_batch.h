@@ -91,13 +91,10 @@ int64_t trajd_window_batch_anchor_ns(const struct trajd_window_batch *batch,
 void trajd_window_batch_bind(struct trajd_window_batch *batch, uint32_t first, uint32_t count,
                              uint8_t *slot, trajd_episode_rows rows, void *context);
 
-/* Makes an output with a transform from the rows of the windows that were bound last. Call it when
- * the request has run; it uses the pool's threads. */
-void trajd_window_batch_transform_output(const struct trajd_window_batch *batch, uint32_t first,
-                                         uint32_t output_index, uint8_t *slot,
-                                         struct trajd_pool *pool);
-/* Does the same for all of them. */
+/* Makes the outputs with a transform (wanted[output] or, for NULL, all of them) from the rows of
+ * windows [begin, end) of those that were bound last, where 0 is `first`. Call it when they are
+ * resampled. Threads may make different windows at the same time. */
 void trajd_window_batch_transform(const struct trajd_window_batch *batch, uint32_t first,
-                                  uint8_t *slot, struct trajd_pool *pool);
+                                  uint32_t begin, uint32_t end, const bool *wanted, uint8_t *slot);
 
 #endif

@@ -62,6 +62,8 @@ struct trajd_plan {
 struct run {
     const struct trajd_plan *plan;
     const struct trajd_resample_request *request;
+    void (*then)(void *context, uint32_t begin, uint32_t end); /* or NULL */
+    void *context;
 };
 
 static struct stream_shape shape_of(const struct trajd_resample_request *request, uint32_t index)
@@ -199,14 +201,18 @@ static void run_slice(void *context, uint32_t index)
         remaining < run->plan->choice.slice_windows ? remaining : run->plan->choice.slice_windows;
 
     run->plan->run(run->request, begin, begin + count);
+    if (run->then)
+        run->then(run->context, begin, begin + count);
 }
 
-enum trajd_status trajd_plan_run(struct trajd_plan *plan,
-                                 const struct trajd_resample_request *request,
-                                 struct trajd_pool *pool, struct trajd_error *error)
+enum trajd_status trajd_plan_run_then(struct trajd_plan *plan,
+                                      const struct trajd_resample_request *request,
+                                      void (*then)(void *context, uint32_t begin, uint32_t end),
+                                      void *context, struct trajd_pool *pool,
+                                      struct trajd_error *error)
 {
     enum trajd_status status = check_run(plan, request, error);
-    struct run run = {plan, request};
+    struct run run = {plan, request, then, context};
 
     if (!status && !plan->run)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
@@ -218,6 +224,13 @@ enum trajd_status trajd_plan_run(struct trajd_plan *plan,
     trajd_pool_run(pool, (request->window_count - 1) / plan->choice.slice_windows + 1, run_slice,
                    &run);
     return TRAJD_OK;
+}
+
+enum trajd_status trajd_plan_run(struct trajd_plan *plan,
+                                 const struct trajd_resample_request *request,
+                                 struct trajd_pool *pool, struct trajd_error *error)
+{
+    return trajd_plan_run_then(plan, request, NULL, NULL, pool, error);
 }
 
 int trajd_plan_is_cuda(const struct trajd_plan *plan)

@@ -37,6 +37,14 @@ enum trajd_status trajd_plan_run(struct trajd_plan *plan,
                                  const struct trajd_resample_request *request,
                                  struct trajd_pool *pool, struct trajd_error *error);
 
+/* Does the same, and calls `then` for each slice of windows [begin, end) when it is complete, in the
+ * thread that made it. */
+enum trajd_status trajd_plan_run_then(struct trajd_plan *plan,
+                                      const struct trajd_resample_request *request,
+                                      void (*then)(void *context, uint32_t begin, uint32_t end),
+                                      void *context, struct trajd_pool *pool,
+                                      struct trajd_error *error);
+
 /* Returns 1 for a CUDA variant. It is run only by trajd_plan_run_async, with device pointers in the
  * request. */
 int trajd_plan_is_cuda(const struct trajd_plan *plan);

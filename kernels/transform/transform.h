@@ -17,7 +17,6 @@
 #ifndef TRAJD_KERNELS_TRANSFORM_TRANSFORM_H
 #define TRAJD_KERNELS_TRANSFORM_TRANSFORM_H
 
-#include "kernels/pool.h"
 #include "kernels/resample.h"
 #include "kernels/transform/rotation_forms.h"
 
@@ -70,17 +69,18 @@ void trajd_transform_invert(const struct trajd_transform *transform, const doubl
 
 /* Replaces a rotation that a request blended number by number (kinds linear and angle) with the one
  * on the shortest arc between the two rows: columns [column, column + width) of the stream, which
- * has `bases`. Steps that are rows, and other kinds, stay as they are. Call it when the request has
- * run. Uses the pool's threads. */
+ * has `bases`. Steps that are rows, and other kinds, stay as they are. Blends windows [begin, end) in
+ * the caller's thread; call it when they are resampled. */
 void trajd_transform_blend(const struct trajd_resample_request *request, uint32_t stream_index,
-                           uint32_t column, enum trajd_rotation_form form, struct trajd_pool *pool);
+                           uint32_t column, enum trajd_rotation_form form, uint32_t begin,
+                           uint32_t end);
 
 /* ---- transform_run.c: all windows of a batch ---- */
 
 /* Arrays are dense. Row w of the batch is window_rows[w], or w. */
 struct trajd_transform_job {
     const struct trajd_transform *transform;
-    uint32_t window_count, step_count;                         /* B, T */
+    uint32_t step_count;                                       /* T */
     const uint32_t *window_rows;                               /* [B] or NULL */
     enum trajd_dtype source_type, reference_type, output_type; /* the first two: f32 or f64 */
     const void *source;                                        /* [rows, T, D] */
@@ -96,10 +96,10 @@ struct trajd_transform_job {
     bool norm_per_step;
 };
 
-/* Transforms all windows on the threads of `pool`. All arithmetic is in double and is rounded once.
+/* Transforms windows [begin, end) of the batch in the caller's thread. All arithmetic is in double and is rounded once.
  * Steps without a row of the recording get the value of `edge` before normalisation: zero or NaN.
  * Those are steps that are masked BEFORE_START, AFTER_END or BAD_STAMP unless `edge` is HOLD, and
  * steps that are masked MISSING. */
-void trajd_transform_run(const struct trajd_transform_job *job, struct trajd_pool *pool);
+void trajd_transform_windows(const struct trajd_transform_job *job, uint32_t begin, uint32_t end);
 
 #endif

@@ -5,8 +5,6 @@
 #include "kernels/quaternion.h"
 #include "kernels/transform/transform.h"
 
-#define WINDOWS_PER_SLICE 16
-
 struct blend {
     const struct trajd_resample_request *request;
     uint32_t stream_index, column;
@@ -59,27 +57,17 @@ static void blend_step(const struct blend *blend, uint32_t window, uint32_t step
     store_rotation(blend, window, step, q);
 }
 
-static void blend_slice(void *context, uint32_t slice)
-{
-    const struct blend *blend = context;
-    const struct trajd_resample_request *request = blend->request;
-    const uint32_t bracket = request->streams[blend->stream_index].bracket_index;
-    const uint32_t steps = request->grids[request->brackets[bracket].grid_index].step_count;
-    const uint32_t count = request->window_count, begin = slice * WINDOWS_PER_SLICE,
-                   end = count - begin < WINDOWS_PER_SLICE ? count : begin + WINDOWS_PER_SLICE;
-
-    for (uint32_t w = begin; w < end; w++)
-        for (uint32_t t = 0; t < steps; t++)
-            blend_step(blend, w, t);
-}
-
 void trajd_transform_blend(const struct trajd_resample_request *request, uint32_t stream_index,
-                           uint32_t column, enum trajd_rotation_form form, struct trajd_pool *pool)
+                           uint32_t column, enum trajd_rotation_form form, uint32_t begin,
+                           uint32_t end)
 {
     const struct blend blend = {request, stream_index, column, form};
-    const enum trajd_kind kind = request->streams[stream_index].kind;
+    const struct trajd_stream *stream = &request->streams[stream_index];
+    const uint32_t grid = request->brackets[stream->bracket_index].grid_index;
 
-    if (kind == TRAJD_KIND_LINEAR || kind == TRAJD_KIND_ANGLE)
-        trajd_pool_run(pool, (request->window_count + WINDOWS_PER_SLICE - 1) / WINDOWS_PER_SLICE,
-                       blend_slice, (void *)(uintptr_t)&blend);
+    if (stream->kind != TRAJD_KIND_LINEAR && stream->kind != TRAJD_KIND_ANGLE)
+        return;
+    for (uint32_t w = begin; w < end; w++)
+        for (uint32_t t = 0; t < request->grids[grid].step_count; t++)
+            blend_step(&blend, w, t);
 }

@@ -7,8 +7,6 @@
 #include "kernels/transform/transform.h"
 #include "kernels/transform/transform_lanes.h"
 
-#define WINDOWS_PER_SLICE 16
-
 static uint64_t row_of(const struct trajd_transform_job *job, uint32_t window)
 {
     return job->window_rows ? job->window_rows[window] : window;
@@ -120,22 +118,10 @@ static void transform_side_by_side(const struct trajd_transform_job *job, uint32
     }
 }
 
-static void run_slice(void *context, uint32_t slice)
+void trajd_transform_windows(const struct trajd_transform_job *job, uint32_t begin, uint32_t end)
 {
-    const struct trajd_transform_job *job = context;
-    const uint32_t begin = slice * WINDOWS_PER_SLICE;
-    const uint32_t end = job->window_count - begin < WINDOWS_PER_SLICE ? job->window_count
-                                                                       : begin + WINDOWS_PER_SLICE;
-
     if (job->transform->from_step_before && job->transform->reference_count)
         transform_one_by_one(job, begin, end);
     else
         transform_side_by_side(job, begin, end);
-}
-
-void trajd_transform_run(const struct trajd_transform_job *job, struct trajd_pool *pool)
-{
-    const uint32_t slices = (job->window_count + WINDOWS_PER_SLICE - 1) / WINDOWS_PER_SLICE;
-
-    trajd_pool_run(pool, slices, run_slice, (void *)(uintptr_t)job);
 }

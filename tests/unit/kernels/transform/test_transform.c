@@ -174,7 +174,6 @@ static void check_umi(const char *name, enum trajd_frame frame, bool from_step_b
         undone[7], q[4], p[4];
     uint8_t mask[ROWS] = {0}, good = 0;
     struct trajd_transform_job job = {.transform = &transform,
-                                      .window_count = 1,
                                       .step_count = ROWS,
                                       .source_type = TRAJD_F64,
                                       .reference_type = TRAJD_F64,
@@ -189,7 +188,7 @@ static void check_umi(const char *name, enum trajd_frame frame, bool from_step_b
     read_array("umi.txt", "base", base);
     read_array("umi.txt", "poses", poses);
     assert_int_equal(read_array("umi.txt", name, wanted), ROWS * 9);
-    trajd_transform_run(&job, NULL);
+    trajd_transform_windows(&job, 0, 1);
     assert_close(out[0], wanted, ROWS * 9, 1e-14);
     trajd_transform_origin_of_reference(&transform, base, origin);
     for (uint32_t t = 0; t < ROWS; t++) {
@@ -250,7 +249,6 @@ static void test_openpi_deltas(void **unused)
     float reference[14], source[ROWS * 14], out[ROWS * 14];
     uint8_t mask[ROWS] = {0, 0, 0, 0, 2, 2}, good = 0;
     struct trajd_transform_job job = {.transform = &transform,
-                                      .window_count = 1,
                                       .step_count = ROWS,
                                       .source_type = TRAJD_F32,
                                       .reference_type = TRAJD_F32,
@@ -280,14 +278,14 @@ static void test_openpi_deltas(void **unused)
         reference[d] = (float)state_numbers[d];
     for (uint32_t i = 0; i < ROWS * 14; i++)
         source[i] = (float)actions[i];
-    trajd_transform_run(&job, NULL);
+    trajd_transform_windows(&job, 0, 1);
     for (uint32_t i = 0; i < ROWS * 14; i++)
         assert_true(out[i] == (float)wanted[i]);
 }
 
 /* ---- runs ---- */
 
-/* A run on pool threads, with every mask, edge and normalisation per step, equals the rows one by
+/* A run in two parts, with every mask, edge and normalisation per step, equals the rows one by
  * one. */
 static void test_a_run_equals_its_rows(void **unused)
 {
@@ -298,9 +296,7 @@ static void test_a_run_equals_its_rows(void **unused)
     static uint32_t rows[WINDOWS];
     const struct trajd_transform transform =
         pose_transform(TRAJD_ROTATION_QUAT_XYZW, TRAJD_ROTATION_ROT6D, TRAJD_FRAME_ANCHOR);
-    struct trajd_pool *pool;
     struct trajd_transform_job job = {.transform = &transform,
-                                      .window_count = WINDOWS,
                                       .step_count = STEPS,
                                       .window_rows = rows,
                                       .source_type = TRAJD_F64,
@@ -317,7 +313,6 @@ static void test_a_run_equals_its_rows(void **unused)
                                       .norm_per_step = true};
     (void)unused;
 
-    assert_int_equal(trajd_pool_create(3, "test", &pool, NULL), TRAJD_OK);
     for (uint32_t w = 0; w < WINDOWS; w++)
         rows[w] = w + 1 + (w > 20);
     for (uint32_t r = 0; r < WINDOWS + 2; r++) {
@@ -336,7 +331,8 @@ static void test_a_run_equals_its_rows(void **unused)
             scale[t][d] = (float)draw();
             offset[t][d] = (float)draw();
         }
-    trajd_transform_run(&job, pool);
+    trajd_transform_windows(&job, 0, 13);
+    trajd_transform_windows(&job, 13, WINDOWS);
     for (uint32_t w = 0; w < WINDOWS; w++) {
         const uint32_t r = rows[w];
         double origin[7], wanted[E];
@@ -355,7 +351,6 @@ static void test_a_run_equals_its_rows(void **unused)
         }
     }
     assert_true(out[0][0][0] == 77 && out[22][0][0] == 77); /* rows of no window */
-    trajd_pool_destroy(&pool);
 }
 
 /* A step after one without a row has no difference. */
@@ -379,7 +374,6 @@ static void test_the_step_before_is_masked(void **unused)
     uint8_t mask[4] = {0, 0, TRAJD_MASK_MISSING, TRAJD_MASK_VALID};
     float out[4];
     struct trajd_transform_job job = {.transform = &transform,
-                                      .window_count = 1,
                                       .step_count = 4,
                                       .source_type = TRAJD_F32,
                                       .reference_type = TRAJD_F32,
@@ -391,7 +385,7 @@ static void test_the_step_before_is_masked(void **unused)
                                       .output = out};
     (void)unused;
 
-    trajd_transform_run(&job, NULL);
+    trajd_transform_windows(&job, 0, 1);
     for (uint32_t t = 0; t < 4; t++)
         assert_true(out[t] == wanted[t]);
     assert_int_equal(mask[1], TRAJD_MASK_VALID);
@@ -405,11 +399,9 @@ static void test_blends_between_rows(void **unused)
     const double h = 0.70710678118654752,
                  rows[16] = {0, 0, 0, 1, 0, 0, h, h, 0, 0, 0, 0, 0, 0, h, h};
     struct small_request one;
-    struct trajd_pool *pool;
     const void *base = one.rows;
     (void)unused;
 
-    assert_int_equal(trajd_pool_create(1, "test", &pool, NULL), TRAJD_OK);
     small_request_set_up(&one, TRAJD_KIND_LINEAR, 4, rows);
     one.grid.step_count = 3;
     one.offsets[0] = 5;
@@ -417,13 +409,12 @@ static void test_blends_between_rows(void **unused)
     one.offsets[2] = 30; /* the row before it has no direction */
     one.stream.bases = &base;
     trajd_resample_reference(&one.request, 0, 1);
-    trajd_transform_blend(&one.request, 0, 0, TRAJD_ROTATION_QUAT_XYZW, pool);
+    trajd_transform_blend(&one.request, 0, 0, TRAJD_ROTATION_QUAT_XYZW, 0, 1);
     assert_true(fabs(one.out[2] - 0.38268343236508978) < 1e-12);
     assert_true(fabs(one.out[3] - 0.92387953251128674) < 1e-12);
     assert_true(fabs(one.out[6] - h) < 1e-12); /* on a row nothing is blended */
     for (int d = 0; d < 4; d++)
         assert_true(isnan(one.out[8 + d]));
-    trajd_pool_destroy(&pool);
 }
 
 int main(void)

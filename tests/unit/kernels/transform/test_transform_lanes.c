@@ -206,7 +206,6 @@ static void check_case(const struct case_of *c, struct arrays *a)
 {
     const struct trajd_transform transform = make_transform(c);
     const struct trajd_transform_job job = {.transform = &transform,
-                                            .window_count = WINDOWS,
                                             .step_count = c->step_count,
                                             .source_type = c->source_type,
                                             .reference_type = c->source_type,
@@ -230,7 +229,7 @@ static void check_case(const struct case_of *c, struct arrays *a)
                                                    : TRAJD_MASK_VALID;
     for (uint32_t w = 0; w < WINDOWS; w++)
         a->reference_mask[w] = w == 3 ? TRAJD_MASK_TOO_OLD : TRAJD_MASK_VALID;
-    trajd_transform_run(&job, NULL);
+    trajd_transform_windows(&job, 0, WINDOWS);
     for (uint32_t w = 0; w < WINDOWS; w++)
         for (uint32_t t = 0; t < c->step_count; t++)
             check_step(c, &transform, a, w, t);
