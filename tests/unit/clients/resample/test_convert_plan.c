@@ -202,6 +202,7 @@ static void quaternions_that_are_blended_are_noted(void **state)
             fail_msg("%s", error.message);
         assert_int_equal(notes, cases[i].notes);
         convert_plan_clear(&plan);
+        trajd_layout_destroy(&hand.layout);
     }
 }
 
