@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/clones.h"
+#include "kernels/element_convert.h"
 
 #define TILE TRAJD_HISTOGRAM_TILE
 #define BLOCK 1024 /* anchors, and steps, whose numbers of one column are taken from the rows */
@@ -152,11 +153,10 @@ static const char *row_of(const struct windows_walk *walk, const void *const *ro
 static double number_of(const struct windows_walk *walk, const void *const *rows, uint32_t target,
                         uint32_t column, int64_t row)
 {
-    const char *from = row_of(walk, rows, target, row);
+    const enum trajd_dtype type = walk->plan->streams[target].source_type;
 
-    return walk->plan->streams[target].source_type == TRAJD_F32
-               ? (double)((const float *)from)[column]
-               : ((const double *)from)[column];
+    return trajd_element_load(type, row_of(walk, rows, target, row) +
+                                        (uint64_t)column * trajd_dtype_size(type));
 }
 
 /* Flags `count` rows of an output from row `first` on. Returns whether all are good. */
@@ -316,11 +316,11 @@ static void load_column(const struct windows_walk *walk, const void *const *rows
                         uint32_t column, int64_t first, int64_t count, double *out)
 {
     const struct trajd_stream *stream = &walk->plan->streams[target];
-    const char *from = row_of(walk, rows, target, first);
+    const char *from = row_of(walk, rows, target, first) +
+                       (uint64_t)column * trajd_dtype_size(stream->source_type);
 
     for (int64_t r = 0; r < count; r++, from += stream->row_stride_bytes)
-        out[r] = stream->source_type == TRAJD_F32 ? (double)((const float *)from)[column]
-                                                  : ((const double *)from)[column];
+        out[r] = trajd_element_load(stream->source_type, from);
 }
 
 static void load_states(const struct windows_walk *walk, const struct difference_run *run,
