@@ -354,6 +354,7 @@ template <typename T, bool CHW>
 __global__ void __launch_bounds__(576, 1)
     picture_resize(const __grid_constant__ resize_problem problem)
 {
+#if __CUDA_ARCH__ >= 900 /* image_choose.c picks it nowhere else */
     extern __shared__ __align__(128) char memory[];
     const struct trajd_image_resize &r = problem.resize;
     resize_head *head = (resize_head *)memory;
@@ -377,6 +378,7 @@ __global__ void __launch_bounds__(576, 1)
         sum_items<T, CHW>(problem, head, ring, between, entries);
     else if (threadIdx.x == r.threads)
         load_items(problem, head, ring);
+#endif
 }
 
 typedef void resize_kernel(const resize_problem);

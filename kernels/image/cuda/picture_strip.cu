@@ -267,6 +267,7 @@ __device__ __forceinline__ uint32_t row_of(const strip_problem &problem, uint32_
 __device__ __forceinline__ void add_up(const strip_problem &problem, const rows &r,
                                        uint32_t row_count, strip_head *head)
 {
+#if __CUDA_ARCH__ >= 900 /* image_choose.c picks it nowhere else */
     namespace cg = cooperative_groups;
     cg::cluster_group cluster = cg::this_cluster();
     const uint32_t count = row_count * problem.strip.groups;
@@ -302,12 +303,14 @@ __device__ __forceinline__ void add_up(const strip_problem &problem, const rows 
         head->colors.about = (1 - head->colors.factors[contrast]) * total;
     }
     __syncthreads();
+#endif
 }
 
 template <typename T, bool CHW, bool COLORS>
 __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
     picture_strip(const __grid_constant__ strip_problem problem)
 {
+#if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) char memory[];
     strip_head *head = (strip_head *)memory;
     const struct trajd_image_program &p = problem.program;
@@ -352,6 +355,7 @@ __global__ void __launch_bounds__(THREADS, COLORS ? 5 : 6)
     }
     if (COLORS && head->colors.contrast >= 0) /* others read this block's sum until here */
         cooperative_groups::this_cluster().sync();
+#endif
 }
 
 typedef void strip_kernel(const strip_problem);
