@@ -1,0 +1,34 @@
+"""CHANGELOG.md has the form of keepachangelog, which .ci/changelog.py checks before a release."""
+import re
+import sys
+
+import pytest
+from paths import ROOT
+
+sys.path.insert(0, str(ROOT / ".ci"))
+import changelog  # noqa: E402
+
+GOOD = "# Changelog\n\n## Unreleased\n\n### Added\n\n- one\n  more\n\n### Fixed\n\n- two\n\n## 0.1.0 - 2026-11-22\n\n### Added\n\n- all\n"
+
+
+def test_ours():
+    version = re.search(r"project\(trajd VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    before = (ROOT / "tests/upgrade/released").read_text().split()[0]
+    _, kinds = changelog.check((ROOT / "CHANGELOG.md").read_text(), version, before)
+    assert kinds["Added"]
+
+
+def test_entries_are_counted():
+    assert changelog.check(GOOD, "0.1.0", "0.1.0") == ("Unreleased", {"Added": ["one"], "Fixed": ["two"]})
+
+
+@pytest.mark.parametrize("old, new, message", [
+    ("### Fixed", "### Mended", "line 10: \"### Mended\""),
+    ("### Fixed", "### Added", "line 10"),
+    ("### Added\n\n- one", "- one", "line 5: an entry stands under one of"),
+    ("## Unreleased", "## 0.2.0", "the first section is \"0.2.0\""),
+    ("## 0.1.0 - 2026-11-22", "## 0.0.9", "no section of version 0.1.0"),
+    ("- one\n  more\n\n### Fixed\n\n- two\n", "", "nothing is told of Unreleased")])
+def test_what_is_refused(old, new, message):
+    with pytest.raises(ValueError, match=message):
+        changelog.check(GOOD.replace(old, new, 1), "0.1.0", "0.1.0")
