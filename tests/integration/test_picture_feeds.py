@@ -107,6 +107,19 @@ def test_pictures_are_cropped_resized_padded_and_normalised(daemon, arm):
     assert status["datasets"][0]["frames"]["bad"] == 0
 
 
+@pytest.mark.parametrize("over", ["rows", "windows"])
+def test_a_feed_normalises_numbers_and_pictures(daemon, arm, over):
+    path, frames = arm
+    (batches,), _ = run(daemon, path, f"""
+      unit: {{from: observations/images/top, at: 0, image: {{preset: act, resize: [20, 30]}}, layout: chw, norm: unit}}
+      scaled: {{from: observations/qpos, at: 0, norm: {{by: min_max, over: {over}}}}}""")
+    windows_ = list(windows(batches))
+    for _, _, window in windows_:
+        assert window["unit"].shape == (1, 3, 20, 30) and 0 <= window["unit"].min() < window["unit"].max() <= 1
+    scaled = np.stack([window["scaled"][0, 0] for _, _, window in windows_])
+    assert (scaled.min(), scaled.max()) == (-1, 1)
+
+
 def test_a_frame_is_decoded_once(daemon, arm):
     path, _ = arm
     batches, status = run(daemon, path, SMALL, epochs=3)

@@ -177,6 +177,7 @@ LIES = {
     "no JSON": ({"preparation": lambda t: t[:40]}, "attribute preparation of its packed frames is wrong"),
     "another order": ({"preparation": lambda t: t.replace('"bgr"', '"rbg"')}, "preparation:1: cv2"),
     "other channels": ({"preparation": lambda t: t.replace("20, 31, 3]", "20, 31, 1]")}, "the frames have 3 channels"),
+    "no channels": ({"preparation": lambda t: t.replace("20, 31, 3]", "20, 31]")}, "the frames have 3 channels"),
     "a missing key": ({"preparation": lambda t: t.replace('"at": [0, 0], ', "")}, "at is missing"),
     "two lines": ({"preparation": lambda t: t.replace(", ", ",\n")}, "their attribute preparation is no text of one line"),
     "another encoding": ({"encoding": lambda t: "jpeg"}, "their attribute encoding is jpeg, the layout says raw"),

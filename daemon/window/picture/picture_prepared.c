@@ -138,7 +138,7 @@ static enum trajd_status read_root(const struct trajd_yaml *yaml,
         status = read_list(yaml, root, list, &prepared->rank, n[list], error);
     if (!status)
         status = read_values(yaml, root, prepared, error);
-    if (!status && prepared->rank == 3 && n[SHAPE][2] != p->channels)
+    if (!status && (prepared->rank == 3 ? n[SHAPE][2] : 1) != p->channels)
         status = trajd_yaml_error(yaml, root, error, "the frames have %u channels", p->channels);
     p->source_height = (uint32_t)n[SOURCE][0];
     p->source_width = (uint32_t)n[SOURCE][1];
