@@ -24,12 +24,14 @@ static struct frame_slot *make(struct trajd_frame_view *view, const struct trajd
 void trajd_frames_want(struct trajd_frame_view *view, const struct trajd_frame_use *uses,
                        uint32_t count)
 {
+    bool has_room = true;
+
     pthread_mutex_lock(&view->frames->lock);
     for (uint32_t i = 0; i < count; i++) {
         struct frame_slot **place,
             *slot = frames_find(view, uses[i].episode_index, uses[i].row, &place);
-        if (!slot && place && !(slot = make(view, &uses[i], place, FRAME_QUEUE_AHEAD)))
-            break;
+        if (!slot && place && has_room)
+            has_room = (slot = make(view, &uses[i], place, FRAME_QUEUE_AHEAD)) != NULL;
         if (slot)
             slot->wanted = view->tick + 1;
     }

@@ -348,7 +348,7 @@ TRAJD_CLONES static void subtract_single(const double *restrict rows, const doub
                                          uint32_t count, double *restrict out)
 {
     for (uint32_t i = 0; i < count; i++)
-        out[i] = (double)(float)(rows[i] - states[i] + 0.0);
+        out[i] = (double)((float)(rows[i] - states[i]) + 0.0F); /* 0, not -0 */
 }
 
 /* Counts step k of the block's windows. */
