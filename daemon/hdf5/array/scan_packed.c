@@ -36,33 +36,34 @@ static const char *find_piece(hid_t group, const char *name, hid_t type, uint64_
     return why;
 }
 
-/* Reads an attribute of one text; "" where there is none, "?" where it is no text. One that is too
- * long for `word` is cut off. */
+/* Reads an attribute of one text; "" where there is none, "?" where it is no text that fits. */
 static void read_word(hid_t group, const char *name, char *word, size_t word_size)
 {
-    const hid_t attribute = H5Aexists(group, name) > 0 ? H5Aopen(group, name, H5P_DEFAULT) : -1;
+    const bool exists = H5Aexists(group, name) > 0;
+    const hid_t attribute = exists ? H5Aopen(group, name, H5P_DEFAULT) : -1;
     const hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute),
                 space = attribute < 0 ? -1 : H5Aget_space(attribute);
     char *text = NULL;
+    bool is_read = false;
 
     memset(word, 0, word_size);
-    if (attribute < 0)
-        return;
-    if (H5Tget_class(type) != H5T_STRING || H5Sget_simple_extent_npoints(space) != 1) {
-        snprintf(word, word_size, "?");
-    } else if (H5Tis_variable_str(type) > 0) {
-        if (H5Aread(attribute, type, &text) >= 0 && text)
-            snprintf(word, word_size, "%s", text);
+    if (attribute >= 0 && H5Tget_class(type) == H5T_STRING &&
+        H5Sget_simple_extent_npoints(space) == 1) {
+        if (H5Tis_variable_str(type) > 0)
+            is_read = H5Aread(attribute, type, &text) >= 0 && text &&
+                      (size_t)snprintf(word, word_size, "%s", text) < word_size;
+        else
+            is_read = H5Tget_size(type) < word_size && H5Aread(attribute, type, word) >= 0;
         H5free_memory(text);
-    } else if (H5Tget_size(type) < word_size) {
-        H5Aread(attribute, type, word);
-    } else {
-        snprintf(word, word_size, "?");
     }
+    if (exists && !is_read)
+        snprintf(word, word_size, "?");
     H5Eclear2(H5E_DEFAULT);
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Aclose(attribute);
+    if (attribute >= 0) {
+        H5Sclose(space);
+        H5Tclose(type);
+        H5Aclose(attribute);
+    }
 }
 
 /* Compares what the file says with the layout. */
@@ -141,9 +142,9 @@ static const char *read_preparation(struct trajd_scan *scan, hid_t group, const 
 
     *text = NULL;
     read_word(group, "preparation", word, sizeof word);
-    if (!*word)
+    if (H5Aexists(group, "preparation") <= 0)
         return NULL;
-    if (!strcmp(word, "?") || !trajd_scan_name_ok(word))
+    if (!*word || !strcmp(word, "?") || !trajd_scan_name_ok(word))
         return "packed frames: their attribute preparation is no text of one line";
     *text = trajd_arena_copy(scan->arena, word, strlen(word));
     return *text ? NULL : "no memory";

@@ -129,6 +129,13 @@ static bool make_packed(const struct copied_group *in, hid_t source, const char 
                  packed->path);
         return trajd_writer_fail(what);
     }
+    if (!is_group && H5Aexists(source, "preparation") > 0) {
+        snprintf(what, sizeof what,
+                 "%.1000s has an attribute preparation, which says of packed frames how they were "
+                 "prepared: rename it",
+                 packed->path);
+        return trajd_writer_fail(what);
+    }
     group = H5Gcreate2(in->to, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     ok = group >= 0 && make_piece(group, "bytes", H5T_STD_U8LE, packed->bytes, &places[0]) &&
          make_piece(group, "offsets", H5T_STD_I64LE, packed->rows + 1, &places[1]);
