@@ -195,6 +195,7 @@ def test_a_daemon_that_has_no_time_to_answer_is_asked_again(runs, monkeypatch):
             asked.append(arguments)
             raise trajd.Busy("too many questions")
 
+        monkeypatch.setattr("trajd.feed._ASK_AGAIN_S", 0)
         monkeypatch.setattr("trajd.feed.fetch_pictures", refuse)
         while not asked:
             next(batches)

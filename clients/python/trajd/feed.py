@@ -23,6 +23,7 @@ from .state import (Norm, Pictures, State, check_norm, fetch_pictures, frontier,
 
 log = logging.getLogger("trajd")
 
+_ASK_AGAIN_S = 1.0
 _WARNING_AFTER_S = 10.0         # without a batch
 _CONNECT_WARNING_AFTER_S = 2.0  # without a daemon
 _CLOSING_MS = 1000
@@ -111,6 +112,7 @@ class Feed:
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
         self._pictures: Optional[Pictures] = None  # None: there are none
         self._is_unchecked = False  # a session has begun, and how it makes pictures was not asked yet
+        self._ask_after = 0.0  # time.monotonic() of the next question
         self._gpu_ranks: Optional[Sequence[int]] = None
         self._stage: Any = None
         on_device = settings.device != "cpu"
@@ -291,22 +293,24 @@ class Feed:
         answer = json.loads(self._client.ask("statistics", timeout_ms=self._timeout_ms()))
         return norm_of(digest, answer["outputs"])
 
-    def _notice_pictures(self, before: Optional[Pictures]) -> None:
+    def _notice_pictures(self, before: Optional[Pictures], timeout_ms: Optional[int] = None) -> None:
         """Asks how the open feed makes its pictures. Warns if that differs from `before`."""
-        self._pictures = fetch_pictures(lambda what, first: self._client.ask(what, first=first, timeout_ms=self._timeout_ms()))
+        limit = self._timeout_ms() if timeout_ms is None else timeout_ms
+        self._pictures = fetch_pictures(lambda what, first: self._client.ask(what, first=first, timeout_ms=limit))
         warn_of_pictures(before, self._pictures, self._settings.title)
 
     def _check_session(self, core: "_core.Batch") -> None:
         """Called with each batch. The first one of a session may come from a daemon that was started again.
 
-        If the daemon has no time to answer, the next batch asks again."""
+        If the daemon has no time to answer, a batch asks again a second later."""
         self._is_unchecked = self._is_unchecked or core.sequence == 1
-        if not self._is_unchecked or self._pictures is None:
+        if not self._is_unchecked or self._pictures is None or time.monotonic() < self._ask_after:
             return
         before, self._layout = self._pictures, None
+        self._ask_after = time.monotonic() + _ASK_AGAIN_S
         with contextlib.suppress(Busy, Timeout, Closed):
-            self._notice_pictures(before)
-            self._is_unchecked = False
+            self._notice_pictures(before, timeout_ms=200)
+            self._is_unchecked, self._ask_after = False, 0.0
 
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings
