@@ -36,7 +36,8 @@ struct trajd_device_info {
     uint32_t sm_count;
     uint32_t compute_capability; /* 80, 90, ... */
     uint64_t l2_size_bytes;
-    uint32_t driver_version; /* 13000: CUDA 13.0 */
+    uint32_t block_shared_bytes; /* shared memory that a block may ask for */
+    uint32_t driver_version;     /* 13000: CUDA 13.0 */
 };
 
 /* The machine that a plan is for. The caller fills it. The fields are plain numbers, so that the
@@ -46,6 +47,7 @@ struct trajd_device_facts {
     uint32_t sm_count;           /* multiprocessors; 0: no GPU may be used */
     uint32_t compute_capability; /* 80, 90, ... */
     uint64_t l2_size_bytes;
+    uint32_t block_shared_bytes;       /* shared memory that a block may ask for */
     const struct trajd_tuning *tuning; /* measured launch shapes; NULL: chosen by rule */
 };
 

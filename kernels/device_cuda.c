@@ -59,6 +59,7 @@ static void fill_info(const struct cudaDeviceProp *properties, struct trajd_devi
     info->sm_count = (uint32_t)properties->multiProcessorCount;
     info->compute_capability = (uint32_t)(properties->major * 10 + properties->minor);
     info->l2_size_bytes = (uint64_t)properties->l2CacheSize;
+    info->block_shared_bytes = (uint32_t)properties->sharedMemPerBlockOptin;
     info->driver_version = (uint32_t)version;
 }
 
@@ -111,6 +112,7 @@ void trajd_device_facts(const struct trajd_device *device, struct trajd_device_f
     facts->sm_count = device->info.sm_count;
     facts->compute_capability = device->info.compute_capability;
     facts->l2_size_bytes = device->info.l2_size_bytes;
+    facts->block_shared_bytes = device->info.block_shared_bytes;
 }
 
 enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error)

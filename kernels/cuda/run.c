@@ -5,7 +5,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 
-#define OVERLAP_CAPABILITY_MIN 90 /* also of the streaming kernel */
+#define OVERLAP_CAPABILITY_MIN 90  /* also of the streaming kernel */
+#define STREAM_BARRIER_BYTES 1024u /* at most: shared memory besides the tiles */
 
 static int launch_styled(struct trajd_cuda_problem *problem, const struct trajd_device_facts *facts,
                          void *stream)
@@ -27,6 +28,17 @@ static int launch_styled(struct trajd_cuda_problem *problem, const struct trajd_
     }
 }
 
+static bool device_serves(const struct trajd_device_facts *facts,
+                          const struct trajd_cuda_shape *shape)
+{
+    const bool streams = shape->style == TRAJD_CUDA_STREAM;
+
+    if (facts->compute_capability < OVERLAP_CAPABILITY_MIN)
+        return !shape->overlaps && !streams;
+    return !streams ||
+           facts->block_shared_bytes >= TRAJD_CUDA_STREAM_BYTES_MAX + STREAM_BARRIER_BYTES;
+}
+
 static enum trajd_status launch(struct trajd_cuda_problem *problem,
                                 const struct trajd_device_facts *facts,
                                 const struct trajd_cuda_shape *shape, void *stream,
@@ -35,9 +47,7 @@ static enum trajd_status launch(struct trajd_cuda_problem *problem,
     int code;
 
     problem->shape = *shape;
-    if (!trajd_cuda_shape_fits(problem, shape) ||
-        (facts->compute_capability < OVERLAP_CAPABILITY_MIN &&
-         (shape->overlaps || shape->style == TRAJD_CUDA_STREAM)))
+    if (!trajd_cuda_shape_fits(problem, shape) || !device_serves(facts, shape))
         return trajd_error_set(
             error, TRAJD_ERR_ARGUMENT, 0,
             "cuda: style %u with %u steps, %u threads and %u staged rows does not fit",

@@ -268,8 +268,9 @@ extern "C" int trajd_cuda_launch_stream(const struct trajd_cuda_problem *problem
     whole.stages = shape->stages;
     whole.stage_row_bytes = shape->stage_rows * whole.lean.row_stride_bytes;
     whole.chunk_steps = trajd_cuda_chunk_steps(problem);
+    /* it is set for the kernel as a whole, so all threads that launch must set the same */
     code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)shared_bytes);
+                                TRAJD_CUDA_STREAM_BYTES_MAX);
     if (code != cudaSuccess)
         return (int)code;
     return launch_kernel(kernel, whole,

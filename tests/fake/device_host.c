@@ -150,7 +150,8 @@ enum trajd_status trajd_device_open(uint32_t index, struct trajd_device **device
                                                  .memory_size_bytes = UINT64_C(1) << 33,
                                                  .sm_count = 4,
                                                  .compute_capability = 90,
-                                                 .l2_size_bytes = 1 << 20};
+                                                 .l2_size_bytes = 1 << 20,
+                                                 .block_shared_bytes = 227 * 1024};
     (*device)->index = index;
     snprintf((*device)->info.uuid, sizeof(*device)->info.uuid, "%s%02x", FAKE_GPU_UUID_BEGIN,
              0xff - index);
@@ -168,6 +169,7 @@ void trajd_device_facts(const struct trajd_device *device, struct trajd_device_f
     facts->sm_count = device->info.sm_count;
     facts->compute_capability = device->info.compute_capability;
     facts->l2_size_bytes = device->info.l2_size_bytes;
+    facts->block_shared_bytes = device->info.block_shared_bytes;
 }
 
 enum trajd_status trajd_device_enter(struct trajd_device *device, struct trajd_error *error)

@@ -193,6 +193,7 @@ static void make_spec(struct bench *b, const struct row *row)
     must(trajd_image_program_make(&b->spec, &b->program, &b->host_tables, &error));
     b->launch.record_bytes = trajd_image_program_record_bytes(&b->program);
     b->launch.count = row->frames;
+    b->launch.block_shared_bytes = b->facts.block_shared_bytes;
 }
 
 /* Frames of noise, one a set and frame, and records with a draw each. */

@@ -125,11 +125,13 @@ enum trajd_image_variant trajd_image_choose(const struct trajd_image_program *pr
     *why = "a GPU older than sm_90";
     if (facts->compute_capability < CAPABILITY_MIN)
         return TRAJD_IMAGE_GENERAL;
-    if (!not_strip && choose_strip(program, strip)) {
+    if (!not_strip && choose_strip(program, strip) &&
+        strip->shared_bytes <= facts->block_shared_bytes) {
         *why = "only crops, flips and colours";
         return TRAJD_IMAGE_STRIP;
     }
-    if (!not_resize && choose_resize(program, tables, resize)) {
+    if (!not_resize && choose_resize(program, tables, resize) &&
+        resize->shared_bytes <= facts->block_shared_bytes) {
         *why = "one resize whose rows fit into shared memory";
         return TRAJD_IMAGE_RESIZE;
     }

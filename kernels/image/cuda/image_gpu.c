@@ -141,6 +141,7 @@ enum trajd_status trajd_image_gpu_create(struct trajd_device *device,
     if (!status) {
         made->variant = trajd_image_choose(&made->program, tables, &facts, &made->strip,
                                            &made->resize, &made->why);
+        made->launch.block_shared_bytes = facts.block_shared_bytes;
         made->launch.record_bytes = trajd_image_program_record_bytes(&made->program);
         status = make_memory(made, tables, error);
     }

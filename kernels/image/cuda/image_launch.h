@@ -14,6 +14,9 @@ extern "C" {
 struct trajd_image_launch {
     const char *records;
     uint32_t record_bytes, count;
+    /* What a block may ask for on this GPU. It is set for a kernel as a whole, so all threads that launch
+     * must set the same: never what one launch needs. */
+    uint32_t block_shared_bytes;
     const uint32_t *tables;
     uint32_t *own_tables;      /* [count][own_table_words] */
     uint8_t *between[2];       /* [count][between_bytes]: what passes write in turn */

@@ -415,7 +415,7 @@ extern "C" int trajd_image_launch_resize(const struct trajd_image_program *progr
                                     launch->count * resize->strips};
     resize_kernel *kernel = typed_kernel(program);
     const cudaError_t code = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)resize->shared_bytes);
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)launch->block_shared_bytes);
     const uint32_t blocks =
         problem.item_count < resize->grid_blocks ? problem.item_count : resize->grid_blocks;
 

@@ -393,7 +393,7 @@ extern "C" int trajd_image_launch_strip(const struct trajd_image_program *progra
     cudaLaunchAttribute cluster = {};
     cudaLaunchConfig_t config = {};
     cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            (int)strip->shared_bytes);
+                                            (int)launch->block_shared_bytes);
 
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = program->mean_count ? strip->blocks : 1;

@@ -12,8 +12,12 @@
 #include "kernels/image/cuda/image_choose.h"
 #include "kernels/image/cuda/image_gpu.h"
 
-static const struct trajd_device_facts hopper = {.sm_count = 132, .compute_capability = 90};
-static const struct trajd_device_facts ampere = {.sm_count = 108, .compute_capability = 80};
+static const struct trajd_device_facts hopper = {
+    .sm_count = 132, .compute_capability = 90, .block_shared_bytes = 227 * 1024};
+static const struct trajd_device_facts ampere = {
+    .sm_count = 108, .compute_capability = 80, .block_shared_bytes = 163 * 1024};
+static const struct trajd_device_facts small = {
+    .sm_count = 188, .compute_capability = 120, .block_shared_bytes = 99 * 1024};
 
 struct kit {
     struct trajd_image_preparation preparation;
@@ -162,6 +166,23 @@ static void test_strips(void **state)
     free(kit.tables);
 }
 
+/* Newer GPUs may have less shared memory: what does not fit there goes to the general kernels. */
+static void test_little_shared_memory(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    make_prepared(&kit, 240, 240);
+    add_crop(&kit, 224);
+    assert_int_equal(choose(&kit, &small), TRAJD_IMAGE_STRIP);
+    free(kit.tables);
+    make_raw(&kit, 480, 1280, 224, 224, TRAJD_IMAGE_PILLOW_BILINEAR);
+    assert_int_equal(choose(&kit, &hopper), TRAJD_IMAGE_RESIZE);
+    assert_true(kit.resize.shared_bytes > small.block_shared_bytes);
+    assert_int_equal(choose(&kit, &small), TRAJD_IMAGE_GENERAL);
+    free(kit.tables);
+}
+
 static void test_passes(void **state)
 {
     struct kit kit;
@@ -286,9 +307,10 @@ static void test_items(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_strips),        cmocka_unit_test(test_passes),
-        cmocka_unit_test(test_resize_tables), cmocka_unit_test(test_items),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_strips),  cmocka_unit_test(test_little_shared_memory),
+        cmocka_unit_test(test_passes),  cmocka_unit_test(test_resize_tables),
+        cmocka_unit_test(test_items),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
