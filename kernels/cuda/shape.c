@@ -92,10 +92,11 @@ int trajd_cuda_shape_fits(const struct trajd_cuda_problem *problem,
     bool streams = shape->style == TRAJD_CUDA_STREAM;
     uint64_t tiles;
 
-    if (shape->thread_count < WARP || shape->thread_count > TRAJD_CUDA_THREADS_MAX ||
-        shape->thread_count % WARP != 0 || shape->tiles_per_block == 0 ||
-        shape->tiles_per_block > (streams ? 16 : 1) || shape->tile_steps == 0 ||
-        shape->tile_steps > 4096 || shape->stage_rows > 4096 || !style_serves(problem, shape))
+    if (problem->step_count_max == 0 || shape->thread_count < WARP ||
+        shape->thread_count > TRAJD_CUDA_THREADS_MAX || shape->thread_count % WARP != 0 ||
+        shape->tiles_per_block == 0 || shape->tiles_per_block > (streams ? 16 : 1) ||
+        shape->tile_steps == 0 || shape->tile_steps > 4096 || shape->stage_rows > 4096 ||
+        !style_serves(problem, shape))
         return false;
     if (shape->style == TRAJD_CUDA_DIRECT &&
         ((shape->vectors != 1 && shape->vectors != 2 && shape->vectors != 4) ||
@@ -315,10 +316,12 @@ struct trajd_cuda_shape trajd_cuda_styled_shape_of(const struct trajd_cuda_probl
                                                    const struct trajd_device_facts *facts,
                                                    uint64_t row_count, int style)
 {
-    struct trajd_cuda_shape shape =
-        problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
+    struct trajd_cuda_shape shape = {0};
     struct trajd_tuning_found found;
 
+    if (problem->step_count_max == 0) /* a request without streams: nothing is launched */
+        return shape;
+    shape = problem->lean ? lean_shape(problem, row_count) : full_shape(problem);
     if (style == TRAJD_CUDA_ANY_STYLE && facts->tuning &&
         trajd_tuning_find(facts->tuning, problem, facts, row_count, &found))
         shape = found.shape;

@@ -179,6 +179,22 @@ static void test_every_shape_fits(void **state)
                 }
 }
 
+/* Nothing is launched, so no shape fits. */
+static void test_a_request_without_streams(void **state)
+{
+    struct trajd_cuda_problem problem;
+    struct fixture f;
+
+    (void)state;
+    fill(&f, 1, 1, 100);
+    f.request.stream_count = 0;
+    problem = pack(&f);
+    for (int style = TRAJD_CUDA_ANY_STYLE; style < TRAJD_CUDA_STYLE_COUNT; style++) {
+        problem.shape = trajd_cuda_styled_shape_of(&problem, &h200, 0, style);
+        assert_false(trajd_cuda_shape_fits(&problem, &problem.shape));
+    }
+}
+
 static void test_shapes_that_do_not_fit(void **state)
 {
     const struct trajd_cuda_shape good = {.tile_steps = 16,
@@ -352,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_every_shape_fits),
+        cmocka_unit_test(test_a_request_without_streams),
         cmocka_unit_test(test_shapes_that_do_not_fit),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_large_streams_stand_alone),
