@@ -36,9 +36,10 @@ struct trajd_gpu_frames {
     uint64_t stride;      /* bytes from one frame to the next */
     uint64_t total, room; /* frames of the stream; frames that `memory` has room for */
     uint8_t *memory;
+    pthread_mutex_t adding;  /* held by the feed that brings frames */
     pthread_mutex_t mutex;   /* guards the members below */
     uint64_t used, resident; /* slots that were taken; frames that are there */
-    uint32_t spare_count;    /* slots that were taken for frames that another feed added */
+    uint32_t spare_count;    /* slots that were given back */
     uint8_t **spares;
     uint32_t **slots; /* [episodes] of [rows]: the frame's slot, from 1; NULL: none is there */
 };

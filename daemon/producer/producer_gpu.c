@@ -65,7 +65,8 @@ static enum trajd_status make_member(struct trajd_producer *producer,
     member->array_count = plan->selection.array_count;
     member->unreadable = calloc(dataset->index->episode_count + 1, sizeof *member->unreadable);
     member->held = calloc(plan->selection.array_count + 1, sizeof *member->held);
-    if (!member->rows || !member->unreadable || !member->held)
+    member->lacking = calloc(dataset->index->episode_count + 1, sizeof *member->lacking);
+    if (!member->rows || !member->unreadable || !member->lacking || !member->held)
         return trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the rows of feed %s",
                                producer->name);
     status = trajd_gpu_request_create(own->gpu, own->stream, producer->batch->members[p],
@@ -248,6 +249,7 @@ void trajd_producer_gpu_destroy(struct trajd_producer *producer)
         free(own->members[p].held);
         free(own->members[p].rows);
         free(own->members[p].unreadable);
+        free(own->members[p].lacking);
     }
     if (own->slab)
         trajd_gpu_return_ring(own->gpu, own->slab, own->slab_bytes);

@@ -12,19 +12,12 @@ struct rows_of_member {
     uint32_t entry_count;
 };
 
-/* Returns true where the episode's rows cannot be read (bad_rows: keep). */
-static bool is_unreadable(const struct trajd_gpu_member *member,
-                          const struct trajd_producer_member *host, uint32_t episode)
-{
-    return member->unreadable[episode] || (member->streamed_rows && host->pinned[episode] == 2);
-}
-
 /* Returns the episode's resident rows. */
 static const void *const *resident_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_member *of = context;
 
-    return is_unreadable(of->member, of->host, episode)
+    return trajd_gpu_member_lacks_rows(of->member, episode)
                ? NULL
                : of->member->rows + (size_t)episode * of->entry_count;
 }
@@ -34,7 +27,7 @@ static const void *const *host_rows_of(void *context, uint32_t episode)
 {
     const struct rows_of_member *of = context;
 
-    return is_unreadable(of->member, of->host, episode)
+    return trajd_gpu_member_lacks_rows(of->member, episode)
                ? NULL
                : of->host->rows + (size_t)episode * of->host->selection->array_count;
 }
@@ -80,8 +73,7 @@ static enum trajd_status fill_nan(const struct trajd_producer *producer, uint32_
 
     for (uint32_t w = first; w < first + count; w++) {
         const uint32_t row = batch->window_rows ? batch->window_rows[w] : w;
-        if (!is_unreadable(&own->members[p], &producer->members[p],
-                           batch->windows[w].episode_index))
+        if (!trajd_gpu_member_lacks_rows(&own->members[p], batch->windows[w].episode_index))
             continue;
         for (uint32_t o = 0; o < plan->output_count && !status; o++) {
             const struct trajd_plan_output *output = &plan->outputs[o];
@@ -239,6 +231,25 @@ static enum trajd_status pin(struct trajd_producer *producer, struct trajd_produ
     return status;
 }
 
+/* Marks the episodes whose rows could not be pinned, also for the pictures of the batch. */
+static void mark_lacking(struct trajd_producer *producer, uint32_t p, uint32_t first,
+                         uint32_t count)
+{
+    const struct trajd_producer_member *member = &producer->members[p];
+
+    for (uint32_t w = first; w < first + count; w++) {
+        const uint32_t episode = member->batch->windows[w].episode_index;
+        producer->on_gpu->members[p].lacking[episode] |= member->pinned[episode] == 2;
+    }
+}
+
+static void clear_lacking(struct trajd_producer *producer)
+{
+    for (uint32_t p = 0; p < producer->plan->member_count; p++)
+        memset(producer->on_gpu->members[p].lacking, false,
+               producer->members[p].dataset->index->episode_count * sizeof(bool));
+}
+
 /* Gathers these windows. Where they need more rows at once than the cache or the batch's buffers
  * hold, gathers each half of them on its own. */
 static enum trajd_status gather_windows(struct trajd_producer *producer,
@@ -255,6 +266,7 @@ static enum trajd_status gather_windows(struct trajd_producer *producer,
         return gather_some(producer, gpu_batch, p, first, count, used, error);
     status = pin(producer, member, first, count, error);
     if (!status) {
+        mark_lacking(producer, p, first, count);
         status = gather_some(producer, gpu_batch, p, first, count, used, error);
         trajd_producer_unpin_windows(member, first, count);
     }
@@ -322,6 +334,8 @@ enum trajd_status trajd_producer_gpu_prepare(struct trajd_producer *producer,
     memset(gpu_batch->requests, 0, producer->plan->member_count * sizeof *gpu_batch->requests);
     if (producer->on_gpu->copies)
         trajd_producer_prefetch(producer, fill);
+    if (producer->on_gpu->copies && producer->spec->keep_bad_rows)
+        clear_lacking(producer);
     trajd_mixture_batch_look_up(producer->batch, fill->epoch, fill->position, fill->row_count);
     for (uint32_t r = 0; r < fill->range_count; r++)
         for (uint32_t p = 0; p < producer->plan->member_count && !status; p++) {

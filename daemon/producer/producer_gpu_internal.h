@@ -30,7 +30,9 @@ struct trajd_gpu_member {
     struct trajd_gpu_request *request;
     const void **rows; /* [index episodes][array_count]: addresses on the GPU */
     uint32_t array_count;
-    bool *unreadable; /* [index episodes] */
+    /* [index episodes]: episodes whose rows cannot be read (bad_rows: keep): resident rows; streamed rows
+     * of the batch that is being prepared */
+    bool *unreadable, *lacking;
     bool holds_rows;
     bool *held;                                    /* [arrays]: resident */
     struct trajd_gpu_streamed_rows *streamed_rows; /* of the other arrays; NULL: none */
@@ -67,6 +69,13 @@ struct trajd_producer_gpu {
     bool failed;                  /* the GPU has failed, as `failure` says */
     struct trajd_error failure;
 };
+
+/* Returns true where an episode's rows cannot be read for this batch (bad_rows: keep). */
+static inline bool trajd_gpu_member_lacks_rows(const struct trajd_gpu_member *member,
+                                               uint32_t episode)
+{
+    return member->unreadable[episode] || member->lacking[episode];
+}
 
 /* Returns how many bytes a batch needs for a member's streamed rows: enough for one window of any
  * episode, and for the whole of most batches. Call it before the threads start. */

@@ -266,9 +266,12 @@ static bool has_progressed(struct trajd_producer_gpu *own, uint64_t *published)
     return has;
 }
 
+/* Prepares a batch. The time of waiting for frames has its own counter. */
 static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_gpu_batch *gpu_batch,
                                  const struct trajd_fill *fill, struct trajd_error *error)
 {
+    const struct trajd_counter *frames_ns = &producer->counters[TRAJD_PRODUCER_FRAMES_NS];
+    const uint64_t frames_before_ns = trajd_counter_read(frames_ns);
     const int64_t begin_ns = trajd_now_ns();
     enum trajd_status status;
 
@@ -277,15 +280,21 @@ static enum trajd_status prepare(struct trajd_producer *producer, struct trajd_g
     status =
         record_failure(gpu_batch, trajd_producer_gpu_prepare(producer, gpu_batch, error), error);
     trajd_counter_add(&producer->counters[TRAJD_PRODUCER_RESAMPLE_NS],
-                      (uint64_t)(trajd_now_ns() - begin_ns));
+                      (uint64_t)(trajd_now_ns() - begin_ns) -
+                          (trajd_counter_read(frames_ns) - frames_before_ns));
     return status;
+}
+
+static bool has_brought_frames(const struct trajd_producer_gpu *own)
+{
+    return own->pictures && trajd_gpu_pictures_has_brought(own->pictures);
 }
 
 /* Prepares one batch, or a burst; *count says how many. A burst follows a wait for a slot, because
  * workers then return several slots at once, and fills all free slots. One by one these batches
  * would take as many time slices on a GPU that other processes use, since each kernel waits for the
- * copies before it. Batches with streamed rows go one by one, because their rows may take long to
- * load. */
+ * copies before it. Batches that wait for streamed rows or for frames go one by one, because these
+ * may take long to load. */
 static enum trajd_status prepare_burst(struct trajd_producer *producer,
                                        struct trajd_gpu_batch *gpu_batch, int64_t begin_ns,
                                        uint32_t *count, struct trajd_error *error)
@@ -304,7 +313,7 @@ static enum trajd_status prepare_burst(struct trajd_producer *producer,
         if (status)
             return status;
         ++*count;
-        gpu_batch = is_burst ? next_free_batch(own, *count) : NULL;
+        gpu_batch = is_burst && !has_brought_frames(own) ? next_free_batch(own, *count) : NULL;
         if (!gpu_batch)
             return TRAJD_OK;
         status = trajd_feed_take(producer->feed, 0, &fill);

@@ -2,7 +2,7 @@
  * (normalisation), producer_schema.c (tensors of a slot), producer_rows.c (rows and windows),
  * producer_publish.c (hands batches over), producer_report.c (the feed in words).
  * Called by the producer's thread: functions that take a fill, and pin_windows, unpin_windows,
- * wait_for_others. All others are called before that thread starts, or after it has ended. */
+ * wait_for_others, pause_for_room. All others are called before that thread starts, or after it has ended. */
 #ifndef TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 #define TRAJD_PRODUCER_PRODUCER_INTERNAL_H
 
@@ -134,6 +134,10 @@ void trajd_producer_unpin_windows(struct trajd_producer_member *member, uint32_t
 bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
                                     const struct trajd_producer_member *member, uint32_t episode,
                                     const struct trajd_error *error);
+/* Called when there was no room for a frame (*error). Returns true after a pause in which other feeds may
+ * have given room back; false where the machine has no memory, or the producer is being stopped. */
+bool trajd_producer_pause_for_room(const struct trajd_producer *producer,
+                                   const struct trajd_error *error);
 /* Frees what load_rows has made, also after it failed. */
 void trajd_producer_drop_rows(struct trajd_producer *producer);
 /* Prefetches the episodes of the batches after this one, each batch once. Does not block. */

@@ -156,8 +156,9 @@ static const void *const *gpu_rows(void *context, uint32_t episode)
 {
     const struct trajd_gpu_member *member = context;
 
-    return member->unreadable[episode] ? NULL
-                                       : member->rows + (size_t)episode * member->array_count;
+    return trajd_gpu_member_lacks_rows(member, episode)
+               ? NULL
+               : member->rows + (size_t)episode * member->array_count;
 }
 
 void trajd_picture_find_batch(struct trajd_producer *producer, const struct trajd_fill *fill,

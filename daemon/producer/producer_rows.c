@@ -95,18 +95,24 @@ static void fill_windows_with_nan(const struct trajd_producer_member *member, ui
                               member->batch->window_rows ? member->batch->window_rows[w] : w);
 }
 
-bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
-                                    const struct trajd_producer_member *member, uint32_t episode,
-                                    const struct trajd_error *error)
+bool trajd_producer_pause_for_room(const struct trajd_producer *producer,
+                                   const struct trajd_error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
     trajd_heartbeat_turn();
-    if (error->foreign_code == ENOMEM || __atomic_load_n(&producer->stop, __ATOMIC_RELAXED) ||
-        !trajd_cache_will_have_room(member->dataset->cache, member->selection, episode))
+    if (error->foreign_code == ENOMEM || __atomic_load_n(&producer->stop, __ATOMIC_RELAXED))
         return false;
     nanosleep(&pause, NULL);
     return true;
+}
+
+bool trajd_producer_wait_for_others(const struct trajd_producer *producer,
+                                    const struct trajd_producer_member *member, uint32_t episode,
+                                    const struct trajd_error *error)
+{
+    return trajd_cache_will_have_room(member->dataset->cache, member->selection, episode) &&
+           trajd_producer_pause_for_room(producer, error);
 }
 
 struct finishing {

@@ -3,6 +3,7 @@ no room there travels with each batch. tests/gpu does the same with a real GPU."
 import re
 import subprocess
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -170,6 +171,34 @@ def test_two_feeds_share_the_frames(make, arm):
     assert state["datasets"][0]["frames"]["used"] == decoded["used"], "no frame was pinned in host memory again"
     first.close()
     second.close()
+
+
+SHARING = "{{dataset: arm, global_batch: 18, seed: {seed}, anchor: {{clock: steps}}, outputs: {{qpos: {{from: observations/qpos, at: 0}}, top: {{from: observations/images/top, at: 0, image: {{resize: [40, 61], filter: nearest}}}}}}}}"
+
+
+def test_feeds_that_bring_the_same_frames_at_once(make, tmp_path):
+    """Each batch needs all frames, and there is room for each frame once. Decoding takes longer than opening the feeds."""
+    for e in range(2):
+        write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(9, 720, 960, e), "wrist": random_frames(9, 40, 40, 5 + e)})
+    daemon = make(tmp_path, fake="slow=2000")
+    clients = [daemon.client() for _ in range(4)]
+    for i, client in enumerate(clients):
+        assert client.open(spec=SHARING.format(seed=i), gpu=UUID).gpu == UUID.encode()
+    found = [None] * 4
+
+    def read(i):
+        found[i] = collect(clients[i])
+
+    threads = [threading.Thread(target=read, args=[i]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    state = clients[0].status()
+    assert all(len(batches) == 1 and len(batches[0]["window_id"]) == 18 for batches in found)
+    assert pictures_of(state)["top"]["resident_frames"] == 18
+    for client in clients:
+        client.close()
 
 
 def test_a_gpu_without_room_for_records(make, arm):

@@ -44,6 +44,7 @@ static void destroy(struct trajd_gpu_frames *frames)
         trajd_device_free(frames->gpu->device, frames->memory);
     free(frames->slots);
     free(frames->spares);
+    pthread_mutex_destroy(&frames->adding);
     pthread_mutex_destroy(&frames->mutex);
     free(frames);
 }
@@ -68,6 +69,7 @@ static enum trajd_status create(struct trajd_gpu *gpu, const struct trajd_datase
     frames->stream_index = stream_index;
     frames->view = view;
     frames->stride = (frame_bytes + FRAME_ALIGNMENT - 1) / FRAME_ALIGNMENT * FRAME_ALIGNMENT;
+    pthread_mutex_init(&frames->adding, NULL);
     pthread_mutex_init(&frames->mutex, NULL);
     status = take_memory(frames, error);
     if (status)
@@ -158,6 +160,16 @@ const void *trajd_gpu_frames_find(struct trajd_gpu_frames *frames, uint32_t epis
     return found;
 }
 
+void trajd_gpu_frames_begin_adding(struct trajd_gpu_frames *frames)
+{
+    pthread_mutex_lock(&frames->adding);
+}
+
+void trajd_gpu_frames_end_adding(struct trajd_gpu_frames *frames)
+{
+    pthread_mutex_unlock(&frames->adding);
+}
+
 void *trajd_gpu_frames_take(struct trajd_gpu_frames *frames)
 {
     uint8_t *taken = NULL;
@@ -182,22 +194,27 @@ static void keep_spare(struct trajd_gpu_frames *frames, uint8_t *memory)
     spares[frames->spare_count++] = memory;
 }
 
-const void *trajd_gpu_frames_add(struct trajd_gpu_frames *frames, uint32_t episode_index,
-                                 uint32_t row, void *memory)
+void trajd_gpu_frames_give_back(struct trajd_gpu_frames *frames, void *memory)
+{
+    pthread_mutex_lock(&frames->mutex);
+    keep_spare(frames, memory);
+    pthread_mutex_unlock(&frames->mutex);
+}
+
+bool trajd_gpu_frames_add(struct trajd_gpu_frames *frames, uint32_t episode_index, uint32_t row,
+                          void *memory)
 {
     uint32_t *place;
-    const void *known;
 
     pthread_mutex_lock(&frames->mutex);
     place = find_place(frames, episode_index, row);
-    known = address_of(frames, place);
-    if (known)
-        keep_spare(frames, memory);
-    else if (place)
+    if (place)
         *place = (uint32_t)(((uint8_t *)memory - frames->memory) / frames->stride) + 1;
-    frames->resident += !known && place;
+    else
+        keep_spare(frames, memory);
+    frames->resident += place != NULL;
     pthread_mutex_unlock(&frames->mutex);
-    return known ? known : memory;
+    return place != NULL;
 }
 
 uint32_t trajd_gpu_frames_select_absent(struct trajd_gpu_frames *frames,

@@ -4,7 +4,8 @@
  * each batch.
  *
  * open and close are called by the thread that makes and closes feeds. The other functions are
- * thread-safe. */
+ * thread-safe. One feed at a time brings frames: between begin_adding and end_adding it finds again what
+ * is there, and takes, copies and adds the rest. So no two slots hold the same frame. */
 #ifndef TRAJD_PRODUCER_GPU_FRAMES_H
 #define TRAJD_PRODUCER_GPU_FRAMES_H
 
@@ -30,12 +31,17 @@ uint64_t trajd_gpu_frames_stride(const struct trajd_gpu_frames *frames);
 /* Returns the address of a frame on the GPU, or NULL if it is not there. */
 const void *trajd_gpu_frames_find(struct trajd_gpu_frames *frames, uint32_t episode_index,
                                   uint32_t row);
+/* Waits while another feed adds frames. */
+void trajd_gpu_frames_begin_adding(struct trajd_gpu_frames *frames);
+void trajd_gpu_frames_end_adding(struct trajd_gpu_frames *frames);
 /* Returns memory for one more frame, or NULL if there is none. */
 void *trajd_gpu_frames_take(struct trajd_gpu_frames *frames);
-/* Adds the frame that was copied to memory of `take`; the copy has ended. Returns the frame's address,
- * which is another one if another feed has added it meanwhile. */
-const void *trajd_gpu_frames_add(struct trajd_gpu_frames *frames, uint32_t episode_index,
-                                 uint32_t row, void *memory);
+/* Gives back memory of `take` that no frame was added for. */
+void trajd_gpu_frames_give_back(struct trajd_gpu_frames *frames, void *memory);
+/* Adds the frame that was copied to memory of `take`; the copy has ended. Returns false, and gives the
+ * memory back, if there is no host memory for the table. */
+bool trajd_gpu_frames_add(struct trajd_gpu_frames *frames, uint32_t episode_index, uint32_t row,
+                          void *memory);
 
 /* Keeps of `uses` those that are not on the GPU. Returns how many there are. */
 uint32_t trajd_gpu_frames_select_absent(struct trajd_gpu_frames *frames,

@@ -28,6 +28,8 @@ void trajd_gpu_pictures_destroy(struct trajd_gpu_pictures **pictures);
 enum trajd_status trajd_gpu_pictures_prepare(struct trajd_gpu_pictures *pictures,
                                              const struct trajd_gpu_batch *gpu_batch, uint8_t *ids,
                                              struct trajd_error *error);
+/* Returns true if the last batch that was prepared had to wait for frames. */
+bool trajd_gpu_pictures_has_brought(const struct trajd_gpu_pictures *pictures);
 /* Launches what is prepared and not launched yet. Does not block. */
 enum trajd_status trajd_gpu_pictures_launch(struct trajd_gpu_pictures *pictures,
                                             const struct trajd_gpu_batch *gpu_batch,

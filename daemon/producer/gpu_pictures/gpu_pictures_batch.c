@@ -1,4 +1,5 @@
 /* The pictures of one batch on a GPU: brings frames there, writes records, and launches. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,34 +49,6 @@ static uint32_t list_absent(struct making *making)
     return count;
 }
 
-/* Starts the copies of pinned frames, to where they stay, or to memory of this batch. addresses[i] is
- * where frame i is. */
-static enum trajd_status copy_pinned(struct making *making, const struct trajd_frame_use *pinned,
-                                     uint32_t count, void **addresses, struct trajd_error *error)
-{
-    const struct trajd_gpu_pictures *pictures = making->pictures;
-    struct trajd_gpu_frames *frames = making->picture->on_gpu;
-    const uint64_t stride = trajd_gpu_frames_stride(frames),
-                   bytes = trajd_image_bytes(&making->picture->plan->preparation);
-    enum trajd_status status = TRAJD_OK;
-
-    for (uint32_t i = 0; i < count && !status; i++) {
-        addresses[i] = pinned[i].pixels ? trajd_gpu_frames_take(frames) : NULL;
-        if (pinned[i].pixels && !addresses[i]) {
-            if (trajd_gpu_frames_fit(frames))
-                return trajd_error_set(error, TRAJD_ERR_MEMORY, 0,
-                                       "no memory for a picture on the GPU");
-            addresses[i] = (uint8_t *)pictures->streamed +
-                           making->number * pictures->streamed_bytes + making->own->streamed_at +
-                           making->streamed_count++ * stride;
-        }
-        if (addresses[i])
-            status = trajd_device_copy_async(addresses[i], pinned[i].pixels, bytes,
-                                             pictures->copies, error);
-    }
-    return status;
-}
-
 static bool is_streamed(const struct trajd_gpu_pictures *pictures, const void *address)
 {
     const uintptr_t begin = (uintptr_t)pictures->streamed, at = (uintptr_t)address;
@@ -83,33 +56,96 @@ static bool is_streamed(const struct trajd_gpu_pictures *pictures, const void *a
     return begin && at >= begin && at - begin < pictures->depth * pictures->streamed_bytes;
 }
 
-/* Makes some frames in host memory and brings them to the GPU. Waits for their copies, because another
- * feed may read them next, and because they are only pinned until then. */
+/* Returns memory for a frame: where it stays, or of this batch. NULL: there is none. */
+static void *take(struct making *making)
+{
+    const struct trajd_gpu_pictures *pictures = making->pictures;
+    struct trajd_gpu_frames *frames = making->picture->on_gpu;
+    void *taken = trajd_gpu_frames_take(frames);
+
+    if (taken || trajd_gpu_frames_fit(frames))
+        return taken;
+    return (uint8_t *)pictures->streamed + making->number * pictures->streamed_bytes +
+           making->own->streamed_at + making->streamed_count++ * trajd_gpu_frames_stride(frames);
+}
+
+/* Finds pinned frames that another feed has brought meanwhile, and starts the copies of the others.
+ * found[i] is where frame i is, and taken[i] the memory that it was copied to. */
+static enum trajd_status copy_pinned(struct making *making, const struct trajd_frame_use *pinned,
+                                     uint32_t count, const void **found, void **taken,
+                                     struct trajd_error *error)
+{
+    const uint64_t bytes = trajd_image_bytes(&making->picture->plan->preparation);
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t i = 0; i < count && !status; i++) {
+        found[i] =
+            trajd_gpu_frames_find(making->picture->on_gpu, pinned[i].episode_index, pinned[i].row);
+        if (found[i] || !pinned[i].pixels)
+            continue;
+        found[i] = taken[i] = take(making);
+        status = taken[i] ? trajd_device_copy_async(taken[i], pinned[i].pixels, bytes,
+                                                    making->pictures->copies, error)
+                          : trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM,
+                                            "no memory for a picture on the GPU");
+    }
+    return status;
+}
+
+/* Adds the copied frames to those that stay; after an error, gives their memory back. */
+static enum trajd_status keep_copied(struct making *making, const struct trajd_frame_use *pinned,
+                                     uint32_t count, void **taken, enum trajd_status status,
+                                     struct trajd_error *error)
+{
+    struct trajd_gpu_frames *frames = making->picture->on_gpu;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!taken[i] || is_streamed(making->pictures, taken[i]))
+            continue;
+        if (status)
+            trajd_gpu_frames_give_back(frames, taken[i]);
+        else if (!trajd_gpu_frames_add(frames, pinned[i].episode_index, pinned[i].row, taken[i]))
+            status = trajd_error_set(error, TRAJD_ERR_MEMORY, ENOMEM, "no memory for pictures");
+    }
+    return status;
+}
+
+/* Brings pinned frames to the GPU. Waits for their copies, because another feed may read them next,
+ * and because they are only pinned until then. */
+static enum trajd_status bring_pinned(struct making *making, const struct trajd_frame_use *pinned,
+                                      uint32_t count, const void **found, struct trajd_error *error)
+{
+    struct trajd_gpu_frames *frames = making->picture->on_gpu;
+    void *taken[PINNED_AT_ONCE] = {0};
+    struct trajd_error later;
+    enum trajd_status status, waited;
+
+    trajd_gpu_frames_begin_adding(frames);
+    status = copy_pinned(making, pinned, count, found, taken, error);
+    waited = trajd_device_stream_wait(making->pictures->copies, status ? &later : error);
+    status = keep_copied(making, pinned, count, taken, status ? status : waited, error);
+    trajd_gpu_frames_end_adding(frames);
+    return status;
+}
+
+/* Makes some frames in host memory and brings them to the GPU. */
 static enum trajd_status bring(struct making *making, struct trajd_frame_use *pinned,
                                uint32_t count, const void **found, struct trajd_error *error)
 {
-    struct trajd_gpu_pictures *pictures = making->pictures;
     struct trajd_frame_view *view = making->picture->view;
-    void *addresses[PINNED_AT_ONCE] = {0};
-    struct trajd_error later;
-    enum trajd_status waited, status = trajd_frames_pin(view, pinned, count, error);
+    enum trajd_status status = trajd_frames_pin(view, pinned, count, error);
 
     if (status)
         return status;
-    status = trajd_picture_check_frames(pictures->producer, pinned, count, error);
+    status = trajd_picture_check_frames(making->pictures->producer, pinned, count, error);
     if (!status)
-        status = copy_pinned(making, pinned, count, addresses, error);
-    waited = trajd_device_stream_wait(pictures->copies, status ? &later : error);
-    for (uint32_t i = 0; i < count && !status && !waited; i++)
-        found[i] = !addresses[i] || is_streamed(pictures, addresses[i])
-                       ? addresses[i]
-                       : trajd_gpu_frames_add(making->picture->on_gpu, pinned[i].episode_index,
-                                              pinned[i].row, addresses[i]);
+        status = bring_pinned(making, pinned, count, found, error);
     trajd_frames_unpin(view, pinned, count);
-    return status ? status : waited;
+    return status;
 }
 
-/* Brings frames to the GPU, some at once: as many as have room in host memory. */
+/* Brings frames to the GPU, some at once: as many as have room in host memory. Where there is no room
+ * for one, waits until other feeds have unpinned theirs. */
 static enum trajd_status bring_all(struct making *making, struct trajd_frame_use *pinned,
                                    uint32_t count, const void **found, struct trajd_error *error)
 {
@@ -119,11 +155,12 @@ static enum trajd_status bring_all(struct making *making, struct trajd_frame_use
     for (uint32_t done = 0; done < count && !status;) {
         const uint32_t some = count - done < most ? count - done : most;
         status = bring(making, pinned + done, some, found + done, error);
-        if (status == TRAJD_ERR_MEMORY && some > 1) {
-            most = some / 2;
-            status = TRAJD_OK;
-        } else {
+        if (!status)
             done += some;
+        else if (status == TRAJD_ERR_MEMORY &&
+                 (some > 1 || trajd_producer_pause_for_room(making->pictures->producer, error))) {
+            most = some > 1 ? some / 2 : 1;
+            status = TRAJD_OK;
         }
     }
     return status;
@@ -139,6 +176,7 @@ static enum trajd_status place_frames(struct making *making, struct trajd_error 
     uint32_t distinct = 0;
     enum trajd_status status;
 
+    pictures->has_brought = pictures->has_brought || count;
     for (uint32_t i = 0; i < count; i++)
         if (!i || pictures->absent[i].key != pictures->absent[i - 1].key)
             pinned[distinct++] = making->picture->uses[pictures->absent[i].use];
@@ -213,7 +251,8 @@ static enum trajd_status make_step(struct making *making, const struct picture_s
     if (parameters)
         memset(parameters, 0, trajd_picture_augment_bytes(output));
     if (is_float(output->dtype) &&
-        on_gpu->members[making->member].unreadable[batch->windows[step->window].episode_index])
+        trajd_gpu_member_lacks_rows(&on_gpu->members[making->member],
+                                    batch->windows[step->window].episode_index))
         return TRAJD_OK; /* rows that cannot be read are NaN (bad_rows: keep) */
     return trajd_device_copy_async(target, making->own->padding, bytes, on_gpu->stream, error);
 }
@@ -273,6 +312,7 @@ enum trajd_status trajd_gpu_pictures_prepare(struct trajd_gpu_pictures *pictures
     const uint32_t number = (uint32_t)(gpu_batch - producer->on_gpu->batches);
     enum trajd_status status = TRAJD_OK;
 
+    pictures->has_brought = false;
     memset(&pictures->record_count[number * pictures->group_count], 0,
            pictures->group_count * sizeof *pictures->record_count);
     trajd_picture_find_batch(producer, &gpu_batch->fill, gpu_batch->fill.position,
@@ -293,6 +333,11 @@ enum trajd_status trajd_gpu_pictures_prepare(struct trajd_gpu_pictures *pictures
     if (!status)
         trajd_producer_want_pictures(producer, &gpu_batch->fill);
     return status;
+}
+
+bool trajd_gpu_pictures_has_brought(const struct trajd_gpu_pictures *pictures)
+{
+    return pictures->has_brought;
 }
 
 enum trajd_status trajd_gpu_pictures_launch(struct trajd_gpu_pictures *pictures,

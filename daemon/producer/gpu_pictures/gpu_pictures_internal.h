@@ -44,6 +44,7 @@ struct trajd_gpu_pictures {
     uint32_t *record_count;      /* [depth][group_count]: prepared and not launched */
     struct absent_frame *absent; /* [longest G * T]: scratch memory */
     struct trajd_frame_use *pinned; /* the same */
+    bool has_brought;               /* frames, for the last batch that was prepared */
 };
 
 /* A use of a frame that is not on the GPU. */

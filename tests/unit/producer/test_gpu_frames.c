@@ -1,5 +1,7 @@
 /* Prepared frames on the stand-in GPU: their share of the budget, who shares them, and frames that two
  * feeds add at once. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +83,7 @@ static void frames_are_found_once_they_are_added(void **state)
     assert_null(trajd_gpu_frames_find(frames, 1, 3));
     void *memory = trajd_gpu_frames_take(frames);
     assert_null(trajd_gpu_frames_find(frames, 1, 3)); /* taken, and not there yet */
-    assert_ptr_equal(trajd_gpu_frames_add(frames, 1, 3, memory), memory);
+    assert_true(trajd_gpu_frames_add(frames, 1, 3, memory));
     assert_ptr_equal(trajd_gpu_frames_find(frames, 1, 3), memory);
     assert_null(trajd_gpu_frames_find(frames, 0, 3));
     assert_null(trajd_gpu_frames_find(frames, 0, SMALL_ROWS)); /* no such row */
@@ -95,7 +97,7 @@ static void frames_are_found_once_they_are_added(void **state)
     expect_described(f, "\"rows_bytes\":0");
 }
 
-static void two_feeds_that_add_one_frame(void **state)
+static void memory_that_is_given_back_is_taken_again(void **state)
 {
     struct fixture *f = *state;
     const void *seen[FRAMES];
@@ -104,21 +106,61 @@ static void two_feeds_that_add_one_frame(void **state)
     struct trajd_gpu_frames *one = open_frames(f, f, 256), *other = open_frames(f, f, 256);
     assert_ptr_equal(one, other);
     void *first = trajd_gpu_frames_take(one), *second = trajd_gpu_frames_take(other);
-    assert_ptr_equal(trajd_gpu_frames_add(one, 0, 0, first), first);
-    assert_ptr_equal(trajd_gpu_frames_add(other, 0, 0, second), first);
+    assert_true(trajd_gpu_frames_add(one, 0, 0, first));
+    trajd_gpu_frames_give_back(other, second);
+    second = trajd_gpu_frames_take(other);
+    assert_false(
+        trajd_gpu_frames_add(other, 0, SMALL_ROWS, second)); /* no such row: it has no place */
     seen[0] = first;
     for (uint32_t i = 1; i < FRAMES; i++) { /* no memory is lost, and no frame shares any */
         void *memory = trajd_gpu_frames_take(one);
         assert_non_null(memory);
         for (uint32_t k = 0; k < i; k++)
             assert_ptr_not_equal(memory, seen[k]);
-        seen[i] = trajd_gpu_frames_add(one, i / SMALL_ROWS, i % SMALL_ROWS, memory);
+        assert_true(trajd_gpu_frames_add(one, i / SMALL_ROWS, i % SMALL_ROWS, memory));
+        seen[i] = memory;
     }
     assert_null(trajd_gpu_frames_take(one));
     trajd_gpu_frames_close(&one);
     assert_ptr_equal(trajd_gpu_frames_find(other, 0, 0), first); /* still open */
     trajd_gpu_frames_close(&other);
     expect_described(f, "\"resident\":[]");
+}
+
+/* Brings all frames as a feed does; `context` is the frames. */
+static void *bring_all(void *context)
+{
+    struct trajd_gpu_frames *frames = context;
+    bool fits = true;
+
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        trajd_gpu_frames_begin_adding(frames);
+        if (!trajd_gpu_frames_find(frames, i / SMALL_ROWS, i % SMALL_ROWS)) {
+            void *memory = trajd_gpu_frames_take(frames);
+            sched_yield();
+            fits = fits && memory &&
+                   trajd_gpu_frames_add(frames, i / SMALL_ROWS, i % SMALL_ROWS, memory);
+        }
+        trajd_gpu_frames_end_adding(frames);
+    }
+    return fits ? frames : NULL;
+}
+
+static void two_feeds_that_bring_the_same_frames(void **state)
+{
+    struct fixture *f = *state;
+    pthread_t thread;
+    void *other;
+
+    open_gpu(f, MIB);
+    struct trajd_gpu_frames *frames = open_frames(f, f, 256);
+    assert_int_equal(pthread_create(&thread, NULL, bring_all, frames), 0);
+    assert_non_null(bring_all(frames));
+    assert_int_equal(pthread_join(thread, &other), 0);
+    assert_non_null(other);
+    assert_null(trajd_gpu_frames_take(frames));
+    expect_described(f, "\"resident_frames\":40");
+    trajd_gpu_frames_close(&frames);
 }
 
 static void frames_over_the_budget(void **state)
@@ -145,7 +187,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(frames_are_found_once_they_are_added),
-        TEST(two_feeds_that_add_one_frame),
+        TEST(memory_that_is_given_back_is_taken_again),
+        TEST(two_feeds_that_bring_the_same_frames),
         TEST(frames_over_the_budget),
     };
 
