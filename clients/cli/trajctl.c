@@ -8,7 +8,9 @@ static const struct cli_command commands[] = {
      "[--layout NAME] [--json] [--frame STREAM:ROW -o FILE.png [--episode ID] [--resize HxW] "
      "[--filter NAME] [--fit NAME]] FILE-OR-FOLDER...",
      "show what is in HDF5 files: episodes, streams, clocks, storage, and problems"},
-    {"init", cli_init, "[--layout NAME] [--preset TRAINER] [-o FILE.yaml] FILE-OR-FOLDER",
+    {"init", cli_init,
+     "[--layout NAME] [--preset act|diffusion_policy|lerobot|openpi|robomimic] [-o FILE.yaml] "
+     "FILE-OR-FOLDER",
      "print a first configuration, with a guessed layout and the rates of its clocks"},
     {"check", cli_check, "CONFIG",
      "show every output of a configuration with its source, clock, kind, grid and tensor"},

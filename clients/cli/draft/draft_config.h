@@ -4,20 +4,8 @@
 
 #include <stdio.h>
 
+#include "clients/cli/draft/draft_trainer.h"
 #include "daemon/index/index.h"
-
-/* The windows of a trainer. */
-struct config_preset {
-    const char *name;
-    const char *observations, *actions; /* steps */
-    const char *pad;
-    const char *norm;    /* of what is no picture; NULL: none */
-    const char *windows; /* NULL: each row */
-};
-
-/* Returns the preset; for NULL one that suits most trainers. Returns NULL, with the error, for
- * another name. */
-const struct config_preset *config_preset_find(const char *name, struct trajd_error *error);
 
 /* A dataset of the configuration. All is borrowed. */
 struct config_dataset {
@@ -30,5 +18,21 @@ struct config_dataset {
 /* Writes the configuration. With several datasets each has a feed of its own, train_NAME. */
 void config_write(FILE *out, const struct config_dataset *datasets, uint32_t count,
                   const struct config_preset *preset);
+
+/* Of draft_outputs.c. */
+
+/* Returns whether the stream is named as actions are. */
+bool config_is_action(const struct trajd_index_stream *stream);
+
+/* Writes "20 Hz", "20 Hz (assumed)", "100 Hz (measured)", or "" where the clock has no rate. */
+void config_write_rate(const struct trajd_index *index, uint32_t clock,
+                       char text[TRAJD_RATES_TEXT_SIZE]);
+
+/* Returns the mean rate of a clock over the first kept episode with at least two rows, or 0. */
+double config_mean_rate_hz(const struct trajd_index *index, uint32_t clock);
+
+/* Writes a line for each stream, below `outputs:`. anchor: the clock of the anchors. */
+void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
+                          const struct config_preset *preset);
 
 #endif

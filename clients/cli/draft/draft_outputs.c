@@ -1,0 +1,369 @@
+/* Writes the outputs of a feed: the streams as a trainer's style reads them. */
+#include "clients/cli/draft/draft_config.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "clients/cli/draft/draft_layout_internal.h"
+#include "daemon/window/picture/picture_prepared.h"
+#include "proto/array_len.h"
+
+enum { PICTURE_RANK = 2 };
+
+/* What all lines of a feed have in common. */
+struct writer {
+    FILE *out;
+    const struct trajd_index *index;
+    uint32_t anchor;
+    const struct config_preset *preset;
+    const struct trajd_index_stream *action, *state; /* of a trainer; NULL: none has such a name */
+    struct config_size size;                         /* of pictures that are stacked */
+};
+
+double config_mean_rate_hz(const struct trajd_index *index, uint32_t which)
+{
+    for (uint32_t e = 0; e < index->episode_count; e++) {
+        const struct trajd_episode_clock *clock =
+            index->episodes[e].quarantine ? NULL : &index->episodes[e].clocks[which];
+        int64_t span_ns;
+        if (!clock || clock->row_count < 2)
+            continue;
+        span_ns = trajd_clock_row_ns(clock, clock->row_count - 1) - trajd_clock_row_ns(clock, 0);
+        if (span_ns > 0)
+            return (double)(clock->row_count - 1) * 1e9 / (double)span_ns;
+    }
+    return 0;
+}
+
+void config_write_rate(const struct trajd_index *index, uint32_t clock,
+                       char text[TRAJD_RATES_TEXT_SIZE])
+{
+    const double hz = config_mean_rate_hz(index, clock);
+    struct trajd_index_rates rates = {0};
+
+    trajd_index_rates_add(index, clock, &rates);
+    if (!*trajd_index_rates_text(&rates, text) && hz > 0)
+        snprintf(text, TRAJD_RATES_TEXT_SIZE, "%.4g Hz (measured)", hz);
+}
+
+bool config_is_action(const struct trajd_index_stream *stream)
+{
+    return strncmp(stream->name, "action", 6) == 0;
+}
+
+/* Returns whether the stream may be the action of a dataset in which none has this name. */
+static bool is_command(const struct trajd_index *index, const struct trajd_index_stream *stream)
+{
+    static const char *const words[] = {"target", "cmd", "command", "ctrl"};
+    bool is_named = false;
+
+    for (uint32_t s = 0; s < index->stream_count; s++)
+        if (config_is_action(&index->streams[s]))
+            return false;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        is_named = is_named || strcasestr(stream->name, words[i]);
+    return is_named && stream->kind == TRAJD_KIND_PREVIOUS && stream->rank < PICTURE_RANK;
+}
+
+/* Returns whether a policy would read the stream. Other streams are printed as comments. */
+static bool is_observation(const struct trajd_index_stream *stream)
+{
+    static const char *const others[] = {"next_obs/", "rewards",   "dones",    "states",
+                                         "action",    "terminals", "timeouts", "base_action"};
+
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (strncmp(stream->name, others[i], strlen(others[i])) == 0)
+            return false;
+    return true;
+}
+
+/* Writes a line. keys: those after `from:`. note: the end of its comment, or "". */
+static void print_line(const struct writer *w, const struct trajd_index_stream *stream,
+                       bool is_comment, const char *name, const char *keys, const char *note)
+{
+    const bool is_own = !strcmp(name, stream->name);
+    const int width =
+        32 - (int)strlen(name) - (int)strlen(keys) - (is_own ? 0 : 8 + (int)strlen(stream->name));
+
+    fprintf(w->out, "      %s", is_comment ? "# " : "");
+    draft_write_text(w->out, name);
+    fprintf(w->out, ": {");
+    if (!is_own) {
+        fprintf(w->out, "from: ");
+        draft_write_text(w->out, stream->name);
+        fprintf(w->out, ", ");
+    }
+    fprintf(w->out, "%s}%*s# %s", keys, width > 1 ? width : 1, "", trajd_dtype_name(stream->dtype));
+    for (uint32_t i = 0; i < stream->rank; i++)
+        fprintf(w->out, "%s%" PRIu64, i ? "x" : " ", stream->shape[i]);
+    if (stream->clock_index != w->anchor) {
+        char rate[TRAJD_RATES_TEXT_SIZE];
+        config_write_rate(w->index, stream->clock_index, rate);
+        fprintf(w->out, ", clock %s: %s", w->index->clocks[stream->clock_index].name, rate);
+    }
+    if (stream->unit)
+        fprintf(w->out, ", %s", stream->unit);
+    if (stream->form != TRAJD_ROWS_PLAIN)
+        fprintf(w->out, ", %s frames", trajd_picture_encoding_name(stream->encoding));
+    fprintf(w->out, "%s%s\n", *note ? ", " : "", note);
+}
+
+/* Writes ", image: {...}" for frames that were prepared in the files, else "". */
+static void prepared_keys(const struct trajd_index_stream *stream, char text[CONFIG_KEYS_SIZE])
+{
+    char keys[TRAJD_PREPARATION_WORDS_SIZE];
+    struct trajd_picture_prepared prepared;
+
+    *text = 0;
+    if (stream->preparation &&
+        !trajd_picture_prepared_read(stream->preparation, (uint32_t)stream->shape[2], stream->dtype,
+                                     &prepared, NULL))
+        snprintf(text, CONFIG_KEYS_SIZE, ", image: %s",
+                 trajd_picture_write_keys(&prepared.preparation, keys));
+}
+
+static bool is_slerp(const struct trajd_index_stream *stream)
+{
+    return stream->kind == TRAJD_KIND_SLERP_XYZW || stream->kind == TRAJD_KIND_SLERP_WXYZ;
+}
+
+/* Writes a stream by its own name. */
+static void print_plain(const struct writer *w, const struct trajd_index_stream *stream,
+                        bool is_comment)
+{
+    const bool is_guess = is_command(w->index, stream);
+    const char *at = config_is_action(stream) || is_guess                ? w->preset->actions
+                     : stream->rank >= PICTURE_RANK && !*w->preset->name ? "0"
+                                                                         : w->preset->observations;
+    char keys[2 * CONFIG_KEYS_SIZE], image[CONFIG_KEYS_SIZE];
+
+    prepared_keys(stream, image);
+    snprintf(keys, sizeof keys, "at: %s%s%s", at, is_guess ? ", role: action" : "", image);
+    print_line(w, stream, is_comment, stream->name, keys,
+               is_guess ? "GUESS: a command, so an action" : "");
+}
+
+/* Writes the output's name for an observation: the last part of the stream's name, where no other
+ * stream has it. */
+static void name_output(const struct writer *w, const struct trajd_index_stream *stream,
+                        char name[DRAFT_NAME_MAX])
+{
+    const char *last = draft_last_name(stream->name);
+    bool is_taken = (w->preset->state && !strcmp(last, w->preset->state)) ||
+                    !strncmp(last, "action", 6) || !strncmp(stream->name, "obs/", 4);
+
+    for (uint32_t s = 0; s < w->index->stream_count; s++)
+        is_taken = is_taken || (&w->index->streams[s] != stream &&
+                                !strcmp(last, draft_last_name(w->index->streams[s].name)));
+    snprintf(name, DRAFT_NAME_MAX, "%s%s",
+             w->preset->state || !strncmp(stream->name, "obs/", 4) ? "" : "obs/",
+             is_taken ? stream->name : last);
+}
+
+static void print_picture(const struct writer *w, const struct trajd_index_stream *stream)
+{
+    const bool is_other =
+        w->size.height && (stream->shape[0] != w->size.height || stream->shape[1] != w->size.width);
+    char name[DRAFT_NAME_MAX], picture[CONFIG_KEYS_SIZE], keys[CONFIG_KEYS_SIZE + 64];
+    struct trajd_error why;
+
+    name_output(w, stream, name);
+    if (config_picture_keys(w->preset, stream, is_other ? &w->size : &(struct config_size){0},
+                            picture, &why))
+        fprintf(w->out, "      # not image: {preset: %s}: %s\n", w->preset->image, why.message);
+    snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, picture);
+    print_line(w, stream, false, name, keys, is_other ? "resized: the style stacks cameras" : "");
+}
+
+static bool is_the_action(const struct trajd_index *index, const struct trajd_index_stream *stream)
+{
+    (void)index;
+    return !strcmp(stream->name, "action") || !strcmp(stream->name, "actions");
+}
+
+static void print_action(const struct writer *w)
+{
+    const struct config_preset *preset = w->preset;
+    const struct trajd_index_stream *stream = w->action;
+    const bool is_named = is_the_action(w->index, stream);
+    const bool has_norm = preset->norm && !preset->action && !is_slerp(stream);
+    char keys[CONFIG_KEYS_SIZE];
+
+    snprintf(keys, sizeof keys, "%s%s%sat: %s%s%s", preset->action ? "preset: " : "",
+             preset->action ? preset->action : "", preset->action ? ", " : "", preset->actions,
+             has_norm ? ", norm: " : "", has_norm ? preset->norm : "");
+    print_line(w, stream, false, is_named ? stream->name : "actions", keys,
+               is_named ? "" : "GUESS: the actions");
+}
+
+static bool is_number(const struct writer *w, const struct trajd_index_stream *stream)
+{
+    return is_observation(stream) && !config_is_action(stream) && stream != w->action &&
+           !is_command(w->index, stream) && stream->rank < PICTURE_RANK;
+}
+
+/* Returns the next stream from `from` on that is part of a state of several streams, or the number
+ * of streams. */
+static uint32_t next_part(const struct writer *w, uint32_t from)
+{
+    while (from < w->index->stream_count &&
+           (!is_number(w, &w->index->streams[from]) || w->index->streams[from].optional))
+        from++;
+    return from;
+}
+
+/* Writes the norm of several streams: quaternions have none. */
+static void print_norm(const struct writer *w)
+{
+    const char *norm = w->preset->norm;
+    const bool is_mapping = *norm == '{';
+    const uint32_t count = w->index->stream_count;
+    bool has_slerp = false;
+    uint32_t parts = 0;
+
+    for (uint32_t s = next_part(w, 0); s < count; s = next_part(w, s + 1))
+        has_slerp = has_slerp || is_slerp(&w->index->streams[s]);
+    fprintf(w->out, ", norm: ");
+    if (!has_slerp) {
+        fprintf(w->out, "%s", norm);
+        return;
+    }
+    fprintf(w->out, "%s%.*s, mask: [",
+            is_mapping ? "" : "{by: ", (int)strlen(norm) - (is_mapping ? 1 : 0), norm);
+    for (uint32_t s = next_part(w, 0); s < count; s = next_part(w, s + 1))
+        for (uint64_t f = 0; f < w->index->streams[s].feature_count; f++)
+            fprintf(w->out, "%s%s", parts++ ? ", " : "",
+                    is_slerp(&w->index->streams[s]) ? "false" : "true");
+    fprintf(w->out, "]}");
+}
+
+/* Writes the one output of a state: a stream with such a name, else all numbers side by side. */
+static void print_state(const struct writer *w)
+{
+    const struct config_preset *preset = w->preset;
+    const uint32_t count = w->index->stream_count, first = next_part(w, 0);
+    char keys[CONFIG_KEYS_SIZE];
+
+    if (w->state) {
+        snprintf(keys, sizeof keys, "at: %s, norm: %s", preset->observations, preset->norm);
+        print_line(w, w->state, false, preset->state, keys, "");
+        return;
+    }
+    if (first == count) {
+        fprintf(w->out, "      # style %s needs an output %s: no stream of numbers looks like it\n",
+                preset->name, preset->state);
+        return;
+    }
+    fprintf(w->out,
+            "      # GUESS: the state is all that is measured. Keep what the robot knows\n"
+            "      %s: {from: [",
+            preset->state);
+    for (uint32_t s = first; s < count; s = next_part(w, s + 1)) {
+        fprintf(w->out, "%s", s == first ? "" : ", ");
+        draft_write_text(w->out, w->index->streams[s].name);
+    }
+    fprintf(w->out, "], at: %s", preset->observations);
+    print_norm(w);
+    fprintf(w->out, "}\n");
+}
+
+/* Writes a number of a style that reads all of them. */
+static void print_number(const struct writer *w, const struct trajd_index_stream *stream)
+{
+    const bool has_norm = w->preset->norm && !is_slerp(stream);
+    char name[DRAFT_NAME_MAX], keys[CONFIG_KEYS_SIZE];
+
+    name_output(w, stream, name);
+    snprintf(keys, sizeof keys, "at: %s%s%s", w->preset->observations, has_norm ? ", norm: " : "",
+             has_norm ? w->preset->norm : "");
+    print_line(w, stream, false, name, keys, "");
+}
+
+static bool is_an_action(const struct trajd_index *index, const struct trajd_index_stream *stream)
+{
+    (void)index;
+    return config_is_action(stream) && stream->rank < PICTURE_RANK;
+}
+
+static const struct trajd_index_stream *find_action(const struct trajd_index *index)
+{
+    static bool (*const tests[])(const struct trajd_index *, const struct trajd_index_stream *) = {
+        is_the_action, is_an_action, is_command};
+
+    for (size_t t = 0; t < ARRAY_LEN(tests); t++)
+        for (uint32_t s = 0; s < index->stream_count; s++)
+            if (tests[t](index, &index->streams[s]))
+                return &index->streams[s];
+    return NULL;
+}
+
+static const struct trajd_index_stream *find_state(const struct writer *w)
+{
+    static const char *const names[] = {"qpos",        "state",          "robot_state",
+                                        "joint_pos",   "joint_position", "joint_positions",
+                                        "joint_states"};
+
+    for (size_t n = 0; n < ARRAY_LEN(names); n++)
+        for (uint32_t s = 0; s < w->index->stream_count; s++)
+            if (is_number(w, &w->index->streams[s]) && !is_slerp(&w->index->streams[s]) &&
+                !strcmp(draft_last_name(w->index->streams[s].name), names[n]))
+                return &w->index->streams[s];
+    return NULL;
+}
+
+/* Returns the size of the first camera, if another one has another size. */
+static struct config_size common_size(const struct trajd_index *index)
+{
+    struct config_size first = {0};
+    bool differs = false;
+
+    for (uint32_t s = 0; s < index->stream_count; s++) {
+        const struct trajd_index_stream *stream = &index->streams[s];
+        if (!config_is_colour(stream) || !is_observation(stream))
+            continue;
+        if (!first.height)
+            first = (struct config_size){(uint32_t)stream->shape[0], (uint32_t)stream->shape[1]};
+        differs = differs || stream->shape[0] != first.height || stream->shape[1] != first.width;
+    }
+    return differs ? first : (struct config_size){0};
+}
+
+/* Writes a stream for a trainer. What its style does not read becomes a comment. */
+static void print_for_trainer(const struct writer *w, const struct trajd_index_stream *stream)
+{
+    if (stream == w->action || (w->preset->state && stream == w->state))
+        return;
+    if (is_observation(stream) && config_is_colour(stream))
+        print_picture(w, stream);
+    else if (!w->preset->state && is_number(w, stream))
+        print_number(w, stream);
+    else
+        print_plain(w, stream, true);
+}
+
+void config_write_outputs(FILE *out, const struct trajd_index *index, uint32_t anchor,
+                          const struct config_preset *preset)
+{
+    struct writer w = {.out = out, .index = index, .anchor = anchor, .preset = preset};
+
+    if (!*preset->name) {
+        for (uint32_t s = 0; s < index->stream_count; s++)
+            print_plain(&w, &index->streams[s],
+                        !is_observation(&index->streams[s]) &&
+                            !config_is_action(&index->streams[s]));
+        return;
+    }
+    w.action = find_action(index);
+    w.state = find_state(&w);
+    if (preset->stacks)
+        w.size = common_size(index);
+    if (preset->state)
+        print_state(&w);
+    for (uint32_t s = 0; s < index->stream_count; s++)
+        print_for_trainer(&w, &index->streams[s]);
+    if (w.action)
+        print_action(&w);
+    else
+        fprintf(out, "      # style %s needs an output actions: no stream looks like it\n",
+                preset->name);
+}

@@ -1,0 +1,75 @@
+"""`trajctl init --preset NAME` writes a configuration that trains with style=NAME: check accepts it, and a feed opens."""
+import re
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+
+import trajd
+from paths import TRAJCTL
+from picture_files import random_frames, write_encoded, write_episodes
+
+MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+STYLES = {  # what the style's batches have of two cameras, 240x320 and 120x160: key: (shape after B, least value, most value)
+    "act": {"image": ((2, 3, 240, 320), -2.2, 2.7), "qpos": ((14,), -9, 9), "action": ((100, 14), -9, 9)},
+    "diffusion_policy": {"obs/top": ((2, 3, 216, 288), -6.6, 2.7), "obs/wrist": ((2, 3, 108, 145), -6.6, 2.7), "obs/qpos": ((2, 14), -1, 1),
+                         "action": ((16, 14), -1, 1)},
+    "lerobot": {"observation.images.top": ((1, 3, 240, 320), -2.2, 2.7), "observation.state": ((1, 14), -9, 9), "action": ((100, 14), -9, 9)},
+    "openpi": {"image/top": ((224, 224, 3), -1, 1), "image/wrist": ((224, 224, 3), -1, 1), "state": ((14,), -2, 2), "actions": ((50, 14), -2, 2)},
+    "robomimic": {"obs/top": ((10, 3, 217, 290), 0, 1), "obs/qpos": ((10, 14), 0, 99), "actions": ((10, 14), 0, 99)},
+}
+
+
+def init(style, path, config):
+    """Runs init and check. Returns the configuration."""
+    made = subprocess.run([TRAJCTL, "init", "--preset", style, path, "-o", config], capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0, made.stderr
+    checked = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    return config.read_text()
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_feed_opens_with_the_style_of_the_preset(daemon, tmp_path, style):
+    write_episodes(tmp_path / "arm", episodes=2, rows=12)
+    text = init(style, tmp_path / "arm", tmp_path / "made.yaml")
+    assert f'style="{style}"' in text
+    one = daemon(text.replace("version: 1\n", ""), folder="daemon", rings="512MiB")
+    with trajd.connect(one.endpoint, feed="train", timeout=60, style=style) as feed:
+        batch = next(iter(feed.epoch(0)))
+        for key, (shape, least, most) in STYLES[style].items():
+            values = np.asarray(batch[key])
+            assert values.shape[1:] == shape and values.dtype == np.float32, key
+            assert least - 1e-5 <= values.min() and values.max() <= most + 1e-5 and values.std() > 0, (key, values.min(), values.max())
+
+
+def test_act_has_the_pictures_of_its_trainer(daemon, tmp_path):
+    frames = [random_frames(6, 24, 32, e) for e in range(2)]
+    (tmp_path / "arm").mkdir()
+    for e, each in enumerate(frames):
+        write_encoded(tmp_path / f"arm/episode_{e}.hdf5", {"top": each})
+    one = daemon(init("act", tmp_path / "arm", tmp_path / "made.yaml").replace("version: 1\n", ""), folder="daemon")
+    with trajd.connect(one.endpoint, feed="train", timeout=60, style="act") as feed:
+        batch = next(iter(feed.epoch(0)))
+        expected = [np.moveaxis((each / np.float32(255) - MEAN) / STD, -1, 1) for each in frames]
+        found = np.asarray(batch["image"])[0, 0]
+        assert min(np.abs(found - row).max() for each in expected for row in each) < 1e-5
+
+
+def test_actions_and_a_state_of_other_names(tmp_path):
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        for e in range(3):
+            steps = np.arange(40, dtype=np.float32)[:, None]
+            file[f"episode_{e}/cmd"] = np.sin(steps + np.arange(6))
+            file[f"episode_{e}/arm/angles"] = np.cos(steps + np.arange(6))
+            half = np.linspace(0.1, 1, 40)[:, None]
+            file[f"episode_{e}/arm/rotation"] = np.concatenate([np.sin(half) * [[0.6, 0.64, 0.48]], np.cos(half)], 1)
+    text = init("act", tmp_path / "lab.hdf5", tmp_path / "made.yaml")
+    assert re.search(r"^ +qpos: \{from: \[arm/angles, arm/rotation\], at: 0, norm: \{by: mean_std, min_std: 0.01, mask: \[(true, ){6}false, false, false, false\]\}\}", text, re.M), text
+    assert re.search(r"^ +actions: \{from: cmd, preset: act, at: 0\.\.99\}.*GUESS", text, re.M), text
+
+
+def test_help_names_the_presets():
+    shown = subprocess.run([TRAJCTL, "init", "--help"], capture_output=True, text=True, timeout=60)
+    assert all(name in shown.stdout for name in STYLES), shown.stdout
