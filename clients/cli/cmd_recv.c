@@ -5,9 +5,10 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/cli_feed.h"
 #include "daemon/base/json.h"
+#include "kernels/resample.h"
 
 #define SHOWN_VALUES 4u
-#define MASK_CODES 8u
+#define MASK_CODES (TRAJD_MASK_BAD_FRAME + 1u)
 #define VALUE_SIZE 32u
 
 static uint64_t count_values(const struct trajd_tensor *tensor)
@@ -103,7 +104,8 @@ static void count_codes(const struct trajd_tensor *tensor, uint64_t counts[MASK_
     memset(counts, 0, MASK_CODES * sizeof *counts);
     for (uint64_t i = 0; i < count; i++) {
         uint8_t code = ((const uint8_t *)tensor->data)[i];
-        counts[code < MASK_CODES ? code : MASK_CODES - 1]++;
+        if (code < MASK_CODES)
+            counts[code]++;
     }
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 from daemons import Daemon
 from paths import BUILD
+from picture_files import random_frames, write_encoded
 
 import libtrajd
 
@@ -86,6 +87,31 @@ def test_the_trainer_is_told_once(tmp_path):
     info = client.open("pictures")
     assert info.window_count == 60 and info.episodes_found == 5 and info.episodes_quarantined == 2
     client.close()
+    daemon.stop()
+
+
+@has_package
+def test_the_trainer_is_told_of_bad_frames_once(tmp_path):
+    write_encoded(tmp_path / "episode_0.hdf5", {"cam_high": random_frames(16, 32, 32, 1)}, bad=[("cam_high", 5), ("cam_high", 6)])
+    feeds = FEEDS.format(path=tmp_path, more="").replace("aloha@1", "aloha").replace("global_batch: 8", "global_batch: 4\n    bad_rows: keep")
+    daemon = Daemon(tmp_path / "daemon", feeds).start()
+    code = """
+    feed = trajd.open(config, feed="pictures")
+    bad = sum((batch.mask("cam") == 8).sum() for batch in feed.epoch(0)) + sum((batch.mask("cam") == 8).sum() for batch in feed.epoch(1))
+    assert bad == 4, bad
+    assert feed.metrics()["trajd/bad_frames"] >= 2, feed.metrics()
+    """
+    done = run_python(daemon, code, "-W", "always")
+    assert done.returncode == 0, done.stderr
+    warned = [line for line in done.stderr.splitlines() if "DataWarning" in line]
+    assert len(warned) == 1 and "feed pictures, the batch at position " in warned[0] and "bad frames" in warned[0], done.stderr
+    assert "output cam: 1 of 4 steps" in warned[0] or "output cam: 2 of 4 steps" in warned[0], done.stderr
+    shown = subprocess.run([TRAJCTL, "recv", "pictures", "--count", "4", "--json", "--endpoint", daemon.endpoint], text=True,
+                           capture_output=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    counts = [tensor["mask_counts"] for batch in map(json.loads, shown.stdout.splitlines()) for tensor in batch["tensors"]
+              if tensor["name"] == "cam.mask"]
+    assert sum(of_batch[8] for of_batch in counts) == 2 and not any(of_batch[7] for of_batch in counts)
     daemon.stop()
 
 

@@ -109,6 +109,7 @@ class Feed:
         self._texts: Dict[str, Dict[episodes.Place, Optional[str]]] = {}
         self._held: "List[weakref.ref[Arrays]]" = []
         self._compared = False
+        self._has_bad_frames = False  # and the user was told
         self._norm: Optional[Norm] = None  # None: a daemon of 0.1.0, which does not say
         self._pictures: Optional[Pictures] = None  # None: there are none
         self._is_unchecked = False  # a session has begun, and how it makes pictures was not asked yet
@@ -312,6 +313,11 @@ class Feed:
             self._notice_pictures(before, timeout_ms=200)
             self._is_unchecked, self._ask_after = False, 0.0
 
+    def _check_frames(self, core: "_core.Batch") -> None:
+        """Called with each batch. Tells of the first bad frames. Masks in a GPU's memory are not looked at."""
+        if not self._has_bad_frames and core.gpu < 0:
+            self._has_bad_frames = left_out.report_bad_frames(core, self._lay_out(core), self._settings)
+
     def _find_gpu_ranks(self) -> Optional[Sequence[int]]:
         settings = self._settings
         if self._gpu_ranks is None and settings.shard and settings.topology.world_size > 1:
@@ -376,6 +382,7 @@ class Feed:
 
         Totals grow from the begin of the session on. `trajd/wait_seconds/CAUSE` is how long this process had no batch to
         work on, and what production did then: rows, decode, kernels, slots (other workers held them), other.
+        `trajd/bad_frames` counts frames of the feed's datasets that could not be decoded, each time it was tried.
         `trajd/nobody_asks_seconds` is how long production waited for this process: the data is ahead. It sends one
         request, which the daemon answers at most ten times a second: call it every few seconds."""
         numbers = {"trajd/dataloading_seconds": self.dataloading_s, "trajd/batches": float(self.batch_count)}
@@ -401,6 +408,7 @@ class Feed:
                 core = self._client.next(int(wait * 1000 + 0.999))  # rounded up, so that it does not end too early
                 if core is not None:
                     self._check_session(core)
+                    self._check_frames(core)
                 return core
             except Busy as error:
                 message = (f"feed {self._settings.title}: {error}. This process holds {self._describe_held()}. Their "

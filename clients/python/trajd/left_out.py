@@ -1,16 +1,20 @@
-"""Tells the user what a feed leaves out of its data, once for each feed of a process."""
+"""Tells the user what a feed leaves out of its data, and of bad frames, once for each feed of a process."""
 from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Set, Tuple
+from typing import TYPE_CHECKING, Any, Set, Tuple
+
+import numpy as np
 
 from .errors import DataWarning
 
 if TYPE_CHECKING:
+    from .batch import Layout
     from .feed import FeedInfo
     from .settings import Settings
 
+_BAD_FRAME = 8  # mask code of kernels/resample.h
 _reported: Set[Tuple[str, int]] = set()  # (feed, fingerprint)
 
 
@@ -48,3 +52,20 @@ def report(info: FeedInfo, settings: Settings) -> None:
     more = info.quarantine_reasons[1:] + info.warnings[1:]
     warnings.warn(f"feed {settings.title}: {text}" + "".join(f"; {line}" for line in more), DataWarning,
                   stacklevel=level_of_caller())
+
+
+def report_bad_frames(core: Any, layout: Layout, settings: Settings) -> bool:
+    """Issues a DataWarning if a batch in host memory has steps with a bad frame. Returns whether it did."""
+    found = []
+    for tensor in layout.schema:
+        if len(tensor.shape) == 4 and tensor.name in layout.masks:
+            mask = np.asarray(core.tensor(layout.masks[tensor.name]))
+            count = int(np.count_nonzero(mask == _BAD_FRAME))
+            if count:
+                found.append(f"output {tensor.name}: {count} of {mask.size} steps")
+    if found:
+        warnings.warn(f"feed {settings.title}, the batch at position {core.position}: bad frames (they cannot be decoded, or "
+                      f"are zeros that the layout masks), delivered as pad_value: {'; '.join(found)}. batch.mask(OUTPUT) == "
+                      f"{_BAD_FRAME} is True there, is_pad is not; feed.metrics() counts bad frames. Further ones give no "
+                      "warning", DataWarning, stacklevel=level_of_caller())
+    return bool(found)

@@ -36,4 +36,5 @@ def flatten(status: Mapping[str, Any], feed: Optional[str], pid: int) -> Dict[st
     numbers["ring_bytes"] = sum(item["ring_bytes"] for item in feeds)
     numbers["row_cache_bytes"] = sum(dataset["store"]["resident_bytes"] for dataset in datasets)
     numbers["row_cache_evictions"] = sum(dataset["store"]["pieces_evicted"] for dataset in datasets)
+    numbers["bad_frames"] = sum(dataset.get("frames", {}).get("bad", 0) for dataset in datasets)
     return {f"trajd/{name}": float(number) for name, number in numbers.items()}
