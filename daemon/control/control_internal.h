@@ -52,6 +52,7 @@ struct trajd_opener_request {
     char *spec;       /* YAML text; NULL: none */
     char *place;      /* UUID of a GPU, or TRAJD_FEED_UNFINISHED; NULL: host memory */
     bool is_instance; /* another instance of the feed `name` */
+    bool is_repeated; /* the worker had the feed, in this place, before the daemon's death */
 };
 
 /* The thread that makes and closes feeds after READY. */
@@ -263,8 +264,8 @@ enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const
                                             struct trajd_producer **producer,
                                             struct trajd_error *error);
 /* Returns the production of a configured feed (name) or of a text whose workers finish the pictures.
- * Where there is nothing to finish, or no room for its ring, it is the production for all workers in
- * host memory. */
+ * Where there is nothing to finish, it is the production for all workers in host memory.
+ * TRAJD_ERR_MEMORY: there is no room for its ring. */
 enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, const char *name,
                                                 const char *text, struct trajd_producer **producer,
                                                 struct trajd_error *error);
@@ -287,7 +288,7 @@ void trajd_control_stop_opener(struct trajd_control *control);
 void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *name,
                                 const char *spec, size_t spec_length);
 void trajd_control_on_open_in_place(void *context, uint64_t request_id, const char *name,
-                                    const char *spec, const char *place);
+                                    const char *spec, const char *place, bool is_fresh);
 void trajd_control_on_open_instance(void *context, uint64_t request_id, const char *name);
 void trajd_control_on_feed_idle(void *context, struct trajd_feed *feed);
 

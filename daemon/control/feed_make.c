@@ -234,14 +234,6 @@ enum trajd_status trajd_control_open_on_gpu(struct trajd_control *control, const
 
 /* ---- feeds whose workers finish the pictures ---- */
 
-static enum trajd_status open_in_host(struct trajd_control *control, const char *name,
-                                      const char *text, struct trajd_producer **producer,
-                                      struct trajd_error *error)
-{
-    return text ? trajd_control_open_spec(control, text, producer, error)
-                : trajd_control_open_configured(control, name, producer, error);
-}
-
 static enum trajd_status add_unfinished(struct trajd_control *control,
                                         struct trajd_feed_source *source, const char *name,
                                         struct trajd_producer **producer, struct trajd_error *error)
@@ -262,7 +254,6 @@ enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, c
 {
     char base[64], full[160];
     struct trajd_feed_source source = {.name = full, .text = text, .is_unfinished = true};
-    enum trajd_status status;
 
     if (text)
         trajd_feed_name_of_text(text, base, sizeof base);
@@ -270,12 +261,7 @@ enum trajd_status trajd_control_open_unfinished(struct trajd_control *control, c
     *producer = trajd_control_find_producer(control, full);
     if (*producer)
         return TRAJD_OK;
-    status = add_unfinished(control, &source, name, producer, error);
-    if (status == TRAJD_ERR_MEMORY) {
-        LOG(control->log, WARNING, "%s: the daemon finishes the pictures instead", error->message);
-        status = open_in_host(control, name, text, producer, error);
-    }
-    return status;
+    return add_unfinished(control, &source, name, producer, error);
 }
 
 /* ---- instances: for jobs that read another position than the jobs on the feed ---- */

@@ -24,6 +24,38 @@ static bool is_unfinished(const struct trajd_opener_request *request)
     return request->place && strcmp(request->place, TRAJD_FEED_UNFINISHED) == 0;
 }
 
+static enum trajd_status find_in_host(struct trajd_control *control,
+                                      const struct trajd_opener_request *request, const char *spec,
+                                      struct trajd_producer **producer, struct trajd_error *error)
+{
+    const char *name = request->name ? request->name : "";
+
+    if (spec)
+        return trajd_control_open_spec(control, spec, producer, error);
+    /* the request may have arrived before the feeds of the configuration were made */
+    if (request->name && !trajd_feed_name_has_place(name))
+        return trajd_control_open_configured(control, name, producer, error);
+    return trajd_control_unknown_feed(control, name, error);
+}
+
+/* Returns the feed whose workers finish the pictures, or the one for all workers where there is no room
+ * for it. A worker that had the first one takes no other: it tries again until there is room. */
+static enum trajd_status find_unfinished(struct trajd_control *control,
+                                         const struct trajd_opener_request *request,
+                                         const char *spec, struct trajd_producer **producer,
+                                         struct trajd_error *error)
+{
+    enum trajd_status status = trajd_control_open_unfinished(
+        control, request->name ? request->name : "", spec, producer, error);
+
+    if (status != TRAJD_ERR_MEMORY)
+        return status;
+    if (request->is_repeated)
+        return error->status = TRAJD_ERR_BUSY;
+    LOG(control->log, WARNING, "%s: the daemon finishes the pictures instead", error->message);
+    return find_in_host(control, request, spec, producer, error);
+}
+
 /* Returns a feed for the request. A feed in another place is only found by its feed's name and the
  * place: other workers cannot read it. */
 static enum trajd_status find_feed(struct trajd_control *control,
@@ -35,15 +67,10 @@ static enum trajd_status find_feed(struct trajd_control *control,
     if (request->is_instance)
         return trajd_control_open_instance(control, name, producer, error);
     if (is_unfinished(request))
-        return trajd_control_open_unfinished(control, name, spec, producer, error);
+        return find_unfinished(control, request, spec, producer, error);
     if (request->place)
         return trajd_control_open_on_gpu(control, name, spec, request->place, producer, error);
-    if (spec)
-        return trajd_control_open_spec(control, spec, producer, error);
-    /* the request may have arrived before the feeds of the configuration were made */
-    if (request->name && !trajd_feed_name_has_place(name))
-        return trajd_control_open_configured(control, name, producer, error);
-    return trajd_control_unknown_feed(control, name, error);
+    return find_in_host(control, request, spec, producer, error);
 }
 
 /* Opens a feed. A specification with `like:` is completed first: its feed is known by what it says
@@ -275,13 +302,14 @@ void trajd_control_on_open_feed(void *context, uint64_t request_id, const char *
 }
 
 void trajd_control_on_open_in_place(void *context, uint64_t request_id, const char *name,
-                                    const char *spec, const char *place)
+                                    const char *spec, const char *place, bool is_fresh)
 {
     struct trajd_control *control = context;
     struct trajd_opener_request request = {.request = request_id,
                                            .name = name ? strdup(name) : NULL,
                                            .spec = spec ? strdup(spec) : NULL,
-                                           .place = strdup(place)};
+                                           .place = strdup(place),
+                                           .is_repeated = !is_fresh};
 
     queue_or_refuse(control, &request,
                     (!name || request.name) && (!spec || request.spec) && request.place);

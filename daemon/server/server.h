@@ -131,9 +131,10 @@ struct trajd_server_options {
                       size_t spec_length);
     /* As open_feed, for another place: the UUID of the GPU whose memory gets the batches, or
      * TRAJD_FEED_UNFINISHED. The feed's name is that of trajd_feed_place_name. NULL: an OPEN with a GPU
-     * is refused with TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon. */
+     * is refused with TRAJD_ERR_UNSUPPORTED, and pictures are finished by the daemon. is_fresh false: the
+     * worker had this feed before the daemon's death, and takes no other form of it. */
     void (*open_in_place)(void *context, uint64_t request, const char *name, const char *spec,
-                          const char *place);
+                          const char *place, bool is_fresh);
     /* Requests another instance of the feed of that name (trajd_feed_options.instance_of), because
      * jobs at other positions read its instances, or other users have mapped their rings. The answer
      * may also be a new feed in the place of one with trajd_feed_has_user and no sessions.

@@ -243,7 +243,7 @@ void trajd_server_request_feed(struct trajd_server *server, uint64_t request,
         if (open->gpu.size > 0)
             trajd_wire_text_copy(open->gpu, place, sizeof place);
         server->options.open_in_place(server->options.context, request, spec ? NULL : name, spec,
-                                      place);
+                                      place, open->fresh);
     } else {
         server->options.open_feed(server->options.context, request, spec ? NULL : name, spec,
                                   spec ? open->spec.size : 0);

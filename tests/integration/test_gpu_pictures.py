@@ -1,5 +1,6 @@
 """Pictures in GPU memory, on the simulated GPU: the batches are those of the CPU, frames come to the GPU once, and what has
 no room there travels with each batch. tests/gpu does the same with a real GPU."""
+import os
 import re
 import subprocess
 import textwrap
@@ -171,6 +172,43 @@ def test_two_feeds_share_the_frames(make, arm):
     assert state["datasets"][0]["frames"]["used"] == decoded["used"], "no frame was pinned in host memory again"
     first.close()
     second.close()
+
+
+UNREADABLE = """
+gpu: {{devices: all, rows: 64KiB, rings: 64MiB}}
+threads: {{decoders: 1}}
+datasets: {{arm: {{path: {path}, layout: aloha}}}}
+feeds:
+  train:
+    dataset: arm
+    global_batch: 8
+    tail: short
+    bad_rows: keep
+    anchor: {{clock: steps}}
+    outputs:
+      qpos: {{from: observations/qpos, at: 0}}
+      top: {{from: observations/images/top, at: 0, norm: unit}}
+      same: {{from: observations/images/top, at: 0}}
+"""
+
+
+def test_rows_that_come_along_and_cannot_be_read(tmp_path, started):
+    """Pictures of windows without rows are missing, as in host memory."""
+    for e in range(4):
+        write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(400, 16, 16, e)})
+    daemon = started(GpuDaemon(tmp_path / "run", textwrap.dedent(UNREADABLE.format(path=tmp_path)), program=FAKE_PROGRAM, store="64KiB"))
+    client = daemon.client()
+    info = client.open("train", gpu=UUID)
+    assert info.gpu_refusal is None, info.gpu_refusal
+    os.truncate(tmp_path / "episode_1.hdf5", 1000)
+    batches = collect(client).values()
+    assert [item["place"] for item in client.status()["gpus"][0]["resident"] if "frames" not in item] == ["host"]
+    masks, unit, same = (np.concatenate([arrays[name] for arrays in batches]) for name in ("top.mask", "top", "same"))
+    missing = np.concatenate([np.isnan(arrays["qpos"]).any(axis=(1, 2)) for arrays in batches])
+    assert len(missing) == 1600 and 100 < missing.sum() <= 400
+    assert (masks[missing] == 6).all() and not masks[~missing].any()
+    assert np.isnan(unit[missing]).all() and np.isfinite(unit[~missing]).all() and not same[missing].any()
+    client.close()
 
 
 SHARING = "{{dataset: arm, global_batch: 18, seed: {seed}, anchor: {{clock: steps}}, outputs: {{qpos: {{from: observations/qpos, at: 0}}, top: {{from: observations/images/top, at: 0, image: {{resize: [40, 61], filter: nearest}}}}}}}}"

@@ -156,6 +156,28 @@ def test_the_form_stays_when_the_daemon_returns(daemon, arm, device):
     feed.close()
 
 
+def test_a_daemon_that_returns_with_too_little_room(daemon, arm, device):
+    """The worker keeps its form: it waits until there is room for it again."""
+    one = daemon(config_of(arm))
+    feed = trajd.connect(one.endpoint, feed="train", job="j", timeout=3, device="cuda:0", mode="shard", rank=0, world_size=1)
+    expected = {batch.position: np.array(batch.raw("obs/top")) for batch in feed.epoch(0)}
+    epoch = feed.epoch(0)
+    next(epoch)
+    one.kill()
+    config = one.config.read_text()
+    one.config.write_text(config.replace("rings: 64MiB", "rings: 640KiB"))
+    one.start()
+    with pytest.raises(trajd.Timeout):
+        list(epoch)
+    assert "the daemon finishes the pictures instead" not in one.text()
+    one.kill()
+    one.config.write_text(config)
+    one.start()
+    found = {batch.position: np.array(batch.raw("obs/top")) for batch in feed.epoch(0)}
+    assert max(found) == max(expected) and all(found[at].tobytes() == expected[at].tobytes() for at in found)
+    feed.close()
+
+
 # ---- finishing alone ----
 
 def finish(dtype, planes, channels, rng):
