@@ -211,14 +211,15 @@ def test_rows_that_come_along_and_cannot_be_read(tmp_path, started):
     client.close()
 
 
-SHARING = "{{dataset: arm, global_batch: 18, seed: {seed}, anchor: {{clock: steps}}, outputs: {{qpos: {{from: observations/qpos, at: 0}}, top: {{from: observations/images/top, at: 0, image: {{resize: [40, 61], filter: nearest}}}}}}}}"
+SHARING = "{{dataset: arm, global_batch: 18, slots: 3, seed: {seed}, anchor: {{clock: steps}}, outputs: {{qpos: {{from: observations/qpos, at: 0}}, top: {{from: observations/images/top, at: 0, image: {{resize: [120, 160], filter: nearest}}}}}}}}"
 
 
-def test_feeds_that_bring_the_same_frames_at_once(make, tmp_path):
+@pytest.mark.parametrize("store", ["64MiB", "192KiB"])  # for all frames; for two
+def test_feeds_that_bring_the_same_frames_at_once(make, tmp_path, store):
     """Each batch needs all frames, and there is room for each frame once. Decoding takes longer than opening the feeds."""
     for e in range(2):
         write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(9, 720, 960, e), "wrist": random_frames(9, 40, 40, 5 + e)})
-    daemon = make(tmp_path, fake="slow=2000")
+    daemon = make(tmp_path, fake="slow=2000", store=store)
     clients = [daemon.client() for _ in range(4)]
     for i, client in enumerate(clients):
         assert client.open(spec=SHARING.format(seed=i), gpu=UUID).gpu == UUID.encode()
