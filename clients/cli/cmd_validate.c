@@ -10,7 +10,9 @@
 #include "clients/cli/files/examine.h"
 #include "clients/cli/files/examine_idle.h"
 #include "clients/cli/files/examine_lengths.h"
+#include "clients/cli/frames/frame_check.h"
 #include "daemon/base/json.h"
+#include "daemon/base/progress/progress.h"
 #include "daemon/base/quantity.h"
 #include "proto/array_len.h"
 
@@ -20,8 +22,11 @@ struct validation {
     struct trajd_json document; /* on stdout, with `json` */
     bool is_ignored[EXAMINE_RULE_COUNT];
     struct cli_files files;
+    bool decodes;     /* all encoded frames */
     const char *path; /* the path that is being examined */
+    const struct trajd_index *index;
     uint64_t findings;
+    uint64_t not_decoded;    /* frames */
     const char *idle_output; /* the file of `--idle`; NULL: none */
     struct examine_idle_rule idle;
 };
@@ -75,6 +80,36 @@ static void on_finding(void *context, const struct examine_finding *finding)
     (validation->json ? json_finding : print_finding)(validation, finding);
 }
 
+static void on_bad_frames(void *context, const struct frame_check_bad *bad)
+{
+    const struct validation *validation = context;
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "%" PRIu64 " frames cannot be decoded, the first is row %" PRIu64
+             ": %s (`bad_rows: keep` of a feed masks such frames)",
+             bad->count, bad->first, bad->reason);
+    trajd_progress_clear();
+    on_finding(context,
+               &(struct examine_finding){
+                   EXAMINE_FRAMES, validation->index->files[bad->episode->file_index].relative_path,
+                   bad->episode->id, bad->stream->name, (int64_t)bad->first, bad->count, text});
+}
+
+/* Decodes the frames, or counts those that are not decoded. */
+static int check_frames(struct validation *validation, const struct trajd_index *index)
+{
+    struct trajd_error error;
+
+    validation->index = index;
+    if (!validation->decodes)
+        validation->not_decoded += frame_check_count(index);
+    else if (!validation->is_ignored[EXAMINE_FRAMES] &&
+             frame_check(index, on_bad_frames, validation, &error))
+        return cli_fail("%s", error.message);
+    return CLI_OK;
+}
+
 /* Writes the rows that are not idle into a new file. */
 static int write_idle(const struct validation *validation, const struct trajd_index *index)
 {
@@ -119,8 +154,9 @@ static int validate_path(struct validation *validation, const char *path)
             examine_lengths(&validation->files, path, index, on_finding, validation, &error))
             on_finding(validation, &(struct examine_finding){EXAMINE_UNREADABLE, path, NULL, NULL,
                                                              -1, 1, error.message});
+        result = check_frames(validation, index);
         if (validation->idle_output)
-            result = write_idle(validation, index);
+            result |= write_idle(validation, index);
         trajd_index_destroy(&index);
         return result;
     }
@@ -189,6 +225,8 @@ static int parse(int argc, char **argv, struct validation *validation)
             argv[1 + count++] = argv[i];
         else if (!strcmp(argv[i], "--json"))
             validation->json = true;
+        else if (!strcmp(argv[i], "--decode"))
+            validation->decodes = true;
         else if (takes_value && i + 1 == argc)
             return cli_fail("%s needs a value", argv[i]), -1;
         else if (!strcmp(argv[i], "--layout"))
@@ -234,5 +272,10 @@ int cli_validate(int argc, char **argv)
         printf(validation.findings ? "%" PRIu64 " findings\n" : "no findings\n",
                validation.findings);
     }
+    if (validation.not_decoded && !validation.is_ignored[EXAMINE_FRAMES])
+        fprintf(validation.json ? stderr : stdout,
+                "%" PRIu64 " frames were not decoded, only their headers were read: --decode "
+                "decodes them\n",
+                validation.not_decoded);
     return validation.findings || result ? CLI_FAILED : CLI_OK;
 }

@@ -15,7 +15,7 @@ static const struct cli_command commands[] = {
     {"check", cli_check, "CONFIG",
      "show every output of a configuration with its source, clock, kind, grid and tensor"},
     {"validate", cli_validate,
-     "[--layout NAME] [--ignore RULE]... [--idle FILE.json [--idle-streams NAME,...] "
+     "[--layout NAME] [--ignore RULE]... [--decode] [--idle FILE.json [--idle-streams NAME,...] "
      "[--idle-tolerance X] [--idle-length TIME]] [--json] FILE-OR-FOLDER...",
      "find faults in HDF5 files, with row numbers; the exit status is 1 if there are any"},
     {"resample", cli_resample,

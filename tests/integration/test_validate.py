@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from paths import RECORDINGS, ROOT, TRAJCTL
+from picture_files import random_frames, write_encoded
 
 sys.path.insert(0, str(ROOT / "tests/tools"))
 from make_frame_files import jpeg, pad  # noqa: E402
@@ -202,3 +203,23 @@ def test_lengths_of_padded_frames(tmp_path, lengths_of, message):
         assert message in finding["message"] and finding["stream"].startswith("observations/images/cam_"), found
     if lengths_of is wrong:
         assert [(f["stream"], f["row"], f["episode"]) for f in found] == [("observations/images/cam_low", 4, "episode_0.hdf5")]
+
+
+def test_decode_finds_frames_that_are_cut_off(tmp_path):
+    """A good header and half of the pixels: only decoding shows it."""
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(40, 32, 32, 1)}, bad=[("top", 5), ("top", 37)])
+
+    def run(*options):
+        return subprocess.run([TRAJCTL, "validate", *options, "--ignore", "constant", "--ignore", "assumed-rate", tmp_path],
+                              capture_output=True, text=True, timeout=60)
+
+    done = run()
+    assert "40 frames were not decoded" in done.stdout and "cannot be decoded" not in done.stdout, done.stdout
+    done = run("--decode")
+    assert done.returncode == 1 and "not decoded" not in done.stdout, done.stderr
+    assert "episode_0.hdf5" in done.stdout and "/observations/images/top: 2 frames cannot be decoded, the first is row 5: " in done.stdout
+    found = [finding for finding in json.loads(run("--decode", "--json").stdout) if finding["rule"] == "frames"]
+    assert [(finding["row"], finding["count"]) for finding in found] == [(5, 2)]
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(40, 32, 32, 1)})
+    assert "cannot be decoded" not in run("--decode").stdout
+    assert "not decoded" not in run("--ignore", "frames").stdout

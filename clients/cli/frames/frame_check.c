@@ -1,0 +1,196 @@
+#include "clients/cli/frames/frame_check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/paths.h"
+#include "daemon/base/progress/progress.h"
+#include "daemon/decode/decoder.h"
+#include "daemon/index/rows/encoded.h"
+
+enum { JOB_FRAMES = 32, DECODE_TIMEOUT_MS = 20000, PATH_SIZE = 4096 };
+
+struct check {
+    const struct trajd_index *index;
+    void (*report)(void *context, const struct frame_check_bad *bad);
+    void *context;
+    char program[PATH_SIZE];
+    struct trajd_encoded_reader *reader;
+    uint64_t done, count; /* frames */
+    /* of the episode and stream at hand */
+    struct trajd_decoder *decoder;
+    struct trajd_layout_image image; /* with the size of the frames */
+    uint8_t *pixels;                 /* of one frame: they are not looked at */
+    struct frame_check_bad bad;
+};
+
+static const struct trajd_array *array_of(const struct trajd_episode *episode,
+                                          const struct trajd_index_stream *stream)
+{
+    return &episode->extents[stream->array_index];
+}
+
+/* Frames that `trajctl pack --prepare` wrote are pixels, and need no decoder. */
+static bool is_decoded(const struct trajd_episode *episode, const struct trajd_index_stream *stream)
+{
+    return !episode->quarantine && stream->image.is_present && !stream->preparation &&
+           trajd_array_is_encoded(array_of(episode, stream)) &&
+           trajd_array_row_count(array_of(episode, stream));
+}
+
+uint64_t frame_check_count(const struct trajd_index *index)
+{
+    uint64_t count = 0;
+
+    for (uint32_t s = 0; s < index->stream_count; s++)
+        for (uint32_t e = 0; e < index->episode_count; e++)
+            if (is_decoded(&index->episodes[e], &index->streams[s]))
+                count += trajd_array_row_count(array_of(&index->episodes[e], &index->streams[s]));
+    return count;
+}
+
+/* Starts the decoder for the frames of an episode and stream. */
+static enum trajd_status start(struct check *check, struct trajd_error *error)
+{
+    const struct trajd_index_stream *stream = check->bad.stream;
+    const struct trajd_array *array = array_of(check->bad.episode, stream);
+    struct trajd_decoder_options options = {.program = check->program,
+                                            .bits = 8 * trajd_dtype_size(stream->dtype),
+                                            .timeout_ms = DECODE_TIMEOUT_MS};
+    enum trajd_status status;
+
+    check->image = stream->image;
+    check->image.height = array->picture.height;
+    check->image.width = array->picture.width;
+    options.image = check->image;
+    options.largest_frame_bytes = (uint64_t)check->image.height * check->image.width *
+                                      trajd_picture_channels(check->image.color) *
+                                      trajd_dtype_size(stream->dtype) +
+                                  TRAJD_DECODER_HEADER_BYTES;
+    status = trajd_decoder_create(&options, &check->decoder, error);
+    if (status)
+        return status;
+    check->pixels = malloc(JOB_FRAMES * trajd_decoder_frame_bytes(check->decoder));
+    return check->pixels ? TRAJD_OK
+                         : trajd_error_set(error, TRAJD_ERR_MEMORY, 0, "no memory for the frames");
+}
+
+/* Decodes `count` rows, the first of which is `row`. */
+static enum trajd_status decode(struct check *check, const struct trajd_row_bytes *rows,
+                                uint64_t row, uint64_t count, struct trajd_error *error)
+{
+    const struct trajd_array *array = array_of(check->bad.episode, check->bad.stream);
+    struct trajd_decoder_frame frames[JOB_FRAMES];
+    uint64_t numbers[JOB_FRAMES];
+    uint32_t used = 0;
+    enum trajd_status status;
+
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t room = trajd_encoded_row_room(array, rows[i].size);
+        struct trajd_picture picture;
+        struct trajd_error ignored;
+        if (trajd_picture_examine(rows[i].data, rows[i].size, room, &check->image, &picture,
+                                  &ignored))
+            continue;
+        frames[used] = (struct trajd_decoder_frame){
+            rows[i].data, rows[i].size, room,
+            check->pixels + used * trajd_decoder_frame_bytes(check->decoder), ""};
+        numbers[used++] = row + i;
+    }
+    status = trajd_decoder_run(check->decoder, frames, used, error);
+    for (uint32_t i = 0; i < used && !status; i++)
+        if (*frames[i].reason && !check->bad.count++) {
+            check->bad.first = numbers[i];
+            snprintf(check->bad.reason, sizeof check->bad.reason, "%s", frames[i].reason);
+        }
+    return status;
+}
+
+/* Reads up to JOB_FRAMES rows. Of a block that cannot be read, the first row is read alone. *count
+ * becomes the rows passed, and *rows NULL if the first one cannot be read. */
+static enum trajd_status read_rows(struct check *check, int fd, uint64_t file_size, uint64_t row,
+                                   const struct trajd_row_bytes **rows, uint64_t *count,
+                                   struct trajd_error *error)
+{
+    const struct trajd_array *array = array_of(check->bad.episode, check->bad.stream);
+    const uint64_t rest = trajd_array_row_count(array) - row,
+                   most = rest < JOB_FRAMES ? rest : JOB_FRAMES;
+    enum trajd_status status =
+        trajd_encoded_read(check->reader, fd, file_size, array, row, most, rows, count, error);
+
+    if (status && !error->foreign_code && status != TRAJD_ERR_MEMORY)
+        status =
+            trajd_encoded_read(check->reader, fd, file_size, array, row, 1, rows, count, error);
+    if (!status || error->foreign_code || status == TRAJD_ERR_MEMORY)
+        return status;
+    *rows = NULL;
+    *count = 1;
+    return TRAJD_OK;
+}
+
+/* Decodes the rows of an episode and stream. Rows that cannot be read are left out. */
+static enum trajd_status check_rows(struct check *check, int fd, uint64_t file_size,
+                                    struct trajd_error *error)
+{
+    const uint64_t row_count =
+        trajd_array_row_count(array_of(check->bad.episode, check->bad.stream));
+    enum trajd_status status = start(check, error);
+
+    for (uint64_t row = 0, count = 0; row < row_count && !status; row += count) {
+        const struct trajd_row_bytes *rows;
+        status = read_rows(check, fd, file_size, row, &rows, &count, error);
+        if (!status && rows)
+            status = decode(check, rows, row, count, error);
+        check->done += count;
+        trajd_progress_report("frames decoded", "frames", check->done, check->count);
+    }
+    return status;
+}
+
+static enum trajd_status check_stream(struct check *check, const struct trajd_episode *episode,
+                                      const struct trajd_index_stream *stream,
+                                      struct trajd_error *error)
+{
+    const struct trajd_index_file *file = &check->index->files[episode->file_index];
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    enum trajd_status status;
+
+    if (fd < 0)
+        return trajd_error_set(error, TRAJD_ERR_IO, errno, "%s: %s", file->path, strerror(errno));
+    check->bad = (struct frame_check_bad){.episode = episode, .stream = stream};
+    status = check_rows(check, fd, file->stat.size_bytes, error);
+    trajd_decoder_destroy(&check->decoder);
+    free(check->pixels);
+    check->pixels = NULL;
+    close(fd);
+    if (status)
+        trajd_error_prefix(error, "%s:%s: %s", file->relative_path, episode->id, stream->name);
+    else if (check->bad.count)
+        check->report(check->context, &check->bad);
+    return status;
+}
+
+enum trajd_status frame_check(const struct trajd_index *index,
+                              void (*report)(void *context, const struct frame_check_bad *bad),
+                              void *context, struct trajd_error *error)
+{
+    struct check check = {
+        .index = index, .report = report, .context = context, .count = frame_check_count(index)};
+    enum trajd_status status;
+
+    if (!trajd_paths_decoder(check.program, sizeof check.program))
+        return trajd_error_set(
+            error, TRAJD_ERR_NOT_FOUND, 0,
+            "trajd-decoder was found neither beside this program nor in its installation");
+    status = trajd_encoded_reader_create(&check.reader, error);
+    for (uint32_t s = 0; s < index->stream_count && !status; s++)
+        for (uint32_t e = 0; e < index->episode_count && !status; e++)
+            if (is_decoded(&index->episodes[e], &index->streams[s]))
+                status = check_stream(&check, &index->episodes[e], &index->streams[s], error);
+    trajd_encoded_reader_destroy(&check.reader);
+    return status;
+}
