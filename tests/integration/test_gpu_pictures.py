@@ -236,6 +236,8 @@ def test_feeds_that_bring_the_same_frames_at_once(make, tmp_path, store):
     state = clients[0].status()
     assert all(len(batches) == 1 and len(batches[0]["window_id"]) == 18 for batches in found)
     assert pictures_of(state)["top"]["resident_frames"] == 18
+    slowest = max(state["producers"], key=lambda producer: producer["frames_ns"])
+    assert slowest["resample_ns"] < slowest["frames_ns"], "the time of waiting for frames counts twice"
     for client in clients:
         client.close()
 
