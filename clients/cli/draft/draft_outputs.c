@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clients/cli/draft/draft_layout_internal.h"
+#include "daemon/cache/dataset.h"
 #include "daemon/window/picture/picture_prepared.h"
 #include "proto/array_len.h"
 
