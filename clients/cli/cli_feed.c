@@ -1,10 +1,12 @@
 #include "clients/cli/cli_feed.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clients/cli/cli.h"
+#include "clients/cli/files/private_daemons.h"
 #include "proto/array_len.h"
 
 /* also the wait for another job, which may be about to end */
@@ -100,6 +102,21 @@ bool cli_parse_feed(int argc, char **argv, const char *const *known,
     return true;
 }
 
+/* Prints why no daemon answers. Without an endpoint, it names the private daemons that run. */
+static void fail_to_connect(const struct cli_feed_arguments *arguments,
+                            const struct trajd_error *error)
+{
+    static struct private_daemons found;
+
+    cli_fail("%s", error->message);
+    if (arguments->endpoint || getenv("TRAJD_ENDPOINT"))
+        return;
+    private_daemons_find(&found);
+    for (uint32_t i = 0; i < found.count; i++)
+        fprintf(stderr, "%s--endpoint %s\n",
+                i ? "                         " : "private daemons that run: ", found.endpoints[i]);
+}
+
 struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, bool reconnect)
 {
     struct trajd_client *client = NULL;
@@ -111,7 +128,7 @@ struct trajd_client *cli_connect(const struct cli_feed_arguments *arguments, boo
                                                   .timeout_ms = 3000,
                                                   .reconnect = reconnect};
     if (trajd_client_connect(&options, &client, &error))
-        cli_fail("%s", error.message);
+        fail_to_connect(arguments, &error);
     return client;
 }
 

@@ -1,4 +1,5 @@
 /* trajctl pack: reads the options and packs one file after another (clients/cli/pack). */
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -89,8 +90,9 @@ static int pack_one(struct packer *packer, const char *input)
     }
     status = cli_files_open(&packer->files, packer->layout, input, &index, &error);
     if (!status && index->file_count != 1)
-        status =
-            trajd_error_set(&error, TRAJD_ERR_ARGUMENT, 0, "name the files to pack, not a folder");
+        status = trajd_error_set(
+            &error, TRAJD_ERR_ARGUMENT, 0,
+            "name the files to pack, not a folder: trajctl pack %s/*.hdf5 -o FOLDER", input);
     options.index = index;
     options.output = output;
     if (!status && index->kept_count < index->episode_count)
@@ -153,6 +155,20 @@ static bool read_prepare(struct packer *packer)
     return true;
 }
 
+/* Makes the folder that several files need. False where it printed an error. */
+static bool make_folder(struct packer *packer)
+{
+    if (mkdir(packer->output, 0777)) {
+        if (errno == EEXIST)
+            cli_fail("%s: is no folder: several files need one", packer->output);
+        else
+            cli_fail("%s: the folder cannot be made: %s", packer->output, strerror(errno));
+        return false;
+    }
+    packer->is_folder = true;
+    return true;
+}
+
 int cli_pack(int argc, char **argv)
 {
     struct packer packer = {0};
@@ -164,11 +180,9 @@ int cli_pack(int argc, char **argv)
     if (count < 0)
         return cli_usage("pack");
     packer.is_folder = !stat(packer.output, &status) && S_ISDIR(status.st_mode);
-    if (count > 1 && !packer.is_folder)
-        return cli_fail("%s: is no folder: several files need one", packer.output);
     if (cli_files_find(&packer.files, &error))
         return cli_fail("%s", error.message);
-    if (!read_prepare(&packer)) {
+    if (!read_prepare(&packer) || (count > 1 && !packer.is_folder && !make_folder(&packer))) {
         pack_config_free(&packer.config);
         return CLI_FAILED;
     }

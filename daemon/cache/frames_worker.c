@@ -293,6 +293,14 @@ static enum trajd_status run_decoder(struct worker *worker, const struct trajd_f
     return status;
 }
 
+/* Returns whether an episode has the name of its file, as where each file is one episode. */
+static bool is_name_of(const char *file, const char *episode)
+{
+    const char *slash = strrchr(file, '/');
+
+    return !strcmp(slash ? slash + 1 : file, episode);
+}
+
 /* Makes the frames whose bytes were read. */
 static void decode(struct worker *worker)
 {
@@ -321,9 +329,11 @@ static void decode(struct worker *worker)
             const struct frame_slot *slot = worker->slots[i];
             const struct trajd_index *index = worker->frames->index;
             const struct trajd_episode *episode = &index->episodes[slot->episode_index];
+            const char *file = index->files[episode->file_index].path;
+            const bool has_own_file = is_name_of(file, episode->id);
             worker->statuses[i] = trajd_error_set(
-                &worker->errors[i], TRAJD_ERR_DATA, 0, "%s: %s/%s: row %llu: %s",
-                index->files[episode->file_index].path, episode->id,
+                &worker->errors[i], TRAJD_ERR_DATA, 0, "%s: %s%s%s: row %llu: %s", file,
+                has_own_file ? "" : episode->id, has_own_file ? "" : "/",
                 index->arrays[index->streams[slot->view->stream_index].array_index].path,
                 (unsigned long long)file_row(slot), worker->requests[k].reason);
         }

@@ -227,8 +227,9 @@ enum trajd_status trajd_picture_check_frames(const struct trajd_producer *produc
         const bool is_machine = use->status == TRAJD_ERR_SYSTEM || use->status == TRAJD_ERR_MEMORY;
         if (use->status && use->status != TRAJD_ERR_NOT_FOUND &&
             (is_machine || !producer->spec->keep_bad_rows))
-            return trajd_error_set(error, use->status, use->status == TRAJD_ERR_MEMORY ? ENOMEM : 0,
-                                   "%s", use->reason);
+            return trajd_error_set(
+                error, use->status, use->status == TRAJD_ERR_MEMORY ? ENOMEM : 0, "%s%s",
+                use->reason, is_machine ? "" : " (`bad_rows: keep` of the feed masks such frames)");
     }
     return TRAJD_OK;
 }

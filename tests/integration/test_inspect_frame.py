@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paths import ROOT, TRAJCTL
-from picture_files import read_png
+from picture_files import random_frames, read_png, write_encoded
 
 PICTURES = ROOT / "tests" / "golden" / "pictures"
 HEIGHT, WIDTH, GAP = 29, 42, 8
@@ -102,3 +102,10 @@ def test_mistakes(tmp_path):
     again = subprocess.run([TRAJCTL, "inspect", "--layout", tmp_path / "cams.yaml", "--frame", "cam:0", "-o", tmp_path / "frame.png",
                             tmp_path / "cams.h5"], capture_output=True, text=True, timeout=60)
     assert again.returncode == 1 and "frame.png" in again.stderr  # nothing is written over
+
+
+def test_the_last_part_of_a_name_is_recognised(tmp_path):
+    write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(3, 32, 32, 1)})
+    shown = subprocess.run([TRAJCTL, "inspect", "--frame", "top:0", "-o", tmp_path / "frame.png", tmp_path], capture_output=True, text=True,
+                           timeout=60)
+    assert shown.returncode == 1 and "there is no stream top (did you mean observations/images/top?)" in shown.stderr

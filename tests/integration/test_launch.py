@@ -472,6 +472,8 @@ def test_status_finds_private_daemons(node):
     one = status()
     assert one.returncode == 0 and one.stdout.startswith(f"{first}\ntrajd ") and "feed " in one.stdout, one.stderr
     assert json.loads(status("--json").stdout)["feeds"]
+    explained = subprocess.run([TRAJCTL, "explain", "train", "--window", "0"], env=node.env, capture_output=True, text=True, timeout=60)
+    assert explained.returncode == 1 and f"private daemons that run: --endpoint {first}\n" in explained.stderr, explained.stderr
     second = node.ensure(TRAJD_JOB="b")[0]
     several = status()
     assert several.returncode == 0 and [line.split()[0] for line in several.stdout.splitlines()[1:]] == sorted([first, second])

@@ -251,3 +251,18 @@ def test_files_of_public_recorders(tmp_path, name, layout, path):
         names = [path] if parent is None else [path.format(camera) for camera in before[parent]]
         for one in names:
             assert rows_of(after[one]) == rows_of(before[one])
+
+
+def test_the_folder_of_several_outputs_is_made(tmp_path, layout):
+    inputs = [write(tmp_path / f"{name}.hdf5") for name in "ab"]
+    pack(*inputs, "--layout", layout, "-o", tmp_path / "packed")
+    assert sorted(os.listdir(tmp_path / "packed")) == ["a.hdf5", "b.hdf5"]
+    refused = pack(*inputs, "--layout", layout, "-o", tmp_path / "no/packed", check=False)
+    assert refused.returncode == 1 and "no/packed: the folder cannot be made: No such file or directory" in refused.stderr
+    refused = pack(*inputs, "--layout", layout, "-o", inputs[0], check=False)
+    assert refused.returncode == 1 and "is no folder: several files need one" in refused.stderr
+    (tmp_path / "several").mkdir()
+    for name in "ab":
+        os.replace(tmp_path / f"{name}.hdf5", tmp_path / f"several/{name}.hdf5")
+    refused = pack(tmp_path / "several", "--layout", layout, "-o", tmp_path / "out.hdf5", check=False)
+    assert refused.returncode == 1 and f"not a folder: trajctl pack {tmp_path}/several/*.hdf5 -o FOLDER" in refused.stderr

@@ -276,7 +276,7 @@ def test_a_bad_frame_is_an_error_with_file_and_row(daemon, tmp_path):
     write_encoded(tmp_path / "episode_0.hdf5", {"top": random_frames(8, 32, 32, 1)}, bad=[("top", 5)])
     client = daemon(config_of(tmp_path, "top: {from: observations/images/top, at: 0}", batch=8)).client()
     client.open("train")
-    with pytest.raises(trajd.TrajdError, match=r"episode_0.hdf5.*observations/images/top.*row 5"):
+    with pytest.raises(trajd.TrajdError, match=r"episode_0.hdf5: observations/images/top: row 5: .*`bad_rows: keep` of the feed"):
         list(client.epoch())
     client.close()
 

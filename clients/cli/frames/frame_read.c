@@ -32,13 +32,27 @@ static const struct trajd_episode *find_episode(const struct trajd_index *index,
     return NULL;
 }
 
+/* Names the picture stream whose last part is the name, if there is one. */
+static enum trajd_status no_stream(const struct trajd_index *index, const char *name,
+                                   struct trajd_error *error)
+{
+    for (uint32_t s = 0; s < index->stream_count; s++) {
+        const char *slash = strrchr(index->streams[s].name, '/');
+        if (index->streams[s].image.is_present && slash && !strcmp(slash + 1, name))
+            return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                                   "there is no stream %s (did you mean %s?)", name,
+                                   index->streams[s].name);
+    }
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no stream %s", name);
+}
+
 enum trajd_status frame_find(const struct trajd_index *index, const char *name, const char *episode,
                              struct frame *frame, struct trajd_error *error)
 {
     const int64_t stream = trajd_index_find_stream(index, name);
 
     if (stream < 0)
-        return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0, "there is no stream %s", name);
+        return no_stream(index, name, error);
     frame->stream = &index->streams[stream];
     frame->image = frame->stream->image;
     if (!frame->image.is_present)

@@ -156,9 +156,12 @@ static enum trajd_status find_datasets(struct pack *p)
             if (!index->episodes[e].quarantine)
                 status = find_dataset(p, &index->episodes[e], i);
     if (!status && p->options->preparation_count && !p->result->prepared_count)
-        status = trajd_error_set(p->error, TRAJD_ERR_NOT_FOUND, 0,
-                                 "nothing to prepare: of no stream of frames in this file does the "
-                                 "feed want a crop or another size");
+        status =
+            trajd_error_set(p->error, TRAJD_ERR_NOT_FOUND, 0,
+                            "nothing to prepare: of no stream of frames in this file does the "
+                            "feed or preset want a crop or another size, so their frames stay as "
+                            "they are. A configuration with `image: {resize: 224}` in an output "
+                            "gives them another size");
     if (!status && !p->count)
         status = nothing_to_pack(p);
     qsort(p->datasets, p->count, sizeof *p->datasets, compare_datasets);
