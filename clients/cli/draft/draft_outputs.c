@@ -171,7 +171,8 @@ static void print_picture(const struct writer *w, const struct trajd_index_strea
     name_output(w, stream, name);
     if (config_picture_keys(w->preset, stream, is_other ? &w->size : &(struct config_size){0},
                             picture, &why))
-        fprintf(w->out, "      # not image: {preset: %s}: %s\n", w->preset->image, why.message);
+        fprintf(w->out, "      # image: {preset: %s} does not fit: %s\n", w->preset->image,
+                why.message);
     snprintf(keys, sizeof keys, "at: %s, %s", w->preset->observations, picture);
     print_line(w, stream, false, name, keys, is_other ? "resized: the style stacks cameras" : "");
 }
