@@ -356,6 +356,8 @@ static void *run_stream(void *context)
             task->event->passed = task->serial;
         stream->busy = false;
         pthread_cond_broadcast(&stream->changed);
+        if (task->op == OP_CALL)
+            free(task->context);
         free(task);
     }
     pthread_mutex_unlock(&stream->mutex);

@@ -113,7 +113,6 @@ static void run(void *context)
             frame = run->plan->frame;
         trajd_image_finish_frame(&run->plan->finish, frame, record->output);
     }
-    free(context);
 }
 
 enum trajd_status trajd_image_gpu_run(struct trajd_image_gpu *plan, const void *records,
