@@ -119,7 +119,11 @@ enum trajd_status trajd_image_check(const struct trajd_image_preparation *prepar
         return refuse(error, "the crop box must lie inside the source");
     if (p->filter == TRAJD_IMAGE_AREA &&
         (p->inner_height > p->crop.height || p->inner_width > p->crop.width))
-        return refuse(error, "filter area only reduces; use linear to enlarge");
+        return trajd_error_set(
+            error, TRAJD_ERR_ARGUMENT, 0,
+            "picture: filter area only reduces, and %ux%u would be enlarged to %ux%u: "
+            "write `filter: linear`, or a smaller size in `resize`",
+            p->crop.height, p->crop.width, p->inner_height, p->inner_width);
     if (p->top <= -(int32_t)p->inner_height || p->left <= -(int32_t)p->inner_width ||
         p->top >= (int32_t)p->height || p->left >= (int32_t)p->width)
         return refuse(error, "the resized frame must lie in the output");

@@ -575,7 +575,10 @@ def test_check_prints_what_a_preset_is(tmp_path):
     config = tmp_path / "trajd.yaml"
     config.write_text("version: 1\n" + config_of(tmp_path, outputs))
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and "filter area only reduces" in done.stderr + done.stdout
+    assert done.returncode != 0 and "filter area only reduces, and 84x84 would be enlarged to 224x224: write `filter: linear`" in done.stderr
+    config.write_text("version: 1\n" + config_of(tmp_path, outputs.replace("preset: umi", "random_crop: [76, 76]")))
+    done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "random_crop: no such key; a random crop is written `augment: [{crop: [76, 76]}]`" in done.stderr
     config.write_text("version: 1\n" + config_of(tmp_path, outputs.replace("umi}", "umi, filter: linear}")))
     done = subprocess.run([TRAJCTL, "check", config], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -98,6 +98,10 @@ enum trajd_status trajd_picture_spec_read(const struct trajd_yaml *yaml,
     if (node->kind != TRAJD_YAML_MAPPING)
         return trajd_yaml_error(yaml, node, error,
                                 "expected a mapping, for example {resize: [224, 224]}");
+    if ((child = trajd_yaml_get(node, "random_crop")) || (child = trajd_yaml_get(node, "random")))
+        return trajd_yaml_error(
+            yaml, child, error,
+            "no such key; a random crop is written `augment: [{crop: [76, 76]}]`");
     status = trajd_yaml_check_keys(yaml, node, keys, error);
     if (!status && (child = trajd_yaml_get(node, "crop")))
         status = read_crop(yaml, child, spec, error);
