@@ -83,7 +83,7 @@ def runs(daemon, tmp_path):
     (IMAGE % "resize: [20, 30], filter: nearest", {},
      "resize was none, is 20x30, fit was not given, is stretch, filter was not given, is nearest", lambda f: nearest(f, 20, 30)),
     (", layout: chw", {}, "layout was hwc, is chw", lambda f: f.transpose(2, 0, 1)),
-    (IMAGE % "augment: [{flip: 1}]", {}, "augment 1 was not given, is flip", lambda f: f[:, ::-1]),
+    (IMAGE % "augment: [{flip: 1}]", {}, "augment[0] was not given, is flip", lambda f: f[:, ::-1]),
     ("", {"color": "bgr"}, "color was rgb, is bgr", lambda f: f[..., ::-1]),
     ("", {"flip": "180"}, "flip was none, is 180", lambda f: f[::-1, ::-1])],
     ids=["crop", "resize", "layout", "augment", "color", "flip"])
@@ -103,8 +103,8 @@ def test_other_pictures_give_a_warning(runs, caplog, top, layout, words, make):
 def test_other_numbers_of_an_augmentation_are_named(runs):
     state, _ = runs.state(IMAGE % "augment: [{crop: [40, 40]}, {brightness: 0.3}]")
     (text,), _ = runs.resume(state, IMAGE % "augment: [{crop: [40, 40]}, {brightness: 0.4}], draw_per: window")
-    assert "augment 2 was brightness" in text and "factor 0.7 to 1.3, is brightness" in text and "factor 0.6 to 1.4" in text
-    assert "draw_per was frame, is window" in text and "augment 1" not in text
+    assert "output top: augment[1]: factor 0.7 to 1.3 -> factor 0.6 to 1.4" in text and "affine" not in text
+    assert "draw_per was frame, is window" in text and "augment[0]" not in text
 
 
 def test_other_normalisation_of_pictures_is_refused(runs):
@@ -142,7 +142,7 @@ def test_a_daemon_that_returns_with_other_pictures(runs):
     assert sorted(rows) == list(range(ROWS))
     assert shapes[0] == (48, 64, 3) and shapes[-1] == (40, 40, 3)
     (text,) = [str(one.message) for one in caught if "other pictures" in str(one.message)]
-    assert "crop was none, is 40x40 at 4, 12" in text and "augment 1 was not given, is flip" in text
+    assert "crop was none, is 40x40 at 4, 12" in text and "augment[0] was not given, is flip" in text
 
 
 MIXED = """

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import struct
 import warnings
 from dataclasses import dataclass
@@ -109,6 +110,17 @@ def fetch_pictures(ask: Callable[..., str]) -> Pictures:
     return Pictures(int(page["values_digest"], 16), outputs)
 
 
+def _change(key: str, old: Optional[str], new: Optional[str]) -> str:
+    """Returns "crop was none, is 30x30 at 5, 5", or of an augmentation's step what differs of it, counted from 0 as in
+    configurations: "augment[1]: factor 0.7 to 1.3 -> factor 0.6 to 1.4"."""
+    if key.startswith("augment "):
+        key = f"augment[{int(key[8:]) - 1}]" if key[8:].isdigit() else key
+        parts = [re.split(", (?=[a-z])", text) for text in (old, new) if text is not None]
+        if len(parts) == 2 and len(parts[0]) == len(parts[1]) and parts[0][0].split()[0] == parts[1][0].split()[0]:
+            return f"{key}: " + ", ".join(f"{was} -> {now}" for was, now in zip(*parts) if was != now)
+    return f"{key} was {old or 'not given'}, is {new or 'not given'}"
+
+
 def _differences(before: Pictures, found: Pictures) -> str:
     """Returns "output top: crop was none, is 30x30 at 5, 5; ...", or "" if the lists do not differ."""
     texts = []
@@ -117,8 +129,7 @@ def _differences(before: Pictures, found: Pictures) -> str:
         if old is None or new is None:
             texts.append(f"output {name} {'is new' if old is None else 'is gone'}")
             continue
-        changed = [f"{key} was {old.get(key, 'not given')}, is {new.get(key, 'not given')}"
-                   for key in {**old, **new} if old.get(key) != new.get(key)]
+        changed = [_change(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)]
         if changed:
             texts.append(f"output {name}: {', '.join(changed)}")
     return "; ".join(texts)
