@@ -78,7 +78,7 @@ def test_trajctl_explain_of_pictures(daemon, arm):
     text = explain("--window", "6", "--output", "top")
     assert "goals and draws of pictures are those of pass 0" in text
     assert re.search(r"  frames: decoder png, color rgb, .*crop none, resize 20x30, fit stretch, filter nearest", text)
-    assert re.search(r" 5 +8 .*episode_0.hdf5: .*/observations/images/top: row 5: ", text)
+    assert re.search(r" 5 +8 .*episode_0.hdf5: observations/images/top: row 5: ", text)
     assert re.search(r"draws crop row [0-4] column [0-6]; flip [01]; affine degrees -?[\d.]+ down 0 right 0 scale 1; brightness [\d.]+; hue -?[\d.]+\n", text)
     assert text.count("draws crop") == 1  # none for the bad frame
     whole = explain("--window", "6", "--output", "whole")
