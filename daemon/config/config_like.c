@@ -7,6 +7,8 @@
 #include "daemon/config/config_internal.h"
 
 #define MAX_MERGED_BYTES ((size_t)8 << 20)
+/* Escaped, a key is up to six times as long, and YAML reads no key of more than 1024 bytes. */
+#define MAX_KEY_BYTES 160
 
 static enum trajd_status find_model(const struct trajd_yaml *yaml,
                                     const struct trajd_yaml_node *like,
@@ -75,6 +77,20 @@ enum trajd_status trajd_config_resolve_like(struct trajd_config *config,
     return status;
 }
 
+static enum trajd_status check_keys(const struct trajd_yaml *yaml,
+                                    const struct trajd_yaml_node *node, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    for (const struct trajd_yaml_node *child = node->children; child && !status;
+         child = child->next)
+        status =
+            child->key && strlen(child->key) > MAX_KEY_BYTES
+                ? trajd_yaml_error(yaml, child, error, "a key has at most %d bytes", MAX_KEY_BYTES)
+                : check_keys(yaml, child, error);
+    return status;
+}
+
 static enum trajd_status write_text(const struct trajd_yaml_node *node, char **text,
                                     struct trajd_error *error)
 {
@@ -105,6 +121,8 @@ enum trajd_status trajd_config_expand_feed(const struct trajd_config *config, co
         status = find_model(yaml, like, feeds, &model, error);
     if (like && !status)
         status = merge(yaml, &arena, root, model, error);
+    if (like && !status)
+        status = check_keys(yaml, root, error);
     if (like && !status)
         status = write_text(root, expanded, error);
     trajd_arena_free(&arena);
