@@ -113,7 +113,9 @@ def test_a_packed_file_is_not_resampled(tmp_path, layout):
 
 def test_several_files_and_resume(tmp_path, layout):
     inputs = [write(tmp_path / f"in_{i}.h5", i) for i in range(3)]
-    refused = pack(*inputs, "-o", tmp_path / "packed", "--layout", layout, check=False)
+    refused = pack(*inputs, "-o", tmp_path / "none/packed", "--layout", layout, check=False)
+    assert refused.returncode and "none/packed" in refused.stderr
+    refused = pack(*inputs, "-o", inputs[0], "--layout", layout, check=False)
     assert refused.returncode and "no folder" in refused.stderr
     (tmp_path / "packed").mkdir()
     pack(inputs[0], "-o", tmp_path / "packed", "--layout", layout)
