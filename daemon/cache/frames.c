@@ -185,7 +185,8 @@ static enum trajd_status reserve(struct trajd_frame_view *view, uint32_t least_f
     return TRAJD_OK;
 }
 
-/* Takes one user from a view. Returns whether the caller frees it, without the lock: nobody else uses it.
+/* Takes one user from a view. Returns true where it was the last one and no worker loads a frame:
+ * the caller then frees the view, without the lock.
  * Where workers still write to its frames, the last of them frees it. */
 static bool leave(struct trajd_frame_view *view)
 {

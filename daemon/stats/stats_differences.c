@@ -23,8 +23,8 @@ static inline int64_t greatest(int64_t a, int64_t b)
 
 /* ---- which outputs ---- */
 
-/* Returns whether the kernels would give rows of the anchor's clock as they are, in the type in
- * which they are stored, and after the last row none, or the last one whatever its age (`holds`).
+/* Returns whether the kernels copy rows of the anchor's clock without a change of value or type. Steps
+ * after the last row must be invalid; with `holds`, they must repeat the last row at any age.
  * *bracket_index is that of all sources. */
 static bool copies_rows(const struct trajd_window_plan *plan, uint32_t output_index, bool holds,
                         uint32_t *bracket_index)
