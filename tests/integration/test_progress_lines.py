@@ -1,4 +1,4 @@
-"""How far long work is: what trajctl prints, and what trajd.open passes on of its private daemon."""
+"""How far long work is: what trajctl prints, what trajd.open passes on of its private daemon, and feed.stats."""
 import os
 import pty
 import re
@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+from feeds import policy_feed
 from paths import PACKAGE, TRAJCTL
 
 sys.path.insert(0, str(PACKAGE))
@@ -103,13 +104,15 @@ def test_open_shows_the_daemons_line(tmp_path, progress, monkeypatch, capsys):
     assert capsys.readouterr().err == f"\rtrajd: {FIRST}\x1b[K\r\x1b[K"
 
 
-def test_open_with_tqdm(tmp_path, progress, monkeypatch):
-    bars = []
+@pytest.fixture
+def bars(monkeypatch):
+    """The bars that are made of tqdm."""
+    made = []
 
     class Bar:
         def __init__(self, total, unit, desc):
             self.n, self.total, self.unit, self.desc, self.is_closed = 0, total, unit, desc, False
-            bars.append(self)
+            made.append(self)
 
         def update(self, count):
             self.n += count
@@ -119,6 +122,10 @@ def test_open_with_tqdm(tmp_path, progress, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
     monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    return made
+
+
+def test_open_with_tqdm(tmp_path, progress, monkeypatch, bars):
     log = Log(tmp_path)
     waiting = progress.Waiting(log.path, "tqdm")
     for line in ("serving at /run", FIRST, SECOND, "statistics: 5 of 20 episodes, 1.0 episodes/s, 15 s left"):
@@ -134,3 +141,34 @@ def test_open_with_tqdm(tmp_path, progress, monkeypatch):
         trajd.open("square.yaml", progress="tqdm")
     with pytest.raises(trajd.ArgumentError, match="must be None or"):
         trajd.open("square.yaml", progress="bar")
+
+
+def test_shares_of_statistics(progress, monkeypatch, capsys, bars):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+
+    def show(how=None):
+        share = progress.Share("statistics of actions", how)
+        for at, done in ((5, 0), (10, 0.25), (20, 0.5), (700, 0.51)):
+            now[0] = at
+            share.show(done)
+        share.close()
+        now[0] = 0.0
+
+    show()
+    assert capsys.readouterr().err.splitlines() == [f"trajd: statistics of actions: {rest}" for rest in (
+        "0 %", "25 %", "50 %, 20 s left", "51 %, 22 min left")]
+    show("tqdm")
+    assert [(bar.desc, bar.n, bar.total, bar.unit, bar.is_closed) for bar in bars] == [("statistics of actions", 51, 100, " %", True)]
+
+
+def test_statistics_of_a_feed_show_how_far_they_are(daemon, demo_file, progress, capsys, bars):
+    import trajd
+    one = daemon(policy_feed(demo_file))
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
+        first = feed.stats(["actions"])
+        assert re.match(r"trajd: statistics of actions: \d+ %", capsys.readouterr().err)
+        np.testing.assert_array_equal(feed.stats(["actions"])["actions"]["mean"], first["actions"]["mean"])
+        assert not capsys.readouterr().err, "what is known takes no time"
+        with pytest.raises(trajd.ArgumentError, match="must be None or"):
+            feed.stats(progress="bar")

@@ -17,6 +17,7 @@ from .batch import Arrays, Batch, Explanation, Layout
 from .epoch import Epoch, Run
 from .errors import ArgumentError, Busy, Closed, Error, StateError, Timeout
 from .group import Group, register
+from .progress import check as check_progress
 from .settings import Settings
 from .state import (Norm, Pictures, State, check_norm, fetch_pictures, frontier, norm_of, parse,
                     warn_of_pictures)
@@ -363,14 +364,16 @@ class Feed:
         del document["first"], document["next"]
         return Explanation(document)
 
-    def stats(self, names: Optional[List[str]] = None) -> Any:
+    def stats(self, names: Optional[List[str]] = None, progress: Optional[str] = None) -> Any:
         """Returns trajd.Stats of outputs, over each row of this feed's episodes once.
 
         An output with `norm: {over: windows}` is counted over all windows instead, without padding. `names` lists the
         outputs; None means all except images. If the feed mixes datasets, the statistics are of each dataset, with the
         names DATASET:NAME, and a dataset that lacks an output has none for it. The daemon computes the statistics once
-        and stores them, so the first call may take long."""
-        return figures.fetch(self._ask, names)
+        and stores them, so the first call may take long. How far it is is shown as by trajd.open: on a terminal in one
+        line, else in a line each 10 s, or with progress="tqdm" as a bar of tqdm."""
+        check_progress(progress)
+        return figures.fetch(self._ask, names, progress)
 
     def status(self) -> Dict[str, Any]:
         """Returns the daemon's status: feeds, workers, rates, and what each feed waits for."""
