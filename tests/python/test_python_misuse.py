@@ -136,6 +136,7 @@ def test_no_batch_in_time(daemon, demo_file):
             next(epoch)
 
 
+@pytest.mark.slow  # not under the address sanitizer: its allocator may be locked in a child for ever
 def test_after_fork(producer):
     feed = connect(producer())
     epoch = feed.epoch(0)
@@ -238,6 +239,7 @@ except KeyboardInterrupt:
     assert "KeyboardInterrupt" in said and process.returncode in (1, -signal.SIGINT), said
 
 
+@pytest.mark.slow  # not under the address sanitizer: its allocator may be locked in a child for ever
 def test_a_feed_made_in_a_forked_process_is_its_own(producer):
     """A feed that a forked process opens is closed when that process ends. The parent's feed, which the child
     inherited, is not."""

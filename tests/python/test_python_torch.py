@@ -137,6 +137,7 @@ def test_a_dataset_goes_to_one_spawned_worker(producer):
     assert all(torch.equal(batch["actions"][:, 0], batch["window_id"].float()) for batch in there)
 
 
+@pytest.mark.slow  # not under the address sanitizer: its allocator may be locked in a child for ever
 def test_workers_that_cannot_be(producer, monkeypatch):
     """Runs the code of a DataLoader's workers without one: a DataLoader takes five seconds for each worker that
     raised."""
