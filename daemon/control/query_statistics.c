@@ -124,8 +124,8 @@ static void write_output(const struct trajd_producer *producer, uint32_t o, stru
 
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", plan->outputs[o].name);
-    trajd_json_u64(json, "features", trajd_statistics_output_features(plan, o));
-    trajd_json_bool(json, "picture", trajd_statistics_is_picture(plan, o));
+    trajd_json_u64(json, "features", trajd_plan_feature_count(plan, o));
+    trajd_json_bool(json, "picture", trajd_plan_is_image(plan, o));
     write_rule(producer, plan, o, "norm", json);
     trajd_json_open_array(json, "lacking");
     for (uint32_t p = 0; p < feed->member_count; p++)

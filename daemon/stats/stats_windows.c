@@ -60,8 +60,8 @@ static void derive_spec(const struct trajd_window_plan *feed, enum trajd_norm_ov
             output->role = TRAJD_ROLE_ACTION;
         if (over == TRAJD_NORM_OVER_ROWS)
             output->at.from = output->at.to = 0;
-        if (trajd_statistics_byte_type(feed, o))
-            output->dtype = trajd_statistics_byte_type(feed, o);
+        if (trajd_plan_byte_type(feed, o))
+            output->dtype = trajd_plan_byte_type(feed, o);
         else if (output->dtype == TRAJD_F16 || output->dtype == TRAJD_BF16)
             output->dtype = TRAJD_F32;
     }
@@ -147,7 +147,7 @@ static enum trajd_status make_lanes(struct windows_walk *walk, uint32_t i,
     struct statistics_sweep *sweep = walk->sweep;
     struct item_view *view = &walk->views[i];
     const struct trajd_plan_output *output = &plan->outputs[sweep->items[i].index];
-    const bool picture = trajd_statistics_is_picture(plan, sweep->items[i].index);
+    const bool picture = trajd_plan_is_image(plan, sweep->items[i].index);
     const uint32_t columns = sweep->items[i].column_count,
                    room = view->direct ? walk->spec.global_batch : 1;
     uint32_t column = 0;
@@ -215,7 +215,7 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
                                    "has no statistics",
                                    plan->outputs[outputs[i]].name, plan->dataset->name);
         if (trajd_plan_norm_count(&plan->outputs[outputs[i]]) > TRAJD_STATISTICS_MAX_FEATURES &&
-            !trajd_statistics_is_picture(plan, outputs[i]))
+            !trajd_plan_is_image(plan, outputs[i]))
             return trajd_error_set(
                 error, TRAJD_ERR_UNSUPPORTED, 0,
                 "outputs.%s: no statistics of %llu features (at most %d)",
@@ -229,7 +229,7 @@ static enum trajd_status make_items(struct windows_walk *walk, enum trajd_norm_o
         view->direct = is_direct(plan, view);
         view->is_difference = statistics_is_difference(plan, outputs[i]);
         sweep->items[i].index = outputs[i];
-        sweep->items[i].column_count = trajd_statistics_output_features(plan, outputs[i]);
+        sweep->items[i].column_count = trajd_plan_feature_count(plan, outputs[i]);
         sweep->items[i].key_bits = trajd_histogram_key_bits(plan->outputs[outputs[i]].dtype);
         sweep->items[i].result = trajd_statistics_new(source, sweep->items[i].column_count);
         if (!sweep->items[i].result)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/window_plan.h"
 #include "proto/array_len.h"
 
 const struct trajd_statistics_figure trajd_statistics_figures[TRAJD_STATISTICS_FIGURES] = {
@@ -30,61 +29,6 @@ struct trajd_statistics *trajd_statistics_new(enum trajd_statistics_source sourc
     }
     return made;
 }
-
-/* ---- outputs ---- */
-
-static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
-                                                    uint32_t output_index)
-{
-    const struct trajd_index_stream *found = NULL;
-
-    for (uint32_t t = 0; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index) {
-            if (found)
-                return NULL;
-            found = trajd_plan_stream(plan, &plan->targets[t]);
-        }
-    return found;
-}
-
-static bool is_bytes(enum trajd_dtype dtype)
-{
-    return dtype == TRAJD_U8 || dtype == TRAJD_BOOL;
-}
-
-/* Bytes that are passed on are counted as bytes, even if the feed delivers another type. */
-enum trajd_dtype trajd_statistics_byte_type(const struct trajd_window_plan *plan,
-                                            uint32_t output_index)
-{
-    const struct trajd_index_stream *stream = only_stream(plan, output_index);
-    enum trajd_kind kind = plan->spec->outputs[output_index].kind;
-
-    if (!stream || !is_bytes(stream->dtype) || plan->outputs[output_index].transform ||
-        plan->spec->outputs[output_index].returns.is_given)
-        return TRAJD_DTYPE_NONE;
-    kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
-    return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST ? stream->dtype
-                                                                     : TRAJD_DTYPE_NONE;
-}
-
-bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index)
-{
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
-    return trajd_statistics_byte_type(plan, output_index) == TRAJD_U8 &&
-           (output->rank == 2 || output->rank == 3);
-}
-
-uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
-                                          uint32_t output_index)
-{
-    const struct trajd_plan_output *output = &plan->outputs[output_index];
-
-    if (trajd_statistics_is_picture(plan, output_index))
-        return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
-    return (uint32_t)trajd_plan_norm_count(output);
-}
-
-/* ---- files ---- */
 
 /* Counts the numbers of a list and of the lists in it. */
 static uint32_t count_numbers(const struct trajd_yaml_node *node)

@@ -17,10 +17,7 @@
 #include <stdint.h>
 
 #include "daemon/base/yaml.h"
-#include "proto/dtype.h"
 #include "proto/error.h"
-
-struct trajd_window_plan;
 
 #define TRAJD_STATISTICS_QUANTILES 5 /* 0.01, 0.10, 0.50, 0.90, 0.99 */
 
@@ -67,17 +64,6 @@ extern const struct trajd_statistics_figure {
     const char *name;
     size_t offset;
 } trajd_statistics_figures[TRAJD_STATISTICS_FIGURES];
-
-/* Returns the type of the stream whose bytes an output passes on unchanged (kinds previous and
- * nearest), or TRAJD_DTYPE_NONE. */
-enum trajd_dtype trajd_statistics_byte_type(const struct trajd_window_plan *plan,
-                                            uint32_t output_index);
-/* Whether an output is an image: unchanged uint8 elements of rank 2 or 3. */
-bool trajd_statistics_is_picture(const struct trajd_window_plan *plan, uint32_t output_index);
-/* Returns how many features the statistics of an output have: the channels of an image, else the
- * output's features. */
-uint32_t trajd_statistics_output_features(const struct trajd_window_plan *plan,
-                                          uint32_t output_index);
 
 /* Reads the statistics with the name `name` from a file. Figures that the file lacks are NaN.
  * Caller frees. TRAJD_ERR_NOT_FOUND: no such file, or no such name in it (the message has the

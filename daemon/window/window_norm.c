@@ -212,7 +212,7 @@ enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
     struct trajd_plan_output *out = &plan->outputs[output_index];
-    const uint32_t features = trajd_statistics_output_features(plan, output_index);
+    const uint32_t features = trajd_plan_feature_count(plan, output_index);
     const bool from_file = statistics->source == TRAJD_STATISTICS_FILE;
     enum trajd_status status;
 

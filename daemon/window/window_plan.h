@@ -271,6 +271,14 @@ enum trajd_kind trajd_plan_kind(const struct trajd_window_plan *plan,
 /* Returns whether a target adds the rows of each step: differences at another rate or clock, where
  * the output names no kind. */
 bool trajd_plan_adds(const struct trajd_window_plan *plan, const struct trajd_plan_target *target);
+/* Returns the type of the stream whose bytes an output passes on unchanged (kinds previous and
+ * nearest), or TRAJD_DTYPE_NONE. */
+enum trajd_dtype trajd_plan_byte_type(const struct trajd_window_plan *plan, uint32_t output_index);
+/* Whether an output is an image: unchanged uint8 elements of rank 2 or 3. */
+bool trajd_plan_is_image(const struct trajd_window_plan *plan, uint32_t output_index);
+/* Returns how many features the statistics of an output have: the channels of an image, else the
+ * output's features. */
+uint32_t trajd_plan_feature_count(const struct trajd_window_plan *plan, uint32_t output_index);
 /* Returns the time of anchor j of an episode, in ns from the episode's origin. */
 int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
                              const struct trajd_episode *episode, int64_t j);

@@ -50,6 +50,60 @@ bool trajd_plan_adds(const struct trajd_window_plan *plan, const struct trajd_pl
             (int64_t)bracket->clock_index != plan->anchor_clock);
 }
 
+static const struct trajd_index_stream *only_stream(const struct trajd_window_plan *plan,
+                                                    uint32_t output_index)
+{
+    const struct trajd_index_stream *found = NULL;
+
+    for (uint32_t t = 0; t < plan->target_count; t++)
+        if (plan->targets[t].output_index == output_index) {
+            if (found)
+                return NULL;
+            found = trajd_plan_stream(plan, &plan->targets[t]);
+        }
+    return found;
+}
+
+static bool is_bytes(enum trajd_dtype dtype)
+{
+    return dtype == TRAJD_U8 || dtype == TRAJD_BOOL;
+}
+
+/* Bytes that are passed on are counted as bytes, even if the feed delivers another type. */
+enum trajd_dtype trajd_plan_byte_type(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_index_stream *stream = only_stream(plan, output_index);
+    enum trajd_kind kind = plan->spec->outputs[output_index].kind;
+
+    if (!stream || !is_bytes(stream->dtype) || plan->outputs[output_index].transform ||
+        plan->spec->outputs[output_index].returns.is_given)
+        return TRAJD_DTYPE_NONE;
+    kind = kind == TRAJD_SPEC_KIND_FROM_STREAM ? stream->kind : kind;
+    return kind == TRAJD_KIND_PREVIOUS || kind == TRAJD_KIND_NEAREST ? stream->dtype
+                                                                     : TRAJD_DTYPE_NONE;
+}
+
+bool trajd_plan_is_image(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+    return trajd_plan_byte_type(plan, output_index) == TRAJD_U8 &&
+           (output->rank == 2 || output->rank == 3);
+}
+
+uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output)
+{
+    return output->feature_count * output->norm_step_count;
+}
+
+uint32_t trajd_plan_feature_count(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_plan_output *output = &plan->outputs[output_index];
+
+    if (trajd_plan_is_image(plan, output_index))
+        return output->rank == 3 ? (uint32_t)output->shape[2] : 1;
+    return (uint32_t)trajd_plan_norm_count(output);
+}
+
 /* Returns (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num
  * ns. */
 uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)

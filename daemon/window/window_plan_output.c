@@ -303,11 +303,6 @@ bool trajd_plan_has_rows(const struct trajd_window_plan *plan, uint32_t output_i
     return output->chain || output->norm_per_step || output->is_hidden;
 }
 
-uint64_t trajd_plan_norm_count(const struct trajd_plan_output *output)
-{
-    return output->feature_count * output->norm_step_count;
-}
-
 /* Lists the streams of an output. They are resampled in float64 where all are float64. */
 static enum trajd_status list_sources(struct trajd_window_plan *plan, uint32_t output_index,
                                       struct trajd_chain_source *sources, uint32_t *count,
