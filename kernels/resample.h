@@ -24,7 +24,10 @@
  * Memory: for CPU variants all pointers are host memory. For CUDA variants they are device memory,
  * except the request struct and its four lists of structs, which are always host memory. The
  * request borrows everything and owns nothing. The caller keeps it unchanged until the run is over.
- * All functions are thread-safe for different requests. */
+ * All functions are thread-safe for different requests.
+ *
+ * Growth: the members `reserved` are zero. A later version of the library may give them names, and
+ * zero keeps the behaviour of this version. Set a struct to zero before you fill it. */
 #ifndef TRAJD_KERNELS_RESAMPLE_H
 #define TRAJD_KERNELS_RESAMPLE_H
 
@@ -127,6 +130,7 @@ struct trajd_clock {
     const int64_t *stamps_ns;
     /* of a regular clock: num and den are in [1, 2^31 - 1]; both are 0 if there are stamps */
     struct trajd_rate rate;
+    uint64_t reserved[4]; /* 0 */
 };
 
 enum trajd_grid_unit {
@@ -142,6 +146,7 @@ struct trajd_grid {
     const int64_t *offsets; /* in ns or rows; shape by offsets_per_window */
     /* 0: one array [T] for all windows. T: an array [B, T], each window with its own offsets */
     uint64_t offsets_per_window;
+    uint64_t reserved[4]; /* 0 */
 };
 
 /* A clock paired with a grid, and the B windows on it. anchor + offset must not overflow int64. */
@@ -154,6 +159,7 @@ struct trajd_bracket {
     const int64_t *row_count;
     /* [B]: ns from the clock's zero on an NS grid, a local row on a ROWS grid */
     const int64_t *anchor;
+    uint64_t reserved[4]; /* 0 */
 };
 
 /* One stream of the batch: where its rows are, how they are resampled, and where the result
@@ -216,6 +222,7 @@ struct trajd_stream {
     float *derivative;
     uint64_t derivative_window_stride_bytes;
     uint64_t derivative_step_stride_bytes;
+    uint64_t reserved[8]; /* 0 */
 };
 
 struct trajd_resample_request {
@@ -235,6 +242,7 @@ struct trajd_resample_request {
      * by w. */
     const uint32_t *window_rows;
     uint32_t output_row_count; /* unused if window_rows is NULL */
+    uint64_t reserved[6];      /* 0 */
 };
 
 static inline uint64_t trajd_window_row(const struct trajd_resample_request *request, uint32_t w)
@@ -274,35 +282,6 @@ enum trajd_status trajd_resample_check_rows(const struct trajd_resample_request 
  * trajd_resample_check. Never fails: the content of rows can lead to masks, but not to errors. */
 void trajd_resample_reference(const struct trajd_resample_request *request, uint32_t window_begin,
                               uint32_t window_end);
-
-/* How trajd_resample_reference resolves one target of a stream, for explanations to users. */
-struct trajd_resample_step {
-    enum trajd_mask mask; /* of this stream alone; never NAN, which depends on the rows */
-    int64_t x;            /* the target: ns from the clock's zero, or a local row on a ROWS grid */
-    int64_t before;       /* the last row at or before x that the window may see; < 0: none */
-    /* false: no row is used: the value is the constant of the edge rule, or the stream is missing
-     */
-    bool has_row;
-    /* for totals: the value adds rows [row, row + added); 0: none, the value is 0 */
-    int64_t added;
-    /* true: the value blends rows `row` and `row + 1` with fraction past_ns / width_ns */
-    bool blends;
-    int64_t row;
-    /* for kind mean: the value is the average of [mean_first, row]; if above row: row alone */
-    int64_t mean_first;
-    uint64_t past_ns; /* from row `before` to x; 0 on a ROWS grid */
-    /* from row `before` to the next row; 0 if there is none, and on a ROWS grid */
-    uint64_t width_ns;
-};
-
-/* Fills *step for one target. The request must have passed trajd_resample_check. Reads no rows: a
- * base that is not NULL may point anywhere. */
-void trajd_resample_resolve(const struct trajd_resample_request *request, uint32_t stream_index,
-                            uint32_t window, uint32_t step_index, struct trajd_resample_step *step);
-/* Reads the rows that the step uses. Returns the first feature whose value is NaN because of them,
- * or -1. */
-int64_t trajd_resample_find_nan(const struct trajd_resample_request *request, uint32_t stream_index,
-                                uint32_t window, const struct trajd_resample_step *step);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
 #include "kernels/resample.h"
+#include "proto/array_len.h"
 
 #define RATE_LIMIT INT32_MAX
 #define SIZE_LIMIT ((uint64_t)INT64_MAX)
@@ -27,6 +28,17 @@ static enum trajd_status unsupported(const struct place *place, const char *rule
                            place->index, rule);
 }
 
+/* Refuses reserved members that are not zero, which a caller may have left uninitialised. */
+static enum trajd_status check_reserved(const uint64_t *reserved, size_t count,
+                                        const struct place *place)
+{
+    uint64_t bits = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bits |= reserved[i];
+    return bits ? wrong(place, "reserved is not zero (set the struct to zero first)") : TRAJD_OK;
+}
+
 static bool has_rate(struct trajd_rate rate)
 {
     return rate.num > 0 && rate.den > 0 && rate.num <= RATE_LIMIT && rate.den <= RATE_LIMIT;
@@ -40,7 +52,7 @@ static enum trajd_status check_clock(const struct trajd_clock *clock, const stru
         return wrong(place, "has both stamps and a rate");
     if (!clock->stamps_ns && !none && !has_rate(clock->rate))
         return wrong(place, "rate must have num and den in [1, 2^31 - 1]");
-    return TRAJD_OK;
+    return check_reserved(clock->reserved, ARRAY_LEN(clock->reserved), place);
 }
 
 static enum trajd_status check_grid(const struct trajd_grid *grid, bool pointers,
@@ -54,7 +66,7 @@ static enum trajd_status check_grid(const struct trajd_grid *grid, bool pointers
         return wrong(place, "offsets_per_window must be 0 or step_count");
     if (pointers && !grid->offsets)
         return wrong(place, "offsets is NULL");
-    return TRAJD_OK;
+    return check_reserved(grid->reserved, ARRAY_LEN(grid->reserved), place);
 }
 
 static enum trajd_status check_bracket(const struct trajd_resample_request *request,
@@ -73,7 +85,7 @@ static enum trajd_status check_bracket(const struct trajd_resample_request *requ
     if (request->grids[bracket->grid_index].unit == TRAJD_GRID_NS && pointers &&
         !clock->stamps_ns && !has_rate(clock->rate))
         return wrong(place, "a grid in ns needs a clock with stamps or a rate");
-    return TRAJD_OK;
+    return check_reserved(bracket->reserved, ARRAY_LEN(bracket->reserved), place);
 }
 
 static bool picks_a_row(enum trajd_kind kind)
@@ -266,7 +278,8 @@ static enum trajd_status check_stream(const struct trajd_resample_request *reque
     if (stream->bracket_index >= request->bracket_count)
         return wrong(place, "bracket_index is out of range");
     grid = &request->grids[request->brackets[stream->bracket_index].grid_index];
-    if ((status = check_kind(stream, place)) || (status = check_total(stream, grid->unit, place)) ||
+    if ((status = check_reserved(stream->reserved, ARRAY_LEN(stream->reserved), place)) ||
+        (status = check_kind(stream, place)) || (status = check_total(stream, grid->unit, place)) ||
         (status = check_types(stream, grid->unit, place)) ||
         (status = check_source(stream, pointers, place)) ||
         (status = check_output(stream, output_rows(request), grid->step_count, pointers, place)))
@@ -294,6 +307,8 @@ static enum trajd_status check_lists(const struct trajd_resample_request *reques
 static enum trajd_status check(const struct trajd_resample_request *request, bool pointers,
                                struct trajd_error *error)
 {
+    enum trajd_status status;
+
     if (!request)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "request is NULL");
     if (request->window_count == 0)
@@ -307,7 +322,9 @@ static enum trajd_status check(const struct trajd_resample_request *request, boo
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "request: %u windows into output_row_count %u",
                                request->window_count, request->output_row_count);
-    return check_lists(request, pointers, error);
+    status = check_reserved(request->reserved, ARRAY_LEN(request->reserved),
+                            &(struct place){"requests", 0, error});
+    return status ? status : check_lists(request, pointers, error);
 }
 
 enum trajd_status trajd_resample_check(const struct trajd_resample_request *request,

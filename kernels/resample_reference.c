@@ -19,6 +19,7 @@
 #include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
 #include "kernels/resample.h"
+#include "kernels/resample_resolve.h"
 #include "kernels/resample_target.h"
 
 static double element(const struct trajd_view *view, int64_t row, uint32_t d)

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "kernels/resample_resolve.h"
+
 struct trajd_view trajd_view_of(const struct trajd_resample_request *request,
                                 const struct trajd_stream *stream, uint32_t w)
 {

@@ -15,7 +15,7 @@
 #include "daemon/base/json.h"
 #include "daemon/producer/producer.h"
 #include "daemon/server/server.h"
-#include "kernels/resample.h"
+#include "kernels/resample_resolve.h"
 
 struct trajd_query_service;
 

@@ -7,6 +7,7 @@
 #include "daemon/producer/gpu_pictures/gpu_frames.h"
 #include "daemon/producer/picture_write.h"
 #include "daemon/producer/producer_gpu_internal.h"
+#include "kernels/resample_resolve.h"
 
 /* ---- opening ---- */
 

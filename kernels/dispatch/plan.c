@@ -238,10 +238,9 @@ int trajd_plan_is_cuda(const struct trajd_plan *plan)
     return !plan->run;
 }
 
-enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,
-                                       const struct trajd_resample_request *request,
-                                       struct trajd_device_stream *stream,
-                                       struct trajd_error *error)
+enum trajd_status trajd_plan_run_on(struct trajd_plan *plan,
+                                    const struct trajd_resample_request *request, void *stream,
+                                    struct trajd_error *error)
 {
     enum trajd_status status = check_run(plan, request, error);
 
@@ -250,8 +249,15 @@ enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,
                                plan->choice.variant);
     if (status || request->window_count == 0)
         return status;
-    return trajd_cuda_run_style(request, &plan->facts, plan->cuda_style,
-                                trajd_device_stream_handle(stream), error);
+    return trajd_cuda_run_style(request, &plan->facts, plan->cuda_style, stream, error);
+}
+
+enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,
+                                       const struct trajd_resample_request *request,
+                                       struct trajd_device_stream *stream,
+                                       struct trajd_error *error)
+{
+    return trajd_plan_run_on(plan, request, trajd_device_stream_handle(stream), error);
 }
 
 void trajd_plan_destroy(struct trajd_plan **plan)

@@ -58,6 +58,12 @@ enum trajd_status trajd_plan_run_async(struct trajd_plan *plan,
                                        struct trajd_device_stream *stream,
                                        struct trajd_error *error);
 
+/* Does the same on a cudaStream_t of the calling thread's current GPU. NULL: the legacy default
+ * stream. */
+enum trajd_status trajd_plan_run_on(struct trajd_plan *plan,
+                                    const struct trajd_resample_request *request, void *stream,
+                                    struct trajd_error *error);
+
 /* Frees the plan and clears the caller's pointer. NULL is fine. */
 void trajd_plan_destroy(struct trajd_plan **plan);
 

@@ -3,6 +3,7 @@
 
 #include "kernels/element_convert.h"
 #include "kernels/quaternion.h"
+#include "kernels/resample_resolve.h"
 #include "kernels/transform/transform.h"
 
 struct blend {

@@ -120,7 +120,7 @@ def check_daemon(paths, folder):
 def check_worker(paths, folder):
     """Python has libraries of its own. The libraries that the wheel bundles come from the wheel, and none comes
     from the build tree."""
-    bundled = {path.name.split("-")[0] for path in folder.glob("venv/lib/python3*/site-packages/trajd.libs/*")} | {"libtrajd"}
+    bundled = {path.name.split("-")[0] for path in folder.glob("venv/lib/python3*/site-packages/trajd.libs/*")} | {"libtrajd", "libtrajd_kernels"}
     ours = {path for path in paths if re.split(r"[-.]", os.path.basename(path))[0] in bundled}
     assert bundled & {"libzmq", "libtrajd"} <= {re.split(r"[-.]", os.path.basename(path))[0] for path in ours}
     for path in ours:

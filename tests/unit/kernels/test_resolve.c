@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernels/element_convert.h"
+#include "kernels/resample_resolve.h"
 #include "tests/support/random_problem.h"
 
 static double load(const struct problem *problem, uint32_t window, int64_t row, uint32_t feature)

@@ -1,0 +1,107 @@
+"""libtrajd_kernels as a stranger uses it: from an installed prefix, through pkg-config alone."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from paths import BUILD, ROOT, SUPPORT, clean_environment
+
+MAP = BUILD / "kernels/library/libtrajd_kernels.map"
+
+
+def run(*command, **variables):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          env=clean_environment(**variables), timeout=120)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    if not all(map(shutil.which, ("pkg-config", "gcc", "cmake"))):
+        pytest.skip("pkg-config, gcc or cmake is missing")
+    folder = tmp_path_factory.mktemp("prefix")
+    run("cmake", "--install", BUILD, "--prefix", folder)
+    return folder
+
+
+def build(prefix, source, *options, compiler="gcc"):
+    """Returns a program of the source, built with the flags of pkg-config, and without any path of this tree."""
+    if re.search(r"TRAJD_SANITIZE:\w+=.", (BUILD / "CMakeCache.txt").read_text()):
+        pytest.skip("an instrumented library needs an instrumented program")
+    folder = next(prefix.glob("lib*/**/pkgconfig"))
+    flags = run("pkg-config", "--cflags", "--libs", "trajd_kernels", PKG_CONFIG_PATH=str(folder)).split()
+    program = prefix / source.stem
+    run(compiler, "-Wall", "-Wextra", "-Werror", *options, source, "-o", program, *flags, f"-Wl,-rpath,{folder.parent}")
+    return program
+
+
+def test_a_program_runs_requests_without_allocating(prefix):
+    lines = run(build(prefix, SUPPORT / "kernels_user.c", "-std=c11")).splitlines()
+    found = dict(line.split(" ", 1) for line in lines)
+    assert found["allocations"] == "0"
+    assert found["equal"] == "1" and found["valid"] == "1"
+    assert found["plan"].startswith("cpu_rows: 600 windows x 3 streams") and "2 threads" in found["plan"]
+    assert found["reserved"] == "streams[1]: reserved is not zero (set the struct to zero first)"
+    assert found["stream"] == "run: stream is not NULL, but the plan is for the CPU"
+    assert found["gpu"] in ("unsupported", "not_found")
+
+
+def test_the_example_of_the_manual(prefix):
+    page = (prefix / "share/man/man3/trajd_kernels.3").read_text()
+    source = prefix / "example.c"
+    source.write_text(re.search(r"\.Bd -literal.*?\n(.*?)\.Ed", page, re.S)[1].replace("\\en", "\\n"))
+    assert run(build(prefix, source, "-std=c11")) == "1 2 4, mask 0\n"
+
+
+def test_the_header_is_also_cpp(prefix):
+    if not shutil.which("g++"):
+        pytest.skip("g++ is missing")
+    source = prefix / "header.cpp"
+    source.write_text("#include <trajd_kernels.h>\nint main() { trajd_kernels *none = nullptr; trajd_kernels_close(&none); }\n")
+    run(build(prefix, source, "-std=c++17", compiler="g++"))
+
+
+def exported(library, kind):
+    """Returns the names in the dynamic table of an ELF file: {name: version}. kind: the option of nm."""
+    found = {}
+    for line in run("nm", "-D", kind, "--with-symbol-versions", library).splitlines():
+        name, _, version = line.split()[-1].replace("@@", "@").partition("@")
+        found[name] = version
+    return found
+
+
+def names_of(node):
+    """Returns the names that a node of the version map lists."""
+    body = re.search(rf"^{node} {{\nglobal:\n(.*?)^(?:local:|}})", MAP.read_text(), re.M | re.S)[1]
+    return set(re.findall(r"(\w+);", body))
+
+
+def test_it_exports_the_functions_of_its_headers_and_nothing_else(prefix):
+    library = next(prefix.glob("lib*/**/libtrajd_kernels.so.1"))
+    symbols = {name: version for name, version in exported(library, "--defined-only").items() if not name.startswith("TRAJD_")}
+    public = {name for name, version in symbols.items() if version == "TRAJD_KERNELS_1"}
+    headers = "".join((prefix / "include/trajd" / name).read_text() for name in (
+        "trajd_kernels.h", "kernels/resample.h", "proto/dtype.h", "proto/error.h"))
+    declared = set(re.findall(r"^[a-z][\w *]*?\b(trajd_\w+)\(", headers, re.M)) - {"trajd_window_row"}  # inline
+    assert public == names_of("TRAJD_KERNELS_1") == declared - {"trajd_error_set", "trajd_error_prefix"}
+    private = "TRAJD_KERNELS_[\\d.]+_PRIVATE"
+    assert {name for name in symbols if name not in public} == names_of(private)
+    assert all(re.fullmatch(private, version) for name, version in symbols.items() if name not in public)
+
+
+def test_private_symbols_are_those_that_the_programs_load(prefix):
+    used = set()
+    for name in ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-decoder"):
+        program = prefix / name
+        used |= set(exported(program, "--undefined-only"))
+        assert "libtrajd_kernels.so.1" in run("readelf", "-d", program)
+        assert "trajd_resample_cpu" not in run("nm", BUILD / {"trajd": "daemon/trajd", "trajctl": "clients/cli/trajctl"}.get(
+            program.name, "daemon/decode/trajd-decoder"))  # no second copy of the kernels
+    assert names_of("TRAJD_KERNELS_[\\d.]+_PRIVATE") <= used
+
+
+def test_installed_programs_find_the_library(prefix):
+    assert "trajd" in run(prefix / "bin/trajd", "--version") and "trajctl" in run(prefix / "bin/trajctl", "--help")
