@@ -278,18 +278,23 @@ static void copy_frames(struct worker *worker, const struct trajd_frame_view *vi
     }
 }
 
-/* Lets a helper program decode frames. A program that does not start, because memory is short or
- * somebody kills it, is tried again. */
+/* Lets a helper program decode frames. Where it does not start, or something kills it, because memory is
+ * short for a moment, tries again. */
 static enum trajd_status run_decoder(struct worker *worker, const struct trajd_frame_view *view,
                                      uint32_t count, struct trajd_error *error)
 {
+    struct trajd_decoder_pool *decoders = worker->frames->decoders;
     struct trajd_decoder_options options = view->decoder;
-    enum trajd_status status = TRAJD_OK;
+    struct timespec pause = {0, FIRST_BACKOFF_NS};
+    enum trajd_status status;
 
     options.preparation = &view->preparation;
-    for (int r = 0; r <= RETRY_COUNT && (!r || status); r++)
-        status = trajd_decoder_pool_run(worker->frames->decoders, &options, worker->requests, count,
-                                        error);
+    status = trajd_decoder_pool_run(decoders, &options, worker->requests, count, error);
+    for (int r = 0; r < RETRY_COUNT && status; r++) {
+        nanosleep(&pause, NULL);
+        pause.tv_nsec *= 4;
+        status = trajd_decoder_pool_run(decoders, &options, worker->requests, count, error);
+    }
     return status;
 }
 

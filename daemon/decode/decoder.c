@@ -47,15 +47,19 @@ static void free_memory(struct trajd_decode_memory *memory)
     *memory = (struct trajd_decode_memory){.fd = -1};
 }
 
-static void end_child(struct trajd_decoder *decoder)
+/* Returns the child's exit status, as of waitpid. */
+static int end_child(struct trajd_decoder *decoder)
 {
+    int status = 0;
+
     if (!decoder->pid)
-        return;
+        return 0;
     close(decoder->link.socket);
     kill(decoder->pid, SIGKILL);
-    while (waitpid(decoder->pid, NULL, 0) < 0 && errno == EINTR)
+    while (waitpid(decoder->pid, &status, 0) < 0 && errno == EINTR)
         ;
     decoder->pid = 0;
+    return status;
 }
 
 static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd_error *error)
@@ -237,6 +241,23 @@ uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder)
     return decoder->link.setup.frame_bytes;
 }
 
+/* Ends a child that failed on one frame. The frame is bad, unless something outside killed the child,
+ * such as the kernel where memory is full. */
+static enum trajd_status blame(struct trajd_decoder *decoder, struct trajd_decoder_frame *frame,
+                               struct trajd_error *error)
+{
+    const bool has_ended = trajd_helper_has_ended(decoder->pid);
+    const int status = end_child(decoder);
+
+    if (has_ended && trajd_helper_is_killed(status))
+        return trajd_error_set(
+            error, TRAJD_ERR_SYSTEM, 0,
+            "%s was killed twice from outside, by signal %d (%s): is memory full?",
+            decoder->program, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    snprintf(frame->reason, sizeof frame->reason, "the picture library crashed or hung on it");
+    return TRAJD_OK;
+}
+
 /* Decodes one frame after a child died, in a new child if there is none. */
 static enum trajd_status run_again(struct trajd_decoder *decoder, struct trajd_decoder_frame *frame,
                                    struct trajd_error *error)
@@ -245,9 +266,7 @@ static enum trajd_status run_again(struct trajd_decoder *decoder, struct trajd_d
 
     if (status || trajd_decode_job_run(&decoder->link, frame, 1))
         return status;
-    end_child(decoder);
-    snprintf(frame->reason, sizeof frame->reason, "the picture library crashed or hung on it");
-    return TRAJD_OK;
+    return blame(decoder, frame, error);
 }
 
 static enum trajd_status run_few(struct trajd_decoder *decoder, struct trajd_decoder_frame *frames,

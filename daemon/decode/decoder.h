@@ -57,7 +57,7 @@ uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder);
 
 /* Decodes the frames. Blocks. If the child dies or hangs, its frames are decoded again one by one in
  * a new child; a frame on which that one dies, too, is bad. TRAJD_ERR_SYSTEM where no child can be
- * started; then some frames are not decoded. */
+ * started, or where something outside kills that one, too; then some frames are not decoded. */
 enum trajd_status trajd_decoder_run(struct trajd_decoder *decoder,
                                     struct trajd_decoder_frame *frames, uint32_t count,
                                     struct trajd_error *error);

@@ -1,4 +1,4 @@
-/* The protocol with trajd-indexer, the helper program that reads HDF5 files, and its start.
+/* Helper programs as processes, and the protocol with trajd-indexer, the one that reads HDF5 files.
  *
  * Parent and child share one stream socket, descriptor TRAJD_HELPER_SOCKET in the child. A frame is
  * a header and `length` bytes. Numbers are in the machine's byte order: both ends are of one build.
@@ -11,6 +11,7 @@
 #ifndef TRAJD_INDEX_HELPER_H
 #define TRAJD_INDEX_HELPER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -43,5 +44,14 @@ struct trajd_helper_header {
  * writes one (writer_protocol.h), in a process group of its own, so that Ctrl-C reaches only the
  * parent, which then ends it. Returns 0 or an errno. */
 int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid);
+
+/* Waits up to one second for a child to end without a signal from here. Returns whether it has ended.
+ * Its exit status can still be asked for. Meant for a child that has closed its socket. */
+bool trajd_helper_has_ended(pid_t pid);
+
+/* Returns whether a child with this exit status (of waitpid) ended for lack of memory, or by a signal
+ * that comes from outside, not from a fault of the program. SIGXCPU is among them: the limit of the
+ * processor's time counts over all that a child does. */
+bool trajd_helper_is_killed(int status);
 
 #endif

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,37 +16,7 @@
 #include "daemon/base/unix_socket.h"
 #include "daemon/index/helper.h"
 
-enum { END_SLICES = 100, SLICE_MS = 10, LOOKS_MAX = 2 * 10 };
-
-int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid)
-{
-    char *arguments[] = {(char *)"trajd-indexer", (char *)task, NULL};
-    char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
-    /* no variable HDF5_* of the user reaches libhdf5 */
-    char *environment[] = {(char *)"LC_ALL=C", libraries, NULL};
-    const char *own = getenv("LD_LIBRARY_PATH");
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    int code;
-
-    snprintf(libraries, sizeof libraries, "LD_LIBRARY_PATH=%s", own ? own : "");
-    if (!own)
-        environment[1] = NULL;
-    sigemptyset(&none);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, task ? POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP
-                                               : POSIX_SPAWN_SETSIGMASK);
-    posix_spawn_file_actions_init(&actions);
-    code = posix_spawn_file_actions_adddup2(&actions, socket, TRAJD_HELPER_SOCKET);
-    if (!code)
-        code = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return code;
-}
+enum { LOOKS_MAX = 2 * 10 };
 
 void trajd_index_child_init(struct trajd_index_child *child)
 {
@@ -201,18 +170,6 @@ void trajd_index_child_release(struct trajd_index_child *child)
     child->header_length = child->data_length = 0;
 }
 
-bool trajd_index_child_has_ended(const struct trajd_index_child *child)
-{
-    siginfo_t info = {0};
-
-    for (int i = 0; i < END_SLICES; i++) {
-        if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
-            return true;
-        poll(NULL, 0, SLICE_MS);
-    }
-    return false;
-}
-
 int trajd_index_child_end(struct trajd_index_child *child)
 {
     int status = 0;
@@ -229,13 +186,4 @@ int trajd_index_child_end(struct trajd_index_child *child)
     trajd_index_child_release(child);
     trajd_index_child_init(child);
     return status;
-}
-
-bool trajd_index_child_is_killed(int status)
-{
-    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-
-    return (WIFEXITED(status) && WEXITSTATUS(status) == TRAJD_HELPER_NO_MEMORY) ||
-           number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
-           number == SIGQUIT || number == SIGXCPU;
 }

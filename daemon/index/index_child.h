@@ -66,17 +66,8 @@ bool trajd_index_child_may_go_on(struct trajd_index_child *child, int64_t now_ns
 /* Closes the entry's file. The child is idle afterwards. */
 void trajd_index_child_release(struct trajd_index_child *child);
 
-/* Waits up to one second for the child to end without a signal from here. True where it has ended.
- * Meant for a child that has closed its socket. */
-bool trajd_index_child_has_ended(const struct trajd_index_child *child);
-
 /* Kills the child, waits for its end and frees what it has. Returns its exit status as of waitpid,
  * 0 where there was no child. */
 int trajd_index_child_end(struct trajd_index_child *child);
-
-/* Returns whether the child ended for lack of memory, or by a signal that comes from outside, not
- * from a fault of the program. SIGXCPU is among them: the limit of the processor's time counts over all files of a
- * child. */
-bool trajd_index_child_is_killed(int status);
 
 #endif

@@ -104,19 +104,19 @@ static enum trajd_status lose_child(struct pool *pool, struct trajd_index_child 
                                     const char *why)
 {
     struct trajd_index_entry *entry = child->entry;
-    const bool was_ready = child->ready, has_ended = !why && trajd_index_child_has_ended(child);
+    const bool was_ready = child->ready, has_ended = !why && trajd_helper_has_ended(child->pid);
     const int status = trajd_index_child_end(child);
     char how[TEXT_SIZE] = "the indexing child closed its socket";
 
     if (has_ended && WIFSIGNALED(status))
         snprintf(how, sizeof how, "the indexing child was killed by signal %d (%s)%s",
                  WTERMSIG(status), strsignal(WTERMSIG(status)),
-                 trajd_index_child_is_killed(status) ? " from outside" : "");
+                 trajd_helper_is_killed(status) ? " from outside" : "");
     else if (has_ended && WEXITSTATUS(status) == TRAJD_HELPER_NO_MEMORY)
         snprintf(how, sizeof how, "the indexing child got no memory");
     else if (has_ended)
         snprintf(how, sizeof how, "the indexing child ended with status %d", WEXITSTATUS(status));
-    if (has_ended && trajd_index_child_is_killed(status))
+    if (has_ended && trajd_helper_is_killed(status))
         return retry_killed(pool, entry, how);
     if (!was_ready)
         return trajd_error_set(pool->error, TRAJD_ERR_SYSTEM, 0, "%s: does not start: %s",

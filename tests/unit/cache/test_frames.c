@@ -49,9 +49,17 @@ struct world {
     struct trajd_frames *frames;
 };
 
-static unsigned pauses, inflated;
+static unsigned pauses, inflated, killed_jobs;
 
 int __wrap_nanosleep(const struct timespec *time, struct timespec *rest);
+enum trajd_status __real_trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
+                                                const struct trajd_decoder_options *options,
+                                                struct trajd_decoder_frame *frames, uint32_t count,
+                                                struct trajd_error *error);
+enum trajd_status __wrap_trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
+                                                const struct trajd_decoder_options *options,
+                                                struct trajd_decoder_frame *frames, uint32_t count,
+                                                struct trajd_error *error);
 enum trajd_status __real_trajd_inflate_chunk(struct trajd_inflater *inflater,
                                              const struct trajd_filter_pipeline *pipeline,
                                              const uint8_t *stored, size_t size, size_t bytes,
@@ -76,6 +84,17 @@ enum trajd_status __wrap_trajd_inflate_chunk(struct trajd_inflater *inflater,
 {
     __atomic_fetch_add(&inflated, 1, __ATOMIC_RELAXED);
     return __real_trajd_inflate_chunk(inflater, pipeline, stored, size, bytes, chunk, error);
+}
+
+/* Fails as where the kernel kills helper programs, for the next `killed_jobs` jobs. */
+enum trajd_status __wrap_trajd_decoder_pool_run(struct trajd_decoder_pool *pool,
+                                                const struct trajd_decoder_options *options,
+                                                struct trajd_decoder_frame *frames, uint32_t count,
+                                                struct trajd_error *error)
+{
+    if (killed_jobs && killed_jobs--)
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "killed by signal 9");
+    return __real_trajd_decoder_pool_run(pool, options, frames, count, error);
 }
 
 static uint8_t value_at(uint32_t file, uint32_t row, uint32_t i)
@@ -295,6 +314,34 @@ static void a_missing_file_is_tried_again_for_one_frame(void **state)
     trajd_frames_close_view(&view);
 }
 
+/* Frames whose helper program was killed are no bad frames: after some tries a pin fails, and the next
+ * one decodes them. */
+static void a_killed_helper_program_makes_no_bad_frame(void **state)
+{
+    struct world *world = *state;
+    struct trajd_frame_use use = {0};
+    struct trajd_frames_stats stats;
+    struct trajd_frame_view *view;
+
+    world->streams[0].image = (struct trajd_layout_image){
+        .is_present = true, .encoding = TRAJD_PICTURE_RAW, .color = TRAJD_COLOR_BGR};
+    make_frames(world, 1);
+    view = open_view(world, 0);
+    killed_jobs = 4;
+    assert_int_equal(trajd_frames_pin(view, &use, 1, NULL), TRAJD_OK);
+    assert_int_equal(use.status, TRAJD_ERR_SYSTEM);
+    assert_string_equal(use.reason, "killed by signal 9");
+    assert_int_equal(pauses, 3); /* memory is short for moments */
+    trajd_frames_unpin(view, &use, 1);
+    assert_int_equal(trajd_frames_pin(view, &use, 1, NULL), TRAJD_OK);
+    assert_int_equal(use.status, TRAJD_OK);
+    assert_int_equal(((const uint8_t *)use.pixels)[0], value_at(0, 0, 2)); /* red comes first */
+    trajd_frames_unpin(view, &use, 1);
+    trajd_frames_get_stats(world->frames, &stats);
+    assert_int_equal(stats.bad_frames, 0);
+    trajd_frames_close_view(&view);
+}
+
 struct pinning {
     struct trajd_frame_view *view;
     struct trajd_frame_use uses[ROWS];
@@ -391,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_WORLD(frames_of_a_chunk_are_inflated_once),
         WITH_WORLD(a_missing_file_is_tried_again_for_one_frame),
+        WITH_WORLD(a_killed_helper_program_makes_no_bad_frame),
         WITH_WORLD(a_hanging_filesystem_does_not_stop_others),
         WITH_WORLD(a_closed_view_gives_its_memory_back),
     };

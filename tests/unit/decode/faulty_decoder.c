@@ -1,13 +1,15 @@
 /* A helper program that fails as a frame's first byte says. It decodes other frames to that byte.
  *
- *     'K'  it dies                          'h'  it hangs, but only in a job of several frames
+ *     'K'  it crashes                       'h'  it hangs, but only in a job of several frames
  *     'k'  the same, but only in a job      'c'  its reply counts one frame too many
  *          of several frames                't'  its reply is too short
  *     'H'  it hangs                         'm'  its reply begins with other bytes
- *     'r'  the reason has no end, and no letters */
+ *     'r'  the reason has no end, and no letters
+ *     'O'  it is killed as the kernel does it where memory is full */
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +21,8 @@ static void fail_as(uint8_t kind, bool is_alone, struct trajd_decode_reply *repl
                     size_t *size)
 {
     if (kind == 'K' || (kind == 'k' && !is_alone))
+        raise(SIGSYS);
+    if (kind == 'O')
         raise(SIGKILL);
     if (kind == 'H' || (kind == 'h' && !is_alone))
         raise(SIGSTOP);
@@ -56,6 +60,7 @@ int main(void)
     void *input, *output;
     int in, out;
 
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     trajd_receive_fd(TRAJD_SANDBOX_SOCKET, &setup, sizeof setup, &in);
     trajd_receive_fd(TRAJD_SANDBOX_SOCKET, &header, sizeof header, &out);
     input = mmap(NULL, setup.input_bytes, PROT_READ, MAP_SHARED, in, 0);

@@ -1,5 +1,5 @@
 /* Helper programs that die, hang or break the protocol: only a frame that does it twice is bad, and
- * nothing is left of them. */
+ * nothing is left of them. No frame is bad because something outside killed them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,15 +59,21 @@ static void end(struct fixture *f)
 }
 
 /* Decodes a frame for each letter. */
-static void run(struct fixture *f, const char *letters)
+static enum trajd_status try(struct fixture *f, const char *letters, struct trajd_error *error)
 {
     const uint32_t count = (uint32_t)strlen(letters);
-    struct trajd_error error;
 
     for (uint32_t i = 0; i < count; i++)
         f->frames[i] = (struct trajd_decoder_frame){(const uint8_t *)letters + i, 1, 1,
                                                     f->pixels + (size_t)i * FRAME_BYTES, ""};
-    if (trajd_decoder_run(f->decoder, f->frames, count, &error))
+    return trajd_decoder_run(f->decoder, f->frames, count, error);
+}
+
+static void run(struct fixture *f, const char *letters)
+{
+    struct trajd_error error;
+
+    if (try(f, letters, &error))
         fail_msg("%s", error.message);
 }
 
@@ -91,6 +97,24 @@ static void test_a_child_that_dies(void **state)
     (void)state;
     run(&f, letters);
     check(&f, letters, "K");
+    run(&f, "eeo"); /* it goes on */
+    check(&f, "eeo", "");
+    end(&f);
+}
+
+/* No frame is blamed for a kill from outside: the user learns that memory may be full. */
+static void test_a_child_that_is_killed_twice(void **state)
+{
+    struct fixture f = make(FAULTY, 20000);
+    struct trajd_error error;
+
+    (void)state;
+    assert_int_equal(try(&f, "aaOa", &error), TRAJD_ERR_SYSTEM);
+    assert_string_equal(error.message,
+                        FAULTY " was killed twice from outside, by signal 9 (Killed): "
+                               "is memory full?");
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(f.frames[i].reason, "");
     run(&f, "eeo"); /* it goes on */
     check(&f, "eeo", "");
     end(&f);
@@ -232,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_child_that_dies),
+        cmocka_unit_test(test_a_child_that_is_killed_twice),
         cmocka_unit_test(test_a_child_that_hangs),
         cmocka_unit_test(test_a_child_that_breaks_the_protocol),
         cmocka_unit_test(test_a_thousand_restarts),
