@@ -79,6 +79,15 @@ static void write_rule(const struct trajd_producer *producer, const struct trajd
         trajd_json_null(json, "from");
 }
 
+static void write_picture_norm(const struct trajd_picture_spec *picture, struct trajd_json *json)
+{
+    char norm[256];
+    struct trajd_text text = {norm, sizeof norm, 0};
+
+    trajd_picture_write_norm(picture, &text);
+    trajd_json_string(json, "norm", norm);
+}
+
 static void write_norm(const struct trajd_producer *producer, const struct trajd_window_plan *plan,
                        uint32_t output_index, uint32_t first, uint32_t count,
                        struct trajd_json *json)
@@ -126,7 +135,10 @@ static void write_output(const struct trajd_producer *producer, uint32_t o, stru
     trajd_json_string(json, "name", plan->outputs[o].name);
     trajd_json_u64(json, "features", trajd_plan_feature_count(plan, o));
     trajd_json_bool(json, "picture", trajd_plan_is_image(plan, o));
-    write_rule(producer, plan, o, "norm", json);
+    if (plan->spec->outputs[o].picture.has_norm)
+        write_picture_norm(&plan->spec->outputs[o].picture, json);
+    else
+        write_rule(producer, plan, o, "norm", json);
     trajd_json_open_array(json, "lacking");
     for (uint32_t p = 0; p < feed->member_count; p++)
         if (trajd_window_plan_lacks(feed->members[p], o))

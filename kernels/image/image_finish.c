@@ -48,6 +48,23 @@ const struct trajd_image_norm *trajd_image_norm_named(const char *name)
     return NULL;
 }
 
+static bool is_same(const struct trajd_image_norm *a, const struct trajd_image_norm *b)
+{
+    bool same = a->range == b->range && a->count == b->count;
+
+    for (uint32_t c = 0; same && c < a->count; c++)
+        same = a->mean[c] == b->mean[c] && a->std[c] == b->std[c];
+    return same;
+}
+
+const char *trajd_image_norm_name(const struct trajd_image_norm *norm)
+{
+    for (size_t i = 0; i < ARRAY_LEN(norms); i++)
+        if (is_same(&norms[i].norm, norm))
+            return norms[i].name;
+    return NULL;
+}
+
 static enum trajd_status refuse(struct trajd_error *error, const char *what)
 {
     return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "picture: %s", what);

@@ -47,6 +47,8 @@ struct trajd_image_norm {
 /* Returns the norm of a name: "none", "unit", "signed", "imagenet" (unit, then the mean and std of
  * ImageNet), "signed-imagenet" (signed, then the same: diffusion_policy). NULL for another name. */
 const struct trajd_image_norm *trajd_image_norm_named(const char *name);
+/* Returns the word for a norm, or NULL where it has none. */
+const char *trajd_image_norm_name(const struct trajd_image_norm *norm);
 
 /* Sets scale and offset, computed in double, from a norm. Needs `channels`. TRAJD_ERR_ARGUMENT names
  * what is wrong: the number of means, a std that is not above 0. */

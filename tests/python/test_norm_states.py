@@ -61,10 +61,10 @@ def test_states_say_how_values_were_scaled(runs):
 
 
 @pytest.mark.parametrize("saved, found, message", [
-    ("{by: mean_std, over: windows}", "mean_std", "actions by mean_std over windows of feed train in the state, by mean_std over rows of feed train in the feed"),
-    ("mean_std", "{by: mean_std, min_std: 1}", "by mean_std over rows of feed train in the state, by mean_std over rows of feed train with min_std 1 in the feed"),
-    ("mean_std", "", "actions by mean_std over rows of feed train in the state, by nothing in the feed"),
-    ("", "min_max", "actions by nothing in the state, by min_max over rows of feed train in the feed"),
+    ("{by: mean_std, over: windows}", "mean_std", "output actions: norm was mean_std over windows of feed train, is mean_std over rows of feed train"),
+    ("mean_std", "{by: mean_std, min_std: 1}", "norm was mean_std over rows of feed train, is mean_std over rows of feed train with min_std 1"),
+    ("mean_std", "", "output actions: norm was mean_std over rows of feed train, is not given"),
+    ("", "min_max", "output actions: norm was not given, is min_max over rows of feed train"),
     ("{scale: [1, 1, 1, 1, 1, 1, 2]}", "{scale: [1, 1, 1, 1, 1, 1, 3]}", "the same rules, but other numbers")],
     ids=["over", "min_std", "removed", "added", "numbers"])
 def test_other_statistics_are_refused(runs, saved, found, message):

@@ -107,10 +107,14 @@ def test_other_numbers_of_an_augmentation_are_named(runs):
     assert "draw_per was frame, is window" in text and "augment[0]" not in text
 
 
-def test_other_normalisation_of_pictures_is_refused(runs):
-    state, _ = runs.state(", norm: unit")
-    with pytest.raises(trajd.StateError, match="the state was made with other normalisation"):
-        runs.resume(state, ", norm: signed")
+@pytest.mark.parametrize("saved, found, words", [
+    ("unit", "signed", "output top: norm was unit, is signed."),
+    ("{mean: [0.5, 0.4, 0.3], std: 0.25}", "imagenet", "output top: norm was mean 0.5, 0.4, 0.3, std 0.25, 0.25, 0.25, is imagenet.")])
+def test_other_normalisation_of_pictures_is_refused(runs, saved, found, words):
+    state, _ = runs.state(f", norm: {saved}")
+    with pytest.raises(trajd.StateError, match="the state was made with other normalisation") as caught:
+        runs.resume(state, f", norm: {found}")
+    assert words in str(caught.value)
 
 
 def test_states_without_pictures_say_nothing(runs):

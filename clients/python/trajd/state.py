@@ -70,8 +70,8 @@ def check_norm(saved: Optional[Norm], found: Norm, feed: str) -> None:
         return
     names = [name for name in {**saved.outputs, **found.outputs} if saved.outputs.get(name) != found.outputs.get(name)]
     if names:
-        why = "; ".join(f"{name} by {saved.outputs.get(name, 'nothing')} in the state, "
-                        f"by {found.outputs.get(name, 'nothing')} in the feed" for name in names)
+        why = "; ".join(f"output {name}: norm was {saved.outputs.get(name, 'not given')}, "
+                        f"is {found.outputs.get(name, 'not given')}" for name in names)
     else:
         why = ("the same rules, but other numbers: another mask, other numbers or another file in norm:, or "
                "statistics of other episodes")

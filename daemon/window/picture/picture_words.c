@@ -95,3 +95,23 @@ void trajd_picture_write_words(const struct trajd_picture_spec *spec,
         : augment->rounding == TRAJD_AUGMENT_ROUND_END ? "end"
                                                        : "once");
 }
+
+static void add_numbers(const char *name, const double *numbers, uint32_t count,
+                        struct trajd_text *text)
+{
+    for (uint32_t c = 0; c < count; c++)
+        trajd_text_add(text, "%s%.9g", c ? ", " : name, numbers[c]);
+}
+
+void trajd_picture_write_norm(const struct trajd_picture_spec *spec, struct trajd_text *text)
+{
+    const struct trajd_image_norm *norm = &spec->norm;
+    const char *name = trajd_image_norm_name(norm);
+
+    if (name) {
+        trajd_text_add(text, "%s", name);
+        return;
+    }
+    add_numbers("mean ", norm->mean, norm->count, text);
+    add_numbers(", std ", norm->std, norm->count, text);
+}

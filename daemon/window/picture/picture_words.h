@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "daemon/base/text/text.h"
 #include "daemon/layout/picture.h"
 #include "daemon/window/picture/picture_spec.h"
 
@@ -27,5 +28,8 @@ void trajd_picture_write_words(const struct trajd_picture_spec *spec,
                                const struct trajd_layout_image *image,
                                enum trajd_picture_encoding encoding,
                                struct trajd_picture_words *words);
+
+/* Writes the norm of a specification that has one: "imagenet", or "mean 0.5, std 0.2". */
+void trajd_picture_write_norm(const struct trajd_picture_spec *spec, struct trajd_text *text);
 
 #endif
