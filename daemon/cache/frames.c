@@ -8,7 +8,9 @@
 
 /* As large as several huge pages: with pages of 4 KiB a new frame of 640x480 takes 270 us longer. */
 #define BLOCK_BYTES (UINT64_C(32) << 20)
-#define BLOCKS_MIN 16 /* that a budget has room for, but for frames that are larger */
+/* So many blocks has a budget at least, unless frames are larger: the first blocks of 44 views fit into
+ * half of it. */
+#define BLOCKS_MIN 64
 #define FRAME_ALIGNMENT 64u
 #define TIMEOUT_MS 20000 /* of a helper program, for one job */
 
@@ -171,17 +173,29 @@ static enum trajd_status add_view(struct trajd_frames *frames, uint32_t stream_i
     return TRAJD_OK;
 }
 
+/* Says how much more memory is needed. Rows may keep half of what is added. */
+static enum trajd_status no_room(const struct trajd_frame_view *view, uint32_t least_frames,
+                                 struct trajd_error *error)
+{
+    const uint64_t slots = (least_frames + view->block_slots - 1) / view->block_slots *
+                           (uint64_t)view->block_slots,
+                   mib = (2 * slots * view->frame_bytes >> 20) + 1;
+
+    return trajd_error_set(
+        error, TRAJD_ERR_MEMORY, 0,
+        "stream %s: a window has %u prepared frames of %llu bytes, and memory.store has no room "
+        "for "
+        "them beside the rows and the frames of other feeds: raise it by %llu MiB",
+        view->frames->index->streams[view->stream_index].name, least_frames,
+        (unsigned long long)view->frame_bytes, (unsigned long long)mib);
+}
+
 static enum trajd_status reserve(struct trajd_frame_view *view, uint32_t least_frames,
                                  struct trajd_error *error)
 {
     while ((uint64_t)view->block_count * view->block_slots < least_frames)
         if (!frames_add_block(view) && !(frames_take_back(view) && frames_add_block(view)))
-            return trajd_error_set(
-                error, TRAJD_ERR_MEMORY, 0,
-                "stream %s: a window has %u prepared frames of %llu bytes, and memory.store has "
-                "no room for them beside the rows: raise it",
-                view->frames->index->streams[view->stream_index].name, least_frames,
-                (unsigned long long)view->frame_bytes);
+            return no_room(view, least_frames, error);
     return TRAJD_OK;
 }
 

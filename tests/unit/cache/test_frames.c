@@ -19,6 +19,7 @@
 #include "daemon/cache/frames.h"
 #include "daemon/index/index.h"
 #include "daemon/index/rows/inflate.h"
+#include "proto/array_len.h"
 
 enum {
     FILES = 2,
@@ -221,20 +222,31 @@ static int drop_world(void **state)
     return 0;
 }
 
-static struct trajd_frame_view *open_view(struct world *world, uint32_t stream)
+/* Opens a view whose frames begin at row and column `offset` of the pictures. NULL with an error. */
+static struct trajd_frame_view *try_view(struct world *world, uint32_t stream, uint32_t offset,
+                                         uint32_t least_frames, struct trajd_error *error)
 {
     struct trajd_image_preparation preparation;
     struct trajd_frame_view *view;
-    struct trajd_error error;
+    const uint32_t top = offset / SIDE, left = offset % SIDE;
 
     memset(&preparation, 0, sizeof preparation);
     preparation.source_height = preparation.source_width = SIDE;
     preparation.channels = 3;
     preparation.type = TRAJD_U8;
-    preparation.crop = (struct trajd_image_box){0, 0, SIDE, SIDE};
+    preparation.crop = (struct trajd_image_box){top, left, SIDE - top, SIDE - left};
     preparation.filter = TRAJD_IMAGE_NEAREST;
     trajd_image_place(&preparation, TRAJD_IMAGE_STRETCH, SIDE, SIDE);
-    if (trajd_frames_open_view(world->frames, stream, &preparation, 1, &view, &error))
+    trajd_frames_open_view(world->frames, stream, &preparation, least_frames, &view, error);
+    return view;
+}
+
+static struct trajd_frame_view *open_view(struct world *world, uint32_t stream)
+{
+    struct trajd_error error;
+    struct trajd_frame_view *view = try_view(world, stream, 0, 1, &error);
+
+    if (!view)
         fail_msg("%s", error.message);
     return view;
 }
@@ -403,6 +415,28 @@ static void a_hanging_filesystem_does_not_stop_others(void **state)
     unlink(path);
 }
 
+/* A small store has room for the frames of many feeds. One that has none says how much is missing. */
+static void many_views_fit_into_a_small_store(void **state)
+{
+    struct world *world = *state;
+    struct trajd_frame_view *views[40], *none;
+    struct trajd_error error;
+
+    make_frames(world, 1);
+    for (uint32_t v = 0; v < ARRAY_LEN(views); v++) {
+        views[v] = try_view(world, 0, v, 1, &error);
+        assert_non_null(views[v]);
+    }
+    none = try_view(world, 0, 50, 30000, &error);
+    assert_null(none);
+    assert_string_equal(error.message,
+                        "stream plain: a window has 30000 prepared frames of 192 bytes, and "
+                        "memory.store has no room for them beside the rows and the frames of other "
+                        "feeds: raise it by 11 MiB");
+    for (uint32_t v = 0; v < ARRAY_LEN(views); v++)
+        trajd_frames_close_view(&views[v]);
+}
+
 /* A view that is closed while its frames are being made is freed with its memory. */
 static void a_closed_view_gives_its_memory_back(void **state)
 {
@@ -440,6 +474,7 @@ int main(void)
         WITH_WORLD(a_missing_file_is_tried_again_for_one_frame),
         WITH_WORLD(a_killed_helper_program_makes_no_bad_frame),
         WITH_WORLD(a_hanging_filesystem_does_not_stop_others),
+        WITH_WORLD(many_views_fit_into_a_small_store),
         WITH_WORLD(a_closed_view_gives_its_memory_back),
     };
 
