@@ -95,5 +95,10 @@ enum trajd_status trajd_yaml_rate(const struct trajd_yaml *yaml, const struct tr
 enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml,
                                     const struct trajd_yaml_node *node, const char *const *words,
                                     int *out, struct trajd_error *error);
+/* The same with the rows of a table, at most 32, whose first member is the word (const char *). */
+enum trajd_status trajd_yaml_choose_row(const struct trajd_yaml *yaml,
+                                        const struct trajd_yaml_node *node, const void *rows,
+                                        size_t row_count, size_t row_size, int *out,
+                                        struct trajd_error *error);
 
 #endif

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/array_len.h"
+
 enum { MAX_WORD_BYTES = 127 };
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -310,4 +312,16 @@ enum trajd_status trajd_yaml_choice(const struct trajd_yaml *yaml,
         }
     snprintf(what, sizeof what, "%.64s is not one of the choices", node->value);
     return refuse_word(yaml, node, what, node->value, words, error);
+}
+
+enum trajd_status trajd_yaml_choose_row(const struct trajd_yaml *yaml,
+                                        const struct trajd_yaml_node *node, const void *rows,
+                                        size_t row_count, size_t row_size, int *out,
+                                        struct trajd_error *error)
+{
+    const char *words[32 + 1] = {NULL};
+
+    for (size_t i = 0; i < row_count && i + 1 < ARRAY_LEN(words); i++)
+        memcpy(&words[i], (const char *)rows + i * row_size, sizeof words[i]);
+    return trajd_yaml_choice(yaml, node, words, out, error);
 }

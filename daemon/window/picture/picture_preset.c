@@ -81,13 +81,10 @@ static enum trajd_status read_name(const struct trajd_yaml *yaml,
                                    const struct trajd_yaml_node *node,
                                    struct trajd_picture_spec *spec, struct trajd_error *error)
 {
-    const char *words[ARRAY_LEN(presets) + 1] = {NULL};
-    enum trajd_status status;
     int choice;
+    const enum trajd_status status = trajd_yaml_choose_row(yaml, node, presets, ARRAY_LEN(presets),
+                                                           sizeof presets[0], &choice, error);
 
-    for (size_t i = 0; i < ARRAY_LEN(presets); i++)
-        words[i] = presets[i].name;
-    status = trajd_yaml_choice(yaml, node, words, &choice, error);
     spec->preset = status ? NULL : &presets[choice];
     return status;
 }
