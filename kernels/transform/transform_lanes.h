@@ -10,19 +10,23 @@ struct trajd_transform_group {
     const struct trajd_transform_job *job;
     uint32_t window_count, first_step, step_count;
     uint64_t windows[TRAJD_LANES]; /* rows of the batch */
-    uint64_t steps[TRAJD_LANES];   /* of each lane: row T + step; filled by the run */
+    /* of each lane, the element of the source and of the output at which its row begins, and of each
+     * window, that of the reference row; filled by the run */
+    uint64_t source_at[TRAJD_LANES], output_at[TRAJD_LANES], reference_at[TRAJD_LANES];
 };
 
-/* Transforms and stores the steps, and sets their masks. The origin is the reference row of each
- * window. */
+/* ---- transform_lanes.c ---- */
+
+/* Transforms and stores the steps, and sets their masks. Later steps of a window go first, because
+ * a step that is relative to the step before needs that one's mask as it was. */
 void trajd_transform_group_run(struct trajd_transform_group *group);
+
+/* ---- transform_finish.c ---- */
 
 /* Returns whether a step with that mask has a row of the recording. */
 bool trajd_transform_has_row(const struct trajd_transform_job *job, uint8_t mask);
-/* Stores a step, normalised; values[output_count]. */
-void trajd_transform_store(const struct trajd_transform_job *job, uint64_t row, uint32_t step,
-                           const double *values);
-/* Stores the value of `edge` as a step. */
-void trajd_transform_store_edge(const struct trajd_transform_job *job, uint64_t row, uint32_t step);
+/* Sets the masks of the steps, and stores the edge in steps that have no values. lost[lane]:
+ * a number has become NaN; NULL: none has. */
+void trajd_transform_finish(const struct trajd_transform_group *group, const bool *lost);
 
 #endif

@@ -73,7 +73,8 @@ struct case_of {
     enum trajd_frame frame;
     enum trajd_dtype source_type, output_type;
     uint32_t step_count;
-    bool is_relative, scales, per_step;
+    enum trajd_edge edge;
+    bool is_relative, step_before, scales, per_step;
 };
 
 /* Position, rotation, two plain columns (of which an angle), a column as recorded. */
@@ -89,6 +90,7 @@ static struct trajd_transform make_transform(const struct case_of *c)
                                     .reference_count = c->is_relative ? state_width + 4 : 0,
                                     .origin_count = 8,
                                     .frame = c->frame,
+                                    .from_step_before = c->step_before,
                                     .parts = {{.is_relative = c->is_relative,
                                                .count = 3,
                                                .output_count = 3,
@@ -162,26 +164,52 @@ static bool same_bits(enum trajd_dtype type, const void *found, double wanted)
     return memcmp(found, &bits, trajd_dtype_size(type)) == 0;
 }
 
+static void load_row(enum trajd_dtype type, const void *array, uint32_t row, uint32_t columns,
+                     double *out)
+{
+    for (uint32_t d = 0; d < columns; d++)
+        out[d] = trajd_element_load(
+            type, (const char *)array + (row * columns + d) * (uint64_t)trajd_dtype_size(type));
+}
+
+static bool has_row(const struct case_of *c, uint8_t mask)
+{
+    return mask != TRAJD_MASK_AFTER_END || c->edge == TRAJD_EDGE_HOLD;
+}
+
+/* Finds what a step is relative to: the reference, or the last step before that has a row. */
+static void find_origin(const struct case_of *c, const struct trajd_transform *transform,
+                        const struct arrays *a, uint32_t w, uint32_t t, double origin[8])
+{
+    double row[WIDTH_MAX];
+
+    while (t > 0 && !has_row(c, a->before[w * c->step_count + t - 1]))
+        t--;
+    if (c->step_before && t > 0) {
+        load_row(c->source_type, a->source, w * c->step_count + t - 1, transform->column_count,
+                 row);
+        trajd_transform_origin_of_row(transform, row, origin);
+        return;
+    }
+    load_row(c->source_type, a->reference, w, transform->reference_count, row);
+    trajd_transform_origin_of_reference(transform, row, origin);
+}
+
 /* Checks a step against trajd_transform_row. */
 static void check_step(const struct case_of *c, const struct trajd_transform *transform,
                        const struct arrays *a, uint32_t w, uint32_t t)
 {
-    const uint32_t size = trajd_dtype_size(c->source_type), place = w * c->step_count + t;
+    const uint32_t place = w * c->step_count + t;
     const uint8_t before = a->before[place],
-                  origin_mask = c->is_relative ? a->reference_mask[w] : 0,
+                  origin_mask = !c->is_relative           ? 0
+                                : c->step_before && t > 0 ? a->before[place - 1]
+                                                          : a->reference_mask[w],
                   larger = before > origin_mask ? before : origin_mask;
-    double row[WIDTH_MAX], state_row[WIDTH_MAX], origin[8], wanted[WIDTH_MAX];
-    bool lost = false, edge = before == TRAJD_MASK_AFTER_END;
+    double row[WIDTH_MAX], origin[8], wanted[WIDTH_MAX];
+    bool lost = false, edge = !has_row(c, before);
 
-    for (uint32_t d = 0; d < transform->column_count; d++)
-        row[d] = trajd_element_load(c->source_type,
-                                    (const char *)a->source +
-                                        (place * transform->column_count + d) * (uint64_t)size);
-    for (uint32_t d = 0; d < transform->reference_count; d++)
-        state_row[d] = trajd_element_load(
-            c->source_type,
-            (const char *)a->reference + (w * transform->reference_count + d) * (uint64_t)size);
-    trajd_transform_origin_of_reference(transform, state_row, origin);
+    load_row(c->source_type, a->source, place, transform->column_count, row);
+    find_origin(c, transform, a, w, t, origin);
     trajd_transform_row(transform, origin, row, wanted);
     for (uint32_t d = 0; d < transform->output_count; d++)
         lost |= isnan(wanted[d]);
@@ -214,7 +242,7 @@ static void check_case(const struct case_of *c, struct arrays *a)
                                             .reference = a->reference,
                                             .reference_mask = a->reference_mask,
                                             .mask = a->mask,
-                                            .edge = TRAJD_EDGE_ZERO,
+                                            .edge = c->edge,
                                             .output = a->out,
                                             .scale = c->scales ? a->scale : NULL,
                                             .offset = c->scales ? a->offset : NULL,
@@ -257,7 +285,9 @@ static void test_lanes_equal_the_reference(void **unused)
                                         .source_type = n % 3 ? TRAJD_F32 : TRAJD_F64,
                                         .output_type = types[n / 2 % 3],
                                         .step_count = steps[n % ARRAY_LEN(steps)],
+                                        .edge = n % 11 ? TRAJD_EDGE_ZERO : TRAJD_EDGE_HOLD,
                                         .is_relative = n % 5 > 0,
+                                        .step_before = n / 3 % 2,
                                         .scales = n % 4 > 0,
                                         .per_step = n % 4 == 2};
             check_case(&one, arrays);

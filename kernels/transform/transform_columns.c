@@ -1,0 +1,213 @@
+/* Between rows and columns, in blocks of four rows and four columns. */
+#include "kernels/transform/transform_columns.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/element_convert.h"
+#include "kernels/transform/transpose.h"
+
+/* ---- rows to columns ---- */
+
+/* Gathers four columns, which all lie in the rows. Widening them in a loop of its own is faster than
+ * __builtin_convertvector of gcc 12. */
+TRAJD_CLONES static void gather_floats(const float *restrict from, const uint64_t *restrict at,
+                                       uint32_t count, trajd_column *restrict to)
+{
+    const uint32_t lanes = (count + 3) / 4 * 4;
+    float columns[4][TRAJD_LANES];
+    trajd_four_floats block[4];
+
+    for (size_t l = 0; l < lanes; l += 4) {
+        for (int k = 0; k < 4; k++)
+            memcpy(&block[k], from + at[l + k], sizeof block[k]);
+        trajd_transpose(block);
+        for (int k = 0; k < 4; k++)
+            memcpy(&columns[k][l], &block[k], sizeof block[k]);
+    }
+    for (int k = 0; k < 4; k++)
+        for (size_t l = 0; l < lanes; l++)
+            to[k][l] = (double)columns[k][l];
+}
+
+TRAJD_CLONES static void gather_doubles(const double *restrict from, const uint64_t *restrict at,
+                                        uint32_t count, trajd_column *restrict to)
+{
+    trajd_four_doubles block[4];
+
+    for (size_t l = 0; l < count; l += 4) {
+        for (int k = 0; k < 4; k++)
+            memcpy(&block[k], from + at[l + k], sizeof block[k]);
+        trajd_transpose_doubles(block);
+        for (int k = 0; k < 4; k++)
+            memcpy(&to[k][l], &block[k], sizeof block[k]);
+    }
+}
+
+static void gather_fours(const struct trajd_column_source *source, uint32_t first, trajd_column *to)
+{
+    if (source->type == TRAJD_F64)
+        gather_doubles((const double *)source->array + first, source->at, source->count, to);
+    else
+        gather_floats((const float *)source->array + first, source->at, source->count, to);
+}
+
+static void gather_column(const struct trajd_column_source *source, uint32_t first, double *to)
+{
+    for (uint32_t l = 0; l < source->count; l++) {
+        const uint64_t at = source->at[l] + first;
+        to[l] = source->type == TRAJD_F64 ? ((const double *)source->array)[at]
+                                          : (double)((const float *)source->array)[at];
+    }
+}
+
+/* Groups of four begin earlier where they would go beyond the row. */
+trajd_column *trajd_columns_gather(const struct trajd_column_source *source, uint32_t first,
+                                   uint32_t count, trajd_column *room)
+{
+    const uint32_t columns = count < 4 ? 4 : count;
+    const uint32_t begin = first + columns > source->width ? source->width - columns : first;
+    uint32_t c = 0;
+
+    if (source->width < 4) {
+        for (; c < count; c++)
+            gather_column(source, first + c, room[c]);
+        return room;
+    }
+    for (; c + 4 <= columns; c += 4)
+        gather_fours(source, begin + c, room + c);
+    if (c < columns)
+        gather_fours(source, begin + columns - 4, room + columns - 4);
+    return room + (first - begin);
+}
+
+/* ---- columns to rows ---- */
+
+/* At most four columns, on their way to rows of floats. */
+struct store {
+    double *const *from;
+    const uint64_t *at;
+    uint32_t count; /* of lanes */
+    double scale[4], offset[4];
+    float *to;
+};
+
+/* Stores up to four rows, and adds their numbers to `sum`. */
+TRAJD_INLINE void store_rows(const struct store *store, const double *const from[4],
+                             uint32_t columns, size_t l, uint32_t rows, trajd_four_doubles *sum)
+{
+    trajd_four_doubles wide;
+    trajd_four_floats block[4] = {0};
+
+    for (uint32_t k = 0; k < columns; k++) {
+        memcpy(&wide, &from[k][l], sizeof wide);
+        *sum += wide;
+        wide = wide * store->scale[k] + store->offset[k];
+        block[k] = __builtin_convertvector(wide, trajd_four_floats);
+    }
+    trajd_transpose(block);
+    for (uint32_t k = 0; k < rows; k++)
+        memcpy(store->to + store->at[l + k], &block[k], columns * sizeof *store->to);
+}
+
+/* Returns whether a number may be NaN: whether the sum of all of them is. */
+TRAJD_INLINE bool store_block(const struct store *store, uint32_t columns)
+{
+    const struct store own = *store; /* which no store through a pointer changes */
+    const double *from[4] = {NULL};
+    trajd_four_doubles sum = {0};
+    size_t l = 0;
+
+    for (uint32_t k = 0; k < columns; k++)
+        from[k] = own.from[k];
+    for (; l + 4 <= own.count; l += 4)
+        store_rows(&own, from, columns, l, 4, &sum);
+    if (l < own.count)
+        store_rows(&own, from, columns, l, own.count - (uint32_t)l, &sum);
+    return isnan((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+TRAJD_CLONES static bool store_1(const struct store *store)
+{
+    return store_block(store, 1);
+}
+
+TRAJD_CLONES static bool store_2(const struct store *store)
+{
+    return store_block(store, 2);
+}
+
+TRAJD_CLONES static bool store_3(const struct store *store)
+{
+    return store_block(store, 3);
+}
+
+TRAJD_CLONES static bool store_4(const struct store *store)
+{
+    return store_block(store, 4);
+}
+
+static bool store_fours(const struct trajd_column_target *target, uint32_t first, uint32_t count,
+                        double *const *columns)
+{
+    static bool (*const stores[4])(const struct store *) = {store_1, store_2, store_3, store_4};
+    struct store store = {.from = columns,
+                          .at = target->at,
+                          .count = target->count,
+                          .to = (float *)target->array + first};
+
+    for (uint32_t k = 0; k < count; k++) {
+        store.scale[k] = target->scale ? (double)target->scale[first + k] : 1;
+        store.offset[k] =
+            target->scale ? (double)target->offset[first + k] : -0.0; /* x + -0 is x */
+    }
+    return stores[count - 1](&store);
+}
+
+/* The last four columns overlap the four before them. */
+static bool store_floats(const struct trajd_column_target *target, uint32_t first, uint32_t count,
+                         double *const *columns)
+{
+    bool may_be_nan = false;
+    uint32_t c = 0;
+
+    if (count < 4)
+        return store_fours(target, first, count, columns);
+    for (; c + 4 <= count; c += 4)
+        may_be_nan |= store_fours(target, first + c, 4, columns + c);
+    if (c < count)
+        may_be_nan |= store_fours(target, first + count - 4, 4, columns + count - 4);
+    return may_be_nan;
+}
+
+static void store_elements(const struct trajd_column_target *target, uint32_t first, uint32_t count,
+                           double *const *columns)
+{
+    const uint32_t size = trajd_dtype_size(target->type);
+
+    for (uint32_t l = 0; l < target->count; l++)
+        for (uint32_t c = 0; c < count; c++) {
+            const double value = columns[c][l];
+            const uint32_t d = first + c;
+            trajd_element_store(target->type, (char *)target->array + (target->at[l] + d) * size,
+                                target->scale
+                                    ? value * (double)target->scale[d] + (double)target->offset[d]
+                                    : value);
+        }
+}
+
+bool trajd_columns_store(const struct trajd_column_target *target, uint32_t first, uint32_t count,
+                         double *const *columns)
+{
+    if (target->type == TRAJD_F32)
+        return store_floats(target, first, count, columns);
+    store_elements(target, first, count, columns);
+    return true;
+}
+
+void trajd_columns_find_nan(double *const *columns, uint32_t count, uint32_t lanes, bool *lost)
+{
+    for (uint32_t c = 0; c < count; c++)
+        for (uint32_t l = 0; l < lanes; l++)
+            lost[l] |= isnan(columns[c][l]);
+}
