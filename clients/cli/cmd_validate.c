@@ -26,7 +26,7 @@ struct validation {
     const char *path; /* the path that is being examined */
     const struct trajd_index *index;
     uint64_t findings;
-    uint64_t not_decoded;    /* frames */
+    struct frame_check_counts frames;
     const char *idle_output; /* the file of `--idle`; NULL: none */
     struct examine_idle_rule idle;
 };
@@ -96,18 +96,39 @@ static void on_bad_frames(void *context, const struct frame_check_bad *bad)
                    bad->episode->id, bad->stream->name, (int64_t)bad->first, bad->count, text});
 }
 
-/* Decodes the frames, or counts those that are not decoded. */
+/* Counts the frames, and decodes them if asked to. */
 static int check_frames(struct validation *validation, const struct trajd_index *index)
 {
+    const struct frame_check_counts counts = frame_check_count(index);
     struct trajd_error error;
 
     validation->index = index;
-    if (!validation->decodes)
-        validation->not_decoded += frame_check_count(index);
-    else if (!validation->is_ignored[EXAMINE_FRAMES] &&
-             frame_check(index, on_bad_frames, validation, &error))
+    validation->frames.encoded += counts.encoded;
+    validation->frames.prepared += counts.prepared;
+    if (validation->decodes && !validation->is_ignored[EXAMINE_FRAMES] &&
+        frame_check(index, on_bad_frames, validation, &error))
         return cli_fail("%s", error.message);
     return CLI_OK;
+}
+
+/* Says which frames were examined without being decoded. */
+static void print_not_decoded(const struct validation *validation)
+{
+    FILE *out = validation->json ? stderr : stdout;
+
+    if (validation->is_ignored[EXAMINE_FRAMES])
+        return;
+    if (validation->frames.prepared)
+        fprintf(out,
+                "%" PRIu64
+                " frames are prepared already (trajctl pack --prepare): their sizes were "
+                "checked\n",
+                validation->frames.prepared);
+    if (validation->frames.encoded && !validation->decodes)
+        fprintf(out,
+                "%" PRIu64 " frames were not decoded, only their headers were read: --decode "
+                "decodes them\n",
+                validation->frames.encoded);
 }
 
 /* Writes the rows that are not idle into a new file. */
@@ -272,10 +293,6 @@ int cli_validate(int argc, char **argv)
         printf(validation.findings ? "%" PRIu64 " findings\n" : "no findings\n",
                validation.findings);
     }
-    if (validation.not_decoded && !validation.is_ignored[EXAMINE_FRAMES])
-        fprintf(validation.json ? stderr : stdout,
-                "%" PRIu64 " frames were not decoded, only their headers were read: --decode "
-                "decodes them\n",
-                validation.not_decoded);
+    print_not_decoded(&validation);
     return validation.findings || result ? CLI_FAILED : CLI_OK;
 }

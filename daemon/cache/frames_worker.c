@@ -246,19 +246,15 @@ static void read_frames(struct worker *worker)
 
 /* ---- decoding; without the lock ---- */
 
-/* Writes why a row is no frame. In the place of a frame that cannot be decoded, `trajctl pack
- * --prepare` writes the reason. */
+/* Writes why a row is no frame. */
 static void explain_length(const struct trajd_frame_view *view, struct trajd_decoder_frame *frame)
 {
     const bool is_prepared = view->frames->index->streams[view->stream_index].preparation != NULL;
-    uint64_t length = 0;
+    const size_t room = sizeof frame->reason - 1;
 
-    while (length < frame->size && frame->bytes[length] >= ' ' && frame->bytes[length] < 0x7f)
-        length++;
-    if (is_prepared && length && length == frame->size)
+    if (is_prepared && trajd_picture_is_reason(frame->bytes, frame->size))
         snprintf(frame->reason, sizeof frame->reason, "%.*s",
-                 (int)(length < sizeof frame->reason ? length : sizeof frame->reason - 1),
-                 (const char *)frame->bytes);
+                 (int)(frame->size < room ? frame->size : room), (const char *)frame->bytes);
     else
         snprintf(frame->reason, sizeof frame->reason,
                  "%" PRIu64 " bytes, and a frame of %ux%u has %" PRIu64, frame->size,

@@ -153,6 +153,19 @@ def test_a_row_of_another_length_is_a_bad_frame(daemon, tmp_path, recorded):
     client.close()
 
 
+@pytest.mark.parametrize("options", [[], ["--decode"]], ids=["headers", "decode"])
+def test_validate_counts_prepared_frames_and_tells_why_one_is_bad(tmp_path, options):
+    path, out = tmp_path / "recorded/episode_0.hdf5", tmp_path / "packed/episode_0.hdf5"
+    path.parent.mkdir(), out.parent.mkdir()
+    frames = random_frames(ROWS, 32, 32, 1)
+    frames[2] = ord("t")  # pixels that could be a text
+    write_encoded(path, {"top": frames}, bad=[("top", 5)])
+    pack(path, "-o", out, "--prepare", write_config(tmp_path, outputs="top: {from: observations/images/top, at: 0, image: {resize: [10, 14]}}"))
+    done = subprocess.run([TRAJCTL, "validate", *options, out], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and f"{ROWS} frames are prepared already (trajctl pack --prepare): their sizes were checked" in done.stdout
+    assert "images/top: 1 frames cannot be decoded, the first is row 5: it ends too early" in done.stdout and "not decoded" not in done.stdout
+
+
 @pytest.mark.parametrize("asked, words", [
     ("image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 32]}", "48x64, crop 40x50 at (3, 5), resized to 20x32 by pillow-bilinear"),
     ("image: {crop: {top: 3, left: 5, height: 40, width: 50}, resize: [20, 31], filter: area}", "48x64, crop 40x50 at (3, 5), resized to 20x31 by area"),

@@ -360,7 +360,7 @@ static enum trajd_status examine_encoded(struct examiner *examiner,
     struct examine_bad_frames found;
     enum trajd_status status =
         examine_frames(examiner->encoded, fd, file->stat.size_bytes,
-                       &episode->extents[stream->array_index], &stream->image, &found, error);
+                       &episode->extents[stream->array_index], stream, &found, error);
 
     if (status) {
         trajd_error_prefix(error, "%s:%s: %s", finding.file, finding.episode, finding.stream);

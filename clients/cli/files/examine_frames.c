@@ -10,18 +10,35 @@ static void add_bad(struct examine_bad_frames *found, uint64_t row, const struct
     }
 }
 
-static void examine_frame(const struct trajd_array *array, const struct trajd_layout_image *image,
+/* Looks at a row that is not empty. The row of a prepared frame may tell why it is bad. */
+static enum trajd_status examine_row(const struct trajd_array *array,
+                                     const struct trajd_index_stream *stream,
+                                     const struct trajd_row_bytes *row, struct trajd_error *cause)
+{
+    struct trajd_layout_image sized = stream->image; /* all frames have the size of the first one */
+    struct trajd_picture picture;
+    enum trajd_status status;
+
+    sized.height = array->picture.height;
+    sized.width = array->picture.width;
+    status = trajd_picture_examine(row->data, row->size, trajd_encoded_row_room(array, row->size),
+                                   &sized, &picture, cause);
+    if (status && stream->preparation && trajd_picture_is_reason(row->data, row->size))
+        snprintf(cause->message, sizeof cause->message, "%.*s",
+                 (int)(row->size < sizeof cause->message ? row->size : sizeof cause->message),
+                 (const char *)row->data);
+    return status;
+}
+
+static void examine_frame(const struct trajd_array *array, const struct trajd_index_stream *stream,
                           uint64_t row, const struct trajd_row_bytes *bytes,
                           struct examine_bad_frames *found)
 {
-    struct trajd_picture picture;
     struct trajd_error cause;
 
     if (!bytes->size && !found->empty_count++)
         found->first_empty = (int64_t)row;
-    if (bytes->size &&
-        trajd_picture_examine(bytes->data, bytes->size, trajd_encoded_row_room(array, bytes->size),
-                              image, &picture, &cause))
+    if (bytes->size && examine_row(array, stream, bytes, &cause))
         add_bad(found, row, &cause);
 }
 
@@ -42,15 +59,12 @@ static enum trajd_status read_block(struct trajd_encoded_reader *reader, int fd,
 
 enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, uint64_t file_size,
                                  const struct trajd_array *array,
-                                 const struct trajd_layout_image *image,
+                                 const struct trajd_index_stream *stream,
                                  struct examine_bad_frames *found, struct trajd_error *error)
 {
     const uint64_t row_count = trajd_array_row_count(array);
-    struct trajd_layout_image sized = *image; /* all frames have the size of the first one */
 
     *found = (struct examine_bad_frames){0};
-    sized.height = array->picture.height;
-    sized.width = array->picture.width;
     for (uint64_t row = 0, done; row < row_count; row += done) {
         const struct trajd_row_bytes *rows;
         struct trajd_error cause;
@@ -66,7 +80,7 @@ enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, ui
             continue;
         }
         for (uint64_t r = 0; r < done; r++)
-            examine_frame(array, &sized, row + r, &rows[r], found);
+            examine_frame(array, stream, row + r, &rows[r], found);
     }
     return TRAJD_OK;
 }

@@ -12,11 +12,11 @@ struct examine_bad_frames {
     char rule[TRAJD_ERROR_MESSAGE_SIZE]; /* that the first bad row breaks */
 };
 
-/* Reads every row of the array and looks at its header. TRAJD_ERR_IO: the storage failed.
+/* Reads every row of the stream's array and looks at its header; of prepared frames, at its size. TRAJD_ERR_IO: the storage failed.
  * TRAJD_ERR_MEMORY. */
 enum trajd_status examine_frames(struct trajd_encoded_reader *reader, int fd, uint64_t file_size,
                                  const struct trajd_array *array,
-                                 const struct trajd_layout_image *image,
+                                 const struct trajd_index_stream *stream,
                                  struct examine_bad_frames *found, struct trajd_error *error);
 
 #endif

@@ -34,23 +34,30 @@ static const struct trajd_array *array_of(const struct trajd_episode *episode,
     return &episode->extents[stream->array_index];
 }
 
-/* Frames that `trajctl pack --prepare` wrote are pixels, and need no decoder. */
-static bool is_decoded(const struct trajd_episode *episode, const struct trajd_index_stream *stream)
+/* Returns the frames of an episode and stream that are not raw pixels of a plain array. */
+static uint64_t count_frames(const struct trajd_episode *episode,
+                             const struct trajd_index_stream *stream)
 {
-    return !episode->quarantine && stream->image.is_present && !stream->preparation &&
-           trajd_array_is_encoded(array_of(episode, stream)) &&
-           trajd_array_row_count(array_of(episode, stream));
+    const bool has_frames = !episode->quarantine && stream->image.is_present &&
+                            trajd_array_is_encoded(array_of(episode, stream));
+
+    return has_frames ? trajd_array_row_count(array_of(episode, stream)) : 0;
 }
 
-uint64_t frame_check_count(const struct trajd_index *index)
+static bool is_decoded(const struct trajd_episode *episode, const struct trajd_index_stream *stream)
 {
-    uint64_t count = 0;
+    return !stream->preparation && count_frames(episode, stream);
+}
+
+struct frame_check_counts frame_check_count(const struct trajd_index *index)
+{
+    struct frame_check_counts counts = {0, 0};
 
     for (uint32_t s = 0; s < index->stream_count; s++)
         for (uint32_t e = 0; e < index->episode_count; e++)
-            if (is_decoded(&index->episodes[e], &index->streams[s]))
-                count += trajd_array_row_count(array_of(&index->episodes[e], &index->streams[s]));
-    return count;
+            *(index->streams[s].preparation ? &counts.prepared : &counts.encoded) +=
+                count_frames(&index->episodes[e], &index->streams[s]);
+    return counts;
 }
 
 /* Starts the decoder for the frames of an episode and stream. */
@@ -178,8 +185,10 @@ enum trajd_status frame_check(const struct trajd_index *index,
                               void (*report)(void *context, const struct frame_check_bad *bad),
                               void *context, struct trajd_error *error)
 {
-    struct check check = {
-        .index = index, .report = report, .context = context, .count = frame_check_count(index)};
+    struct check check = {.index = index,
+                          .report = report,
+                          .context = context,
+                          .count = frame_check_count(index).encoded};
     enum trajd_status status;
 
     if (!trajd_paths_decoder(check.program, sizeof check.program))

@@ -12,9 +12,14 @@ struct frame_check_bad {
     char reason[160];      /* of the first */
 };
 
-/* Returns the encoded frames of all kept episodes. */
-uint64_t frame_check_count(const struct trajd_index *index);
-/* Decodes them in a child process and calls `report` for each episode and stream with bad ones.
+/* The frames of all kept episodes. prepared: by `trajctl pack --prepare`; they are pixels, which no
+ * decoder reads. */
+struct frame_check_counts {
+    uint64_t encoded, prepared;
+};
+struct frame_check_counts frame_check_count(const struct trajd_index *index);
+
+/* Decodes the encoded frames in a child process and calls `report` for each episode and stream with bad ones.
  * Frames that are empty or whose header is bad are left out: examine_frames finds them. Blocks, and
  * reports its progress. TRAJD_ERR_IO, TRAJD_ERR_MEMORY, TRAJD_ERR_NOT_FOUND: no trajd-decoder. */
 enum trajd_status frame_check(const struct trajd_index *index,

@@ -183,6 +183,15 @@ enum trajd_status trajd_picture_examine(const uint8_t *bytes, uint64_t size, uin
     return status ? status : check_picture(picture, image, error);
 }
 
+bool trajd_picture_is_reason(const uint8_t *bytes, uint64_t size)
+{
+    uint64_t length = 0;
+
+    while (length < size && bytes[length] >= ' ' && bytes[length] < 0x7f)
+        length++;
+    return length && length == size;
+}
+
 const char *trajd_picture_text(const struct trajd_picture *picture,
                                const struct trajd_layout_image *image,
                                char text[TRAJD_PICTURE_TEXT_SIZE])
