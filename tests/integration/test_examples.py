@@ -53,6 +53,23 @@ def test_a_trainer_learns(demo_file, name, module):
         wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 60, "the end of the daemon")
 
 
+def test_the_mean_of_a_force(tmp_path):
+    python = find_python("h5py")
+    if not list((PACKAGE / "trajd").glob("_core*")):
+        pytest.skip("built without Python's headers")
+    times = np.arange(3000) / 1000 + 1.7e9
+    with h5py.File(tmp_path / "force.hdf5", "w") as file:
+        file["t"], file["f"] = times, np.where(np.arange(3000) % 2 == 0, 1.0, -1.0) + 9 * (np.arange(3000) > 2000)
+    for arguments in (), (tmp_path / "force.hdf5", "t", "f"):
+        done = subprocess.run([python, ROOT / "clients/python/examples/mean_force.py", *arguments], cwd=tmp_path, text=True,
+                              capture_output=True, timeout=120, env={**os.environ, "PYTHONPATH": str(PACKAGE)})
+        assert done.returncode == 0, done.stderr
+        table = {line[0]: [float(word) for word in line[-4:-1]] for line in map(str.split, done.stdout.splitlines()[2:5])}
+        assert table["mean"][0] < table["previous"][0] and table["mean"][1] < .5 * table["previous"][1], done.stdout
+        assert table["mean"][2] >= table["linear"][2]
+    assert "3000 rows at 1000 Hz, 60 steps at 20 Hz" in done.stdout
+
+
 def rows(path):
     """Returns the rows of all episodes, without their names, in an order of their own."""
     with h5py.File(path) as file:

@@ -1,4 +1,5 @@
 #include "clients/python/core/py_core.h"
+#include "clients/python/core/py_resample.h"
 #include "proto/array_len.h"
 
 /* The exception classes of the package, by status, and ForkError after them. errors.py sets them
@@ -59,6 +60,8 @@ static PyMethodDef functions[] = {
      "Returns the UUID of the GPU that this process counts as the argument."},
     {"set_errors", set_errors, METH_O,
      "Sets the exception classes, by the number of their status."},
+    {"resample", trajd_py_resample, METH_VARARGS,
+     "Resamples streams on one grid of targets: see _core.pyi."},
     {NULL, NULL, 0, NULL},
 };
 

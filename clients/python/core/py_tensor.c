@@ -1,32 +1,13 @@
 #include <stdlib.h>
 
+#include "clients/python/core/py_array.h"
 #include "clients/python/core/py_core.h"
 #include "clients/python/core/py_dlpack.h"
-
-/* The C side of numpy's array interface
- * (https://numpy.org/doc/stable/reference/arrays.interface.html). */
-struct array_struct {
-    int two;
-    int rank;
-    char kind;
-    int item_size;
-    int flags;
-    Py_ssize_t *shape, *strides_bytes;
-    void *data;
-    PyObject *description;
-};
-
-enum {
-    ARRAY_C_CONTIGUOUS = 0x1,
-    ARRAY_ALIGNED = 0x100,
-    ARRAY_NOT_SWAPPED = 0x200,
-    ARRAY_WRITEABLE = 0x400
-};
 
 struct tensor_object {
     PyObject_HEAD struct trajd_lease *lease;
     struct trajd_view view;
-    struct array_struct array;
+    struct trajd_py_array_struct array;
 };
 
 static PyTypeObject *tensor_type;
@@ -57,16 +38,16 @@ PyObject *trajd_py_tensor_create(struct trajd_lease *lease, const struct trajd_v
         return NULL;
     self->lease = trajd_lease_hold(lease);
     self->view = *view;
-    self->array =
-        (struct array_struct){.two = 2,
-                              .rank = view->rank,
-                              .kind = kind_of(view->dtype),
-                              .item_size = (int)trajd_dtype_size(view->dtype),
-                              .flags = ARRAY_C_CONTIGUOUS | ARRAY_ALIGNED | ARRAY_NOT_SWAPPED |
-                                       (view->read_only ? 0 : ARRAY_WRITEABLE),
-                              .shape = self->view.shape,
-                              .strides_bytes = self->view.strides_bytes,
-                              .data = view->data};
+    self->array = (struct trajd_py_array_struct){
+        .two = 2,
+        .rank = view->rank,
+        .kind = kind_of(view->dtype),
+        .item_size = (int)trajd_dtype_size(view->dtype),
+        .flags = TRAJD_ARRAY_C_CONTIGUOUS | TRAJD_ARRAY_ALIGNED | TRAJD_ARRAY_NOT_SWAPPED |
+                 (view->read_only ? 0 : TRAJD_ARRAY_WRITEABLE),
+        .shape = self->view.shape,
+        .strides_bytes = self->view.strides_bytes,
+        .data = view->data};
     return (PyObject *)self;
 }
 

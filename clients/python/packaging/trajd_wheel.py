@@ -75,6 +75,8 @@ def stage(build, folder, is_stripped=False):
     for path in sorted(built.iterdir()):
         if path.suffix in (".py", ".pyi", ".so", ".typed"):
             shutil.copy2(path.resolve(), package / path.name)
+        elif (path / "__init__.py").exists():
+            shutil.copytree(path.resolve(), package / path.name, ignore=shutil.ignore_patterns("__pycache__"))
     for path, run_path in ((next(package.glob("_core*.so")), "$ORIGIN/lib"),
                            (package / "bin/trajd", "$ORIGIN/../lib"), (package / "bin/trajctl", "$ORIGIN/../lib"),
                            (package / "libexec/trajd/trajd-decoder", "$ORIGIN/../../lib")):

@@ -12,9 +12,10 @@ from .errors import (ArgumentError, Busy, Closed, DataError, DataWarning, Device
                      MemoryLimit, MissingFile, NotFound, ProtocolError, StateError, StorageError, SystemFailure,
                      Timeout, Unsupported)
 from .feed import Feed, FeedInfo
+from .resampling import resample, resample_many
 from .stats import Stats
 
 __all__ = ["ArgumentError", "Batch", "Busy", "Closed", "DataError", "DataWarning", "DeviceError", "Epoch", "Error",
            "Explanation", "Feed", "FeedInfo", "ForkError", "LaunchError", "MemoryLimit", "MissingFile", "NotFound",
            "ProtocolError", "StateError", "Stats", "StorageError", "SystemFailure", "Timeout", "Unsupported",
-           "__version__", "connect", "open"]
+           "__version__", "connect", "open", "resample", "resample_many"]

@@ -15,6 +15,18 @@ def set_errors(classes: List[type]) -> None:
 def gpu_uuid(ordinal: int) -> str:
     """Returns the UUID ("GPU-...") of the GPU that this process counts as `ordinal`. Raises NotFound, Unsupported."""
 
+def resample(streams: Tuple[tuple, ...], targets: Any, empty: Any) -> Tuple[Tuple[Any, Any], ...]:
+    """Resamples streams on one grid of targets, and returns (result, mask) of each.
+
+    streams  for each stream a tuple (name for messages or None, values, "bf16" or None, times, row_splits or None, kind,
+             order or None, max_gap, max_age, width, causal, pad, period or None, range_low or None, dtype or None,
+             result or None, mask or None), as trajd.resample describes them. Arrays are numpy arrays; "bf16" says that
+             values are bfloat16 in an array of 16-bit integers. A duration is None, an int of ns, a float of seconds, or
+             (int of ns,)
+    empty    numpy.empty, which makes the arrays that are None
+
+    Raises ArgumentError before anything is written, and Unsupported. Releases the GIL while it computes."""
+
 class Tensor:
     """A view of a leased batch, dense in C order. It keeps the lease until it and its exports are gone."""
 

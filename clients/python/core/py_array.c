@@ -1,0 +1,146 @@
+#include "clients/python/core/py_array.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum trajd_status trajd_argument_refuse(struct trajd_argument argument, struct trajd_error *error,
+                                        const char *format, ...)
+{
+    char message[400];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (argument.label)
+        return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "streams['%.60s']: %s %s",
+                               argument.label, argument.name, message);
+    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0, "%s %s", argument.name, message);
+}
+
+static enum trajd_dtype dtype_of(const struct trajd_py_array_struct *source)
+{
+    static const struct {
+        char kind;
+        int item_size;
+        enum trajd_dtype dtype;
+    } types[] = {{'f', 4, TRAJD_F32}, {'f', 8, TRAJD_F64}, {'i', 8, TRAJD_I64},
+                 {'f', 2, TRAJD_F16}, {'u', 1, TRAJD_U8},  {'i', 4, TRAJD_I32},
+                 {'i', 2, TRAJD_I16}, {'i', 1, TRAJD_I8},  {'u', 2, TRAJD_U16},
+                 {'u', 4, TRAJD_U32}, {'u', 8, TRAJD_U64}, {'b', 1, TRAJD_BOOL}};
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i].kind == source->kind && types[i].item_size == source->item_size)
+            return types[i].dtype;
+    return TRAJD_DTYPE_NONE;
+}
+
+static enum trajd_status view(const struct trajd_py_array_struct *source,
+                              struct trajd_argument argument, int min_rank, int max_rank,
+                              const char *shapes, struct trajd_py_array *array,
+                              struct trajd_error *error)
+{
+    static char nothing[8] __attribute__((aligned(8))); /* of an empty array */
+
+    if (source->rank < min_rank || source->rank > max_rank)
+        return trajd_argument_refuse(argument, error, "has %d dimension%s: pass %s", source->rank,
+                                     source->rank == 1 ? "" : "s", shapes);
+    if (!(source->flags & TRAJD_ARRAY_NOT_SWAPPED))
+        return trajd_argument_refuse(argument, error,
+                                     "has the byte order of another machine: pass "
+                                     "array.astype(array.dtype.newbyteorder('='))");
+    if (!(source->flags & TRAJD_ARRAY_ALIGNED))
+        return trajd_argument_refuse(argument, error, "is not aligned: pass a copy");
+    *array = (struct trajd_py_array){.data = source->data ? source->data : nothing,
+                                     .rank = source->rank,
+                                     .dtype = dtype_of(source),
+                                     .is_writeable = source->flags & TRAJD_ARRAY_WRITEABLE};
+    if (!array->dtype)
+        return trajd_argument_refuse(argument, error,
+                                     "has elements of kind '%c' and %d bytes: pass floats of 2, 4 "
+                                     "or 8 bytes, integers or bools",
+                                     source->kind, source->item_size);
+    for (int i = 0; i < source->rank; i++) {
+        array->shape[i] = source->shape[i];
+        array->strides_bytes[i] = source->strides_bytes[i];
+    }
+    return TRAJD_OK;
+}
+
+enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument argument,
+                                      int min_rank, int max_rank, const char *shapes,
+                                      struct trajd_py_array *array, struct trajd_error *error)
+{
+    static PyObject *attribute;
+    const struct trajd_py_array_struct *source;
+    PyObject *capsule;
+    enum trajd_status status;
+
+    if (!attribute)
+        attribute = PyUnicode_InternFromString("__array_struct__");
+    capsule = attribute ? PyObject_GetAttr(object, attribute) : NULL;
+    source = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+    if (source && source->two == 2) {
+        status = view(source, argument, min_rank, max_rank, shapes, array, error);
+    } else {
+        PyErr_Clear();
+        status = trajd_argument_refuse(argument, error,
+                                       "is no array: pass a numpy array or a "
+                                       "torch tensor");
+    }
+    Py_XDECREF(capsule);
+    return status;
+}
+
+const char *trajd_py_array_shape_text(const struct trajd_py_array *array, char text[80])
+{
+    int used = 0;
+
+    for (int i = 0; i < array->rank; i++)
+        used += snprintf(text + used, 80 - (size_t)used, "%s%lld", i ? ", " : "(",
+                         (long long)array->shape[i]);
+    snprintf(text + used, 80 - (size_t)used, array->rank == 1 ? ",)" : ")");
+    return text;
+}
+
+enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument argument,
+                                         bool is_seconds, int64_t none, int64_t *duration_ns,
+                                         struct trajd_error *error)
+{
+    static const double most_s = 9.2e9;
+    double seconds;
+
+    *duration_ns = none;
+    if (object == Py_None)
+        return TRAJD_OK;
+    if (PyTuple_Check(object)) {
+        object = PyTuple_GetItem(object, 0);
+        is_seconds = false;
+    }
+    if (PyFloat_Check(object)) {
+        seconds = PyFloat_AsDouble(object);
+        if (!is_seconds)
+            return trajd_argument_refuse(argument, error,
+                                         "is %g, a float, which means seconds, but times are ns: "
+                                         "pass an int of ns, or a text like '50ms'",
+                                         seconds);
+        if (!(seconds >= 0 && seconds <= most_s))
+            return trajd_argument_refuse(argument, error, "is %g s: pass a time of 0 or more",
+                                         seconds);
+        *duration_ns = (int64_t)(seconds * 1e9 + .5);
+        return TRAJD_OK;
+    }
+    if (!PyLong_Check(object) || PyBool_Check(object))
+        return trajd_argument_refuse(argument, error, "is no time: pass a text like '50ms', or %s",
+                                     is_seconds ? "a float of seconds" : "an int of ns");
+    if (is_seconds)
+        return trajd_argument_refuse(argument, error,
+                                     "is an int, which means ns, but times are seconds: pass a "
+                                     "float of seconds, or a text like '50ms'");
+    *duration_ns = PyLong_AsLongLong(object);
+    if (PyErr_Occurred() || *duration_ns < 0) {
+        PyErr_Clear();
+        return trajd_argument_refuse(argument, error, "must be at least 0 ns, and below 2^63 ns");
+    }
+    return TRAJD_OK;
+}

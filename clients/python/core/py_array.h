@@ -1,0 +1,89 @@
+/* Arrays that Python passes to trajd.resample: views of numpy arrays, read through numpy's array
+ * struct, and the times in them as int64 ns. */
+#ifndef TRAJD_PYTHON_CORE_PY_ARRAY_H
+#define TRAJD_PYTHON_CORE_PY_ARRAY_H
+
+#include "clients/python/core/py_core.h"
+
+#define TRAJD_ARRAY_RANK_LIMIT 3
+
+/* The C side of numpy's array interface
+ * (https://numpy.org/doc/stable/reference/arrays.interface.html). */
+struct trajd_py_array_struct {
+    int two;
+    int rank;
+    char kind;
+    int item_size;
+    int flags;
+    Py_ssize_t *shape, *strides_bytes;
+    void *data;
+    PyObject *description;
+};
+
+enum {
+    TRAJD_ARRAY_C_CONTIGUOUS = 0x1,
+    TRAJD_ARRAY_ALIGNED = 0x100,
+    TRAJD_ARRAY_NOT_SWAPPED = 0x200,
+    TRAJD_ARRAY_WRITEABLE = 0x400
+};
+
+/* The name of an argument for messages: "times", or "streams['force']: times". */
+struct trajd_argument {
+    const char *label; /* the stream's name; NULL: there is only one */
+    const char *name;
+};
+
+/* Borrowed from a Python object, which the caller keeps. */
+struct trajd_py_array {
+    char *data;
+    int rank; /* 0: the argument was not given */
+    int64_t shape[TRAJD_ARRAY_RANK_LIMIT], strides_bytes[TRAJD_ARRAY_RANK_LIMIT];
+    enum trajd_dtype dtype;
+    bool is_writeable;
+};
+
+/* Fills *error with "ARGUMENT: ..." or "streams['NAME']: ARGUMENT: ..." and returns
+ * TRAJD_ERR_ARGUMENT. */
+enum trajd_status trajd_argument_refuse(struct trajd_argument argument, struct trajd_error *error,
+                                        const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Views the array of an object with __array_struct__. Refuses objects without it, ranks outside
+ * [min_rank, max_rank], and types that are no enum trajd_dtype. `shapes` describes what is
+ * expected: "[B, S, D] or [S, D]". */
+enum trajd_status trajd_py_array_read(PyObject *object, struct trajd_argument argument,
+                                      int min_rank, int max_rank, const char *shapes,
+                                      struct trajd_py_array *array, struct trajd_error *error);
+
+/* Writes "(256, 32, 7)", at most 80 bytes. */
+const char *trajd_py_array_shape_text(const struct trajd_py_array *array, char text[80]);
+
+/* int64 stamps of a times array: row w begins at stamps_ns + w * row_stride. */
+struct trajd_py_times {
+    const int64_t *stamps_ns;
+    int64_t row_stride; /* in stamps; 0: all rows are the same */
+};
+
+/* Returns the stamps that trajd_py_times_read writes into `room`; 0 if the array itself serves.
+ * is_packed: rows must follow each other without a gap. */
+uint64_t trajd_py_times_room(const struct trajd_py_array *array, bool is_packed);
+
+/* Views or converts times: int64 ns, or float64 seconds, which are rounded to the nearest ns (half
+ * away from zero). Refuses other types, values that are not finite, and seconds so large that
+ * neighbouring numbers are more than a ns apart. Uses no Python. */
+enum trajd_status trajd_py_times_read(const struct trajd_py_array *array, bool is_packed,
+                                      struct trajd_argument argument, int64_t *room,
+                                      struct trajd_py_times *times, struct trajd_error *error);
+
+/* Refuses a stamp before its neighbour on the left, in rows of `count` stamps. */
+enum trajd_status trajd_py_times_check_order(const struct trajd_py_times *times, int64_t row_count,
+                                             int64_t count, struct trajd_argument argument,
+                                             struct trajd_error *error);
+
+/* A duration: None is `none`. An int is ns and needs times in ns; a float is seconds and needs times
+ * in seconds. A tuple of an int is ns for both. Returns TRAJD_ERR_ARGUMENT for others and for values below 0. */
+enum trajd_status trajd_py_duration_read(PyObject *object, struct trajd_argument argument,
+                                         bool is_seconds, int64_t none, int64_t *duration_ns,
+                                         struct trajd_error *error);
+
+#endif

@@ -1,0 +1,208 @@
+"""Resampling of arrays in this process: trajd.resample and trajd.resample_many.
+
+It runs the kernels of the daemon (libtrajd_kernels), so the values are those of a feed, bit for bit.
+"""
+from __future__ import annotations
+
+import re
+import sys
+from fractions import Fraction
+
+import numpy as np
+
+from .. import _core
+from ..errors import ArgumentError, Unsupported
+
+DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(ns|us|ms|s)\s*")
+UNITS_NS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+NO_DURATION = "a time is a number and a unit, such as '50ms' (ns, us, ms or s)"
+
+
+def resample(values, times, targets, *, kind="linear", order=None, max_gap=None, max_age=None, width=None, causal=False,
+             pad="edge", period=None, range_low=None, row_splits=None, dtype=None, out=None):
+    """Returns the values of a time series at other times, and a mask that says which of them are valid.
+
+        values  float32 [B, S, D]    rows of a batch: S rows of D features each
+        times   int64   [B, S]       when each row was recorded, in ns; ascending along S
+        targets int64   [B, T]       the times to resample to, in ns, in any order
+        result  float32 [B, T, D] and uint8 [B, T]
+
+    Each of the three may lack the batch dimension: then all rows of the batch share it. If all lack it, so does the
+    result: values [S, D], times [S] and targets [T] give [T, D] and [T].
+
+    values     numpy array or torch tensor of float16, bfloat16, float32, float64, an integer type or bool. Strided and
+               expanded arrays are read where they lie, if each row is dense and rows do not go backwards; others are
+               copied first.
+    times, targets
+               both int64 ns, or both float64 seconds. Seconds are rounded to the nearest ns. Seconds from 97 days on
+               are refused, because neighbouring numbers are more than a ns apart: subtract the same time from both.
+    row_splits int64 [B + 1], for rows of different lengths: values [N, D] and times [N] have the rows of all B, one
+               after the other. Rows of b are row_splits[b] to row_splits[b + 1] - 1.
+
+    kind       how a value at target x is formed, from the last row i at or before x and the row after it:
+                 linear    between both                       previous  row i (a zero-order hold)
+                 nearest   the nearer row; at the middle the later one
+                 slerp     quaternions, on the shorter arc; D is a multiple of 4, and `order` is needed
+                 angle     as linear, the short way round, for angles of `period`
+                 mean      the average of the rows in (x - width, x], without NaN; row i if there are none
+    order      of kind slerp: "xyzw" (scalar last: scipy, ROS) or "wxyz" (scalar first: MuJoCo)
+    width      of kind mean
+    max_gap    a target between two rows that are farther apart is masked 3. None: no limit
+    max_age    a target after the last row gets that row; it is valid up to this age, and masked 7 beyond. None: such
+               targets are masked 2 (with causal: held without a limit)
+    causal     True: a row of the batch uses no row of values after its latest target, as an observation of a feed.
+               Targets before the latest are still interpolated; the latest holds the last row, up to max_age.
+    pad        value before the first and after the last row: "edge" (the nearest row), "zero" or "nan"
+    period     of kind angle, in the unit of values. None: 2 pi
+    range_low  of kind angle: wraps the result into [range_low, range_low + period). None: not wrapped
+    dtype      element type of the result. None: as values; float32 if integers are interpolated or averaged
+    out        array for the result, or a pair of arrays for result and mask; both are returned
+
+    max_gap, max_age and width are texts with a unit ("50ms"), or in the unit of times: an int of ns or a float of
+    seconds.
+
+    The mask has a code for each target: 0 valid, 1 before the first row, 2 after the last row, 3 gap, 4 no target (the
+    least int64), 5 NaN in the source, 7 too old.
+
+    Numpy arrays give numpy arrays, and torch tensors on the CPU give torch tensors. Large calls use up to 8 threads. A
+    process made by fork, such as a worker of a DataLoader, uses one. The GIL is released meanwhile, so several Python
+    threads may call it at once. Raises trajd.ArgumentError (a ValueError) before anything is written.
+
+        >>> t = np.arange(5) * 10_000_000                      # 100 Hz
+        >>> q = np.array([[0.], [1.], [2.], [3.], [4.]], "float32")
+        >>> out, mask = trajd.resample(q, t, np.array([5_000_000, 41_000_000]))
+        >>> out.ravel(), mask
+        (array([0.5, 4. ], dtype=float32), array([0, 2], dtype=uint8))
+    """
+    result, mask = out if type(out) is tuple and len(out) == 2 else (out, None)
+    if dtype is None and type(values) is type(times) is type(targets) is np.ndarray and (
+            result is None or type(result) is np.ndarray) and (mask is None or type(mask) is np.ndarray):
+        return _core.resample(((None, values, None, times, row_splits, kind, order,
+                                _ns(max_gap, "max_gap") if type(max_gap) is str else max_gap,
+                                _ns(max_age, "max_age") if type(max_age) is str else max_age,
+                                _ns(width, "width") if type(width) is str else width,
+                                causal, pad, period, range_low, None, result, mask),), targets, np.empty)[0]
+    stream = {"values": values, "times": times, "row_splits": row_splits, "kind": kind, "order": order, "max_gap": max_gap,
+              "max_age": max_age, "width": width, "causal": causal, "pad": pad, "period": period, "range_low": range_low,
+              "dtype": dtype, "out": out}
+    return _run([_Stream(None, stream, {})], targets)[0]
+
+
+def resample_many(streams, targets, *, times=None, row_splits=None, kind="linear", max_gap=None, max_age=None,
+                  causal=False, pad="edge", dtype=None):
+    """Resamples several streams to the same targets in one run. Returns two dicts by name: results and masks.
+
+    streams    dict of names to dicts of the arguments of `resample`: "values", and where they differ from the
+               keywords of this call "times", "row_splits", "kind", "order", "max_gap", "max_age", "width", "causal",
+               "pad", "period", "range_low", "dtype" and "out". An array alone is {"values": array}.
+    targets    int64 ns [B, T] or [T], or float64 seconds; the times of all streams are of the same type
+
+    B and T are the same for all streams; S, D and the types may differ. Streams whose times are the same array (the
+    same memory) share one search. The other keywords are defaults for all streams, and described at `resample`.
+
+        >>> values, masks = trajd.resample_many({
+        ...     "joints": {"values": q, "times": t_joints},
+        ...     "wrist": {"values": quat, "times": t_joints, "kind": "slerp", "order": "xyzw"},
+        ...     "force": {"values": force, "times": t_force, "kind": "mean", "width": "50ms"},
+        ... }, targets, max_gap="100ms")
+    """
+    defaults = {"times": times, "row_splits": row_splits, "kind": kind, "max_gap": max_gap, "max_age": max_age,
+                "causal": causal, "pad": pad, "dtype": dtype}
+    pairs = dict(zip(streams, _run([_Stream(name, stream, defaults) for name, stream in streams.items()], targets)))
+    return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
+
+
+def _run(streams, targets):
+    results = _core.resample(tuple(stream.arguments for stream in streams), _plain(targets, "targets"), np.empty)
+    return [stream.finish(*result) for stream, result in zip(streams, results)]
+
+
+KEYS = {"values": None, "times": None, "row_splits": None, "kind": "linear", "order": None, "max_gap": None, "max_age": None,
+        "width": None, "causal": False, "pad": "edge", "period": None, "range_low": None, "dtype": None, "out": None}
+
+
+class _Stream:
+    """The arguments of a stream as _core.resample takes them, and the way back to the caller's kind of array."""
+
+    def __init__(self, name, stream, defaults):
+        given = {**KEYS, **defaults, **(stream if isinstance(stream, dict) else {"values": stream})}
+        label = None if name is None else str(name)
+        self.place = "" if name is None else f"streams[{name!r}]: "
+        self._check(given)
+        values = given["values"]
+        out, mask = given["out"] if isinstance(given["out"], (tuple, list)) else (given["out"], None)
+        self.is_torch, self.out, self.mask = _is_torch(values), out, mask
+        dtype = self._dtype(given["dtype"])
+        source = "bf16" if self.is_torch and str(values.dtype) == "torch.bfloat16" else None
+        if _is_torch(out) and str(out.dtype) == "torch.bfloat16":
+            if dtype not in (None, "bfloat16"):
+                raise ArgumentError(f"{self.place}dtype is {dtype}, and out has bfloat16: leave dtype out")
+            dtype = "bfloat16"
+        self.is_bf16 = dtype == "bfloat16" or (dtype is None and out is None and source is not None)
+        if self.is_bf16 and not self.is_torch:
+            raise ArgumentError(f"{self.place}dtype is bfloat16, which numpy does not have: pass torch tensors")
+        splits = given["row_splits"]
+        durations = (self._duration(given, key) for key in ("max_gap", "max_age", "width"))
+        self.arguments = (
+            label, _plain(values, self.place + "values"), source, _plain(given["times"], self.place + "times"),
+            None if splits is None else _plain(splits, self.place + "row_splits"), given["kind"], given["order"],
+            *durations, given["causal"], given["pad"], given["period"], given["range_low"], dtype,
+            None if out is None else _plain(out, self.place + "out"),
+            None if mask is None else _plain(mask, self.place + "out[1] (the mask)"))
+
+    def _check(self, given):
+        unknown = [key for key in given if key not in KEYS]
+        if unknown:
+            raise ArgumentError(f"{self.place}{unknown[0]!r} is no argument of a stream: {', '.join(KEYS)}")
+        for key in ("values", "times"):
+            if given[key] is None:
+                raise ArgumentError(f"{self.place}{key} is missing")
+        if isinstance(given["out"], (tuple, list)) and len(given["out"]) != 2:
+            raise ArgumentError(f"{self.place}out must be an array, or a pair of result and mask")
+
+    def _dtype(self, dtype):
+        if dtype is None or isinstance(dtype, str):
+            return dtype
+        return str(dtype)[6:] if str(dtype).startswith("torch.") else np.dtype(dtype).name
+
+    def _duration(self, given, key):
+        return _ns(given[key], self.place + key) if isinstance(given[key], str) else given[key]
+
+    def finish(self, values, mask):
+        if not self.is_torch:
+            return values if self.out is None else self.out, mask if self.mask is None else self.mask
+        torch = sys.modules["torch"]
+        if self.out is None:
+            self.out = torch.from_numpy(values)
+            self.out = self.out.view(torch.bfloat16) if self.is_bf16 else self.out
+        return self.out, torch.from_numpy(mask) if self.mask is None else self.mask
+
+
+def _ns(text, name):
+    """Returns the ns of a text such as "50ms", in a tuple, because they are ns whatever the unit of times is."""
+    match = DURATION.fullmatch(text)
+    if not match:
+        raise ArgumentError(f"{name} is {text!r}: {NO_DURATION}")
+    ns = Fraction(match[1]) * UNITS_NS[match[2]]
+    if ns.denominator != 1:
+        raise ArgumentError(f"{name} is {text!r}, which is no whole number of ns")
+    return (int(ns),)
+
+
+def _is_torch(value):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _plain(value, name):
+    """Returns a numpy array that shares the memory of an array or tensor. bfloat16 becomes int16."""
+    if isinstance(value, np.ndarray):
+        return value
+    if not _is_torch(value):
+        return np.asarray(value)
+    if value.device.type != "cpu":
+        raise Unsupported(f"{name} is on {value.device}, and trajd.resample runs on the CPU: pass {name}.cpu(); batches on "
+                          "a GPU come from a feed with zero_copy=True")
+    if value.requires_grad:
+        raise ArgumentError(f"{name} requires gradients, which trajd.resample does not have: pass {name}.detach()")
+    return (value.view(sys.modules["torch"].int16) if str(value.dtype) == "torch.bfloat16" else value).numpy()
