@@ -90,6 +90,18 @@ def test_a_remote_worker_gets_u8_and_finishes_it(daemon, arm, key_file):
         assert productions(here) == ["train", "train@u8"]
 
 
+def test_a_policy_that_maps_over_its_observations_sees_no_augmentation(daemon, arm):
+    one = daemon(config_of(arm, outputs=FORMS.replace("qpos:", "obs/qpos:")))
+    for style in ("raw", "diffusion_policy"):
+        with trajd.connect(one.endpoint, feed="train", job=style, timeout=20, style=style) as feed:
+            batch = next(iter(feed.epoch(0)))
+            assert set(batch["obs"]) == {"qpos", "top", "half", "planes", "plain", "wrist"}
+            assert ("obs/wrist.augment" in batch) == (style == "raw")
+            drawn = batch["obs/wrist.augment"] if style == "raw" else batch.raw("obs/wrist.augment")
+            assert drawn.shape == (4, 1, 1, 4) and drawn[..., 2:].max() == 0  # top and left of the crop
+            assert style != "raw" or set(batch.copy()) > {"obs", "action", "obs/wrist.augment"}
+
+
 @pytest.mark.parametrize("first", ["cpu", "cuda:0"])
 def test_workers_of_one_job_get_one_form(daemon, arm, device, first):
     """The second worker reads where the first one is, and both get the same values."""

@@ -8,6 +8,7 @@ for padding. "0..1" means float32 from 0 to 1; images are otherwise as stored.
     raw               observations  as in the feed, `obs/NAME`
                       actions       as in the feed
                       padding       `NAME_is_pad`; for `obs/x`: `obs_is_pad/x`
+                      augmentation  `NAME.augment`, a key of the batch itself, also for `obs/x`
                       ids           `window_id`, `dataset_index`, `episode_index`, `anchor_ns`
     robomimic         observations  `obs/NAME`
                       actions       `actions`
@@ -233,7 +234,7 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
             _put_flags(plan, rule, tensor, masks[tensor.name], style)
     for index, tensor in enumerate(schema):
         if tensor.role == "augment" and style == "raw":
-            _put(plan, tensor.name, Field((index,)), style)
+            plan[tensor.name] = Field((index,))  # not in the group obs, which policies map over
     positions = {tensor.name: index for index, tensor in enumerate(schema) if tensor.role == "ids"}
     for key, name in chosen.ids.items():
         if name in positions:
