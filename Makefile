@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-quick bench bench-record deb wheel wheels release-check clean setup setup-test
+.PHONY: all build demo test test-all test-quick bench bench-record deb wheel wheels release-check clean setup setup-test
 
 all: build
 
@@ -26,9 +26,13 @@ demo: setup
 	@cmake --build --preset demo -j $(JOBS)
 	@build/venv/bin/python tests/demo/demo.py --build build/demo-release $(if $(DATA),--data "$(DATA)")
 
-# Everything: the tree's rules, unit, model, golden and integration tests, sanitizers, each fuzzer for some seconds.
+# The tree's rules, unit, model, golden and integration tests, sanitizers, each fuzzer for some seconds. Runs each test once.
 test: setup-test
 	@.ci/test
+
+# The same, and all tests with the ordinary build as well.
+test-all: setup-test
+	@.ci/test all
 
 # The ordinary build's tests without the slow ones.
 test-quick: build

@@ -1,7 +1,29 @@
 """Fixtures of all Python tests. pyproject.toml puts tests/support on the path."""
+import re
+
 import pytest
 from daemons import Daemon
 from datasets import make_demo_file
+from paths import BUILD
+from stacks import stacks_of_children
+
+
+def pytest_collection_modifyitems(items):
+    """Skips tests with the mark `release` on a build with sanitizers."""
+    cache = BUILD / "CMakeCache.txt"
+    if cache.exists() and re.search(r"^TRAJD_SANITIZE:STRING=.", cache.read_text(), re.M):
+        for item in items:
+            if item.get_closest_marker("release"):
+                item.add_marker(pytest.mark.skip(reason="is about a build without sanitizers"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Adds the stacks of daemons and workers to the report of a test that waited in vain."""
+    report = yield
+    if report.failed and re.search(r"Timeout|waited \d", call.excinfo.exconly()):
+        report.sections.append(("processes that the test has started", stacks_of_children()))
+    return report
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from paths import BUILD, PROGRAM, ROOT, SUPPORT, TRAJCTL
 from published import published_wheel
 from waiting import wait_for
 
+pytestmark = pytest.mark.release
 CLUSTERS = ROOT / "configs" / "clusters"
 PACKAGE = BUILD / "clients" / "python"
 CONFIG = """\
@@ -78,8 +79,6 @@ class Allocation:
 def allocation(tmp_path, demo_file):
     if not list((PACKAGE / "trajd").glob("_core*")):
         pytest.skip("built without Python's headers")
-    if os.environ.get("LD_PRELOAD"):
-        pytest.skip("runs the same without an instrumented library")
     return Allocation(tmp_path, CONFIG.format(path=demo_file))
 
 
@@ -154,8 +153,6 @@ def test_its_probes_and_what_containers_share(manifest, daemon, demo_file):
                 "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
     if subprocess.run([*isolated, "true"], capture_output=True).returncode:
         pytest.skip("no namespaces can be made here")
-    if os.environ.get("LD_PRELOAD"):
-        pytest.skip("runs the same without an instrumented library")
     one = daemon(CONFIG.format(path=demo_file).replace("version: 1\nmemory: {reserve: 0}\n", ""), prefix=isolated[:-6])
     for probe in ("startupProbe", "livenessProbe"):
         command = [word.replace("/run/trajd/main", str(one.endpoint)) for word in container[probe]["exec"]["command"]]

@@ -1,11 +1,9 @@
 """Many ranks and feeds on one dataset with pictures: the daemon has one copy of the prepared frames, and decodes each once."""
-import re
 import threading
 
 import pytest
 
 import libtrajd as trajd
-from paths import BUILD
 from picture_files import random_frames, write_encoded
 
 RANKS, EPISODES, ROWS, SIDE = 8, 2, 64, 256
@@ -49,8 +47,7 @@ def read_feeds(one, feeds):
     return seen
 
 
-@pytest.mark.skipif(re.search(r"^TRAJD_SANITIZE:STRING=.", (BUILD / "CMakeCache.txt").read_text(), re.M) is not None,
-                    reason="a sanitizer has memory of its own beside that of the daemon")
+@pytest.mark.release  # a sanitizer has memory of its own beside that of the daemon
 def test_feeds_and_ranks_share_one_copy_of_the_frames(daemon, tmp_path):
     for e in range(EPISODES):
         write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(ROWS, 48, 64, 30 + e)})

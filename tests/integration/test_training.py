@@ -121,7 +121,10 @@ def check(training, with_daemon):
     assert after == whole[-len(after):]  # epoch, position and every bit of the loss
 
 
-pytestmark = pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers")
+pytestmark = [
+    pytest.mark.release,
+    pytest.mark.skipif(not list((PACKAGE / "trajd").glob("_core*")), reason="built without Python's headers"),
+]
 
 
 @pytest.mark.slow
@@ -136,7 +139,6 @@ def test_the_same_on_a_recording(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="torch does not run under the sanitizer")
 def test_the_same_in_torch(folder, demo_file):
     python = find_python("torch")
     if python is None:

@@ -10,7 +10,7 @@ import pytest
 import systemd_machine as machine
 from paths import BUILD
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.release]
 HERE = pathlib.Path(__file__).parent
 STEPS = re.search(r"for step in (.*?);", (HERE / "units.sh").read_text(), re.S).group(1).replace("\\", "").split()
 CONFIG = """\
