@@ -51,6 +51,14 @@ TRAJD_BOTH_SIDES int64_t trajd_rate_row_ns(struct trajd_rate rate, int64_t i)
     return (int64_t)trajd_floor_div(product, rate.num);
 }
 
+/* Returns what rounding down cuts off the time of row i, in units of 1 / num ns: (i * 1e9 * den) mod
+ * num. */
+TRAJD_BOTH_SIDES uint64_t trajd_rate_fraction(struct trajd_rate rate, int64_t i)
+{
+    const __int128 product = (__int128)i * 1000000000 * rate.den;
+    return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
+}
+
 /* Returns the last row at or before x ns, negative for x before row 0. It is the exact inverse of
  * trajd_rate_row_ns: row_ns(i) <= x < row_ns(i + 1). Derived from
  * floor(i*c/num) <= x  <=>  i*c < (x+1)*num, with c = 1e9*den. */

@@ -53,6 +53,9 @@ enum trajd_status trajd_query_episodes(const struct trajd_query *query,
 enum trajd_status trajd_query_explain(const struct trajd_query *query,
                                       const struct trajd_producer *producer,
                                       struct trajd_json *json, struct trajd_error *error);
+enum trajd_status trajd_query_live(const struct trajd_query *query,
+                                   const struct trajd_producer *producer, struct trajd_json *json,
+                                   struct trajd_error *error);
 enum trajd_status trajd_query_pictures(const struct trajd_query *query,
                                        const struct trajd_producer *producer,
                                        struct trajd_json *json, struct trajd_error *error);

@@ -104,20 +104,12 @@ uint32_t trajd_plan_feature_count(const struct trajd_window_plan *plan, uint32_t
     return (uint32_t)trajd_plan_norm_count(output);
 }
 
-/* Returns (i * 1e9 * den) mod num: what floor() cuts off the time of row i, in units of 1 / num
- * ns. */
-uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i)
-{
-    const __int128 product = (__int128)i * 1000000000 * rate.den;
-    return (uint64_t)(product - trajd_floor_div(product, rate.num) * rate.num);
-}
-
 uint64_t trajd_plan_anchor_fraction(const struct trajd_window_plan *plan,
                                     const struct trajd_plan_grid *grid, int64_t j,
                                     uint64_t *denominator)
 {
     *denominator = (uint64_t)plan->anchor_rate.num * (uint64_t)grid->rate.num;
-    return trajd_plan_rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
+    return trajd_rate_fraction(plan->anchor_rate, j) * (uint64_t)grid->rate.num;
 }
 
 int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,

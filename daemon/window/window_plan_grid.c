@@ -64,7 +64,7 @@ static enum trajd_status prepare_grid(struct trajd_window_plan *plan, struct tra
             grid->step_ns[t] = trajd_rate_row_ns(grid->rate, step);
         if (exact)
             grid->step_fraction[t] =
-                trajd_plan_rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
+                trajd_rate_fraction(grid->rate, step) * (uint64_t)plan->anchor_rate.num;
         if (!grid->per_window)
             grid->offsets[t] = grid->rule == TRAJD_TARGET_ROWS ? step : grid->step_ns[t];
     }

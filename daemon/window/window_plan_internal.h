@@ -14,7 +14,6 @@ enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output
                                           const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 enum trajd_status trajd_plan_no_memory(struct trajd_error *error);
-uint64_t trajd_plan_rate_fraction(struct trajd_rate rate, int64_t i);
 /* Returns 1 where the fractions that floor() cut off anchor j and step t of a grid add up to a
  * whole ns, else 0. */
 int64_t trajd_plan_carry_ns(const struct trajd_window_plan *plan,

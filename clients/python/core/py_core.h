@@ -36,11 +36,12 @@ struct trajd_view {
     int gpu; /* the number by which this process counts the GPU; below 0: host memory */
 };
 
-/* Make the types, in py_client.c, py_batch.c and py_tensor.c. NULL with an exception. */
+/* Make the types, in py_client.c, py_batch.c, py_tensor.c and py_live.c. NULL with an exception. */
 PyObject *trajd_py_client_type(void);
 PyObject *trajd_py_batch_type(void);
 PyObject *trajd_py_tensor_type(void);
 PyObject *trajd_py_ring_type(void);
+PyObject *trajd_py_live_type(void);
 
 /* New references; NULL with an exception. The first takes over the batch, even if it fails. */
 PyObject *trajd_py_batch_create(struct trajd_batch *batch);

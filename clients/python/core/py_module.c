@@ -79,7 +79,8 @@ PyMODINIT_FUNC PyInit__core(void)
     } types[] = {{"Client", trajd_py_client_type},
                  {"Batch", trajd_py_batch_type},
                  {"Tensor", trajd_py_tensor_type},
-                 {"Ring", trajd_py_ring_type}};
+                 {"Ring", trajd_py_ring_type},
+                 {"Live", trajd_py_live_type}};
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < ARRAY_LEN(types); i++) {
         /* one reference for the module, one for the static variable */

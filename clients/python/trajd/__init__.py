@@ -12,10 +12,11 @@ from .errors import (ArgumentError, Busy, Closed, DataError, DataWarning, Device
                      MemoryLimit, MissingFile, NotFound, ProtocolError, StateError, StorageError, SystemFailure,
                      Timeout, Unsupported)
 from .feed import Feed, FeedInfo
+from .live import Live, Observation
 from .resampling import resample, resample_many
 from .stats import Stats
 
 __all__ = ["ArgumentError", "Batch", "Busy", "Closed", "DataError", "DataWarning", "DeviceError", "Epoch", "Error",
-           "Explanation", "Feed", "FeedInfo", "ForkError", "LaunchError", "MemoryLimit", "MissingFile", "NotFound",
-           "ProtocolError", "StateError", "Stats", "StorageError", "SystemFailure", "Timeout", "Unsupported",
+           "Explanation", "Feed", "FeedInfo", "ForkError", "LaunchError", "Live", "MemoryLimit", "MissingFile", "NotFound",
+           "Observation", "ProtocolError", "StateError", "Stats", "StorageError", "SystemFailure", "Timeout", "Unsupported",
            "__version__", "connect", "open", "resample", "resample_many"]

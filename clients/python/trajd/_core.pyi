@@ -85,6 +85,23 @@ class Batch:
     def abandon(self) -> None:
         """Ends the lease right before Client.close, without counting the batch as worked on."""
 
+class Live:
+    """The rules of a feed, and the last rows of its streams. `text` is a live description."""
+
+    def __init__(self, text: bytes, *, history_ns: int = ..., max_anchor_age_ns: int = ...) -> None: ...
+    def streams(self) -> List[Tuple[str, str, str, Tuple[int, ...], int, int, int]]:
+        """Returns (name, clock, dtype, shape, interval_ns, latency_ns, capacity) of each stream."""
+    def outputs(self) -> List[Tuple[str, str, Tuple[int, ...], int, int]]:
+        """Returns (name, dtype, shape, offset, offset of the mask) of each output."""
+    def push(self, stream: int, t_ns: int, row: bytes) -> bool:
+        """Takes the bytes of a row. Returns False where it is late, repeated or pushed by two threads."""
+    def observe(self, t_ns: int, is_partial: bool) -> Tuple[int, bytearray]:
+        """Returns the anchor's time and the bytes of an observation. Raises Timeout, DataError and NotFound."""
+    def counts(self, stream: int) -> Tuple[int, int, int, int, int, int]:
+        """Returns (taken, late, repeated, busy, off_rate, newest_ns) of a stream."""
+    def reset(self) -> None:
+        """Begins a new episode."""
+
 class Client:
     """A connection to a daemon. The arguments are those of struct trajd_connect_options in trajd.h."""
 

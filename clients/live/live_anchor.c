@@ -1,0 +1,192 @@
+/* Which anchor an observation has, and at which times its steps lie. */
+#include <inttypes.h>
+
+#include "clients/live/live_state.h"
+
+/* How often the streams of the anchor's clock are asked for a stamp that all have. */
+#define MOST_TURNS 64
+
+static bool is_left_out(const struct trajd_live_input *input)
+{
+    return input->may_lack && input->seen.begin == input->seen.end;
+}
+
+static struct trajd_live_input *first_lead(const struct trajd_live *live)
+{
+    for (uint32_t i = 0; i < live->input_count; i++)
+        if (live->inputs[i].is_lead && !is_left_out(&live->inputs[i]))
+            return &live->inputs[i];
+    return NULL;
+}
+
+enum trajd_status trajd_live_too_far(const struct trajd_live *live,
+                                     const struct trajd_live_input *input,
+                                     struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_NOT_FOUND, 0,
+                           "%s: the window of the anchor %" PRId64
+                           " reaches back to rows that are no longer kept (%" PRIu64
+                           " rows are): raise history_ns, or observe earlier",
+                           input->name, live->anchor_ns, input->ring.capacity * 3 / 4);
+}
+
+static enum trajd_status not_yet(const struct trajd_live_input *input, int64_t t_ns,
+                                 struct trajd_error *error)
+{
+    return trajd_error_set(error, TRAJD_ERR_TIMEOUT, 0,
+                           "%s: no row at or before %" PRId64 " ns has come yet", input->name,
+                           t_ns);
+}
+
+/* ---- the anchor ---- */
+
+/* Goes back from *anchor_ns to the last stamp that all streams on the anchor's clock have. Threads
+ * push the streams of a row one after another, and a row that is not complete is no anchor. */
+static enum trajd_status find_common_stamp(struct trajd_live *live, int64_t *anchor_ns,
+                                           struct trajd_error *error)
+{
+    uint32_t agreed = 0;
+
+    for (uint32_t turn = 0; turn < MOST_TURNS && agreed < live->lead_count; turn++) {
+        agreed = 0;
+        for (uint32_t i = 0; i < live->input_count; i++) {
+            struct trajd_live_input *input = &live->inputs[i];
+            uint64_t after;
+            int64_t stamp_ns;
+            if (!input->is_lead)
+                continue;
+            agreed++;
+            if (is_left_out(input))
+                continue;
+            after = trajd_live_ring_after(&input->ring, input->seen, *anchor_ns);
+            if (after == input->seen.begin && input->seen.is_cut)
+                return trajd_live_too_far(live, input, error);
+            if (after == input->seen.begin)
+                return not_yet(input, *anchor_ns, error);
+            input->anchor_row = after - 1;
+            stamp_ns = trajd_live_ring_stamp(&input->ring, after - 1);
+            if (stamp_ns != *anchor_ns)
+                agreed = 1;
+            *anchor_ns = stamp_ns;
+        }
+    }
+    if (agreed == live->lead_count)
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "the streams on clock %s have no stamp in common: rows of one clock "
+                           "are pushed with one stamp",
+                           live->clocks[live->anchor_clock].name);
+}
+
+enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,
+                                         struct trajd_error *error)
+{
+    enum trajd_status status;
+
+    live->anchor_ns = t_ns;
+    live->lead = first_lead(live);
+    if (!live->lead)
+        return TRAJD_OK;
+    status = find_common_stamp(live, &live->anchor_ns, error);
+    if (status || t_ns - live->anchor_ns <= live->max_anchor_age_ns)
+        return status;
+    return trajd_error_set(error, TRAJD_ERR_DATA, 0,
+                           "clock %s: its newest row is %.1f ms old, and max_anchor_age is %.1f "
+                           "ms: a stream on it has stopped",
+                           live->clocks[live->anchor_clock].name,
+                           (double)(t_ns - live->anchor_ns) / 1e6,
+                           (double)live->max_anchor_age_ns / 1e6);
+}
+
+/* ---- steps ---- */
+
+/* Returns the time from which anchors at a rate are counted: the first row of the anchor's clock,
+ * or of all streams. */
+static int64_t origin_ns(const struct trajd_live *live)
+{
+    int64_t origin = INT64_MAX;
+
+    for (uint32_t i = 0; i < live->input_count; i++) {
+        const struct trajd_live_input *input = &live->inputs[i];
+        const int64_t first_ns = __atomic_load_n(&input->ring.first_ns, __ATOMIC_RELAXED);
+        if (input->seen.begin < input->seen.end && (input->is_lead || !live->lead) &&
+            first_ns < origin)
+            origin = first_ns;
+    }
+    return origin;
+}
+
+/* Returns what rounding down cut off the time of the anchor, in ns / anchor_rate.num. 0: the anchor
+ * is no multiple of the rate from the origin. */
+static uint64_t anchor_fraction(const struct trajd_live *live)
+{
+    int64_t since_ns, j;
+
+    if (__builtin_sub_overflow(live->anchor_ns, origin_ns(live), &since_ns))
+        return 0;
+    j = trajd_rate_row_at(live->anchor_rate, since_ns);
+    return trajd_rate_row_ns(live->anchor_rate, j) == since_ns
+               ? trajd_rate_fraction(live->anchor_rate, j)
+               : 0;
+}
+
+/* Places steps at multiples of the output's rate, as daemon/window/window_batch.c does. */
+static void place_at_rate(const struct trajd_live *live, struct trajd_live_target *output,
+                          uint64_t fraction)
+{
+    const uint64_t numerator = fraction * (uint64_t)output->rate.num,
+                   denominator = (uint64_t)live->anchor_rate.num * (uint64_t)output->rate.num;
+
+    for (uint32_t t = 0; t < output->step_count; t++)
+        output->offsets_ns[t] =
+            output->step_ns[t] +
+            (live->anchor_rate.num && numerator + output->step_fraction[t] >= denominator);
+}
+
+/* Places steps at the stamps of earlier anchors. Before the first one, they continue at the mean
+ * interval of the recordings. */
+static enum trajd_status place_at_anchors(struct trajd_live *live, struct trajd_live_target *output,
+                                          struct trajd_error *error)
+{
+    const struct trajd_live_input *lead = live->lead;
+
+    for (uint32_t t = 0; t < output->step_count; t++) {
+        const int64_t step = output->from + t;
+        const int64_t row = lead ? (int64_t)lead->anchor_row + step : 0,
+                      begin = lead ? (int64_t)lead->seen.begin : 0;
+        output->offsets_ns[t] = 0;
+        if (!lead || step == 0)
+            continue;
+        if (row < begin && lead->seen.is_cut)
+            return trajd_live_too_far(live, lead, error);
+        output->offsets_ns[t] =
+            trajd_live_ring_stamp(&lead->ring, (uint64_t)(row < begin ? begin : row)) -
+            live->anchor_ns;
+        if (row < begin)
+            output->offsets_ns[t] += (row - begin) * live->clocks[live->anchor_clock].interval_ns;
+    }
+    return TRAJD_OK;
+}
+
+static bool has_steps_in_time(const struct trajd_live *live, const struct trajd_live_target *output)
+{
+    for (uint32_t s = 0; s < output->source_count; s++)
+        if (live->sources[output->first_source + s].rule != TRAJD_LIVE_ROWS)
+            return true;
+    return false;
+}
+
+enum trajd_status trajd_live_place_steps(struct trajd_live *live, struct trajd_error *error)
+{
+    const uint64_t fraction = live->anchor_rate.num ? anchor_fraction(live) : 0;
+    enum trajd_status status = TRAJD_OK;
+
+    for (uint32_t o = 0; o < live->output_count && !status; o++) {
+        struct trajd_live_target *output = &live->outputs[o];
+        if (output->rate.num)
+            place_at_rate(live, output, fraction);
+        else if (has_steps_in_time(live, output))
+            status = place_at_anchors(live, output, error);
+    }
+    return status;
+}

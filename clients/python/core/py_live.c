@@ -1,0 +1,210 @@
+/* trajd._core.Live: libtrajd_live for Python. All calls hold the GIL: they wait for nothing, and the
+ * longest takes microseconds. */
+#include "clients/live/trajd_live.h"
+#include "clients/python/core/py_core.h"
+
+struct live_object {
+    PyObject_HEAD struct trajd_live *live;
+};
+
+static PyTypeObject *live_type;
+
+static struct trajd_live *live_of(PyObject *object)
+{
+    return ((struct live_object *)object)->live;
+}
+
+static PyObject *live_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"text", "history_ns", "max_anchor_age_ns", NULL};
+    struct trajd_live_options options = {0};
+    struct trajd_error error = {0};
+    struct live_object *self;
+    long long history_ns = 0, max_anchor_age_ns = 0;
+    const char *text;
+    Py_ssize_t size;
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y#|$LL", names, &text, &size, &history_ns,
+                                     &max_anchor_age_ns))
+        return NULL;
+    options.history_ns = history_ns;
+    options.max_anchor_age_ns = max_anchor_age_ns;
+    self = (struct live_object *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    if (!trajd_live_open_text(text, (size_t)size, &options, &self->live, &error))
+        return (PyObject *)self;
+    Py_DECREF(self);
+    return trajd_py_raise(&error);
+}
+
+static void live_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+
+    trajd_live_close(&((struct live_object *)object)->live);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* ---- what is pushed and observed ---- */
+
+static PyObject *shape_of(const uint64_t *shape, uint32_t rank)
+{
+    PyObject *tuple = PyTuple_New(rank);
+
+    for (uint32_t i = 0; tuple && i < rank; i++) {
+        PyObject *extent = PyLong_FromUnsignedLongLong(shape[i]);
+        if (!extent || PyTuple_SetItem(tuple, i, extent))
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* Appends a new reference. Returns false with an exception. */
+static bool append(PyObject *list, PyObject *item)
+{
+    const bool appended = item && PyList_Append(list, item) == 0;
+
+    Py_XDECREF(item);
+    return appended;
+}
+
+static PyObject *live_streams(PyObject *object, PyObject *unused)
+{
+    const struct trajd_live *live = live_of(object);
+    PyObject *list = PyList_New(0);
+
+    (void)unused;
+    for (uint32_t i = 0; list && i < trajd_live_stream_count(live); i++) {
+        struct trajd_live_stream info;
+        trajd_live_get_stream(live, i, &info);
+        if (!append(list,
+                    Py_BuildValue("(sssNLLI)", info.name, info.clock, trajd_dtype_name(info.dtype),
+                                  shape_of(info.shape, info.rank), (long long)info.interval_ns,
+                                  (long long)info.latency_ns, (unsigned)info.capacity)))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *live_outputs(PyObject *object, PyObject *unused)
+{
+    const struct trajd_live *live = live_of(object);
+    PyObject *list = PyList_New(0);
+
+    (void)unused;
+    for (uint32_t i = 0; list && i < trajd_live_output_count(live); i++) {
+        struct trajd_live_output info;
+        trajd_live_get_output(live, i, &info);
+        if (!append(list, Py_BuildValue("(ssNKK)", info.name, trajd_dtype_name(info.dtype),
+                                        shape_of(info.shape, info.rank),
+                                        (unsigned long long)info.offset_bytes,
+                                        (unsigned long long)info.mask_offset_bytes)))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* ---- rows and observations ---- */
+
+static PyObject *live_push(PyObject *object, PyObject *args)
+{
+    struct trajd_live *live = live_of(object);
+    struct trajd_error error = {0};
+    struct trajd_live_stream info;
+    enum trajd_status status;
+    unsigned stream;
+    long long t_ns;
+    const char *row;
+    Py_ssize_t size;
+
+    if (!PyArg_ParseTuple(args, "ILy#", &stream, &t_ns, &row, &size))
+        return NULL;
+    if (stream < trajd_live_stream_count(live)) {
+        trajd_live_get_stream(live, stream, &info);
+        if ((uint64_t)size != info.row_bytes)
+            return PyErr_Format(PyExc_ValueError, "%s: a row has %zu bytes, not %zd", info.name,
+                                (size_t)info.row_bytes, size);
+    }
+    status = trajd_live_push(live, stream, t_ns, row, &error);
+    if (status && status != TRAJD_ERR_DATA && status != TRAJD_ERR_BUSY)
+        return trajd_py_raise(&error);
+    return PyBool_FromLong(!status);
+}
+
+static PyObject *live_observe(PyObject *object, PyObject *args)
+{
+    struct trajd_live *live = live_of(object);
+    struct trajd_error error = {0};
+    long long t_ns;
+    int64_t anchor_ns = 0;
+    int is_partial;
+    PyObject *bytes;
+
+    if (!PyArg_ParseTuple(args, "Lp", &t_ns, &is_partial))
+        return NULL;
+    bytes = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)trajd_live_size_bytes(live));
+    if (!bytes)
+        return NULL;
+    if (!trajd_live_observe(live, t_ns, is_partial ? TRAJD_LIVE_PARTIAL : 0,
+                            PyByteArray_AsString(bytes), &anchor_ns, &error))
+        return Py_BuildValue("(LN)", (long long)anchor_ns, bytes);
+    Py_DECREF(bytes);
+    return trajd_py_raise(&error);
+}
+
+static PyObject *live_counts(PyObject *object, PyObject *argument)
+{
+    const struct trajd_live *live = live_of(object);
+    const unsigned long stream = PyLong_AsUnsignedLong(argument);
+    struct trajd_live_counts counts;
+
+    if (PyErr_Occurred())
+        return NULL;
+    if (stream >= trajd_live_stream_count(live))
+        return PyErr_Format(PyExc_IndexError, "there is no stream with the number %lu", stream);
+    trajd_live_get_counts(live, (uint32_t)stream, &counts);
+    return Py_BuildValue("(KKKKKL)", (unsigned long long)counts.taken,
+                         (unsigned long long)counts.late, (unsigned long long)counts.repeated,
+                         (unsigned long long)counts.busy, (unsigned long long)counts.off_rate,
+                         (long long)counts.newest_ns);
+}
+
+static PyObject *live_reset(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    trajd_live_reset(live_of(object));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef live_methods[] = {
+    {"streams", live_streams, METH_NOARGS,
+     "Returns (name, clock, dtype, shape, interval_ns, latency_ns, capacity) of each stream."},
+    {"outputs", live_outputs, METH_NOARGS,
+     "Returns (name, dtype, shape, offset, offset of the mask) of each output."},
+    {"push", live_push, METH_VARARGS,
+     "push(stream, t_ns, row): takes the bytes of a row. Returns False where it is late, repeated "
+     "or pushed by two threads."},
+    {"observe", live_observe, METH_VARARGS,
+     "observe(t_ns, is_partial): returns the anchor's time and the bytes of an observation."},
+    {"counts", live_counts, METH_O,
+     "Returns (taken, late, repeated, busy, off_rate, newest_ns) of a stream."},
+    {"reset", live_reset, METH_NOARGS, "Begins a new episode."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyObject *trajd_py_live_type(void)
+{
+    static PyType_Slot slots[] = {
+        {Py_tp_new, live_new},
+        {Py_tp_dealloc, live_dealloc},
+        {Py_tp_methods, live_methods},
+        {Py_tp_doc, "The rules of a feed, and the last rows of its streams."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"trajd._core.Live", sizeof(struct live_object), 0,
+                               Py_TPFLAGS_DEFAULT, slots};
+    live_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return (PyObject *)live_type;
+}

@@ -1,0 +1,157 @@
+"""Live: takes rows as they come, and builds observations of them."""
+from __future__ import annotations
+
+import difflib
+import json
+import operator
+import os
+import warnings
+from typing import Any, Dict, Mapping, Optional, Set, Tuple, Union
+
+import numpy as np
+
+from .. import _core
+from ..connect import open as open_feed
+from ..errors import ArgumentError, DataWarning, MissingFile, NotFound
+from ..feed import Feed
+from ..styles import STYLES
+from . import description
+from .observation import NUMPY, Frame, Observation, Stream
+
+_COUNTS = ("taken", "late", "repeated", "busy", "off_rate", "newest_ns")
+_LOOK_EVERY = 64  # observations
+
+
+def _nanoseconds(seconds: Optional[float], name: str) -> int:
+    if seconds is None:
+        return 0
+    if not 0 < seconds < 1e9:
+        raise ArgumentError(f"{name}: seconds above 0 are expected, not {seconds!r}")
+    return max(1, round(seconds * 1e9))
+
+
+def _fetch(config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str],
+           dataset: Optional[str], options: Mapping[str, Any]) -> str:
+    if isinstance(config, Feed):
+        return description.fetch(config._ask, dataset)
+    with open_feed(config, feed=feed, **options) as opened:
+        return description.fetch(opened._ask, dataset)
+
+
+class Live:
+    """The rules of a feed, and the last rows of its streams.
+
+    config    the file that save() wrote; or the configuration of the feed, with the options of trajd.open: then the
+              daemon is asked once; or an open feed
+    feed      the name of the feed in the configuration
+    dataset   of a feed that mixes several: the one that the robot is like. Its statistics normalise
+    style     the keys of an observation, as for trajd.open
+    history   how many seconds before the newest row an observation may lie. Default 1
+    max_anchor_age
+              how many seconds before t_ns the newest row of the anchor's clock may lie. Default: three rows, the
+              latency of the clock and 20 ms
+
+    All stamps are integers in ns of one clock, as the recorder would write them: the latencies and offsets of the
+    layout are applied here. Memory is allocated once and does not grow (README.md of clients/live).
+
+    Threads: each stream may be pushed by a thread of its own, while another one observes."""
+
+    def __init__(self, config: Union[Feed, str, "os.PathLike[str]", Mapping[str, Any]], feed: Optional[str] = None, *,
+                 dataset: Optional[str] = None, style: str = "raw", history: Optional[float] = None,
+                 max_anchor_age: Optional[float] = None, **options: Any) -> None:
+        if style not in STYLES:
+            raise ArgumentError(f"there is no style {style!r} (there are: {', '.join(STYLES)})")
+        text = description.read(config) if isinstance(config, (str, os.PathLike)) else None
+        if text is not None and (feed is not None or dataset is not None or options):
+            raise ArgumentError(f"{os.fspath(config)} is a live description, which has one feed and takes no options")  # type: ignore[arg-type]
+        if text is None and isinstance(config, (str, os.PathLike)) and not os.path.exists(config):
+            raise MissingFile(2, "neither a live description nor a configuration", os.fspath(config))
+        self._text = _fetch(config, feed, dataset, options) if text is None else text
+        self._core = _core.Live(self._text.encode(), history_ns=_nanoseconds(history, "history"),
+                                max_anchor_age_ns=_nanoseconds(max_anchor_age, "max_anchor_age"))
+        document = json.loads(self._text)
+        self.feed: str = document["feed"]
+        self.fingerprint: str = document["fingerprint"]  # of the feed, or of its dataset in a mixture
+        self.norm_digest: str = document["norm_digest"]
+        self.left_out: Dict[str, str] = {one["name"]: one["reason"] for one in document["left_out"]}
+        self.streams: Dict[str, Stream] = {row[0]: Stream(*row) for row in self._core.streams()}
+        self._places = {name: (place, np.dtype(NUMPY[stream.dtype]), stream.shape)
+                        for place, (name, stream) in enumerate(self.streams.items())}
+        roles = {output["name"]: output["role"] for output in document["outputs"]}
+        self._frame = Frame(self._core.outputs(), roles, document["left_out"], style)
+        self._told: Set[Tuple[str, str]] = set()
+        self._calls = 0
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes the description: all that the robot needs. Raises OSError."""
+        description.write(path, self._text)
+
+    def _place(self, name: str) -> Tuple[int, "np.dtype[Any]", Tuple[int, ...]]:
+        try:
+            return self._places[name]
+        except KeyError:
+            near = difflib.get_close_matches(name, self._places, 1)
+            raise NotFound(f"no stream {name}{f' (did you mean {near[0]}?)' if near else ''}: an observation needs "
+                           f"{', '.join(self._places)}") from None
+
+    def push(self, name: str, t_ns: int, row: Any = ()) -> bool:
+        """Takes a row of a stream, recorded at t_ns. Returns False if it is not used, because its stamp is not after
+        that of the row before, or because two threads pushed at once; state() counts such rows.
+
+        Raises NotFound for a name that is not in `streams`, and ValueError or TypeError for a row of another shape or
+        of numbers that the stream's type does not hold."""
+        place, dtype, shape = self._place(name)
+        array = np.asarray(row)
+        if array.dtype != dtype:
+            array = array.astype(dtype, casting="same_kind") if array.size else np.zeros(array.shape, dtype)
+        if array.shape != shape:
+            raise ValueError(f"{name}: a row has the shape {list(shape)}, not {list(array.shape)}")
+        taken: bool = self._core.push(place, operator.index(t_ns), array.tobytes())
+        if not taken:
+            self._tell(name, "refused", "a row was not used: it came late, twice, or from two threads at once")
+        return taken
+
+    def observation(self, t_ns: int, *, partial: bool = False) -> Observation:
+        """Returns the observation at t_ns. Its anchor is the last row of the anchor's clock at or before t_ns, as in
+        training; if anchors have a rate of their own, it is t_ns.
+
+        partial   also returns one before each stream has a row; steps without a row are masked 1 (before the start)
+
+        Raises Timeout while a stream has no row yet, DataError if a stream on the anchor's clock has stopped, and
+        NotFound if t_ns lies so far in the past that rows are gone. Other streams that stop hold their last row, as in
+        training: give `max_age` in the feed, and look at the mask."""
+        self._calls += 1
+        if self._calls % _LOOK_EVERY == 0:
+            self._look_at_rates()
+        anchor_ns, content = self._core.observe(operator.index(t_ns), partial)
+        return Observation._of(self._frame, anchor_ns, content)
+
+    def state(self) -> Dict[str, Dict[str, Optional[int]]]:
+        """Returns what came of each stream: rows taken, refused because they were late, repeated, or pushed by two
+        threads at once (busy); rows at another distance than the recordings' rate (off_rate); and newest_ns."""
+        found: Dict[str, Dict[str, Optional[int]]] = {}
+        for name, (place, _, _) in self._places.items():
+            found[name] = dict(zip(_COUNTS, self._core.counts(place)))
+            if not found[name]["taken"]:
+                found[name]["newest_ns"] = None
+        return found
+
+    def reset(self) -> None:
+        """Begins a new episode: forgets all rows, and stamps may go back."""
+        self._core.reset()
+
+    def _look_at_rates(self) -> None:
+        for name, counts in self.state().items():
+            if counts["off_rate"]:
+                stream = self.streams[name]
+                self._tell(name, "rate", f"{counts['off_rate']} of {counts['taken']} rows came at another distance than "
+                                         f"{stream.interval_ns / 1e6:.6g} ms, the rate of the recordings. Steps that are "
+                                         "rows then lie at other times than in training")
+
+    def _tell(self, name: str, kind: str, text: str) -> None:
+        if (name, kind) not in self._told:
+            self._told.add((name, kind))
+            warnings.warn(f"live stream {name}: {text} (this is said once; Live.state() counts)", DataWarning, stacklevel=3)
+
+    def __repr__(self) -> str:
+        return f"Live({self.feed}: {', '.join(self.streams)})"

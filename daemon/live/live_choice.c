@@ -1,0 +1,132 @@
+/* Which outputs, streams and clocks are in a live description. */
+#include <string.h>
+
+#include "daemon/live/live_internal.h"
+
+const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
+
+    if (output->role == TRAJD_ROLE_ACTION)
+        return "an action is what the policy predicts";
+    if (output->role == TRAJD_ROLE_NEXT)
+        return "role next: it is recorded after the action";
+    if (output->role == TRAJD_ROLE_GOAL)
+        return "role goal: it lies in the future of the episode";
+    if (output->returns.is_given)
+        return "a return adds rows of the future";
+    for (uint32_t t = plan->row_target_count; t < plan->target_count; t++)
+        if (plan->targets[t].output_index == output_index)
+            return "pictures: prepare the frames beside trajd.Live";
+    return NULL;
+}
+
+static uint32_t find_or_add(uint32_t *list, uint32_t *count, uint32_t limit, uint32_t value)
+{
+    uint32_t i = 0;
+
+    while (i < *count && list[i] != value)
+        i++;
+    if (i == *count && *count < limit)
+        list[(*count)++] = value;
+    return i;
+}
+
+static enum trajd_status add_streams(struct trajd_live_choice *choice, uint32_t output,
+                                     struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = choice->plan;
+
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_plan_target *target = &plan->targets[t];
+        if (target->output_index != output || target->stream_index == TRAJD_PLAN_ABSENT)
+            continue;
+        if (find_or_add(choice->streams, &choice->stream_count, TRAJD_LIVE_MAX_STREAMS,
+                        target->stream_index) == TRAJD_LIVE_MAX_STREAMS)
+            return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                                   "an observation of more than %d streams has no live description",
+                                   TRAJD_LIVE_MAX_STREAMS);
+        find_or_add(choice->clocks, &choice->clock_count, TRAJD_LIVE_MAX_STREAMS + 1,
+                    plan->dataset->index->streams[target->stream_index].clock_index);
+    }
+    return TRAJD_OK;
+}
+
+const struct trajd_plan_grid *trajd_live_grid(const struct trajd_window_plan *plan,
+                                              uint32_t output_index)
+{
+    uint32_t t = 0;
+
+    while (plan->targets[t].output_index != output_index)
+        t++;
+    return &plan->grids[plan->brackets[plan->targets[t].bracket_index].grid_index];
+}
+
+/* Returns whether the steps lie at the stamps of other anchors than the window's. */
+static bool reads_anchors(const struct trajd_window_plan *plan, const struct trajd_plan_grid *grid)
+{
+    return grid->rule == TRAJD_TARGET_ANCHOR_STEPS && !(grid->rate.num && plan->anchor_rate.num) &&
+           (grid->from != 0 || grid->step_count > 1);
+}
+
+/* Checks the steps of each target. On the robot the stamps of later anchors are not known. */
+static enum trajd_status check_steps(struct trajd_live_choice *choice, uint32_t o,
+                                     struct trajd_error *error)
+{
+    const struct trajd_window_plan *plan = choice->plan;
+    const struct trajd_spec_output *output = &plan->spec->outputs[o];
+
+    for (uint32_t t = 0; t < plan->target_count; t++) {
+        const struct trajd_plan_bracket *bracket = &plan->brackets[plan->targets[t].bracket_index];
+        const struct trajd_plan_grid *grid = &plan->grids[bracket->grid_index];
+        if (plan->targets[t].output_index != o || !reads_anchors(plan, grid))
+            continue;
+        choice->needs_ticks = true;
+        if (grid->from + grid->step_count > 1)
+            return trajd_error_set(
+                error, TRAJD_ERR_UNSUPPORTED, 0,
+                "line %u: outputs.%s: a step after the anchor lies at a stamp of the anchor's "
+                "clock that is not known on the robot: end at 0, or give the steps a rate",
+                output->line, output->name);
+    }
+    return TRAJD_OK;
+}
+
+static bool has_stream_on(const struct trajd_live_choice *choice, int64_t clock)
+{
+    for (uint32_t s = 0; s < choice->stream_count; s++)
+        if ((int64_t)choice->plan->dataset->index->streams[choice->streams[s]].clock_index == clock)
+            return true;
+    return false;
+}
+
+enum trajd_status trajd_live_choose(const struct trajd_window_plan *plan,
+                                    struct trajd_live_choice *choice, struct trajd_error *error)
+{
+    enum trajd_status status = TRAJD_OK;
+
+    memset(choice, 0, sizeof *choice);
+    choice->plan = plan;
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        if (!trajd_live_left_out(plan, o))
+            choice->outputs[choice->output_count++] = o;
+    if (!choice->output_count)
+        return trajd_error_set(error, TRAJD_ERR_UNSUPPORTED, 0,
+                               "feed %s has no output of role obs that can be built as rows come",
+                               plan->spec->feed_name);
+    for (uint32_t i = choice->output_count, n = 0; n < i; n++) {
+        const struct trajd_plan_output *output = &plan->outputs[choice->outputs[n]];
+        if (output->transform && output->transform->reference_count)
+            choice->outputs[choice->output_count++] = output->reference_output;
+    }
+    for (uint32_t i = 0; i < choice->output_count && !status; i++) {
+        status = add_streams(choice, choice->outputs[i], error);
+        if (!status)
+            status = check_steps(choice, choice->outputs[i], error);
+    }
+    if (plan->anchor_clock >= 0)
+        find_or_add(choice->clocks, &choice->clock_count, TRAJD_LIVE_MAX_STREAMS + 1,
+                    (uint32_t)plan->anchor_clock);
+    choice->needs_ticks = choice->needs_ticks && !has_stream_on(choice, plan->anchor_clock);
+    return status;
+}

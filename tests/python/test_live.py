@@ -1,0 +1,544 @@
+"""trajd.Live against a daemon: the rows of a recording, pushed as they would come, give the bytes of the daemon's windows."""
+import json
+import threading
+
+import h5py
+import numpy as np
+import pytest
+
+import trajd
+from datasets import natural
+from live_replay import replay, windows_of
+from paths import RECORDINGS
+
+LAYOUT = """
+layout: lab
+episodes: {files: "*.hdf5", groups: /ep_*}
+clocks:
+  arm:  {path: arm_t, unit: ns, latency: 1ms}
+  grip: {path: grip_t, unit: ns, repeated: drop, lost_rows: 40%, latency: 3ms, offset: 1us}
+  ft:   {rate: 333, rows: wrench, start: {path: ft_t0, unit: ns}}
+streams:
+  q:      {clock: arm, kind: linear}
+  turn:   {clock: arm, kind: angle}
+  rot:    {clock: arm, kind: slerp, order: xyzw}
+  pose:   {clock: arm, kind: linear}
+  grip:   {clock: grip, kind: previous}
+  near:   {path: grip, clock: grip, kind: nearest}
+  count:  {clock: grip, kind: previous}
+  moved:  {clock: ft, kind: previous, semantics: delta}
+  wrench: {clock: ft, kind: mean}
+  extra:  {clock: arm, kind: linear, optional: true}
+"""
+CONFIG = """
+datasets: {{lab: {{path: {path}, layout: {layout}}}}}
+feeds:
+  grid:
+    dataset: lab
+    global_batch: 16
+    tail: short
+    rate: 20
+    anchor: {{clock: arm}}
+    pad: {{with: {pad}}}
+    outputs:
+      seen:    {{from: q, at: -4..0, max_age: 12ms, max_gap: 25ms}}
+      wide:    {{from: q, at: -4..0, dtype: float64}}
+      half:    {{from: q, at: -4..0, dtype: float16, norm: mean_std}}
+      turned:  {{from: turn, at: -2..0, range_low: 0}}
+      rotated: {{from: rot, at: -2..0}}
+      held:    {{from: grip, at: -4..0, max_age: 20ms}}
+      picked:  {{from: near, at: -4..0, max_gap: 80ms, lookahead: 30ms}}
+      counted: {{from: count, at: -4..0{type}}}
+      force:   {{from: wrench, at: -3..0, kind: mean, width: 22ms, norm: min_max}}
+      moves:   {{from: moved, at: -4..-1}}
+      both:    {{from: [q, extra], at: -2..0, missing: zero}}
+      actions: {{from: q, at: 0..5, role: action}}
+      later:   {{from: q, at: 1..2, role: next}}
+  rows:
+    dataset: lab
+    global_batch: 16
+    tail: short
+    anchor: {{clock: arm}}
+    pad: {{with: {pad}}}
+    outputs:
+      seen:    {{from: q, at: -4..0}}
+      rotated: {{from: rot, at: -1..0}}
+      turned:  {{from: turn, at: -1..0}}
+      around:  {{from: turn, at: -1..0, range_low: 1}}
+      six:     {{from: rot, at: -1..0, rotation: {{from: quat_xyzw, to: rot6d}}}}
+      each:    {{from: q, at: -1..0, norm: {{by: mean_std, per: step}}}}
+      rel:     {{from: [pose, q], at: -2..0, rotation: {{from: axis_angle, to: rot6d, columns: "3:6", position: "0:3"}}, relative_to: {{from: [pose, q]}}}}
+      steps:   {{from: pose, at: -2..0, rotation: {{from: axis_angle, to: quat_xyzw, columns: "3:6"}}, relative_to: {{from: pose, step: before, frame: base}}}}
+  anchors:
+    dataset: lab
+    global_batch: 16
+    tail: short
+    anchor: {{clock: arm}}
+    pad: {{before: 0, after: any, with: {pad}}}
+    outputs:
+      seen:    {{from: q, at: -3..0}}
+      grip:    {{from: grip, at: -3..0}}
+      force:   {{from: wrench, at: -3..0, width: 12ms}}
+      aged:    {{from: q, at: -2..0, max_age: 10ms}}
+  rated:
+    dataset: lab
+    global_batch: 16
+    tail: short
+    anchor: {{rate: 30}}
+    pad: {{with: {pad}}}
+    outputs:
+      seen:    {{from: q, at: "-4..0 @ 70"}}
+      rotated: {{from: rot, at: "-50ms..0ms @ 60"}}
+      force:   {{from: wrench, at: -3..0, kind: linear}}
+      grip:    {{at: 0}}
+      turned:  {{from: pose, at: "-2..0 @ 7", rotation: {{from: axis_angle, to: quat_wxyz, columns: "3:6"}}, relative_to: {{from: pose, kind: linear}}}}
+  force:
+    dataset: lab
+    global_batch: 16
+    tail: short
+    anchor: {{clock: ft}}
+    pad: {{with: {pad}}}
+    outputs:
+      wrench:  {{at: -5..0}}
+      slow:    {{from: wrench, at: "-3..0 @ 70", kind: linear}}
+      joints:  {{from: q, at: "-3..0 @ 70"}}
+      aged:    {{from: wrench, at: -1..0, max_age: 2ms, kind: previous}}
+"""
+FEEDS = ("grid", "rows", "anchors", "rated", "force")
+
+
+def make_episode(random, number):
+    """Returns {array: values} of an episode: clocks of different rates with jitter, gaps, repeated stamps, NaN."""
+    t0 = 1_700_000_000_000_000_000 + number * 10**10
+    steps = random.integers(8_000_000, 12_000_000, 60)
+    steps[random.integers(5, 55, 3)] = 40_000_000
+    arm = t0 + np.cumsum(steps)
+    grip = np.repeat(t0 + 30_000_000 * number + 33_333_333 * np.arange(14), 1 + (np.arange(14) % 5 == 4))
+    q = random.normal(size=(60, 2))
+    q[random.integers(0, 60, 2), random.integers(0, 2)] = np.nan
+    rot = random.normal(size=(60, 4))
+    episode = {"arm_t": arm, "grip_t": grip, "ft_t0": np.int64(t0 + 17_000_003), "q": q,
+               "turn": random.uniform(-np.pi, np.pi, (60, 1)).astype(np.float32),
+               "rot": rot / np.linalg.norm(rot, axis=1, keepdims=True),
+               "pose": np.concatenate([random.normal(size=(60, 3)), random.normal(scale=0.5, size=(60, 3))], 1),
+               "grip": random.normal(size=(len(grip), 1)), "count": random.integers(0, 99, (len(grip), 2), dtype=np.int16),
+               "wrench": random.normal(size=(170 + 5 * number, 3)).astype(np.float32),
+               "moved": random.normal(size=(170 + 5 * number, 2))}
+    if number % 2:
+        episode["extra"] = random.normal(size=(60, 2))
+    return episode
+
+
+def rows_of(episode):
+    """Returns [(stamp_ns, stream, row)...] in the order of streams. A recorder would see the repeated rows, too."""
+    start = int(episode["ft_t0"])
+    rows = []
+    for name in ("q", "turn", "rot", "pose", "extra"):
+        rows += [(int(t), name, row) for t, row in zip(episode["arm_t"], episode.get(name, ()))]
+    for name, array in (("grip", "grip"), ("near", "grip"), ("count", "count")):
+        keep = np.concatenate([[True], np.diff(episode["grip_t"]) > 0])
+        rows += [(int(t), name, row) for t, row in zip(episode["grip_t"][keep], episode[array][keep])]
+    for name in ("wrench", "moved"):
+        rows += [(start + i * 10**9 // 333, name, row) for i, row in enumerate(episode[name])]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A folder with the layout and recordings, and the episodes in their order."""
+    folder = tmp_path_factory.mktemp("lab")
+    random = np.random.default_rng(3)
+    episodes = [make_episode(random, number) for number in range(6)]
+    with h5py.File(folder / "lab.hdf5", "w") as file:
+        for number, episode in enumerate(episodes):
+            for name, values in episode.items():
+                file[f"ep_{number}/{name}"] = values
+    (folder / "lab.yaml").write_text(LAYOUT)
+    return folder, episodes
+
+
+DEMO = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  policy:
+    dataset: demo
+    global_batch: 32
+    anchor: {{clock: actions}}
+    pad: {{before: 1, after: any, with: edge}}
+    tail: short
+    outputs:
+      obs/robot0_eef_pos:  {{at: -1..0, norm: min_max}}
+      obs/robot0_eef_quat: {{at: -1..0}}
+      obs/place:           {{from: object_pos, at: 0}}
+      obs/flags:           {{from: dones, at: 0}}
+      obs/joints:          {{from: joint_pos, at: "-40ms..0ms @ 100"}}
+      obs/both:            {{from: [pose_pos, gripper_cmd], at: -3..0}}
+      actions:             {{at: -1..14}}
+  mixed:
+    dataset: demo
+    global_batch: 16
+    rate: 10
+    anchor: {{clock: pose}}
+    tail: short
+    outputs:
+      joints:   {{from: joint_pos, at: -3..0}}
+      position: {{from: pose_pos, at: -3..0}}
+      rotation: {{from: pose_quat, at: -3..0}}
+      gripper:  {{from: gripper_cmd, at: -3..0}}
+      fast:     {{from: pose_pos, at: -40ms..0ms @ 100}}
+      actions:  {{from: [pose_pos, gripper_cmd], at: 0..5, role: action}}
+"""
+RAW = """
+datasets: {{raw: {{path: {path}, layout: robosuite_raw}}}}
+feeds:
+  rows:
+    dataset: raw
+    global_batch: 64
+    tail: short
+    anchor: {{clock: sim}}
+    outputs:
+      states: {{at: -2..0, norm: mean_std}}
+  grid:
+    dataset: raw
+    global_batch: 64
+    tail: short
+    anchor: {{rate: 30}}
+    outputs:
+      states: {{at: "-5..0 @ 17"}}
+"""
+
+
+def lab_daemon(daemon, lab, pad="edge"):
+    folder, _ = lab
+    return daemon(CONFIG.format(path=folder / "lab.hdf5", layout=folder / "lab.yaml", pad=pad,
+                                type=", dtype: float32" if pad == "nan" else ""), folder=pad)
+
+
+def open_both(one, name):
+    """Returns a feed's Live, and its windows."""
+    with trajd.connect(one.endpoint, feed=name) as feed:
+        return trajd.Live(feed), windows_of(feed)
+
+
+# ---- the same bytes as the daemon ----
+
+
+@pytest.mark.parametrize("pad", ["edge", "zero", "nan"])
+def test_live_rows_give_the_bytes_of_the_daemons_windows(daemon, lab, pad):
+    one = lab_daemon(daemon, lab, pad)
+    for name in FEEDS:
+        live, windows = open_both(one, name)
+        steps = sum(replay(live, rows_of(episode), windows[number], lookahead_ns=30_000_000)
+                    for number, episode in enumerate(lab[1]))
+        assert steps > 1000, (name, steps)
+
+
+def test_dropped_late_and_repeated_rows_change_nothing_else(daemon, tmp_path):
+    """Rows that a recorder lost are missing live, too. Rows that come late or twice are refused and counted."""
+    random = np.random.default_rng(8)
+    episodes = [make_episode(random, number) for number in range(6)]
+    for episode in episodes:
+        keep = random.random(60) > 0.2
+        for name in ("arm_t", "q", "turn", "rot", "pose", "extra"):
+            if name in episode:
+                episode[name] = episode[name][keep]
+    with h5py.File(tmp_path / "lab.hdf5", "w") as file:
+        for number, episode in enumerate(episodes):
+            for name, values in episode.items():
+                file[f"ep_{number}/{name}"] = values
+    (tmp_path / "lab.yaml").write_text(LAYOUT)
+    one = lab_daemon(daemon, (tmp_path, episodes))
+    refused = []
+
+    def disturb(live, stamp_ns, name, row):
+        if name not in begun:
+            begun.add(name)
+        elif random.random() < 0.2:
+            newest = live.state()[name]["newest_ns"] + live.streams[name].latency_ns
+            refused.extend(live.push(name, newest - back, np.asarray(row) + 1) for back in (0, 1, 10**9))
+
+    for name in ("grid", "rows"):
+        live, windows = open_both(one, name)
+        with pytest.warns(trajd.DataWarning, match="was not used"):
+            for number, episode in enumerate(episodes):
+                begun = set()
+                replay(live, rows_of(episode), windows[number], lookahead_ns=30_000_000, before=disturb)
+        counts = live.state().values()
+        assert sum(count["late"] for count in counts) == 2 * sum(count["repeated"] for count in counts) > 50
+    assert not any(refused)
+
+
+@pytest.mark.parametrize("name", ["policy", "mixed"])
+def test_the_demonstration_dataset(daemon, demo_file, name):
+    live, windows = open_both(daemon(DEMO.format(path=demo_file)), name)
+    with h5py.File(demo_file) as file:
+        demos = [file["data"][key] for key in sorted(file["data"], key=natural)]
+        for number in (0, 7, 23):
+            demo, start = demos[number], int(demos[number]["step_t0"][0])
+            control = {"obs/robot0_eef_pos": demo["obs/robot0_eef_pos"][:], "obs/robot0_eef_quat": demo["obs/robot0_eef_quat"][:],
+                       "object_pos": demo["obs/object"][:, :3], "dones": demo["dones"][:]}
+            rows = [(start + i * 10**9 // 20, stream, row) for stream, array in control.items() for i, row in enumerate(array)]
+            for stream, clock in (("joint_pos", "joint_t"), ("pose_pos", "pose_t"), ("pose_quat", "pose_t"), ("gripper_cmd", "gripper_t")):
+                rows += [(int(t), stream, row) for t, row in zip(demo[clock], demo[stream])]
+            assert replay(live, rows, windows[number]) > 500
+    assert live.left_out == {"actions": "an action is what the policy predicts"}
+
+
+RECORDED = sorted(path.name for path in RECORDINGS.glob("*.hdf5"))
+
+
+@pytest.mark.skipif(not RECORDED, reason="the recordings are not here (../shared/data)")
+@pytest.mark.parametrize("name", RECORDED or ["none"])
+def test_published_recordings(daemon, name):
+    one = daemon(RAW.format(path=RECORDINGS / name))
+    for feed in ("rows", "grid"):
+        live, windows = open_both(one, feed)
+        with h5py.File(RECORDINGS / name) as file:
+            demos = sorted((key for key in file["data"] if key.startswith("demo_")), key=natural)
+            for number, key in list(enumerate(demos))[::max(1, len(demos) // 4)]:
+                states = file["data"][key]["states"][:]
+                stamps = np.rint(states[:, 0] * 1e9).astype(np.int64)
+                keep = np.concatenate([[True], np.diff(stamps) > 0])
+                rows = [(int(t), "states", row) for t, row in zip(stamps[keep], states[keep])]
+                assert replay(live, rows, windows[number]) > 0
+
+
+# ---- on the robot ----
+
+
+def test_a_saved_description_needs_no_daemon(daemon, lab, tmp_path):
+    one = lab_daemon(daemon, lab)
+    live, windows = open_both(one, "rows")
+    live.save(tmp_path / "rows.live")
+    one.stop()
+    again = trajd.Live(tmp_path / "rows.live")
+    assert again.streams == live.streams and again.fingerprint == live.fingerprint and again.left_out == live.left_out
+    assert replay(again, rows_of(lab[1][1]), windows[1]) > 100
+    with pytest.raises(trajd.ArgumentError, match="has one feed and takes no options"):
+        trajd.Live(tmp_path / "rows.live", feed="rows")
+    with pytest.raises(trajd.MissingFile, match="neither a live description nor a configuration"):
+        trajd.Live(tmp_path / "missing.live")
+
+
+def test_a_configuration_is_enough(daemon, demo_file, monkeypatch):
+    """Live takes what trajd.open takes: it finds the daemon, asks it, and leaves it."""
+    one = daemon(DEMO.format(path=demo_file))
+    monkeypatch.setenv("TRAJD_ENDPOINT", str(one.endpoint))
+    live = trajd.Live(one.config, feed="policy", style="robomimic", overrides={"global_batch": 8})
+    assert live.streams["joint_pos"] == trajd.live.Stream(
+        "joint_pos", "joint", "f32", (7,), live.streams["joint_pos"].interval_ns, 0, live.streams["joint_pos"].capacity)
+    assert 1.9e6 < live.streams["joint_pos"].interval_ns < 2.1e6
+
+
+STREAM = {"name": "q", "clock": 0, "dtype": "f64", "shape": [2]}
+SOURCE = {"stream": 0, "columns": 2, "rule": "rows", "lookahead_ns": 0, "kind": "previous", "max_gap_ns": -1,
+          "max_age_ns": 2**63 - 1, "missing": "error"}
+OUTPUT = {"name": "obs/q", "role": "obs", "hidden": False, "dtype": "f32", "shape": [2, 2], "from": -1, "rate": "10/1",
+          "sources": [SOURCE]}
+DOCUMENT = {"trajd_live": 1, "feed": "train", "dataset": "d", "fingerprint": "0" * 16, "norm_digest": "0" * 16, "pad": "edge",
+            "anchor_clock": 0, "anchor_rate": "10/1",
+            "clocks": [{"name": "arm", "rate": "10/1", "interval_ns": 10**8, "shift_ns": -10**6}],
+            "streams": [STREAM, {**STREAM, "name": "p"}],
+            "left_out": [{"name": "actions", "role": "action", "dtype": "f32", "shape": [8, 7], "reason": "predicted"}],
+            "outputs": [OUTPUT, {**OUTPUT, "name": "obs/p", "sources": [{**SOURCE, "stream": 1}]}], "next": None}
+
+
+def by_hand(path, **changes):
+    """Opens a description of two streams at 10 Hz that are pushed with a latency of 1 ms."""
+    path.write_text(json.dumps({**DOCUMENT, **changes}))
+    return path
+
+
+def both(live, t_ms, value):
+    return [live.push(name, t_ms * 10**6, [value, -value]) for name in ("q", "p")]
+
+
+def test_what_an_observation_is(tmp_path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    for step in range(5):
+        assert both(live, 100 * step, step) == [True, True]
+    seen = live.observation(430_000_000)
+    assert seen.anchor_ns == 399_000_000  # latency applied
+    assert seen["obs"]["q"].shape == (1, 2, 2) and seen["obs/q"].tolist() == [[[3, -3], [4, -4]]]
+    assert seen["obs_is_pad/q"].tolist() == [[False, False]] and not seen.mask("obs/q").any()
+    assert dict(seen).keys() == {"obs", "obs_is_pad"} and type(seen.copy()) is dict
+    kept = seen["obs/q"]
+    both(live, 500, 5)
+    assert kept.tolist() == [[[3, -3], [4, -4]]], "an observation changed"
+    kept[:] = 0  # it is the program's own
+    assert live.left_out == {"actions": "predicted"}
+    with pytest.raises(trajd.ArgumentError, match="not part of an observation"):
+        seen.raw("actions")
+
+
+@pytest.mark.parametrize("style, path", [("robomimic", "obs/q"), ("lerobot", "observation.q"), ("diffusion_policy", "obs/q")])
+def test_styles(tmp_path, style, path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"), style=style)
+    both(live, 0, 1)
+    both(live, 100, 2)
+    seen = live.observation(100_000_000)
+    assert seen[path].tolist() == [[[1, -1], [2, -2]]]
+    assert not [key for key in seen if "action" in key or key == "pad_mask"]
+
+
+def test_the_style_of_act(tmp_path):
+    qpos = {**OUTPUT, "name": "qpos", "shape": [1, 2], "from": 0}
+    left_out = [{"name": "action", "role": "action", "dtype": "f32", "shape": [8, 7], "reason": "predicted"}]
+    live = trajd.Live(by_hand(tmp_path / "a.live", outputs=[qpos], left_out=left_out), style="act")
+    both(live, 0, 1)
+    assert live.observation(0)["qpos"].tolist() == [[1, -1]]
+
+
+def test_a_row_that_is_not_complete_is_no_anchor(tmp_path):
+    """Threads push the streams of a row one after another. Until all are there, the row before is the anchor."""
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    both(live, 0, 1)
+    both(live, 100, 2)
+    live.push("q", 200_000_000, [3, -3])
+    seen = live.observation(210_000_000)
+    assert seen.anchor_ns == 99_000_000 and seen["obs/q"].tolist() == [[[1, -1], [2, -2]]]
+    live.push("p", 200_000_000, [3, -3])
+    assert live.observation(210_000_000).anchor_ns == 199_000_000
+
+
+def test_a_stream_that_lost_a_row_is_masked(tmp_path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    both(live, 0, 1)
+    live.push("q", 100_000_000, [2, -2])
+    both(live, 200, 3)
+    seen = live.observation(200_000_000)
+    assert seen["obs/q"].tolist() == [[[2, -2], [3, -3]]] and seen["obs/p"].tolist() == [[[1, -1], [3, -3]]]
+    assert seen.mask("obs/q").tolist() == [[0, 0]] and seen.mask("obs/p").tolist() == [[3, 0]]
+
+
+def test_streams_that_do_not_come(tmp_path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    with pytest.raises(trajd.Timeout, match="q: no row at or before"):
+        live.observation(0)
+    live.push("q", 0, [1, 2])
+    with pytest.raises(trajd.Timeout, match="p: no row at or before"):
+        live.observation(0)
+    live.push("p", 0, [1, 2])
+    assert live.observation(0).mask("obs/q").tolist() == [[1, 0]]  # before the start, as in training
+    with pytest.raises(trajd.DataError, match="newest row is 401.0 ms old, and max_anchor_age is 321.0 ms: a stream on it"):
+        live.observation(400_000_000)
+    patient = trajd.Live(tmp_path / "a.live", max_anchor_age=1.0)
+    both(patient, 0, 1)
+    assert patient.observation(400_000_000).anchor_ns == -1_000_000
+
+
+def test_a_stream_that_stopped_is_too_old(tmp_path):
+    """A stream on another clock holds its last row, and max_age masks it."""
+    held = {**OUTPUT, "name": "obs/p", "shape": [1, 2], "from": 0,
+            "sources": [{**SOURCE, "stream": 1, "rule": "times", "max_age_ns": 150_000_000}]}
+    clocks = [*DOCUMENT["clocks"], {"name": "other", "rate": None, "interval_ns": 10**7, "shift_ns": 0}]
+    live = trajd.Live(by_hand(tmp_path / "a.live", outputs=[OUTPUT, held], clocks=clocks,
+                              streams=[STREAM, {**STREAM, "name": "p", "clock": 1}]))
+    live.push("p", 0, [7, 8])
+    masks = []
+    for step in range(4):
+        live.push("q", step * 10**8, [step, step])
+        seen = live.observation(step * 10**8 + 1) if step else live.observation(10**6, partial=True)
+        masks.append(seen.mask("obs/p")[0, 0])
+    assert masks == [1, 0, 7, 7] and seen["obs/p"].tolist() == [[[7, 8]]]
+
+
+def test_the_past(tmp_path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    assert live.streams["q"].capacity >= 2 * 10
+    for step in range(500):
+        both(live, 100 * step, step)
+    assert live.observation(49_900_000_000 - 10**9)["obs/q"].tolist() == [[[488, -488], [489, -489]]]
+    with pytest.raises(trajd.NotFound, match="rows that are no longer kept"):
+        live.observation(10 * 10**9)
+    far = trajd.Live(tmp_path / "a.live", history=30.0)
+    for step in range(500):
+        both(far, 100 * step, step)
+    assert far.observation(20_000_000_000)["obs/q"].tolist() == [[[199, -199], [200, -200]]]
+
+
+def test_refused_rows_are_said_once_and_counted(tmp_path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    both(live, 100, 1)
+    with pytest.warns(trajd.DataWarning, match="live stream q: a row was not used"):
+        assert not live.push("q", 100_000_000, [9, 9])
+    assert not live.push("q", 99_000_000, [9, 9])
+    assert live.state()["q"] == {"taken": 1, "late": 1, "repeated": 1, "busy": 0, "off_rate": 0, "newest_ns": 99_000_000}
+    assert live.state()["p"]["newest_ns"] == 99_000_000
+    live.reset()
+    assert live.push("q", 50_000_000, [1, 1]), "a new episode may go back in time"
+
+
+def test_another_rate_than_recorded_is_said(tmp_path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    with pytest.warns(trajd.DataWarning, match=r"rows came at another distance than 100 ms, the rate of the recordings"):
+        for step in range(70):
+            both(live, 200 * step, step)
+            live.observation(200_000_000 * step)
+    assert live.state()["q"]["off_rate"] == 69
+
+
+@pytest.mark.parametrize("row, error, text", [
+    ([1, 2, 3], ValueError, r"q: a row has the shape \[2\], not \[3\]"),
+    (1.0, ValueError, r"not \[\]"),
+    (["a", "b"], (TypeError, ValueError), "Cannot cast|could not convert"),
+    ([1j, 2], TypeError, "Cannot cast"),
+])
+def test_rows_of_another_shape_or_type(tmp_path, row, error, text):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    with pytest.raises(error, match=text):
+        live.push("q", 0, row)
+    assert live.state()["q"]["taken"] == 0
+
+
+def test_names_and_times_that_are_wrong(tmp_path):
+    live = trajd.Live(by_hand(tmp_path / "a.live"))
+    with pytest.raises(trajd.NotFound, match=r"no stream qq \(did you mean q\?\): an observation needs q, p"):
+        live.push("qq", 0, [1, 2])
+    with pytest.raises(TypeError):
+        live.push("q", 0.5, [1, 2])
+    with pytest.raises(trajd.ArgumentError, match="beyond 2\\^61 ns"):
+        live.push("q", 2**62, [1, 2])
+    with pytest.raises(trajd.ArgumentError, match="beyond 2\\^61 ns"):
+        live.observation(2**62)
+    with pytest.raises(trajd.ArgumentError, match="no style"):
+        trajd.Live(tmp_path / "a.live", style="cubist")
+
+
+@pytest.mark.parametrize("changes, text", [
+    ({"trajd_live": 2}, "trajd_live: 2 is out of range"),
+    ({"surprise": 1}, "surprise: no such key"),
+    ({"clocks": []}, "clocks: a list of 1 to 257"),
+    ({"anchor_clock": 3}, "anchor_clock: 3 is out of range"),
+    ({"streams": [STREAM, STREAM]}, "same name"),
+    ({"outputs": [{**OUTPUT, "shape": [2, 3]}]}, "shape: another number of columns"),
+    ({"outputs": [{**OUTPUT, "shape": [0, 2]}]}, "1 to 65536 steps"),
+    ({"outputs": [{**OUTPUT, "scale": [1.0], "offset": [0.0]}]}, "one number for each column"),
+    ({"outputs": [{**OUTPUT, "sources": [{**SOURCE, "columns": 3}]}]}, "columns: the stream has another number"),
+    ({"outputs": [{**OUTPUT, "sources": [{**SOURCE, "kind": "cubic"}]}]}, "cubic"),
+    ({"outputs": [{**OUTPUT, "from": -10**9}]}, "more than 2^24 rows"),
+])
+def test_a_damaged_description_is_refused(tmp_path, changes, text):
+    with pytest.raises(trajd.Error) as caught:
+        trajd.Live(by_hand(tmp_path / "a.live", **changes))
+    assert text in str(caught.value)
+
+
+def test_threads_push_while_another_observes(tmp_path):
+    """Each observation has rows of one stamp, whatever the other threads do meanwhile."""
+    live = trajd.Live(by_hand(tmp_path / "a.live"), max_anchor_age=1e6)
+    both(live, 0, 0)
+    threads = [threading.Thread(target=lambda name=name: [live.push(name, step * 10**6, [step, -step]) for step in range(1, 3000)])
+               for name in ("q", "p")]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        try:
+            seen = live.observation(10**12)
+        except trajd.NotFound:
+            continue  # one thread was so far ahead of the other that no common row was kept
+        q, p = seen["obs/q"][0], seen["obs/p"][0]
+        assert (q == p).all() and (q[:, 0] == -q[:, 1]).all() and q[1, 0] * 10**6 - 10**6 == seen.anchor_ns
+    for thread in threads:
+        thread.join()
+    assert live.observation(10**12)["obs/q"][0, 1].tolist() == [2999, -2999]
