@@ -164,6 +164,18 @@ static enum trajd_status refuse_shape(const struct trajd_producer *producer,
     return TRAJD_OK;
 }
 
+/* Estimates the time that the transforms of a batch take on one thread. */
+static double transform_ns(const struct trajd_window_plan *plan)
+{
+    double ns = 0;
+
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        if (plan->outputs[o].transform)
+            ns += (double)plan->spec->global_batch * plan->outputs[o].step_count *
+                  trajd_transform_step_ns(plan->outputs[o].transform);
+    return ns;
+}
+
 static enum trajd_status make_members(struct trajd_producer *producer,
                                       const struct trajd_producer_options *options,
                                       struct trajd_error *error)
@@ -193,7 +205,8 @@ static enum trajd_status make_members(struct trajd_producer *producer,
         shape.window_count = producer->spec->global_batch;
         if (producer->gpu && (status = refuse_shape(producer, &shape, error)))
             return status;
-        status = trajd_plan_create(&shape, &facts, variant, &member->kernel_plan, error);
+        status = trajd_plan_create_then(&shape, transform_ns(member->plan), &facts, variant,
+                                        &member->kernel_plan, error);
     }
     return status;
 }

@@ -114,9 +114,10 @@ static void describe(struct trajd_plan *plan, const struct trajd_problem *proble
              plan->choice.reason);
 }
 
-enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
-                                    const struct trajd_device_facts *facts, const char *variant,
-                                    struct trajd_plan **out, struct trajd_error *error)
+enum trajd_status trajd_plan_create_then(const struct trajd_resample_request *shape, double then_ns,
+                                         const struct trajd_device_facts *facts,
+                                         const char *variant, struct trajd_plan **out,
+                                         struct trajd_error *error)
 {
     enum trajd_status status = trajd_resample_check_shape(shape, error);
     struct trajd_problem problem;
@@ -130,6 +131,7 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "plan: window_count is 0 (at least one window)");
     trajd_problem_of(shape, 0, &problem);
+    problem.cpu_ns += then_ns;
     status = trajd_choose(&problem, facts, variant, &choice, error);
     if (status)
         return status;
@@ -156,6 +158,13 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
         describe_cuda(plan, shape);
     *out = plan;
     return TRAJD_OK;
+}
+
+enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
+                                    const struct trajd_device_facts *facts, const char *variant,
+                                    struct trajd_plan **plan, struct trajd_error *error)
+{
+    return trajd_plan_create_then(shape, 0, facts, variant, plan, error);
 }
 
 const char *trajd_plan_describe(const struct trajd_plan *plan)

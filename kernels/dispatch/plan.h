@@ -26,6 +26,13 @@ enum trajd_status trajd_plan_create(const struct trajd_resample_request *shape,
                                     const struct trajd_device_facts *facts, const char *variant,
                                     struct trajd_plan **plan, struct trajd_error *error);
 
+/* Does the same for runs with a `then` (trajd_plan_run_then), whose work on all windows takes then_ns
+ * on one thread. Both together are divided over the threads. */
+enum trajd_status trajd_plan_create_then(const struct trajd_resample_request *shape, double then_ns,
+                                         const struct trajd_device_facts *facts,
+                                         const char *variant, struct trajd_plan **plan,
+                                         struct trajd_error *error);
+
 /* Returns one line with the variant, its launch shape and the reason ("cpu_rows: 256 windows x 5
  * streams (4 copied), 1 thread, 28 us of work, on one thread"). Owned by the plan. */
 const char *trajd_plan_describe(const struct trajd_plan *plan);

@@ -102,4 +102,7 @@ struct trajd_transform_job {
  * steps that are masked MISSING. */
 void trajd_transform_windows(const struct trajd_transform_job *job, uint32_t begin, uint32_t end);
 
+/* Estimates the time of a step on one thread, in ns. */
+double trajd_transform_step_ns(const struct trajd_transform *transform);
+
 #endif

@@ -3,6 +3,11 @@
 #include "kernels/transform/transform.h"
 #include "kernels/transform/transform_lanes.h"
 
+/* Costs of one thread in ns. They only decide how many threads share the work. Origin: a step of 7
+ * columns took 5 ns, and 11 with a rotation, on an AMD EPYC (Zen 4). */
+#define COLUMN_NS 0.7
+#define ROTATION_NS 4.0
+
 static uint64_t row_of(const struct trajd_transform_job *job, uint32_t window)
 {
     return job->window_rows ? job->window_rows[window] : window;
@@ -28,4 +33,13 @@ void trajd_transform_windows(const struct trajd_transform_job *job, uint32_t beg
             trajd_transform_group_run(&group);
         }
     }
+}
+
+double trajd_transform_step_ns(const struct trajd_transform *transform)
+{
+    double ns = COLUMN_NS * transform->output_count;
+
+    for (uint32_t p = 0; p < transform->part_count; p++)
+        ns += transform->parts[p].kind == TRAJD_PART_ROTATION ? ROTATION_NS : 0;
+    return ns;
 }

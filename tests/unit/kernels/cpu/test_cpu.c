@@ -503,6 +503,30 @@ static void test_plan_from_shape_alone(void **state)
     trajd_plan_destroy(&plan);
 }
 
+/* The threads share the work of request and `then`, which counts for the choice. */
+static void test_then_is_work(void **state)
+{
+    static const struct trajd_device_facts two_threads = {.cpu_threads = 2};
+    struct problem_spec spec = {
+        1, 64, 10, 5, 3, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, STAMPS_JITTER, TRAJD_GRID_NS};
+    struct problem problem;
+    struct trajd_error error;
+    struct trajd_plan *plan;
+
+    (void)state;
+    problem_create(&problem, &spec);
+    problem.stream.derivative = NULL;
+    for (int long_then = 0; long_then < 2; long_then++) {
+        assert_int_equal(trajd_plan_create_then(&problem.request, long_then ? 80000 : 0,
+                                                &two_threads, NULL, &plan, &error),
+                         TRAJD_OK);
+        assert_non_null(
+            strstr(trajd_plan_describe(plan), long_then ? "2 threads, 8" : "1 thread, "));
+        trajd_plan_destroy(&plan);
+    }
+    problem_destroy(&problem);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_plan_refuses),
         cmocka_unit_test(test_plan_refuses_other_shapes),
         cmocka_unit_test(test_plan_from_shape_alone),
+        cmocka_unit_test(test_then_is_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
