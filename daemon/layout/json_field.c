@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "daemon/base/text/text.h"
+
 enum { DEPTH_MAX = 64 };
 
 struct json {
@@ -222,26 +224,6 @@ static uint32_t take_character(const char **next)
     return 0x10000 + ((uint32_t)(code - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
 }
 
-static char *put_character(char *out, uint32_t code)
-{
-    if (code < 0x80) {
-        *out++ = (char)code;
-    } else if (code < 0x800) {
-        *out++ = (char)(0xc0 | code >> 6);
-        *out++ = (char)(0x80 | (code & 0x3f));
-    } else {
-        if (code >= 0x10000) {
-            *out++ = (char)(0xf0 | code >> 18);
-            *out++ = (char)(0x80 | (code >> 12 & 0x3f));
-        } else {
-            *out++ = (char)(0xe0 | code >> 12);
-        }
-        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
-        *out++ = (char)(0x80 | (code & 0x3f));
-    }
-    return out;
-}
-
 void trajd_json_field_unescape(char *text)
 {
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
@@ -254,7 +236,7 @@ void trajd_json_field_unescape(char *text)
             *out++ = *next++;
         } else if (next[1] == 'u') {
             next += 2;
-            out = put_character(out, take_character(&next));
+            out = trajd_utf8_put(out, take_character(&next));
         } else {
             letter = strchr(letters, next[1]);
             *out++ = letter ? meanings[letter - letters] : next[1];

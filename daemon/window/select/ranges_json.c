@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/base/files.h"
+#include "daemon/base/text/text.h"
 #include "daemon/window/select/ranges.h"
 
 struct reader {
@@ -57,24 +58,9 @@ static bool read_hex(struct reader *reader, uint32_t *code)
 /* Appends a character to the key, as UTF-8. The key has room for it. */
 static void put_code(struct reader *reader, uint32_t code)
 {
-    char *out = reader->key + reader->key_length;
+    char *const key = reader->key;
 
-    if (code < 0x80) {
-        *out++ = (char)code;
-    } else if (code < 0x800) {
-        *out++ = (char)(0xC0 | code >> 6);
-        *out++ = (char)(0x80 | (code & 63));
-    } else {
-        if (code < 0x10000) {
-            *out++ = (char)(0xE0 | code >> 12);
-        } else {
-            *out++ = (char)(0xF0 | code >> 18);
-            *out++ = (char)(0x80 | (code >> 12 & 63));
-        }
-        *out++ = (char)(0x80 | (code >> 6 & 63));
-        *out++ = (char)(0x80 | (code & 63));
-    }
-    reader->key_length = (size_t)(out - reader->key);
+    reader->key_length = (size_t)(trajd_utf8_put(key + reader->key_length, code) - key);
 }
 
 /* Reads \uD83D\uDE00 and the like. */
