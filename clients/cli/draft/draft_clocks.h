@@ -58,4 +58,7 @@ bool draft_are_matrices(const double *values, uint64_t rows, uint64_t elements);
 enum trajd_status draft_find_clocks(const struct trajd_index *index, struct draft_streams *streams,
                                     struct draft_clocks *clocks, struct trajd_error *error);
 
+/* Returns whether the text has one of the words, in any case. */
+bool draft_contains(const char *text, const char *const *words, size_t count);
+
 #endif

@@ -21,15 +21,6 @@ void draft_write_text(FILE *out, const char *text)
         trajd_json_text(out, text);
 }
 
-bool draft_contains(const char *text, const char *const *words, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strcasestr(text, words[i]))
-            return true;
-    }
-    return false;
-}
-
 void draft_name_clock(const struct draft_facts *facts, int clock, char name[DRAFT_NAME_MAX])
 {
     const struct draft_plan *plan = facts->plan;

@@ -9,9 +9,6 @@ enum { DRAFT_NAME_MAX = 512 };
 /* Writes a YAML scalar. */
 void draft_write_text(FILE *out, const char *text);
 
-/* Returns whether the text has one of the words, in any case. */
-bool draft_contains(const char *text, const char *const *words, size_t count);
-
 /* Returns the part of the path after the last '/'. */
 const char *draft_last_name(const char *path);
 

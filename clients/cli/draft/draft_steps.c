@@ -41,10 +41,10 @@ struct draft_steps draft_add_steps(const double *values, uint64_t rows, uint64_t
     return steps;
 }
 
-static bool has_word(const char *name, const char *const *words, size_t count)
+bool draft_contains(const char *text, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (strcasestr(name, words[i]))
+        if (strcasestr(text, words[i]))
             return true;
     }
     return false;
@@ -55,7 +55,7 @@ static bool is_named_time(const char *name)
     static const char *const words[] = {"time", "stamp", "clock", "t_ns", "t_us", "t_ms", "sec"};
     const char *slash = strrchr(name, '/');
 
-    return has_word(name, words, ARRAY_LEN(words)) || !strcmp(slash ? slash + 1 : name, "t");
+    return draft_contains(name, words, ARRAY_LEN(words)) || !strcmp(slash ? slash + 1 : name, "t");
 }
 
 /* Numbers that often grow, and that are no time. */
@@ -64,7 +64,7 @@ static bool is_named_otherwise(const char *name)
     static const char *const words[] = {"index", "step", "frame",  "progress", "count",
                                         "_id",   "rew",  "return", "reward",   "offset"};
 
-    return has_word(name, words, ARRAY_LEN(words));
+    return draft_contains(name, words, ARRAY_LEN(words));
 }
 
 /* Returns the unit that the name ends in, or -1. */
