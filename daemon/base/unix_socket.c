@@ -66,6 +66,22 @@ ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, i
     return sendmsg(socket, &message, flags | MSG_NOSIGNAL);
 }
 
+bool trajd_send_all(int socket, const void *data, size_t size_bytes)
+{
+    const uint8_t *next = data;
+
+    while (size_bytes) {
+        const ssize_t sent = send(socket, next, size_bytes, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+            return false;
+        if (sent > 0) {
+            next += sent;
+            size_bytes -= (size_t)sent;
+        }
+    }
+    return true;
+}
+
 ssize_t trajd_receive_fd(int socket, void *data, size_t size_bytes, int *fd)
 {
     union {

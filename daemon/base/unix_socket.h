@@ -27,6 +27,10 @@ void trajd_unix_refuse_descriptors(int listener);
  * none) and stays open for the caller. */
 ssize_t trajd_send_fd(int socket, const void *data, size_t size_bytes, int fd, int flags);
 
+/* Sends all bytes to a blocking stream, without a signal where the peer is gone. Returns whether that
+ * was possible. */
+bool trajd_send_all(int socket, const void *data, size_t size_bytes);
+
 /* Receives up to `size_bytes` from a blocking socket, and all of them where it is a stream that does
  * not end before. *fd is the descriptor that came with them, which the caller closes, or -1.
  * Returns the number of bytes; 0 at the end of the socket; -1 with errno after an error. */

@@ -64,21 +64,11 @@ static int end_child(struct trajd_decoder *decoder)
 
 static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd_error *error)
 {
-    int sockets[2], code;
+    const enum trajd_status status = trajd_helper_start(
+        decoder->program, NULL, SOCK_SEQPACKET, &decoder->link.socket, &decoder->pid, error);
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
-    code = trajd_helper_spawn(decoder->program, NULL, sockets[1], &decoder->pid);
-    close(sockets[1]);
-    decoder->link.socket = sockets[0];
-    if (code) {
-        decoder->pid = 0;
-        close(sockets[0]);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s",
-                               decoder->program, strerror(code));
-    }
-    if (trajd_decode_link_open(&decoder->link, false))
-        return TRAJD_OK;
+    if (status || trajd_decode_link_open(&decoder->link, false))
+        return status;
     end_child(decoder);
     return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "%s: does not start", decoder->program);
 }

@@ -1,16 +1,21 @@
 /* Helper programs as processes: their start, and how they ended. */
 #include "daemon/index/helper.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { END_SLICES = 1000, SLICE_MS = 1 };
 
-int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid)
+/* Returns 0 or an errno. */
+static int spawn(const char *path, const char *task, int socket, pid_t *pid)
 {
     char *arguments[] = {(char *)path, (char *)task, NULL};
     char libraries[4096 + 32] = "LD_LIBRARY_PATH=";
@@ -38,6 +43,27 @@ int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pi
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return code;
+}
+
+enum trajd_status trajd_helper_start(const char *path, const char *task, int type, int *socket,
+                                     pid_t *pid, struct trajd_error *error)
+{
+    int ends[2], code;
+
+    *socket = -1;
+    *pid = 0;
+    if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends))
+        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
+    code = spawn(path, task, ends[1], pid);
+    close(ends[1]);
+    if (!code) {
+        *socket = ends[0];
+        return TRAJD_OK;
+    }
+    close(ends[0]);
+    *pid = 0;
+    return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s", path,
+                           strerror(code));
 }
 
 bool trajd_helper_has_ended(pid_t pid)

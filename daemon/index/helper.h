@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "daemon/sandbox/sandbox.h"
+#include "proto/error.h"
 
 /* As the slice count: only the first TRAJD_HELPER_PROBED episodes of the file. */
 #define TRAJD_HELPER_PROBE UINT32_MAX
@@ -40,10 +41,12 @@ struct trajd_helper_header {
     uint64_t length;
 };
 
-/* Starts the program at `path`, with `socket` as its end. `task` NULL: it reads files. "write": it
+/* Starts the program at `path` with one end of a new socket of `type` (SOCK_STREAM, SOCK_SEQPACKET).
+ * *socket becomes the other end, which the caller closes. `task` NULL: it reads files. "write": it
  * writes one (writer_protocol.h), in a process group of its own, so that Ctrl-C reaches only the
- * parent, which then ends it. Returns 0 or an errno. */
-int trajd_helper_spawn(const char *path, const char *task, int socket, pid_t *pid);
+ * parent, which then ends it. TRAJD_ERR_SYSTEM: *pid is 0 and *socket -1. */
+enum trajd_status trajd_helper_start(const char *path, const char *task, int type, int *socket,
+                                     pid_t *pid, struct trajd_error *error);
 
 /* Waits up to one second for a child to end without a signal from here. Returns whether it has ended.
  * Its exit status can still be asked for. Meant for a child that has closed its socket. */

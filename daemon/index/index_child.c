@@ -26,36 +26,7 @@ void trajd_index_child_init(struct trajd_index_child *child)
 enum trajd_status trajd_index_child_start(struct trajd_index_child *child, const char *path,
                                           struct trajd_error *error)
 {
-    int sockets[2], code;
-
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s", strerror(errno));
-    code = trajd_helper_spawn(path, NULL, sockets[1], &child->pid);
-    close(sockets[1]);
-    if (code) {
-        child->pid = 0;
-        close(sockets[0]);
-        return trajd_error_set(error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s", path,
-                               strerror(code));
-    }
-    child->socket = sockets[0];
-    return TRAJD_OK;
-}
-
-static bool send_all(int socket, const void *data, size_t length)
-{
-    const uint8_t *next = data;
-
-    while (length) {
-        ssize_t sent = send(socket, next, length, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR)
-            return false;
-        if (sent > 0) {
-            next += sent;
-            length -= (size_t)sent;
-        }
-    }
-    return true;
+    return trajd_helper_start(path, NULL, SOCK_STREAM, &child->socket, &child->pid, error);
 }
 
 bool trajd_index_child_send_layout(const struct trajd_index_child *child,
@@ -64,8 +35,8 @@ bool trajd_index_child_send_layout(const struct trajd_index_child *child,
     struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_LAYOUT,
                                          layout->text_length};
 
-    return send_all(child->socket, &header, sizeof header) &&
-           send_all(child->socket, layout->text, layout->text_length);
+    return trajd_send_all(child->socket, &header, sizeof header) &&
+           trajd_send_all(child->socket, layout->text, layout->text_length);
 }
 
 bool trajd_index_child_send_file(const struct trajd_index_child *child)
@@ -75,7 +46,7 @@ bool trajd_index_child_send_file(const struct trajd_index_child *child)
     struct trajd_helper_header header = {TRAJD_HELPER_MAGIC, TRAJD_HELPER_FILE, sizeof slice};
 
     return trajd_send_fd(child->socket, &header, sizeof header, child->fd, 0) == sizeof header &&
-           send_all(child->socket, slice, sizeof slice);
+           trajd_send_all(child->socket, slice, sizeof slice);
 }
 
 static bool grow_data(struct trajd_index_child *child)

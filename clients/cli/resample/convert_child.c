@@ -22,20 +22,8 @@ static const uint64_t reply_bytes_max = UINT64_C(64) << 20;
 
 enum trajd_status convert_child_start(struct convert_child *child)
 {
-    const char *path = child->plan->options->helper_path;
-    int sockets[2], code;
-
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
-        return trajd_error_set(child->error, TRAJD_ERR_SYSTEM, errno, "socketpair: %s",
-                               strerror(errno));
-    code = trajd_helper_spawn(path, "write", sockets[1], &child->pid);
-    close(sockets[1]);
-    child->socket = sockets[0];
-    if (code)
-        child->pid = 0;
-    return code ? trajd_error_set(child->error, TRAJD_ERR_SYSTEM, code, "%s: cannot be started: %s",
-                                  path, strerror(code))
-                : TRAJD_OK;
+    return trajd_helper_start(child->plan->options->helper_path, "write", SOCK_STREAM,
+                              &child->socket, &child->pid, child->error);
 }
 
 void convert_child_end(struct convert_child *child)

@@ -54,27 +54,25 @@ static void send_frame(int socket, const struct frame *frame)
 static int run(const struct frame *frames, size_t count, char *text, size_t size)
 {
     struct trajd_helper_header header;
-    int sockets[2], status = 0;
+    int socket, status = 0;
     size_t used = 0;
     pid_t pid;
 
-    assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), errno);
-    assert_int_equal(trajd_helper_spawn(HELPER, "write", sockets[1], &pid), 0);
-    close(sockets[1]);
+    assert_int_equal(trajd_helper_start(HELPER, "write", SOCK_STREAM, &socket, &pid, NULL), 0);
     for (size_t i = 0; i < count && frames[i].kind; i++)
-        send_frame(sockets[0], &frames[i]);
-    shutdown(sockets[0], SHUT_WR);
-    while (recv(sockets[0], &header, sizeof header, MSG_WAITALL) == sizeof header) {
+        send_frame(socket, &frames[i]);
+    shutdown(socket, SHUT_WR);
+    while (recv(socket, &header, sizeof header, MSG_WAITALL) == sizeof header) {
         char body[4096] = "";
         assert_true(header.length < sizeof body);
         if (header.length)
-            assert_int_equal(recv(sockets[0], body, header.length, MSG_WAITALL), header.length);
+            assert_int_equal(recv(socket, body, header.length, MSG_WAITALL), header.length);
         if (header.kind == TRAJD_WRITER_FAILED)
             used += (size_t)snprintf(text + used, size - used, "%s|", body + sizeof(uint32_t));
         else
             used += (size_t)snprintf(text + used, size - used, "%u|", header.kind);
     }
-    close(sockets[0]);
+    close(socket);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
