@@ -5,7 +5,7 @@
            [--robomimic-python /path/to/python] [--torch-python /path/to/python] [--small-files]
 
 Parts, all by default: feed, start, service, handover, remote, read, index, cpu, mixture, statistics, resample,
-frames, targets, pictures, picture_feeds.
+frames, targets, arrays, pictures, picture_feeds.
 Programs that are compared take turns in one run. The table has the median of the turns and, in brackets, their
 range. tests/bench/README.md says more."""
 import argparse
@@ -17,6 +17,7 @@ import shlex
 import sys
 import time
 
+import part_arrays
 import part_feed
 import part_frames
 import part_mixture
@@ -34,7 +35,7 @@ from report import print_figure
 PARTS = {"feed": part_feed.run, "start": part_start.run, "service": part_service.run, "handover": part_programs.handover, "remote": part_programs.remote,
          "read": part_programs.read, "index": part_programs.index, "cpu": part_programs.cpu,
          "mixture": part_mixture.run, "statistics": part_statistics.run,
-         "resample": part_resample.run, "frames": part_frames.run, "targets": part_targets.run, "pictures": part_pictures.run,
+         "resample": part_resample.run, "frames": part_frames.run, "targets": part_targets.run, "arrays": part_arrays.run, "pictures": part_pictures.run,
          "picture_feeds": part_picture_feeds.run}
 
 

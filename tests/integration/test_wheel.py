@@ -51,6 +51,8 @@ def policy(obs, actions, is_pad):
     assert actions.shape == (32, 16, 7) and is_pad.shape == (32, 16)
     seen.append(int(is_pad.sum()))
 {lines}
+import numpy
+assert trajd.resample(numpy.eye(3), numpy.arange(3) * 10, numpy.array([5]))[0].tolist() == [[0.5, 0.5, 0.0]]
 assert len(seen) == len(feed) > 10 and 0 < sum(seen) < len(seen) * 32 * 16
 print(trajd.__version__, os.getpid())
 print(*sorted({{line.split()[5] for line in open("/proc/self/maps") if len(line.split()) > 5}}), sep="\\n")
