@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
 bundle=$build/gpu_bundle
-programs="test_gpu_resample test_gpu_images bench_resample bench_image_gpu fake_producer"
+programs="test_gpu_resample test_gpu_library test_gpu_images bench_resample bench_image_gpu fake_producer"
 
 [ -f "$build/build.ninja" ] || cmake --preset release -B "$build"
 ninja -C "$build"
