@@ -150,7 +150,13 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
 
 /* Returns true where workers of this node read that row of the batch. Later batches have the same
  * rows for the same workers. */
-bool trajd_producer_reads_row(const struct trajd_fill *fill, uint64_t row);
+static inline bool trajd_producer_reads_row(const struct trajd_fill *fill, uint64_t row)
+{
+    for (uint32_t r = 0; r < fill->range_count; r++)
+        if (row >= fill->ranges[r].begin && row - fill->ranges[r].begin < fill->ranges[r].count)
+            return true;
+    return false;
+}
 
 /* ---- producer_pictures.c ---- */
 

@@ -197,14 +197,6 @@ enum trajd_status trajd_producer_make_rows(struct trajd_producer *producer,
     return status;
 }
 
-bool trajd_producer_reads_row(const struct trajd_fill *fill, uint64_t row)
-{
-    for (uint32_t r = 0; r < fill->range_count; r++)
-        if (row >= fill->ranges[r].begin && row - fill->ranges[r].begin < fill->ranges[r].count)
-            return true;
-    return false;
-}
-
 static void prefetch_batch(struct trajd_producer *producer, const struct trajd_fill *fill,
                            uint64_t position, uint32_t count)
 {

@@ -22,11 +22,6 @@ static enum trajd_status no_memory(struct pack *p)
     return trajd_error_set(p->error, TRAJD_ERR_MEMORY, 0, "no memory to pack a file");
 }
 
-enum trajd_status pack_output_failed(struct pack *p)
-{
-    return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->partial, strerror(errno));
-}
-
 /* ---- the datasets ---- */
 
 static const struct trajd_index_stream *stream_of(const struct trajd_index *index, uint32_t array)

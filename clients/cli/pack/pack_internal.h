@@ -36,10 +36,10 @@ struct pack {
         row_total; /* for progress: encoded rows count twice, measured and written */
 };
 
-enum trajd_status pack_output_failed(struct pack *pack);
-
 /* ---- pack_rows.c ---- */
 
+/* Returns the error of a write to the output, from errno. */
+enum trajd_status pack_output_failed(struct pack *pack);
 enum trajd_status pack_check_cancelled(struct pack *pack);
 void pack_report_rows(struct pack *pack, uint64_t count);
 /* Names file and dataset in the error of a read. Returns the status. */

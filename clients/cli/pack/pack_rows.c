@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -37,6 +38,11 @@ static uint64_t block_rows(const struct pack_dataset *dataset, uint64_t row)
         rows = rows > BLOCK_ROWS ? BLOCK_ROWS : rows;
     }
     return rest < rows ? rest : rows;
+}
+
+enum trajd_status pack_output_failed(struct pack *p)
+{
+    return trajd_error_set(p->error, TRAJD_ERR_IO, errno, "%s: %s", p->partial, strerror(errno));
 }
 
 enum trajd_status pack_read_failed(struct pack *p, const struct pack_dataset *dataset,
