@@ -4,17 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void write_tensor(const struct trajd_plan_output *output, char *text, size_t size)
-{
-    int used = snprintf(text, size, "%s [%u", trajd_dtype_name(output->dtype), output->step_count);
-
-    for (uint32_t i = 0; i < output->rank && used > 0 && (size_t)used < size; i++)
-        used += snprintf(text + used, size - (size_t)used, ",%llu",
-                         (unsigned long long)output->shape[i]);
-    if (used > 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "]");
-}
-
 static bool is_same(const struct trajd_plan_output *a, const struct trajd_plan_output *b)
 {
     return a->dtype == b->dtype && a->step_count == b->step_count && a->rank == b->rank &&
@@ -31,10 +20,11 @@ static enum trajd_status check_outputs(const struct trajd_mixture_plan *plan,
             const struct trajd_plan_output *a = &first->outputs[o],
                                            *b = &plan->members[p]->outputs[o];
             char of_a[128], of_b[128];
+            struct trajd_text text_a = {of_a, sizeof of_a, 0}, text_b = {of_b, sizeof of_b, 0};
             if (is_same(a, b))
                 continue;
-            write_tensor(a, of_a, sizeof of_a);
-            write_tensor(b, of_b, sizeof of_b);
+            trajd_plan_write_tensor(a, 0, &text_a);
+            trajd_plan_write_tensor(b, 0, &text_b);
             return trajd_error_set(
                 error, TRAJD_ERR_ARGUMENT, 0,
                 "feed %s: outputs.%s: a window is %s in dataset %s and %s in dataset %s: all "

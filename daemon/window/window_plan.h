@@ -18,12 +18,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "daemon/base/text/text.h"
 #include "daemon/cache/dataset.h"
 #include "daemon/window/order/sampler.h"
 #include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/picture/picture_words.h"
-#include "daemon/window/transform/chain.h"
 #include "daemon/window/spec/window_spec.h"
+#include "daemon/window/transform/chain.h"
 #include "kernels/resample.h"
 
 enum trajd_target_rule {
@@ -279,6 +280,9 @@ bool trajd_plan_is_image(const struct trajd_window_plan *plan, uint32_t output_i
 /* Returns how many features the statistics of an output have: the channels of an image, else the
  * output's features. */
 uint32_t trajd_plan_feature_count(const struct trajd_window_plan *plan, uint32_t output_index);
+/* Writes type and shape of an output, "float32 [2,7]"; with a batch_size, "float32 [256,2,7]". */
+void trajd_plan_write_tensor(const struct trajd_plan_output *output, uint32_t batch_size,
+                             struct trajd_text *text);
 /* Returns the time of anchor j of an episode, in ns from the episode's origin. */
 int64_t trajd_plan_anchor_ns(const struct trajd_window_plan *plan,
                              const struct trajd_episode *episode, int64_t j);

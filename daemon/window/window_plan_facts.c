@@ -142,6 +142,18 @@ enum trajd_status trajd_plan_output_error(const struct trajd_spec_output *output
                            text);
 }
 
+void trajd_plan_write_tensor(const struct trajd_plan_output *output, uint32_t batch_size,
+                             struct trajd_text *text)
+{
+    trajd_text_add(text, "%s [", trajd_dtype_name(output->dtype));
+    if (batch_size)
+        trajd_text_add(text, "%u,", batch_size);
+    trajd_text_add(text, "%u", output->step_count);
+    for (uint32_t i = 0; i < output->rank; i++)
+        trajd_text_add(text, ",%llu", (unsigned long long)output->shape[i]);
+    trajd_text_add(text, "]");
+}
+
 const char *trajd_window_plan_quarantine(const struct trajd_window_plan *plan,
                                          const struct trajd_episode *episode)
 {

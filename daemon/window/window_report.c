@@ -48,19 +48,6 @@ static void write_grid(const struct trajd_window_plan *plan, const struct trajd_
                  plan->spec->anchor_clock ? plan->spec->anchor_clock : "the anchors");
 }
 
-static void write_shape(const struct trajd_window_plan *plan,
-                        const struct trajd_plan_output *output, char *text, size_t size)
-{
-    int used = snprintf(text, size, "%s [%u,%u", trajd_dtype_name(output->dtype),
-                        plan->spec->global_batch, output->step_count);
-
-    for (uint32_t i = 0; i < output->rank && used > 0 && (size_t)used < size; i++)
-        used += snprintf(text + used, size - (size_t)used, ",%llu",
-                         (unsigned long long)output->shape[i]);
-    if (used > 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "]");
-}
-
 const char *trajd_window_target_kind_name(const struct trajd_window_plan *plan,
                                           const struct trajd_plan_target *target)
 {
@@ -134,14 +121,14 @@ static void report_outputs(const struct trajd_window_plan *plan, FILE *out)
         const struct trajd_plan_target *target = &plan->targets[t];
         const struct trajd_plan_output *output = &plan->outputs[target->output_index];
         const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
-        char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[160], shape[128], none[32];
+        char clock[2 * TRAJD_RATES_TEXT_SIZE], grid[160], none[32];
+        char shape[128] = "not delivered";
+        struct trajd_text tensor = {shape, sizeof shape, 0};
 
         write_clock(plan, bracket->clock_index, clock, sizeof clock);
         write_grid(plan, &plan->grids[bracket->grid_index], grid, sizeof grid);
-        if (output->is_hidden)
-            snprintf(shape, sizeof shape, "not delivered");
-        else
-            write_shape(plan, output, shape, sizeof shape);
+        if (!output->is_hidden)
+            trajd_plan_write_tensor(output, plan->spec->global_batch, &tensor);
         fprintf(out, "  %-26s %-24s %-24s %-11s %-24s %-6s %s\n", output->name,
                 source_name(plan, target, none, sizeof none), clock,
                 trajd_window_target_kind_name(plan, target), grid, trajd_role_name(output->role),
