@@ -103,7 +103,11 @@ def test_private_symbols_are_those_that_the_programs_load(prefix):
         assert "libtrajd_kernels.so.1" in run("readelf", "-d", program)
         assert "trajd_resample_cpu" not in run("nm", BUILD / {"trajd": "daemon/trajd", "trajctl": "clients/cli/trajctl"}.get(
             program.name, "daemon/decode/trajd-decoder"))  # no second copy of the kernels
-    assert names_of("TRAJD_KERNELS_[\\d.]+_PRIVATE") <= used
+    extensions = list((BUILD / "clients/python/trajd").glob("_core*.so"))  # trajd.Live; not built without Python's headers
+    for extension in extensions:
+        used |= set(exported(extension, "--undefined-only"))
+        assert "trajd_resample_cpu" not in exported(extension, "--defined-only")
+    assert names_of("TRAJD_KERNELS_[\\d.]+_PRIVATE") - (set() if extensions else {"trajd_resample_cpu"}) <= used
 
 
 def test_installed_programs_find_the_library(prefix):

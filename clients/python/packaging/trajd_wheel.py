@@ -26,6 +26,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PYTHON_TAG = "cp39-abi3"
 PROGRAMS = ("bin/trajd", "bin/trajctl", "libexec/trajd/trajd-indexer", "libexec/trajd/trajd-decoder")
+LIBRARIES = ("libtrajd", "libtrajd_kernels")  # libtrajd_live is for C; the extension has its code
 SCRIPT = """#!python
 import importlib.util, os, sys
 folder = os.path.dirname(importlib.util.find_spec("trajd").origin)
@@ -70,7 +71,7 @@ def stage(build, folder, is_stripped=False):
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (prefix / name).is_dir() else shutil.copy2)(prefix / name, target)
         (package / "lib").mkdir()
-        for library in sorted(prefix.glob("lib*/**/libtrajd*.so.?")):
+        for library in sorted(path for name in LIBRARIES for path in prefix.glob(f"lib*/**/{name}.so.?")):
             shutil.copy2(library, package / "lib" / library.name)  # under its soname, because a wheel has no symbolic links
     for path in sorted(built.iterdir()):
         if path.suffix in (".py", ".pyi", ".so", ".typed"):
