@@ -29,19 +29,25 @@ static const char *const figures[] = {"mean", "std", "min", "max", "q01",
                                       "q10",  "q50", "q90", "q99", NULL};
 static const char *const openpi_figures[] = {"mean", "std", "q01", "q99", NULL};
 
-/* The names in openpi's file, and what outputs are called that are written under them, as in
- * style="openpi" of the Python package. */
+/* The names in files of others, and what outputs are called that are written under them, as in the
+ * styles of the Python package. */
+#define STATES "state", "robot_state", "qpos", "robot_qpos"
 static const struct {
-    const char *name, *outputs[4];
-} openpi_names[] = {
-    {"state", {"state", "robot_state", "qpos", "robot_qpos"}},
-    {"actions", {"actions", "action"}},
+    const char *title;
+    struct {
+        const char *name, *outputs[5];
+    } names[2];
+} others[FORMAT_COUNT] = {
+    [FORMAT_OPENPI] = {"openpi", {{"state", {STATES}}, {"actions", {"actions", "action"}}}},
+    [FORMAT_LEROBOT] = {"LeRobot",
+                        {{"observation.state", {STATES, "observation.state"}},
+                         {"action", {"actions", "action"}}}},
 };
 
 /* The document of one output, in pages. */
 struct subject {
     char *name;
-    const char *written; /* its name in openpi's file; NULL: it is left out there */
+    const char *written; /* its name in a file of others; NULL: openpi has none, LeRobot its own */
     uint32_t page_count;
     struct trajd_yaml *pages[MAX_PAGES];
 };
@@ -162,43 +168,46 @@ static bool add_outputs(struct trajd_client *client, uint32_t feed_id, const cha
 
 /* ---- documents ---- */
 
-static bool is_called(size_t n, const char *output)
+static bool is_called(enum format format, size_t n, const char *output)
 {
+    const char *const *outputs = others[format].names[n].outputs;
     const char *name = strncmp(output, "obs/", 4) == 0 ? output + 4 : output;
 
-    for (size_t i = 0; i < ARRAY_LEN(openpi_names[n].outputs) && openpi_names[n].outputs[i]; i++)
-        if (strcmp(openpi_names[n].outputs[i], name) == 0)
+    for (size_t i = 0; i < ARRAY_LEN(others[format].names[n].outputs) && outputs[i]; i++)
+        if (strcmp(outputs[i], name) == 0)
             return true;
     return false;
 }
 
-/* Gives outputs openpi's names. It applies what it finds by name and refuses a file with further
- * names, so other outputs are left out. */
-static bool name_for_openpi(struct statistics *all, const char *feed)
+/* Gives outputs the names by which openpi or LeRobot finds them. openpi refuses a file with further
+ * names, so other outputs are left out there. */
+static bool name_for_others(struct statistics *all, const char *feed, enum format format)
 {
+    const char *title = others[format].title;
     uint32_t found = 0;
 
-    for (size_t n = 0; n < ARRAY_LEN(openpi_names); n++) {
+    for (size_t n = 0; n < ARRAY_LEN(others[format].names); n++) {
+        const char *name = others[format].names[n].name;
         uint32_t count = 0;
         for (uint32_t s = 0; s < all->subject_count; s++)
-            if (is_called(n, all->subjects[s]->name)) {
-                all->subjects[s]->written = openpi_names[n].name;
+            if (is_called(format, n, all->subjects[s]->name)) {
+                all->subjects[s]->written = name;
                 count++;
             }
         if (count > 1)
-            return cli_fail("feed %s: %u outputs would be called %s in openpi's file: choose one "
+            return cli_fail("feed %s: %u outputs would be called %s in %s's file: choose one "
                             "with --output",
-                            feed, count, openpi_names[n].name) == CLI_OK;
+                            feed, count, name, title) == CLI_OK;
         if (!count)
-            fprintf(stderr,
-                    "trajctl: feed %s has no output called %s: openpi will not normalise it\n",
-                    feed, openpi_names[n].name);
+            fprintf(stderr, "trajctl: feed %s has no output called %s: %s will not normalise it\n",
+                    feed, name, title);
         found += count;
     }
-    return found || cli_fail("feed %s: openpi's file has the names state and actions: give the "
-                             "feed one dataset, and outputs that are called state (or qpos) and "
-                             "actions",
-                             feed) == CLI_OK;
+    return found || format != FORMAT_OPENPI ||
+           cli_fail("feed %s: openpi's file has the names state and actions: give the "
+                    "feed one dataset, and outputs that are called state (or qpos) and "
+                    "actions",
+                    feed) == CLI_OK;
 }
 
 /* Writes the list of that name from all pages: of the document, or of its member `within`. */
@@ -402,11 +411,13 @@ static void print_table(const struct statistics *all)
     }
 }
 
-/* Returns whether a chain only subtracts a state's columns, as openpi's DeltaActions. */
+/* Returns whether a chain only subtracts the same columns of a state, as openpi's DeltaActions. */
 static bool is_plain(const struct trajd_yaml_node *chain)
 {
     for (const struct trajd_yaml_node *part = cli_first(chain, "parts"); part; part = part->next)
-        if (strcmp(cli_text(part, "kind"), "plain") != 0 || trajd_yaml_get(part, "turned_by"))
+        if (strcmp(cli_text(part, "kind"), "plain") != 0 || trajd_yaml_get(part, "turned_by") ||
+            (strcmp(cli_text(part, "relative"), "true") == 0 &&
+             strcmp(cli_text(part, "reference_first"), cli_text(part, "first")) != 0))
             return false;
     return strcmp(cli_text(chain, "step"), "anchor") == 0;
 }
@@ -420,8 +431,7 @@ static bool can_write(const struct statistics *all, enum format format)
                                      *chain = trajd_yaml_get(root, "chain");
         if (format == FORMAT_OPENPI && !subject->written)
             continue;
-        if (!trajd_yaml_get(root, "norm_steps") &&
-            (!chain || (format == FORMAT_OPENPI && is_plain(chain))))
+        if (!trajd_yaml_get(root, "norm_steps") && (!chain || is_plain(chain)))
             continue;
         cli_fail("--format %s: it cannot say how %s is made of the recording (rotation, "
                  "relative_to, norm.per): use --format trajd, or select outputs with --output",
@@ -461,7 +471,7 @@ int cli_stats(int argc, char **argv)
         return CLI_FAILED;
     if (cli_find_feed(client, arguments.feed, &feed_id) &&
         add_outputs(client, feed_id, arguments.output, &all) &&
-        (format != FORMAT_OPENPI || name_for_openpi(&all, arguments.feed)) &&
+        (format == FORMAT_TRAJD || name_for_others(&all, arguments.feed, format)) &&
         can_write(&all, format)) {
         result = arguments.out ? write_file(arguments.out, arguments.feed, &all, format) : CLI_OK;
         if (arguments.json || (!arguments.out && format != FORMAT_TRAJD))

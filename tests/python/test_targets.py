@@ -1,7 +1,9 @@
 """Relative actions and rotations of a real daemon: against scipy on the recorded rows, their statistics against numpy,
 and what a bad configuration gets."""
+import json
 import runpy
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -204,7 +206,29 @@ def test_to_policy_and_to_robot(daemon, path, episodes, tmp_path, chain):
             done = subprocess.run([TRAJCTL, "stats", "train", "--format", format, "--endpoint", one.endpoint], capture_output=True, text=True)
             assert done.returncode and "cannot say how actions is made" in done.stderr
     if chain == "openpi":
-        stats.save(tmp_path / "norm_stats.json", format="openpi")
+        for format, key in (("openpi", "norm_stats"), ("lerobot", None)):
+            subprocess.run([TRAJCTL, "stats", "train", "--format", format, "-o", tmp_path / format, "--endpoint", one.endpoint], check=True, timeout=60)
+            stats.save(tmp_path / f"{format}.py", format=format)
+            for name in (format, f"{format}.py"):
+                document = json.loads((tmp_path / name).read_text())
+                entries = document[key] if key else document
+                assert set(entries) == ({"state", "actions"} if key else {"observation.state", "action"})
+                entry = entries["actions" if key else "action"]
+                for figure in ("mean", "std", "q01", "q99"):
+                    np.testing.assert_array_equal(entry[figure], stats["actions"][figure])
+
+
+def test_others_subtract_the_same_column(daemon, path, tmp_path):
+    """openpi and LeRobot subtract column i of the state from column i of the actions, and have no other columns."""
+    one = daemon(config(path, "relative_to: {from: obs/robot0_eef_pos, mask: [false, true, true, true, false, false, false]}, norm: q01_q99"))
+    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+        stats = feed.stats()
+    for format in ("openpi", "lerobot"):
+        with pytest.raises(ValueError, match="cannot say how actions"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stats.save(tmp_path / "other.json", format=format)
+        done = subprocess.run([TRAJCTL, "stats", "train", "--format", format, "--endpoint", one.endpoint], capture_output=True, text=True)
+        assert done.returncode and "cannot say how actions is made" in done.stderr
 
 
 def test_a_file_of_another_chain_is_refused(daemon, path, tmp_path):

@@ -160,8 +160,10 @@ class Chain:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it only subtracts a state's columns, as openpi's DeltaActions."""
-        return not self.before and all(part["kind"] == "plain" and "turned_by" not in part for part in self.parts)
+        """Whether it only subtracts the same columns of a state, as openpi's DeltaActions."""
+        return not self.before and all(
+            part["kind"] == "plain" and "turned_by" not in part and
+            (not part["relative"] or part["reference_first"] == part["first"]) for part in self.parts)
 
     def _of_reference(self, state: np.ndarray) -> dict[int, np.ndarray]:
         def origin(part: Mapping[str, Any]) -> np.ndarray:

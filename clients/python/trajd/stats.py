@@ -38,8 +38,11 @@ COUNTS = ("count", "nan", "infinite")
 RULES = ("mean_std", "min_max", "q01_q99")
 FORMATS = ("trajd", "openpi", "lerobot")
 FLAT = 1e-6
-# openpi's names, and what outputs are called that are written under them, as in style="openpi"
-OPENPI = {"state": r"(obs/)?(robot_)?(state|qpos)", "actions": r"(obs/)?actions?"}
+# The names in files of others, and what outputs are called that are written under them, as in their styles
+STATE, ACTIONS = r"(obs/)?(robot_)?(state|qpos)", r"(obs/)?actions?"
+NAMES = {"openpi": {"state": STATE, "actions": ACTIONS},
+         "lerobot": {"observation.state": STATE + r"|observation\.state", "action": ACTIONS}}
+TITLES = {"openpi": "openpi", "lerobot": "LeRobot"}
 
 
 def _numbers(value: Any) -> np.ndarray:
@@ -118,20 +121,22 @@ def _scale_and_offset(figures: Mapping[str, np.ndarray], by: str, name: str,
     return scale, offset
 
 
-def _openpi_names(outputs: Sequence[str]) -> dict[str, str]:
-    """Returns the name in openpi's file of each output that has one there."""
-    names: dict[str, str] = {}
-    for name, pattern in OPENPI.items():
+def _names_of_others(format: str, outputs: Sequence[str]) -> dict[str, str]:
+    """Returns the name of each output in a file of openpi, which has only those of NAMES, or of LeRobot."""
+    names: dict[str, str] = {} if format == "openpi" else {output: output for output in outputs}
+    renamed: dict[str, str] = {}
+    title = TITLES[format]
+    for name, pattern in NAMES[format].items():
         found = [output for output in outputs if re.fullmatch(pattern, output)]
         if len(found) > 1:
-            raise ValueError(f"{' and '.join(found)} would both be {name!r} in openpi's file")
+            raise ValueError(f"{' and '.join(found)} would both be {name!r} in {title}'s file")
         if not found:
-            warnings.warn(f"no output is called {name}: openpi will not normalise it", stacklevel=3)
-        names.update({output: name for output in found})
-    if not names:
+            warnings.warn(f"no output is called {name}: {title} will not normalise it", stacklevel=3)
+        renamed.update({output: name for output in found})
+    if format == "openpi" and not renamed:
         raise ValueError("openpi's file has the names state and actions, and no output is called so "
                          f"(there are: {', '.join(outputs)})")
-    return names
+    return {**names, **renamed}
 
 
 class Stats(Mapping[str, Mapping[str, np.ndarray]]):
@@ -178,13 +183,17 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         """Writes a file in the format "trajd", "openpi" or "lerobot".
 
         openpi's file has only "state" (of an output state, qpos, robot_state or robot_qpos) and "actions" (or action).
+        LeRobot's calls these "observation.state" and "action", and others as the feed does. An output with
+        `relative_to:` fits where it only subtracts the same columns of the state: in LeRobot with
+        use_relative_actions, in openpi with DeltaActions.
 
         It is written under another name and then renamed, so a reader never sees half of it. Raises ValueError and
         OSError."""
         if format not in FORMATS:
             raise ValueError(f"there is no format {format!r} (there are: {', '.join(FORMATS)})")
         wanted = ("mean", "std", "q01", "q99") if format == "openpi" else FIGURES
-        names = _openpi_names(list(self._figures)) if format == "openpi" else {name: name for name in self._figures}
+        names = (_names_of_others(format, list(self._figures)) if format != "trajd" else
+                 {name: name for name in self._figures})
         self._check_format(format, list(names))
         entries: dict[str, Any] = {}
         for output, name in names.items():
@@ -233,7 +242,7 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
             chain = self._chains.get(name)
             if next(iter(self._figures[name].values())).ndim > 1:
                 raise ValueError(f"the format {format} has one figure for all steps, and {name} has one for each")
-            if chain and not (format == "openpi" and chain.is_plain):
+            if chain and not chain.is_plain:
                 raise ValueError(f"the format {format} cannot say how {name} is made of the recording (rotation or "
                                  "relative_to): save it in the format trajd")
 
