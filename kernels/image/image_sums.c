@@ -1,7 +1,8 @@
 /* The arithmetic of resizing u8 frames: 16 bits.
  *
  * **Math.** A value v in 0..255 is v * 2^7 as int16, a weight w is w * 2^15. Their product is
- * (((v * w) >> 14) + 1) >> 1, rounded: one instruction for 16 values with AVX2. Filters with
+ * (((v * w) >> 14) + 1) >> 1, rounded: one instruction for 16 values with AVX2, for which
+ * image_sums_avx2.c has the sums by hand, because only GCC finds it in plain C. Filters with
  * negative weights have v * 2^6 and w * 2^14, which leaves room for sums outside 0..255.
  *
  * **Order.** Along y first, because rows are long: a row of the result is a weighted sum of whole
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "kernels/clones.h"
+#include "kernels/image/image_sums_avx2.h"
 
 TRAJD_INLINE int16_t product(int16_t value, int16_t weight)
 {
@@ -36,11 +38,11 @@ TRAJD_CLONES void trajd_image_widen(int16_t *restrict out, const uint8_t *restri
         out[i] = (int16_t)(uint16_t)(in[i] * factor);
 }
 
-/* The sum of a few rows. `taps` is a constant where this is inlined. */
+/* The sum of a few rows, from element `begin` on. `taps` is a constant where this is inlined. */
 TRAJD_INLINE void sum_few(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
-                          uint32_t taps, uint32_t count, bool add)
+                          uint32_t taps, uint32_t begin, uint32_t count, bool add)
 {
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = begin; i < count; i++) {
         int16_t sum = add ? out[i] : 0;
         for (uint32_t k = 0; k < taps; k++)
             sum = (int16_t)(sum + product(rows[k][i], weights[k]));
@@ -48,19 +50,20 @@ TRAJD_INLINE void sum_few(int16_t *restrict out, const int16_t *const *rows, con
     }
 }
 
-TRAJD_CLONES void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows,
-                                       const int16_t *weights, uint32_t taps, uint32_t count)
+void trajd_image_sum_rows(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
+                          uint32_t taps, uint32_t count)
 {
+    const uint32_t begin = trajd_image_sum_rows_avx2(out, rows, weights, taps, count);
     uint32_t done = 0;
 
     for (; taps - done >= 4; done += 4)
-        sum_few(out, rows + done, weights + done, 4, count, done > 0);
+        sum_few(out, rows + done, weights + done, 4, begin, count, done > 0);
     if (taps - done == 3)
-        sum_few(out, rows + done, weights + done, 3, count, done > 0);
+        sum_few(out, rows + done, weights + done, 3, begin, count, done > 0);
     else if (taps - done == 2)
-        sum_few(out, rows + done, weights + done, 2, count, done > 0);
+        sum_few(out, rows + done, weights + done, 2, begin, count, done > 0);
     else if (taps - done == 1)
-        sum_few(out, rows + done, weights + done, 1, count, done > 0);
+        sum_few(out, rows + done, weights + done, 1, begin, count, done > 0);
 }
 
 /* One column of a picture that is transposed: 16 rows. */
@@ -77,9 +80,11 @@ TRAJD_INLINE void sum_column(int16_t *restrict out, const int16_t *restrict in,
 }
 
 /* All columns: out[(c * channels + d) * TRAJD_IMAGE_ROWS], in[(x * channels + d) * TRAJD_IMAGE_ROWS]. */
-TRAJD_CLONES void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
-                                          const struct trajd_image_axis *x, uint32_t channels)
+void trajd_image_sum_columns(int16_t *restrict out, const int16_t *restrict in,
+                             const struct trajd_image_axis *x, uint32_t channels)
 {
+    if (trajd_image_sum_columns_avx2(out, in, x, channels))
+        return;
     for (uint32_t c = 0; c < x->taps.count; c++)
         for (uint32_t d = 0; d < channels; d++)
             sum_column(out + (c * channels + d) * TRAJD_IMAGE_ROWS,

@@ -1,6 +1,9 @@
 """The wheels to publish (`make wheels`), file by file, and the list of sources that they are built from."""
+import ctypes
 import hashlib
 import io
+import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.relocation import RelocationSection
 
 from paths import ROOT
 from published import published_wheel
@@ -22,6 +26,7 @@ MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 # all that a program may load besides libtrajd; these are in every C library from 2.28 on
 OURS = {"libtrajd.so.1", "libtrajd_kernels.so.1"}
 SYSTEM = re.compile(r"(ld-linux-(x86-64|aarch64)|lib(c|m|dl|rt|pthread))\.so\.\d$")
+R_X86_64_IRELATIVE = 37
 RUNTIME = {"libcxx", "libcxxabi", "libunwind"}  # of C++, linked into each program with ZeroMQ
 
 
@@ -60,6 +65,27 @@ def test_programs_need_only_an_old_c_library(wheel):
         assert elf["e_machine"] == MACHINES[arch], name
         assert all(SYSTEM.match(library) or library in OURS for library in needed(elf)), name
         assert max(versions(elf)) <= (2, 28), name
+
+
+def test_kernels_have_a_version_for_avx2(wheel):
+    """The loader picks one of two versions for each relocation of the type IRELATIVE."""
+    arch, path = wheel
+    kernels = next(elf for name, elf in programs(path) if "libtrajd_kernels" in name)
+    choices = [entry for section in kernels.iter_sections() if isinstance(section, RelocationSection)
+               for entry in section.iter_relocations() if entry["r_info_type"] == R_X86_64_IRELATIVE]
+    assert (len(choices) > 20) == (arch == "x86_64")
+
+
+def test_the_processor_is_known(tmp_path):
+    """Zig's library lacks this, so wheels have their own. The names here are others, because the compiler has these."""
+    if platform.machine() != "x86_64":
+        pytest.skip("this is no x86-64")
+    library = tmp_path / "model.so"
+    names = [f"-D__cpu_{name}=trajd_cpu_{name}" for name in ("model", "indicator_init")]
+    subprocess.run(["cc", "-shared", "-fPIC", *names, PACKAGING / "cpu_model.c", "-o", library], check=True)
+    features = (ctypes.c_uint * 4).in_dll(ctypes.CDLL(str(library)), "trajd_cpu_model")[3]
+    flags = re.search(r"^flags\s*:(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)[1].split()
+    assert features == ("avx2" in flags) << 10
 
 
 def test_auditwheel_agrees_with_the_tag(wheel):

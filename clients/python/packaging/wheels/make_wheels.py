@@ -49,11 +49,13 @@ def copy_headers(work):
 def build_trajd(tools, headers):
     build, log = tools.work / "trajd", tools.work / "trajd.log"
     log.unlink(missing_ok=True)
+    cpu_model = wheel_libraries.build_cpu_model(tools)
     print(f"{tools.arch}: trajd", flush=True)
     tools.cmake(trajd_wheel.ROOT, build, [
         "-DCMAKE_BUILD_TYPE=Release", "-DTRAJD_CUDA=OFF", "-DTRAJD_TESTS=OFF", "-DPKG_CONFIG_ARGN=--static",
         f"-DPython3_EXECUTABLE={sys.executable}", f"-DPython3_INCLUDE_DIR={headers}",
-        f"-DHDF5_ROOT={tools.prefix}", "-DHDF5_NO_FIND_PACKAGE_CONFIG_FILE=ON", "-DCMAKE_C_STANDARD_LIBRARIES=-lc++"], log)
+        f"-DHDF5_ROOT={tools.prefix}", "-DHDF5_NO_FIND_PACKAGE_CONFIG_FILE=ON", f"-DCMAKE_C_STANDARD_LIBRARIES=-lc++{cpu_model}",
+        *(["-DCMAKE_C_FLAGS=-DTRAJD_CLANG_CLONES"] if cpu_model else [])], log)
     return build
 
 

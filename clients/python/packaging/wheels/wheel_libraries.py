@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+FOLDER = pathlib.Path(__file__).resolve().parent
 GLIBC = "2.28"
 FLAGS = "-O2 -g0 -fPIC -fno-sanitize=undefined -fstack-protector-strong"
 CMAKE, CONFIGURE, MAKE = "cmake", "configure", "make"
@@ -82,6 +83,17 @@ class Toolchain:
         run(["cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_TOOLCHAIN_FILE={self.file}",
              "-DCMAKE_POLICY_VERSION_MINIMUM=3.5", *options], log, **self.variables())
         run(["cmake", "--build", build, "-j", self.jobs, *targets], log, **self.variables())
+
+
+def build_cpu_model(tools):
+    """Builds the library of cpu_model.c. Returns the option that links it: none for another processor than x86-64."""
+    if tools.arch != "x86_64":
+        return ""
+    log, target = tools.work / "cpu_model.log", tools.prefix / "lib"
+    target.mkdir(parents=True, exist_ok=True)
+    run([tools.bin / "cc", "-fvisibility=hidden", "-c", FOLDER / "cpu_model.c", "-o", tools.work / "cpu_model.o"], log)
+    run([tools.bin / "ar", "rcs", target / "libcpu_model.a", tools.work / "cpu_model.o"], log)
+    return " -lcpu_model"
 
 
 def build_by_cmake(tools, source, build, options, log):
