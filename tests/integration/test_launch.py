@@ -433,29 +433,50 @@ def test_a_start_in_a_folder_that_is_removed_meanwhile(node):
     assert status == 0 and out.strip() == str(endpoint) and len(node.daemons()) == 1, err
 
 
+COPIES = """
+    import trajd
+    from trajd import daemon_watcher
+    daemon_watcher.CHECK_INTERVAL_S = daemon_watcher.COPIES_INTERVAL_S = 0.05
+    feed = trajd.open({!r})
+    print("open", flush=True)
+    sys.stdin.readline()"""
+
+
+def read_until(process, line):
+    said = ""
+    while line not in said:
+        read = process.stderr.readline()
+        assert read, said
+        said += read
+
+
 def test_one_dataset_in_two_configurations_is_told_to_both(node):
     other = node.folder / "other.yaml"
     other.write_text(node.config.read_text())
-    code = """
-        import trajd
-        from trajd import daemon_watcher
-        daemon_watcher.CHECK_INTERVAL_S = daemon_watcher.COPIES_INTERVAL_S = 0.05
-        feed = trajd.open({!r})
-        print("open", flush=True)
-        sys.stdin.readline()"""
-    first = node.begin(code.format(str(node.config)))
+    first = node.begin(COPIES.format(str(node.config)))
     assert first.stdout.readline() == "open\n"
-    second = node.begin(code.format(str(other)))
+    second = node.begin(COPIES.format(str(other)))
     line = f"trajd: {node.demo_file} is in memory twice, for other.yaml and for square.yaml."
     for process in (first, second):
-        said = ""
-        while line not in said:
-            read = process.stderr.readline()
-            assert read, said
-            said += read
+        read_until(process, line)
     for process in (first, second):
         _, rest = process.communicate("\n", timeout=60)
         assert process.returncode == 0 and line not in rest, "once each"
+
+
+def test_why_one_dataset_is_in_memory_twice(node):
+    """A second job with the same configuration, and the same job after the configuration has changed."""
+    processes = [node.begin(COPIES.format(str(node.config)))]
+    assert processes[0].stdout.readline() == "open\n"
+    processes.append(node.begin(COPIES.format(str(node.config)), TRAJD_JOB="b"))
+    assert processes[1].stdout.readline() == "open\n"
+    node.config.write_text(node.config.read_text().replace("global_batch: 8", "global_batch: 16"))
+    processes.append(node.begin(COPIES.format(str(node.config)), TRAJD_JOB="b"))
+    read_until(processes[0], "is in memory twice, for two jobs with square.yaml. If both have the same $TRAJD_JOB")
+    read_until(processes[2], "is in memory twice: square.yaml, its data or trajd has changed")
+    for process in processes:
+        process.communicate("\n", timeout=60)
+        assert process.returncode == 0
 
 
 def test_status_finds_private_daemons(node):

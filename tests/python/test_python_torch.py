@@ -117,6 +117,8 @@ def test_batches_are_not_batched_again(producer):
     for wrong in ({}, {"batch_size": 4}, {"batch_size": 4, "drop_last": True}):
         with pytest.raises(trajd.ArgumentError, match=r"Use DataLoader\(dataset, batch_size=None\)"):
             next(iter(DataLoader(data, **wrong)))
+    with pytest.raises(trajd.Busy, match="A DataLoader that collects batches needs batch_size=None"), pytest.warns(RuntimeWarning):
+        next(iter(DataLoader(data, batch_size=64)))  # more than one process may hold
     collated = next(iter(DataLoader(data, batch_size=2, collate_fn=list)))  # an explicit collate function is allowed
     assert [batch["actions"].shape for batch in collated] == [(8, 3)] * 2
     for made in (copy.copy(collated[0]), type(collated[0])(collated[0]), pickle.loads(pickle.dumps(collated[0])),

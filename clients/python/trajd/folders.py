@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 import time
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 from .errors import LaunchError
 
@@ -109,30 +109,46 @@ def runs(place: pathlib.Path) -> bool:
         return False
 
 
-def note_datasets(place: pathlib.Path, name: str, paths: List[str]) -> None:
-    """Writes which datasets the daemon of a folder holds in memory, for the daemons of other configurations."""
-    (place / "datasets").write_text(json.dumps({"name": name, "paths": [os.path.realpath(path) for path in paths]}))
+class Held(NamedTuple):
+    """What the daemon of a folder holds in memory, and for whom."""
+
+    name: str    # of the configuration
+    config: str  # its path
+    job: str
+    paths: List[str]
 
 
-def _read_datasets(place: pathlib.Path) -> Tuple[str, List[str]]:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads((place / "datasets").read_text())
-        return found["name"], found["paths"]
-    return "", []
+def note_datasets(place: pathlib.Path, held: Held) -> None:
+    """Writes it for the daemons of other configurations."""
+    paths = [os.path.realpath(path) for path in held.paths]
+    (place / "datasets").write_text(json.dumps(held._replace(paths=paths)._asdict()))
+
+
+def _read_datasets(place: pathlib.Path) -> Held:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Held(**json.loads((place / "datasets").read_text()))
+    return Held("", "", "", [])
+
+
+def _why_twice(own: Held, other: Held) -> str:
+    if own.config != other.config:
+        first, second = sorted((own.name, other.name) if own.name != other.name else (own.config, other.config))
+        return (f", for {first} and for {second}. One configuration with the feeds of both, opened with the same "
+                "$TRAJD_JOB, has one daemon, which holds it once")
+    if own.job != other.job:
+        return f", for two jobs with {own.name}. If both have the same $TRAJD_JOB, one daemon holds it once"
+    return (f": {own.name}, its data or trajd has changed, and the daemon of before still runs. It ends when no "
+            "process has used it for some time")
 
 
 def held_twice(place: pathlib.Path) -> Dict[Tuple[str, str], str]:
     """Returns a line for each dataset of this daemon that another running private daemon of this user also holds."""
-    name, own = _read_datasets(place)
-    lines = {}
-    for other in sorted(place.parent.glob("*/datasets")):
-        other_name, paths = _read_datasets(other.parent)
-        for path in set(own) & set(paths) if other.parent != place else ():
-            if runs(other.parent):
-                first, second = sorted((name, other_name))
-                lines[str(other.parent), path] = (
-                    f"trajd: {path} is in memory twice, for {first} and for {second}. One configuration with the feeds "
-                    "of both, opened with the same $TRAJD_JOB, has one daemon, which holds it once")
+    own, lines = _read_datasets(place), {}
+    for file in sorted(place.parent.glob("*/datasets")):
+        other = _read_datasets(file.parent)
+        for path in set(own.paths) & set(other.paths) if file.parent != place else ():
+            if runs(file.parent):
+                lines[str(file.parent), path] = f"trajd: {path} is in memory twice{_why_twice(own, other)}"
     return lines
 
 

@@ -31,7 +31,7 @@ import uuid
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from .errors import ArgumentError, LaunchError, MissingFile, Timeout
-from .folders import (Lock, cache_folder, held_twice, make_private, note_datasets, opened, private_folder,
+from .folders import (Held, Lock, cache_folder, held_twice, make_private, note_datasets, opened, private_folder,
                       remove_old)
 from .folders import is_alive as _is_alive
 from .progress import Waiting, last_lines
@@ -263,7 +263,8 @@ class Private:
 
     def __init__(self, source: _Source, job: Optional[str] = None):
         source.check_datasets()
-        digest = source.digest(socket.gethostname(), "job " + job if job else job_id())
+        self._job = "job " + job if job else job_id()
+        digest = source.digest(socket.gethostname(), self._job)
         self._source = source
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", source.path.stem[:20])
         self._place = make_private(private_folder() / f"{name}-{digest}")
@@ -285,7 +286,8 @@ class Private:
             if attempt and attempt[0] != (before or [""])[0] and attempt[1:] != ["ready"] and _tail(place):
                 raise _failure(source, place)  # another process has just failed, and this one would fail the same way
             remove_old(place.parent)
-            note_datasets(place, source.name, [d["path"] for d in source.document["datasets"].values()])
+            note_datasets(place, Held(source.name, str(source.path), self._job,
+                                      [d["path"] for d in source.document["datasets"].values()]))
             process = _start(source, place, lock)
         with _locked(place, end, progress):
             if _is_alive(place):

@@ -154,6 +154,9 @@ class Stats(Mapping[str, Mapping[str, np.ndarray]]):
         self._chains = {name: _make_chain(chain) for name, chain in (chains or {}).items()}
         self._fingerprints = dict(fingerprints or {})
 
+    def __repr__(self) -> str:
+        return f"Stats({', '.join(self)})"
+
     # ---- files ----
 
     @classmethod

@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from .batch import Batch
 from .connect import connect
 from .connect import open as open_feed
-from .errors import ArgumentError, ForkError
+from .errors import ArgumentError, Busy, ForkError
 from .feed import Feed
 from .launch import check_config
 from .progress import check as check_progress
@@ -116,8 +116,11 @@ class FeedDataset(IterableDataset):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Batch]:
         self._check_worker()
-        for batch in self._connect():
-            yield batch
+        try:
+            for batch in self._connect():
+                yield batch
+        except Busy as error:
+            raise Busy(f"{error}. A DataLoader that collects batches needs batch_size=None") from None
 
     def __len__(self) -> int:
         """The number of batches of an epoch. Raises TypeError before this process has connected."""
