@@ -3,7 +3,7 @@ BUILD   := build/release
 DATA    ?=
 JOBS    := $(shell nproc)
 
-.PHONY: all build demo test test-all test-quick bench bench-record deb wheel wheels release-check clean setup setup-test
+.PHONY: all build demo test test-all test-quick test-pythons bench bench-record deb wheel wheels release-check clean setup setup-test
 
 all: build
 
@@ -40,8 +40,16 @@ test-quick: build
 	@build/venv/bin/python -m pytest -q -n $$(($(JOBS) * 3 / 2)) --dist loadfile -m "not slow" tests
 
 # The package for `pip install`, for this machine's architecture and C library: build/wheel/trajd-*.whl.
-wheel: build
-	@build/venv/bin/python clients/python/packaging/trajd_wheel.py --build $(BUILD) --out build/wheel
+# Builds only what is in it.
+wheel:
+	@.ci/setup wheel
+	@cmake --preset wheel >build/configure-wheel.log 2>&1 || { cat build/configure-wheel.log; exit 1; }
+	@cmake --build --preset wheel -j $(JOBS)
+	@build/venv/bin/python clients/python/packaging/trajd_wheel.py --build build/wheel-release --out build/wheel
+
+# The quick tests of the Python package on that wheel, with each Python from 3.9 on that this machine has.
+test-pythons: build wheel
+	@build/venv/bin/python tests/tools/every_python.py --build $(BUILD)
 
 # The wheels to publish, for x86-64 and 64-bit ARM and any C library since 2.28: build/wheels/trajd-*.whl. Takes a
 # quarter of an hour. clients/python/packaging/wheels/README.md has the details.
