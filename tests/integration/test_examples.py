@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import tempfile
 
@@ -25,7 +26,7 @@ feeds:
     dataset: demo
     global_batch: 16
     anchor: {{clock: actions}}
-    pad: {{before: 1, after: any, with: edge}}
+    {pad}
     outputs:
       obs/robot0_eef_pos: {{at: -1..0}}
       obs/object:         {{at: -1..0}}
@@ -33,9 +34,21 @@ feeds:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name, module", [("plain_torch", "torch"), ("with_accelerate", "accelerate"), ("with_lightning", "lightning")])
-def test_a_trainer_learns(demo_file, name, module):
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def rank_variables(ranks):
+    """Returns the variables of each rank, as torchrun sets them. One rank gets none."""
+    shared = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    return [{name: str(value) for name, value in (shared | {"RANK": rank, "LOCAL_RANK": rank}).items()} if ranks > 1 else {}
+            for rank in range(ranks)]
+
+
+def train(demo_file, name, module, ranks=1, pad="pad: {before: 1, after: any, with: edge}"):
+    """Runs an example for three epochs. Returns the losses that it prints."""
     python = find_python(module)
     if not python:
         pytest.skip(f"no Python of this machine has {module}")
@@ -43,14 +56,31 @@ def test_a_trainer_learns(demo_file, name, module):
         pytest.skip("built without Python's headers")
     with tempfile.TemporaryDirectory(prefix="trajd") as folder:
         config = pathlib.Path(folder) / "demo.yaml"
-        config.write_text(CONFIG.format(path=demo_file))
+        config.write_text(CONFIG.format(path=demo_file, pad=pad))
         env = {name: value for name, value in os.environ.items() if not name.startswith(("TRAJD_", "SLURM_", "MASTER_"))}
         env.update(TRAJD_RUNTIME_DIR=folder, XDG_CACHE_HOME=folder, TRAJD_PROGRAM=str(PROGRAM), PYTHONPATH=str(PACKAGE), CUDA_VISIBLE_DEVICES="")
-        done = subprocess.run([python, TRAINERS / f"{name}.py", config, "3"], env=env, cwd=folder, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        losses = [float(loss) for loss in re.findall(r"^epoch \d+ loss (\S+)$", done.stdout, re.M)]
-        assert len(losses) == 3 and losses[2] < losses[0], done.stdout
+        started = [subprocess.Popen([python, TRAINERS / f"{name}.py", config, "3"], env=env | own, cwd=folder, text=True, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE) for own in rank_variables(ranks)]
+        said = [one.communicate(timeout=300) for one in started]
+        assert not any(one.returncode for one in started), said
         wait_for(lambda: not list(pathlib.Path(folder).glob("trajd-*/*/run/feed.sock")), 60, "the end of the daemon")
+    losses = [float(loss) for out, _ in said for loss in re.findall(r"^epoch \d+ loss (\S+)$", out, re.M)]
+    assert len(losses) == 3 and losses[2] < losses[0], said
+    return losses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, module", [("plain_torch", "torch"), ("with_accelerate", "accelerate"), ("with_lightning", "lightning")])
+def test_a_trainer_learns(demo_file, name, module):
+    train(demo_file, name, module)
+
+
+@pytest.mark.slow
+def test_two_ranks_learn_as_one(demo_file):
+    """Their batches are the halves of the batches of one rank, so the mean gradient is the same. Without padding the
+    mean of the losses is the same, too."""
+    two = train(demo_file, "plain_torch", "torch", ranks=2, pad="")
+    assert two == pytest.approx(train(demo_file, "plain_torch", "torch", pad=""), rel=1e-3)
 
 
 def test_the_mean_of_a_force(tmp_path):

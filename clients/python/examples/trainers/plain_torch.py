@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains with torch alone: plain_torch.py square.yaml [EPOCHS]
 
-On several GPUs: torchrun --nproc-per-node=8 plain_torch.py square.yaml. Each rank gets its rows of each batch."""
+On several GPUs: torchrun --nproc-per-node=8 plain_torch.py square.yaml. Each rank gets its rows of each batch, so the
+losses are those of one rank."""
 import os
 import sys
 
@@ -9,6 +10,13 @@ import torch
 import trajd.torch
 from policy import Policy
 from torch.utils.data import DataLoader
+
+
+def mean_over_ranks(value):
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(value)
+        value /= torch.distributed.get_world_size()
+    return value.item()
 
 
 def main(config, epochs=2):
@@ -33,7 +41,9 @@ def main(config, epochs=2):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        print(f"epoch {epoch} loss {loss.item():.6f}", flush=True)
+        mean = mean_over_ranks(loss.detach())
+        if os.environ.get("RANK", "0") == "0":
+            print(f"epoch {epoch} loss {mean:.6f}", flush=True)
     data.close()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
