@@ -1,5 +1,7 @@
 """trajd.Live against a daemon: the rows of a recording, pushed as they would come, give the bytes of the daemon's windows."""
 import json
+import re
+import runpy
 import threading
 
 import h5py
@@ -9,7 +11,7 @@ import pytest
 import trajd
 from datasets import natural
 from live_replay import replay, windows_of
-from paths import RECORDINGS
+from paths import RECORDINGS, ROOT
 
 LAYOUT = """
 layout: lab
@@ -542,3 +544,32 @@ def test_threads_push_while_another_observes(tmp_path):
     for thread in threads:
         thread.join()
     assert live.observation(10**12)["obs/q"][0, 1].tolist() == [2999, -2999]
+
+
+LOOP = """
+datasets: {{demo: {{path: {path}, layout: demo}}}}
+feeds:
+  loop:
+    dataset: demo
+    global_batch: 64
+    tail: short
+    anchor: {{clock: actions}}
+    outputs:
+      obs/pos: {{from: pose_pos, at: -450ms..0ms @ 20, norm: min_max}}
+      actions: {{at: 0..7, norm: min_max}}
+"""
+
+
+def test_a_policy_that_was_trained_on_a_feed_moves_an_arm(daemon, demo_file, monkeypatch, capsys):
+    """The example closes the loop. Where the policy sees the mirror image, the arm goes astray."""
+    one = daemon(LOOP.format(path=demo_file))
+    monkeypatch.setenv("TRAJD_ENDPOINT", str(one.endpoint))
+    monkeypatch.setattr("sys.argv", ["close_the_loop.py", str(one.config), "loop"])
+    example = runpy.run_path(str(ROOT / "clients/python/examples/close_the_loop.py"))
+    example["main"]()
+    furthest = float(re.search(r"at most ([\d.]+) m from", capsys.readouterr().out)[1])
+    assert furthest < 0.06, furthest
+    with trajd.connect(one.endpoint, feed="loop") as feed:
+        stats, live, policy = feed.stats(), trajd.Live(feed), example["fit"](*example["collect"](feed))
+    astray = example["run"](live, stats, lambda seen: policy(-seen), 4.0, np.random.default_rng(0))
+    assert astray > 0.2, "the policy does not look"
