@@ -78,10 +78,11 @@ static enum trajd_status check_counts(const struct trajd_spec_output *output, ui
 
     if (!count || count == features)
         return TRAJD_OK;
-    return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
-                           "line %u: outputs.%s: norm%s: %u %s for %llu features", output->line,
-                           output->name, numbers ? "" : ".mask", count,
-                           numbers ? "numbers" : "words", (unsigned long long)features);
+    return trajd_error_set(
+        error, TRAJD_ERR_ARGUMENT, 0,
+        "line %u: outputs.%s: norm%s has %u %s, but the output has %llu features", output->line,
+        output->name, numbers ? "" : ".mask", count, numbers ? "numbers" : "entries",
+        (unsigned long long)features);
 }
 
 enum trajd_status trajd_window_norm_prepare(struct trajd_window_plan *plan, uint32_t output_index,
@@ -193,8 +194,8 @@ static enum trajd_status check_chain(struct trajd_window_plan *plan, uint32_t ou
         if (own)
             trajd_window_plan_warn(
                 plan,
-                "%s: %s does not say what its statistics are of: they must be of "
-                "the values after rotation and relative_to",
+                "%s: %s does not say which values its statistics describe: they must describe "
+                "those after rotation and relative_to, as files of `trajctl stats` do",
                 output->name, output->norm_file);
         return TRAJD_OK;
     }

@@ -39,18 +39,19 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
 
     if (trajd_plan_kind(plan, target) == TRAJD_KIND_LINEAR && grid->rule != TRAJD_TARGET_ROWS &&
         grid_hz > 0 && source_hz > 4 * grid_hz)
-        trajd_window_plan_warn(
-            plan,
-            "%s: %.4g Hz onto %.4g Hz by linear keeps 2 rows of %.0f; kind: mean averages them",
-            plan->outputs[target->output_index].name, source_hz, grid_hz, source_hz / grid_hz);
+        trajd_window_plan_warn(plan,
+                               "%s: kind: linear from %.4g Hz to %.4g Hz uses 2 of every %.0f "
+                               "rows; kind: mean averages all",
+                               plan->outputs[target->output_index].name, source_hz, grid_hz,
+                               source_hz / grid_hz);
     if (grid->rule != TRAJD_TARGET_ROWS && grid->step_count > 1 && source_hz > 0 &&
         grid_hz > MOST_STEPS_A_ROW * source_hz)
         trajd_window_plan_warn(
             plan,
-            "%s: %.4g Hz onto %.4g Hz by %s makes %.3g steps of each row; a rate of %.4g Hz gives "
-            "the recorded rows",
-            plan->outputs[target->output_index].name, source_hz, grid_hz,
-            trajd_window_target_kind_name(plan, target), grid_hz / source_hz, source_hz);
+            "%s: kind: %s from %.4g Hz to %.4g Hz makes %.3g steps of each row; a rate of %.4g Hz "
+            "gives the recorded rows",
+            plan->outputs[target->output_index].name, trajd_window_target_kind_name(plan, target),
+            source_hz, grid_hz, grid_hz / source_hz, source_hz);
 }
 
 /* Returns whether an output takes rows of the clock. */

@@ -178,7 +178,7 @@ def test_where_the_rate_of_a_dataset_does_not_fit(tmp_path):
 def test_more_steps_than_rows_warn(tmp_path):
     path = write(tmp_path / "a.hdf5", rate=20)
     [line] = warnings(check(tmp_path, path, "-9..0", feed="\n    rate: 200"))
-    assert "obs/pos" in line and "20 Hz onto 200 Hz" in line and "10" in line
+    assert "obs/pos" in line and "from 20 Hz to 200 Hz" in line and "10" in line
     [line] = warnings(check(tmp_path, path, "0..9", output="actions", feed="\n    rate: 200"))
     assert "actions" in line and "previous" in line
     assert warnings(check(tmp_path, path, "-3..0", feed="\n    rate: 30")) == []

@@ -337,7 +337,7 @@ def test_statistics_from_files(daemon, demo_file, tmp_path, document, norm, scal
     ({"norm_stats": {"actions": {"mean": [1, 2], "std": [1, 2]}}}, "by: mean_std, stats: s.json", "the statistics have 2 features, the output has 7"),
     ([1], "by: mean_std, stats: s.json", "the file has no statistics"),
     (OPENPI, "by: mean_sdt", "mean_sdt"),
-    (OPENPI, "by: mean_std, mask: [true]", "norm.mask: 1 words for 7 features"),
+    (OPENPI, "by: mean_std, mask: [true]", "norm.mask has 1 entries, but the output has 7 features"),
     (OPENPI, "by: mean_std, scale: [1]", "scale and offset cannot be combined"),
     (OPENPI, "mask: [true]", "expected `by:`"),
     (OPENPI, "by: mean_std, key: actions", "it names statistics in that file"),

@@ -91,11 +91,11 @@ def test_release_while_arrays_live(producer):
     feed = connect(producer())
     batch = next(feed.epoch(0))
     array, view = batch["actions"], batch.window_id[:2]
-    with pytest.raises(BufferError, match="2 of this batch's tensors live"):
+    with pytest.raises(BufferError, match="2 tensors of this batch are in use"):
         batch.release()
     assert array.sum() > 0 and not batch.released
     del array
-    with pytest.raises(BufferError, match="1 of"):
+    with pytest.raises(BufferError, match="1 tensors of"):
         batch.release()
     del view
     batch.release()

@@ -160,7 +160,7 @@ def test_openpi_without_its_names(daemon, demo_file, tmp_path):
     one = daemon(config.replace("actions: {from", "moves: {from"), folder="none")
     assert "openpi's file has the names state and actions" in trajctl(one, "train", "--format", "openpi", status=1)
     trajctl(one, "train", "--out", tmp_path / "own")
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match="no output is called so .there are: pose, moves, other"):
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="no output has one of them .there are: pose, moves, other"):
         Stats.load(tmp_path / "own").save(tmp_path / "again", format="openpi")
     one.stop()
     one = daemon(config.replace("pose: {", "obs/state: {").replace("other: {from: actions", "qpos: {from: obs/robot0_eef_pos"), folder="two")

@@ -197,8 +197,8 @@ static PyObject *batch_release(PyObject *object, PyObject *unused)
     const int64_t others = self->lease ? trajd_lease_count(self->lease) - 1 : 0;
     if (others > 0) {
         PyErr_Format(PyExc_BufferError,
-                     "release: %lld of this batch's tensors live; drop them first (the memory is "
-                     "released with the last)",
+                     "release: %lld tensors of this batch are in use: drop them first; the memory "
+                     "goes back with the last one",
                      (long long)others);
         return NULL;
     }

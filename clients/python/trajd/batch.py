@@ -100,7 +100,7 @@ class Arrays:
     def feed(self) -> "Feed":
         feed = self._feed()
         if feed is None:
-            raise Closed("the feed of this batch no longer exists, and only it can answer this: keep the feed as well")
+            raise Closed("only the feed of this batch can answer this, and it no longer exists: keep a reference to the feed")
         return feed
 
     def texts(self, name: str) -> List[Optional[str]]:

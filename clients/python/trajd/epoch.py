@@ -49,7 +49,7 @@ class Epoch(Iterator[Batch]):
             raise StopIteration
         feed = self._feed
         if feed._running is not self._run:
-            raise ArgumentError(f"epoch {self.epoch} was left when another one began")
+            raise ArgumentError(f"epoch {self.epoch} ended when another epoch of this feed began: a feed reads one epoch at a time")
         begin = time.perf_counter()
         batch = feed._take()
         feed.dataloading_s += time.perf_counter() - begin

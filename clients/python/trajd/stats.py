@@ -134,7 +134,7 @@ def _names_of_others(format: str, outputs: Sequence[str]) -> dict[str, str]:
             warnings.warn(f"no output is called {name}: {title} will not normalise it", stacklevel=3)
         renamed.update({output: name for output in found})
     if format == "openpi" and not renamed:
-        raise ValueError("openpi's file has the names state and actions, and no output is called so "
+        raise ValueError("openpi's file has the names state and actions, and no output has one of them "
                          f"(there are: {', '.join(outputs)})")
     return {**names, **renamed}
 

@@ -244,5 +244,5 @@ def make_plan(style: str, schema: Sequence[Tensor]) -> Plan:
     for key in chosen.needs:
         if key not in plan:
             names = ", ".join(tensor.name for tensor in schema if tensor.role in OUTPUT_ROLES)
-            raise ArgumentError(f"style {style} needs {key}, which no output of this feed is (there are: {names})")
+            raise ArgumentError(f"style {style} needs {key}, and no output of this feed becomes it (there are: {names})")
     return plan

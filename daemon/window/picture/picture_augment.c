@@ -222,8 +222,10 @@ enum trajd_status trajd_picture_read_augment(const struct trajd_yaml *yaml,
         if (status || !augment->steps[i].follows)
             continue;
         if (!i)
-            return trajd_yaml_error(yaml, child, error,
-                                    "p: same is that of the step before it, and there is none");
+            return trajd_yaml_error(
+                yaml, child, error,
+                "p: same repeats the choice of the step before it, and this is the "
+                "first step");
         augment->steps[i].probability = augment->steps[i - 1].probability;
     }
     return status;

@@ -230,8 +230,10 @@ static enum trajd_status read_slow(struct trajd_spec_parser *p, const struct tra
     if (status || !after)
         return status;
     if (!spec->slow_leaves)
-        return trajd_yaml_error(p->yaml, after, p->error,
-                                "`after` needs `slow: leave`: it is how long that waits");
+        return trajd_yaml_error(
+            p->yaml, after, p->error,
+            "`after` is how long a feed with `slow: leave` waits for a slow job: "
+            "add `slow: leave`");
     status = trajd_yaml_duration(p->yaml, after, &spec->slow_after_ns, p->error);
     if (!status && (spec->slow_after_ns < 1000000 || spec->slow_after_ns > TRAJD_SPEC_MAX_NS))
         return trajd_yaml_error(p->yaml, after, p->error, "%s: expected 1ms to %lld s",

@@ -135,9 +135,10 @@ static enum trajd_status read_by_size(struct trajd_spec_parser *p,
             p->yaml, node, p->error,
             "`by: size` needs `datasets:`, for example {by: size, datasets: [droid, lab]}");
     if (p->spec->order != TRAJD_ORDER_GLOBAL)
-        return trajd_yaml_error(p->yaml, node, p->error,
-                                "`by: size` shuffles all windows: order: blocked and order: "
-                                "sequential need small weights, for example {droid: 7, lab: 3}");
+        return trajd_yaml_error(
+            p->yaml, node, p->error,
+            "`by: size` shuffles all windows together: remove `order:`, or give "
+            "small weights instead, for example {droid: 7, lab: 3}");
     p->spec->mix_by_size = true;
     return read_list(p, datasets);
 }

@@ -97,7 +97,7 @@ static enum trajd_status check_rotation(const struct resolver *r,
     uint32_t first;
 
     if (rotation->end > r->column_count || rotation->position_end > r->column_count)
-        return refuse(r, "rotation: columns up to %u of an output with %u columns",
+        return refuse(r, "rotation: the columns end at %u, but the output has %u columns",
                       rotation->end > r->column_count ? rotation->end : rotation->position_end,
                       r->column_count);
     source = source_at(r->sources, rotation->first, &first);
@@ -260,8 +260,8 @@ static enum trajd_status add_part(struct resolver *r, uint32_t column, uint32_t 
     for (uint32_t c = column; c < *end; c++)
         if (is_masked_in(r, c) != part->is_relative)
             return refuse(r,
-                          "relative_to: mask: columns %u:%u are one rotation, so its words must "
-                          "be the same",
+                          "relative_to: columns %u:%u are one rotation, so the mask must be the "
+                          "same for all of them",
                           column, *end);
     return TRAJD_OK;
 }
@@ -399,8 +399,8 @@ enum trajd_status trajd_chain_resolve(const struct trajd_chain_spec *spec,
         status =
             count_columns(&r, "relative_to", references, reference_count, &r.reference_columns);
     if (!status && spec && spec->mask_count && spec->mask_count != r.column_count)
-        return refuse(&r, "relative_to: mask: %u words for %u columns", spec->mask_count,
-                      r.column_count);
+        return refuse(&r, "relative_to: the mask has %u entries, but the output has %u columns",
+                      spec->mask_count, r.column_count);
     if (!status)
         status = find_rotations(&r);
     for (uint32_t c = 0; c < r.column_count && !status;)

@@ -461,8 +461,8 @@ static void test_warnings_of_a_plan(void **state)
 
     assert_non_null(plan);
     assert_int_equal(plan->warnings.count, 1);
-    assert_string_equal(plan->warnings.list[0], "obs: 100 Hz onto 10 Hz by linear keeps 2 rows of "
-                                                "10; kind: mean averages them");
+    assert_string_equal(plan->warnings.list[0], "obs: kind: linear from 100 Hz to 10 Hz uses 2 of "
+                                                "every 10 rows; kind: mean averages all");
     for (uint32_t i = 1; i < TRAJD_PLAN_TEXTS_MAX + 3; i++)
         trajd_window_plan_warn(plan, "warning %u", i);
     assert_int_equal(plan->warnings.count, TRAJD_PLAN_TEXTS_MAX + 3);
@@ -536,8 +536,8 @@ static void test_warnings_of_rates(void **state)
         {"{held: {from: cam, at: -3..0 @ 60}}", NULL},
         {"{held: {from: cam, at: 0 @ 300}}", NULL},
         {"{held: {from: cam, at: -3..0 @ 75}}",
-         "held: 30 Hz onto 75 Hz by previous makes 2.5 steps of each row; a rate of 30 Hz gives "
-         "the recorded rows"},
+         "held: kind: previous from 30 Hz to 75 Hz makes 2.5 steps of each row; a rate of 30 Hz "
+         "gives the recorded rows"},
     };
     struct fixture *f = *state;
 
@@ -623,7 +623,7 @@ static void test_where_an_assumed_rate_matters(void **state)
 /* From which rate on a grid is said to leave out rows, or to repeat them. */
 static void test_limits_of_rates(void **state)
 {
-    static const char few[] = "keeps 2 rows of", many[] = "steps of each row";
+    static const char few[] = "uses 2 of every", many[] = "steps of each row";
     static const struct {
         const char *feed, *words;
         uint32_t count;

@@ -251,7 +251,8 @@ static void test_the_report(void **state)
     assert_null(strstr(text, "warning"));
     free(text);
     text = report_of(f, "rows: {from: cam, at: -1..0 @ 75}");
-    assert_non_null(strstr(text, "\n warning: rows: 30 Hz onto 75 Hz by linear makes 2.5 steps "));
+    assert_non_null(
+        strstr(text, "\n warning: rows: kind: linear from 30 Hz to 75 Hz makes 2.5 steps "));
     free(text);
 }
 

@@ -192,7 +192,7 @@ static void test_what_does_not_fit_is_refused(void **state)
         {"image: {preset: octo, view: top}", "known: scene, wrist"},
         {"image: {augment: [{crop: 1.5}]}", "out of range (0.001 to 1)"},
         {"image: {augment: [{resize: forth}]}", "forth"},
-        {"image: {augment: [{hue: 0.1, p: same}]}", "there is none"},
+        {"image: {augment: [{hue: 0.1, p: same}]}", "this is the first step"},
         {"image: {augment: [{hsv_contrast: 1}]}", "out of range (0 to 0.99)"},
     };
     struct trajd_picture_spec spec;
