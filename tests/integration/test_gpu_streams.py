@@ -191,7 +191,7 @@ def test_a_lot_goes_back_in_time(make):
     client.open("train", gpu=UUID, credit=8)
     wait_for(lambda: [one["held"] for one in daemon_sessions(watcher) if one["held"]] == [8], what="the whole ring to be sent")
     client.next().release()
-    wait_for(lambda: made_on_gpu(watcher) == 9, timeout=5, what="its slot to be filled again")
+    wait_for(lambda: made_on_gpu(watcher) == 9, what="its slot to be filled again")
     client.close()
     watcher.close()
 
@@ -203,10 +203,12 @@ def test_a_lot_does_not_wait_for_what_is_stalled(make):
     client.open("train", gpu=UUID, credit=8)
     CUDA.fake_cuda_hold(ctypes.c_size_t(HELD))
     take_all(client, HELD, 5)
-    begin = time.monotonic()
-    for _ in range(20):  # three at a time; a tenth of a second for each if they had to wait
+    ends = []
+    for _ in range(20):
         client.next().release()
-    assert time.monotonic() - begin < 0.5
+        ends.append(time.monotonic())
+    # Three go back at a time, after a tenth of a second if they had to wait. A busy machine does not delay all of them.
+    assert min(later - earlier for earlier, later in zip(ends, ends[6:])) < 0.15
     CUDA.fake_cuda_let_go(ctypes.c_size_t(HELD))
     client.close()
 

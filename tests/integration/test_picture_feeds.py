@@ -214,7 +214,7 @@ def test_a_killed_daemon_costs_nothing(daemon, arm):
         if number in (1, 4):
             orphans = decoders_of(one.process.pid)
             one.kill()
-            wait_for(lambda pids=orphans: not any(map(is_running, pids)), 20, "the end of the helper programs")
+            wait_for(lambda pids=orphans: not any(map(is_running, pids)), what="the end of the helper programs")
             one.start()
     client.close()
     assert seen.keys() == undisturbed.keys() and len(seen) == 18

@@ -322,7 +322,7 @@ def test_a_key_that_is_removed_ends_its_sessions(daemon, demo_file, keys, tmp_pa
         public.write_text(re.sub('public-key = ".*"', f'public-key = "{new}"', text))
     begin = time.monotonic()
     wait_for(lambda: len(status(one)["sessions"]) == 2, what="the end of alice's session")  # bob's, and that of status()
-    assert time.monotonic() - begin < 2  # half a second, and the time of a busy machine
+    assert time.monotonic() - begin < 10  # half a second, and the time of a busy machine
     assert "ended the session of alice@127.0.0.1: its key was removed or replaced" in one.text()
     bob.open("train")
     assert position in {batch for batch, _ in bob.epoch()}

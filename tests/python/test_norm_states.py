@@ -32,7 +32,7 @@ class Runs:
         self.count += 1
         norm = f", norm: {norm}" if norm else ""
         self.one = self.daemon(FEED.format(path=self.path, norm=norm, keys=keys), folder=f"run{self.count}")
-        return trajd.connect(self.one.endpoint, feed="train", timeout=20, **options)
+        return trajd.connect(self.one.endpoint, feed="train", timeout=60, **options)
 
     def state(self, norm, keys=""):
         with self.feed(norm, keys) as feed:

@@ -52,7 +52,7 @@ class Runs:
             self.one.stop()
         self.count += 1
         self.one = self.daemon(self.config(top, **layout), folder=f"run{self.count}")
-        return trajd.connect(self.one.endpoint, feed="train", timeout=20)
+        return trajd.connect(self.one.endpoint, feed="train", timeout=60)
 
     def state(self, top="", **layout):
         with self.feed(top, **layout) as feed:
@@ -173,7 +173,7 @@ def test_a_mixture_names_the_dataset_whose_pictures_differ(daemon, tmp_path):
     states, digests = [], []
     for number, crop in enumerate(("[32, 32]", "{top: 0, left: 0, height: 32, width: 32}")):
         one = daemon(MIXED.format(path=tmp_path, crop=crop), folder=f"run{number}")
-        with trajd.connect(one.endpoint, feed="train", timeout=20) as feed, warnings.catch_warnings(record=True) as caught:
+        with trajd.connect(one.endpoint, feed="train", timeout=60) as feed, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", trajd.DataWarning)
             if states:
                 feed.load_state_dict(states[0])

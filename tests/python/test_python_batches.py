@@ -15,7 +15,7 @@ from waiting import wait_for
 
 
 def connect(one, **options):
-    return trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20, **options)
+    return trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=60, **options)
 
 
 def value(window, column, epoch=0):
@@ -188,7 +188,7 @@ def test_the_end_of_the_interpreter(producer):
     one = producer()
     program = f"""
 import sys, threading, trajd
-feed = trajd.connect({str(one.endpoint)!r}, spec={{"a": 1}}, timeout=20)
+feed = trajd.connect({str(one.endpoint)!r}, spec={{"a": 1}}, timeout=60)
 epoch = feed.epoch(0)
 batch = next(epoch); array = batch["actions"]; capsule = batch._core.tensor(1).__dlpack__()
 class Cycle: pass

@@ -11,7 +11,7 @@ from waiting import wait_for
 
 
 def connect(one, **options):
-    return trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20, device="cuda:0", **options)
+    return trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=60, device="cuda:0", **options)
 
 
 def always_ahead(feed):
@@ -58,7 +58,7 @@ def test_ranks_copy_their_rows_alone(producer, device):
 def test_what_is_ahead_is_not_done(producer, device):
     one = producer()
     feed = connect(one)
-    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # queries only
+    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=60)  # queries only
     epoch = feed.epoch(0)
     always_ahead(feed)
     next(epoch), next(epoch)
@@ -68,7 +68,7 @@ def test_what_is_ahead_is_not_done(producer, device):
     state = feed.state_dict()
     assert state["position"] == 8 * taken, "the batch in use counts, the one ahead does not"
     feed.close()
-    with trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20) as again:
+    with trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=60) as again:
         again.load_state_dict(state)
         assert next(again.epoch(0)).position == 8 * taken
     other.close()
@@ -78,7 +78,7 @@ def test_a_feed_that_is_forgotten(producer, device):
     """A feed is dropped without close(). The ring is unregistered from the device, and the batch that was copied
     ahead is not DONE."""
     one = producer()
-    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=20)  # queries only
+    other = trajd.connect(str(one.endpoint), spec={"any": 1}, timeout=60)  # queries only
     feed = connect(one)
     epoch = feed.epoch(0)
     always_ahead(feed)

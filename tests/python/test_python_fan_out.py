@@ -21,8 +21,8 @@ def is_in_ring(batch, address):
 
 def test_two_jobs_copies_and_views(daemon, demo_file):
     one = start(daemon, demo_file)
-    with trajd.connect(one.endpoint, feed="train", job="copies", timeout=20) as copies, \
-            trajd.connect(one.endpoint, feed="train", job="views", timeout=20, zero_copy=True) as views:
+    with trajd.connect(one.endpoint, feed="train", job="copies", timeout=60) as copies, \
+            trajd.connect(one.endpoint, feed="train", job="views", timeout=60, zero_copy=True) as views:
         count = 0
         for copied, seen in zip(copies.epoch(0), views.epoch(0)):
             assert copied.window_id.tolist() == seen.window_id.tolist()
@@ -41,7 +41,7 @@ def test_two_jobs_copies_and_views(daemon, demo_file):
 
 def test_copies_do_not_hold_the_memory(daemon, demo_file):
     one = start(daemon, demo_file)
-    with trajd.connect(one.endpoint, feed="train", timeout=20, credit=2) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60, credit=2) as feed:
         kept = [batch["actions"] for batch in feed.epoch(0)]  # more than there are slots
         assert len(kept) == len(feed) > 6
         batch = next(feed.epoch(1))
@@ -52,7 +52,7 @@ def test_copies_do_not_hold_the_memory(daemon, demo_file):
 
 def test_capsules_of_a_shared_ring(daemon, demo_file):
     one = start(daemon, demo_file)
-    with trajd.connect(one.endpoint, feed="train", timeout=20, zero_copy=True) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60, zero_copy=True) as feed:
         core = next(feed.epoch(0))._core
         tensor = core.tensor(0)
         assert tensor.read_only
@@ -73,8 +73,8 @@ def test_capsules_of_a_shared_ring(daemon, demo_file):
 def test_torch(daemon, demo_file):
     torch = pytest.importorskip("torch")
     one = start(daemon, demo_file)
-    with trajd.connect(one.endpoint, feed="train", job="copies", device="cpu", timeout=20) as copies, \
-            trajd.connect(one.endpoint, feed="train", job="views", device="cpu", timeout=20, zero_copy=True) as views:
+    with trajd.connect(one.endpoint, feed="train", job="copies", device="cpu", timeout=60) as copies, \
+            trajd.connect(one.endpoint, feed="train", job="views", device="cpu", timeout=60, zero_copy=True) as views:
         for copied, seen in zip(copies.epoch(0), views.epoch(0)):
             for name in OUTPUTS:
                 assert torch.equal(copied[name], seen[name])
@@ -86,8 +86,8 @@ def test_torch(daemon, demo_file):
 
 def test_a_device_reads_a_shared_ring(daemon, demo_file, device):
     one = start(daemon, demo_file)
-    with trajd.connect(one.endpoint, feed="train", job="host", timeout=20) as host, \
-            trajd.connect(one.endpoint, feed="train", job="device", timeout=20, device="cuda:0") as feed:
+    with trajd.connect(one.endpoint, feed="train", job="host", timeout=60) as host, \
+            trajd.connect(one.endpoint, feed="train", job="device", timeout=60, device="cuda:0") as feed:
         for here, there in zip(host.epoch(0), feed.epoch(0)):
             for name in OUTPUTS:
                 np.testing.assert_array_equal(here[name], there[name])

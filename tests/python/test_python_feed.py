@@ -17,7 +17,7 @@ def ids_of(batches):
 
 def test_every_window_once_and_the_shapes(daemon, demo_file):
     one = daemon(policy_feed(demo_file))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         assert feed.info.global_batch == 32 and len(feed) == -(-feed.info.window_count // 32)
         seen, count = [], 0
         for batch in feed.epoch(0):
@@ -37,7 +37,7 @@ def test_every_window_once_and_the_shapes(daemon, demo_file):
 
 def test_epochs_differ_and_repeat(daemon, demo_file):
     one = daemon(policy_feed(demo_file))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         zero, first = ids_of(feed), ids_of(feed)
         assert zero != first and sorted(zero) == sorted(first)
         feed.set_epoch(0)
@@ -51,7 +51,7 @@ def test_epochs_differ_and_repeat(daemon, demo_file):
 @pytest.mark.parametrize("batch", [32, 20])
 def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
     one = daemon(policy_feed(demo_file))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         whole = ids_of(feed.epoch(2))
         begun = []
         for done in feed.epoch(2):
@@ -61,7 +61,7 @@ def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
                 break
     one.stop()
     other = daemon(policy_feed(demo_file, batch))
-    with trajd.connect(other.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(other.endpoint, feed="train", timeout=60) as feed:
         feed.load_state_dict(state)
         assert feed.state_dict() == state
         assert begun + ids_of(feed.epoch(2)) == whole
@@ -69,13 +69,13 @@ def test_a_state_goes_on_at_the_same_window(daemon, demo_file, tmp_path, batch):
 
 def test_a_state_of_one_goes_on_as_ranks(daemon, demo_file):
     one = daemon(policy_feed(demo_file))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         whole = ids_of(feed.epoch(0))
         epoch = feed.epoch(0)
         begun = ids_of(next(epoch) for _ in range(3))
         state = feed.state_dict()
         del epoch
-    ranks = [trajd.connect(one.endpoint, feed="train", rank=r, world_size=2, timeout=20) for r in range(2)]
+    ranks = [trajd.connect(one.endpoint, feed="train", rank=r, world_size=2, timeout=60) for r in range(2)]
     for feed in ranks:
         feed.load_state_dict(state)
     # an epoch ends at the same time for all ranks, so each has a thread
@@ -93,7 +93,7 @@ def test_a_state_of_one_goes_on_as_ranks(daemon, demo_file):
 
 def test_workers_that_share_checkpoint_together(daemon, demo_file):
     one = daemon(policy_feed(demo_file))
-    workers = [trajd.connect(one.endpoint, feed="train", timeout=20) for _ in range(2)]
+    workers = [trajd.connect(one.endpoint, feed="train", timeout=60) for _ in range(2)]
     first, second = (feed.epoch(0) for feed in workers)
     done = ids_of([next(first)])
     undone = next(second)
@@ -105,16 +105,16 @@ def test_workers_that_share_checkpoint_together(daemon, demo_file):
     del batch, undone
     for feed in workers:
         feed.close()
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         feed.load_state_dict(json.loads(json.dumps(state)))
         assert sorted(done + ids_of(feed.epoch(0))) == list(range(feed.info.window_count))
         with pytest.raises(trajd.StateError, match="queue"):
-            trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=20).load_state_dict(state)
+            trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=60).load_state_dict(state)
 
 
 def test_a_state_of_another_dataset_is_refused(daemon, demo_file):
     one = daemon(policy_feed(demo_file))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         state = feed.state_dict()
         foreign = {**state, "fingerprint": "00000000000000ff"}
         with pytest.raises(trajd.StateError, match="00000000000000ff.*another dataset"):
@@ -123,7 +123,7 @@ def test_a_state_of_another_dataset_is_refused(daemon, demo_file):
             feed.load_state_dict({**state, "seed": 9})
         feed.load_state_dict({**foreign, "epoch": 1, "position": 64}, strict=False)
         assert next(feed.epoch(1)).position == 64
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         feed.load_state_dict(foreign)
         with pytest.raises(trajd.StateError, match="another dataset"):
             feed.epoch(0)
@@ -135,7 +135,7 @@ def test_a_state_of_another_dataset_is_refused(daemon, demo_file):
 def test_a_specification_of_the_jobs_own(daemon, demo_file):
     one = daemon(policy_feed(demo_file))
     spec = {"dataset": "demo", "global_batch": 8, "anchor": {"clock": "actions"}, "outputs": {"actions": {"at": "0..3"}}}
-    with trajd.connect(one.endpoint, spec=spec, timeout=20) as feed:
+    with trajd.connect(one.endpoint, spec=spec, timeout=60) as feed:
         assert next(feed.epoch(0))["actions"].shape == (8, 4, 7)
 
 
@@ -153,7 +153,7 @@ def test_a_daemon_that_dies_and_returns(daemon, demo_file):
         one.start()
         rest = ids_of(epoch)
         assert sorted(seen + rest) == sorted(whole), "nothing repeats, nothing is lost"
-    with trajd.connect(one.endpoint, feed="train", timeout=20, reconnect=False) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60, reconnect=False) as feed:
         epoch = feed.epoch(0)
         next(epoch)
         one.kill()
@@ -165,7 +165,7 @@ def test_a_daemon_that_dies_and_returns(daemon, demo_file):
 def test_nobody_waits_for_a_dead_daemon_to_close(daemon, demo_file, monkeypatch, is_held):
     monkeypatch.setattr(trajd.feed, "_CLOSING_MS", 3600000)  # a live daemon has to answer
     one = daemon(policy_feed(demo_file))
-    feed = trajd.connect(one.endpoint, feed="train", timeout=20)
+    feed = trajd.connect(one.endpoint, feed="train", timeout=60)
     batch = next(feed.epoch(0))
     before = batch["actions"].copy()
     if not is_held:
@@ -178,7 +178,7 @@ def test_nobody_waits_for_a_dead_daemon_to_close(daemon, demo_file, monkeypatch,
 
 def test_episodes_and_status(daemon, demo_file):
     one = daemon(policy_feed(demo_file))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         batch = next(feed.epoch(0))
         with pytest.raises(trajd.NotFound, match="no meta language"):
             batch.meta("language")
@@ -204,7 +204,7 @@ def test_goals_in_styles_and_explained(daemon, demo_file):
       next_obs/robot0_eef_pos: {from: obs/robot0_eef_pos, at: 0..1, role: next}
       goal_obs/robot0_eef_pos: {goal: {from: future, of: obs/robot0_eef_pos}}
 """)
-    with trajd.connect(one.endpoint, feed="train", timeout=20, style="robomimic") as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60, style="robomimic") as feed:
         batch = next(feed.epoch(3))
         assert batch["next_obs/robot0_eef_pos"].shape == (32, 2, 3)
         assert batch["goal_obs/robot0_eef_pos"].shape == (32, 3)
@@ -226,7 +226,7 @@ def test_texts_of_episodes(daemon, demo_file, tmp_path):
     (tmp_path / "spoken.yaml").write_text(layout + "\nmeta:\n  language: {attribute: \"@language\"}\n")
     one = daemon(policy_feed(path).replace("layout: demo", "layout: ./spoken.yaml"))
     for style, key in (("lerobot", "task"), ("raw", None)):
-        with trajd.connect(one.endpoint, feed="train", style=style, timeout=20) as feed:
+        with trajd.connect(one.endpoint, feed="train", style=style, timeout=60) as feed:
             batch = next(feed.epoch(0))
             names = {item["episode_index"]: item["episode"] for item in feed.episodes()}
             expected = [f"do {names[int(i)]}" for i in batch.episode_index]
@@ -236,7 +236,7 @@ def test_texts_of_episodes(daemon, demo_file, tmp_path):
 def test_statistics_of_the_feed(daemon, demo_file, tmp_path):
     stats = pytest.importorskip("trajd.stats")
     one = daemon(policy_feed(demo_file))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         told = feed.stats()
         assert isinstance(told, stats.Stats) and set(told) == {"obs/robot0_eef_pos", "obs/robot0_gripper_qpos", "actions"}
         with h5py.File(demo_file) as file:

@@ -71,11 +71,11 @@ def daemon(tmp_path, data):
 
 
 def connect(daemon, **options):
-    return trajd.connect(str(daemon.endpoint), feed="train", device="cuda", timeout=20, **{"zero_copy": True, "mode": "queue", **options})
+    return trajd.connect(str(daemon.endpoint), feed="train", device="cuda", timeout=60, **{"zero_copy": True, "mode": "queue", **options})
 
 
 def test_values_and_their_place(daemon, torch):
-    host = trajd.connect(str(daemon.endpoint), feed="train", timeout=20, job="host", mode="queue")
+    host = trajd.connect(str(daemon.endpoint), feed="train", timeout=60, job="host", mode="queue")
     wanted = {batch.position: {key: np.array(batch[key]) for key in batch} for batch in host.epoch(0)}
     host.close()
     feed = connect(daemon, job="gpu")

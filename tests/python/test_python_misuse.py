@@ -24,10 +24,10 @@ def connect(one, **options):
 def test_a_feed_that_does_not_exist(daemon, demo_file):
     one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
     with pytest.raises(trajd.NotFound, match="train"):
-        trajd.connect(one.endpoint, feed="trian", timeout=20).info
+        trajd.connect(one.endpoint, feed="trian", timeout=60).info
     with pytest.raises(trajd.ArgumentError, match="outputs.*no such key|anchro"):
         trajd.connect(one.endpoint, spec={"dataset": "demo", "anchro": {"clock": "actions"}, "outputs": {"actions": {"at": "0"}}},
-                      timeout=20).info
+                      timeout=60).info
 
 
 def test_arguments():
@@ -120,7 +120,7 @@ def test_a_daemon_that_comes_late(producer, tmp_path, caplog, monkeypatch):
 
 def test_two_workers_with_one_rank(daemon, demo_file):
     one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {smallest()}}}")
-    first = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=20)
+    first = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=60)
     first.epoch(0)
     second = trajd.connect(one.endpoint, feed="train", rank=0, world_size=2, timeout=2)
     with pytest.raises(trajd.Error, match="rank"):
@@ -235,7 +235,7 @@ except KeyboardInterrupt:
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20  # at once, on a busy machine
     assert "KeyboardInterrupt" in said and process.returncode in (1, -signal.SIGINT), said
 
 
@@ -246,12 +246,12 @@ def test_a_feed_made_in_a_forked_process_is_its_own(producer):
     one = producer(length=4000)
     program = f"""
 import os, sys, trajd
-first = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=20)
+first = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=60)
 epoch = first.epoch(0)
 positions = [next(epoch).position]
 child = os.fork()
 if child == 0:
-    own = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=20)
+    own = trajd.connect({str(one.endpoint)!r}, spec={{"any": 1}}, timeout=60)
     print(next(own.epoch(0)).position, flush=True)
     sys.exit(0)  # with all that ends a Python
 assert os.waitpid(child, 0)[1] == 0

@@ -68,8 +68,8 @@ def check_equal(found, expected):
 
 def test_a_device_gets_u8_and_finishes_it(daemon, arm, device):
     one = daemon(config_of(arm))
-    with trajd.connect(one.endpoint, feed="train", job="here", timeout=20) as here, \
-            trajd.connect(one.endpoint, feed="train", job="there", timeout=20, device="cuda:0") as there:
+    with trajd.connect(one.endpoint, feed="train", job="here", timeout=60) as here, \
+            trajd.connect(one.endpoint, feed="train", job="there", timeout=60, device="cuda:0") as there:
         expected, found = read(here), read(there)
         check_equal(found, expected)
         assert found["obs/top", 0].shape == (4, 2, 3, 20, 31) and found["obs/wrist", 0].shape == (4, 1, 3, 9, 11)
@@ -84,8 +84,8 @@ def test_a_device_gets_u8_and_finishes_it(daemon, arm, device):
 def test_a_remote_worker_gets_u8_and_finishes_it(daemon, arm, key_file):
     one = daemon(config_of(arm, more='listen: {tcp: "127.0.0.1:0", keys: keys}'))
     endpoint = re.search(r"remote workers at (tcp://\S+)", one.text())[1]
-    with trajd.connect(one.endpoint, feed="train", job="here", timeout=20) as here, \
-            trajd.connect(endpoint, feed="train", job="there", timeout=20, key_file=key_file) as there:
+    with trajd.connect(one.endpoint, feed="train", job="here", timeout=60) as here, \
+            trajd.connect(endpoint, feed="train", job="there", timeout=60, key_file=key_file) as there:
         check_equal(read(there), read(here))
         assert productions(here) == ["train", "train@u8"]
 
@@ -93,7 +93,7 @@ def test_a_remote_worker_gets_u8_and_finishes_it(daemon, arm, key_file):
 def test_a_policy_that_maps_over_its_observations_sees_no_augmentation(daemon, arm):
     one = daemon(config_of(arm, outputs=FORMS.replace("qpos:", "obs/qpos:")))
     for style in ("raw", "diffusion_policy"):
-        with trajd.connect(one.endpoint, feed="train", job=style, timeout=20, style=style) as feed:
+        with trajd.connect(one.endpoint, feed="train", job=style, timeout=60, style=style) as feed:
             batch = next(iter(feed.epoch(0)))
             assert set(batch["obs"]) == {"qpos", "top", "half", "planes", "plain", "wrist"}
             assert ("obs/wrist.augment" in batch) == (style == "raw")
@@ -106,9 +106,9 @@ def test_a_policy_that_maps_over_its_observations_sees_no_augmentation(daemon, a
 def test_workers_of_one_job_get_one_form(daemon, arm, device, first):
     """The second worker reads where the first one is, and both get the same values."""
     one = daemon(config_of(arm))
-    expected = read(trajd.connect(one.endpoint, feed="train", job="alone", timeout=20))
+    expected = read(trajd.connect(one.endpoint, feed="train", job="alone", timeout=60))
     options = [{}, {"device": "cuda:0"}]
-    feeds = [trajd.connect(one.endpoint, feed="train", job="two", timeout=20, mode="shard", rank=rank, world_size=2, **each)
+    feeds = [trajd.connect(one.endpoint, feed="train", job="two", timeout=60, mode="shard", rank=rank, world_size=2, **each)
              for rank, each in enumerate(options if first == "cpu" else options[::-1])]
     place = "train" if first == "cpu" else "train@u8"
     feeds[0]._client.open(feed="train", job="two", shard=True, rank=0, world=2, unfinished=1 if first == "cpu" else 2)
@@ -127,7 +127,7 @@ def test_workers_of_one_job_get_one_form(daemon, arm, device, first):
 
 def test_pictures_as_they_are_have_one_ring(daemon, arm, device):
     one = daemon(config_of(arm, f"obs/plain: {TOP}}}\nqpos: {{from: observations/qpos, at: 0}}\naction: {{at: 0}}"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20, device="cuda:0") as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60, device="cuda:0") as feed:
         assert read(feed, ["obs/plain"])["obs/plain", 0].dtype == np.uint8
         assert productions(feed) == ["train"]
 
@@ -136,17 +136,17 @@ def test_a_feed_that_a_job_sends(daemon, arm, device):
     """It gets one ring, the one that its workers read."""
     one = daemon(config_of(arm, "qpos: {from: observations/qpos, at: 0}\naction: {at: 0}"))
     text = textwrap.dedent(config_of(arm)[config_of(arm).index("    dataset: arm"):])
-    with trajd.connect(one.endpoint, spec=text, job="there", timeout=20, device="cuda:0") as there:
+    with trajd.connect(one.endpoint, spec=text, job="there", timeout=60, device="cuda:0") as there:
         found = read(there)
         names = productions(there)
         assert len(names) == 2 and re.fullmatch("spec:[0-9a-f]{16}@u8", names[0]), names
-        with trajd.connect(one.endpoint, spec=text, job="here", timeout=20) as here:
+        with trajd.connect(one.endpoint, spec=text, job="here", timeout=60) as here:
             check_equal(found, read(here))
 
 
 def test_where_the_second_ring_has_no_room(daemon, arm, device):
     one = daemon(config_of(arm), rings="640KiB")
-    with trajd.connect(one.endpoint, feed="train", timeout=20, device="cuda:0") as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60, device="cuda:0") as feed:
         assert read(feed)["obs/top", 0].dtype == np.float32
         assert productions(feed) == ["train"]
     assert "the daemon finishes the pictures instead" in one.text()
@@ -154,7 +154,7 @@ def test_where_the_second_ring_has_no_room(daemon, arm, device):
 
 def test_the_form_stays_when_the_daemon_returns(daemon, arm, device):
     one = daemon(config_of(arm))
-    expected = read(trajd.connect(one.endpoint, feed="train", job="alone", timeout=20))
+    expected = read(trajd.connect(one.endpoint, feed="train", job="alone", timeout=60))
     feed = trajd.connect(one.endpoint, feed="train", job="j", timeout=30, device="cuda:0", mode="shard", rank=0, world_size=1)
     epoch = feed.epoch(0)
     found = []
@@ -234,7 +234,7 @@ def test_a_style_scales_into_one_buffer_and_names_the_preset_once(daemon, arm, c
     monkeypatch.setattr(arrays.np, "empty", lambda *shape, empty=np.empty, **more: made.append(empty(*shape, **more)) or made[-1])
     outputs = f"obs/top: {TOP}}}\nobs/wrist: {TOP.replace('top', 'wrist')}}}\nqpos: {{from: observations/qpos, at: 0}}\naction: {{at: 0}}"
     one = daemon(config_of(arm, outputs))
-    with trajd.connect(one.endpoint, feed="train", timeout=20, style="act") as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60, style="act") as feed:
         for batch in itertools.islice(feed.epoch(0), 2):
             made.clear()
             raw = np.stack([batch.raw("obs/top")[:, -1], batch.raw("obs/wrist")[:, -1]], axis=1)

@@ -16,8 +16,8 @@ def start(daemon, demo_file):
 
 def test_the_same_batches(daemon, demo_file, key_file):
     one, endpoint = start(daemon, demo_file)
-    with trajd.connect(one.endpoint, feed="train", job="here", timeout=20) as here, \
-            trajd.connect(endpoint, feed="train", job="there", timeout=20, key_file=key_file) as there:
+    with trajd.connect(one.endpoint, feed="train", job="here", timeout=60) as here, \
+            trajd.connect(endpoint, feed="train", job="there", timeout=60, key_file=key_file) as there:
         count = 0
         for local, remote in zip(here.epoch(0), there.epoch(0)):
             count += 1
@@ -29,7 +29,7 @@ def test_the_same_batches(daemon, demo_file, key_file):
 
 def test_arrays_outlive_the_feed(daemon, demo_file, key_file):
     _, endpoint = start(daemon, demo_file)
-    feed = trajd.connect(endpoint, feed="train", timeout=20, key_file=key_file)
+    feed = trajd.connect(endpoint, feed="train", timeout=60, key_file=key_file)
     batch = next(iter(feed.epoch(0)))
     actions, copy = batch["actions"], batch["actions"].copy()
     del batch

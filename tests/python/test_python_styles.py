@@ -149,13 +149,13 @@ def test_tasks_per_node():
 def test_styles_of_a_real_feed(daemon, demo_file):
     one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
                  "anchor: {clock: actions}, outputs: {obs/state: {from: obs/robot0_eef_pos, at: -1..0}, actions: {at: -1..6}}}}")
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         raw = {key: feed_value.copy() for batch in [next(feed.epoch(0))] for key, feed_value in
                (("obs", batch["obs"]["state"]), ("actions", batch["actions"]), ("mask", batch.mask("actions")))}
     for style, names in {"robomimic": ("obs/state", "actions", "actions_is_pad"), "lerobot": ("observation.state", "action", "action_is_pad"),
                          "act": ("qpos", "action", "is_pad"), "diffusion_policy": ("obs/state", "action", "action_is_pad"),
                          "openpi": ("state", "actions", "actions_is_pad")}.items():
-        with trajd.connect(one.endpoint, feed="train", style=style, timeout=20) as feed:
+        with trajd.connect(one.endpoint, feed="train", style=style, timeout=60) as feed:
             batch = next(feed.epoch(0))
             obs, actions, pad = (batch[name] for name in names)
             np.testing.assert_array_equal(obs, raw["obs"][:, -1] if obs.ndim == 2 else raw["obs"])

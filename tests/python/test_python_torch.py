@@ -32,7 +32,7 @@ def dataset(one, **options):
 
 
 def test_tensors_are_views_that_keep_the_memory(producer):
-    feed = trajd.connect(str(producer(length=4000).endpoint), spec={"any": 1}, timeout=20, device="cpu")
+    feed = trajd.connect(str(producer(length=4000).endpoint), spec={"any": 1}, timeout=60, device="cpu")
     epoch = feed.epoch(0)
     batch = next(epoch)
     actions, core = batch["actions"], batch._core
@@ -58,14 +58,14 @@ def test_every_dtype(daemon, demo_file):
     outputs = ", ".join(f"x_{name}: {{from: obs/robot0_eef_pos, at: 0, dtype: {name}}}" for name in ("float16", "bfloat16", "float32", "float64"))
     one = daemon(f"datasets: {{demo: {{path: {demo_file}, layout: demo}}}}\nfeeds: {{train: {{dataset: demo, global_batch: 8, "
                  f"anchor: {{clock: actions}}, outputs: {{{outputs}, flags: {{from: dones, at: 0}}}}}}}}")
-    with trajd.connect(one.endpoint, feed="train", device="cpu", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", device="cpu", timeout=60) as feed:
         batch = next(feed.epoch(0))
         for name in ("float16", "bfloat16", "float32", "float64"):
             assert batch["x_" + name].dtype == getattr(torch, name)
             torch.testing.assert_close(batch["x_" + name].double(), batch["x_float64"], rtol=1e-2, atol=1e-3)
         assert batch["flags"].shape == (8, 1) or batch["flags"].shape[0] == 8
         del batch
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         with pytest.raises(trajd.ArgumentError, match="bf16.*ml_dtypes"):
             next(feed.epoch(0))["x_bfloat16"]
 
@@ -218,7 +218,7 @@ def feed_of(path):
 def test_ranks_of_torch_distributed(daemon, demo_file):
     one = daemon(feed_of(demo_file))
     zero, first = run_ranks([one.endpoint, one.endpoint], "train")
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         whole = [batch.window_id.tolist() for batch in feed.epoch(0)]
     assert [a + b for a, b in zip(zero, first)] == whole
 

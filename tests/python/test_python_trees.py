@@ -24,7 +24,7 @@ def batches(daemon, demo_file):
     feeds = []
 
     def start(**options):
-        feeds.append(trajd.connect(one.endpoint, feed="train", timeout=20, job=f"job {len(feeds)}", **options))
+        feeds.append(trajd.connect(one.endpoint, feed="train", timeout=60, job=f"job {len(feeds)}", **options))
         return feeds[-1].epoch(0)
 
     yield start

@@ -190,7 +190,7 @@ feeds:
     outputs: {{actions: {{at: 0..3}}, obs/robot0_eef_pos: {{at: -1..0, missing: zero}}}}
 """)
     want = rows["demo_0"]["obs/robot0_eef_pos"].astype(np.float32).astype(np.float64)
-    with trajd.connect(one.endpoint, feed="both", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="both", timeout=60) as feed:
         stats = feed.stats()
         assert set(stats) == {"b:actions", "c:actions", "c:obs/robot0_eef_pos"}
         assert list(stats["b:actions"]["count"]) == [30] * 3 and list(stats["c:actions"]["count"]) == [60] * 3
@@ -199,7 +199,7 @@ feeds:
         for batch in feed.epoch(0):
             lacking = batch.dataset_index == 0
             assert (batch.mask("obs/robot0_eef_pos")[lacking] == 6).all() and not batch["obs"]["robot0_eef_pos"][lacking].any()
-    with trajd.connect(one.endpoint, feed="alone", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="alone", timeout=60) as feed:
         stats = feed.stats()
         assert list(stats["obs/robot0_eef_pos"]["count"]) == [30] * 3  # the other episode's rows are left out
         np.testing.assert_allclose(stats["obs/robot0_eef_pos"]["std"], want.std(0), rtol=1e-12)

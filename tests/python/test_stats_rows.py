@@ -97,7 +97,7 @@ def feed_of(path, norm="", keys="", layout="robomimic", clock="actions", state="
 def test_each_row_counts_once(daemon, file, keys):
     path, episodes = file
     one = daemon(feed_of(path, norm=", norm: mean_std", keys=keys))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         assert_rows(stats["actions"], episodes)
         assert_rows(stats["state"], [rows[:, :3] for rows in episodes])
@@ -107,7 +107,7 @@ def test_each_row_counts_once(daemon, file, keys):
 def test_windows_on_request(daemon, file):
     path, episodes = file
     one = daemon(feed_of(path, norm=", norm: {by: mean_std, over: windows}"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         found = feed.stats()["actions"]
     steps = np.concatenate([rows[max(0, t):t + 16] for rows in episodes for t in range(len(rows))])
     np.testing.assert_allclose((found["mean"], found["std"]), (steps.mean(0), steps.std(0)), rtol=1e-12, atol=1e-12)
@@ -123,7 +123,7 @@ def test_a_floor_for_the_std(daemon, file, norm, width):
     rows = np.concatenate(episodes)
     want = width(rows.std(0))
     one = daemon(feed_of(path, norm=f", norm: {norm}"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         windows = normalised_actions(feed)
         scale, offset = stats.scale_and_offset("actions")
@@ -154,7 +154,7 @@ def test_recordings(daemon, name):
             for key, source in (("states", "states"), ("actions", action)):
                 episodes[key].append(demo[source][:].astype(np.float32).astype(np.float64)[keep])
     one = daemon(feed_of(RECORDINGS / name, layout="robosuite_raw", clock="sim", state="states", action=action, keys="pad: {after: 0}"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
     assert_rows(stats["state"], episodes["states"])
     assert_rows(stats["actions"], episodes["actions"])
@@ -176,11 +176,11 @@ feeds:
       grid:   {{from: pose_pos, at: {grid} @ 50, kind: mean}}
 """
     one = daemon(config.format(path=demo_file, anchor=anchor, at="-3..4", grid="-100ms..0ms"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
     one.stop()
     one = daemon(config.format(path=demo_file, anchor=anchor, at="0", grid="0ms..0ms"), folder="one_step")
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         values = {name: [] for name in stats}
         for batch in feed.epoch(0):
             for name in stats:

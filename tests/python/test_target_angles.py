@@ -75,7 +75,7 @@ def test_angles_relative_to_a_state(daemon, lab, before):
     folder, period, rows = lab
     one = daemon(CONFIG.format(folder=folder, which="dataset: a", keys="", chain=RELATIVE % ("step: before, " if before else "")))
     count = 0
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats, deltas = feed.stats(), []
         for _, episode, time_s, found, mask in steps(feed):
             streams, first = rows[0, episode], round(time_s * 10)
@@ -104,7 +104,7 @@ def test_angles_between_rows(daemon, lab):
         return values[low] + (times * 10 - low)[:, None] * short_way(values[high] - values[low], period)
 
     blended = 0
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         for _, episode, time_s, found, mask in steps(feed):
             streams = {key: values.astype(float) for key, values in rows[0, episode].items()}
             times = time_s + np.arange(6) / 15
@@ -119,7 +119,7 @@ def test_a_mixture_subtracts_each_members_state(daemon, lab):
     folder, period, rows = lab
     one = daemon(CONFIG.format(folder=folder, which="mix: {a: 1, b: 1}", keys="epoch: 160", chain=RELATIVE % ""))
     seen = set()
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         assert set(stats) == {"a:actions", "b:actions"}
         for member, episode, time_s, found, mask in steps(feed):

@@ -97,7 +97,7 @@ def relative(streams, first, steps, frame="anchor", before=False):
 def test_poses_relative_to_a_state(daemon, path, episodes, frame, before):
     place = PLACE if frame == "anchor" else ""
     one = daemon(config(path, f"{POSE % place}, relative_to: {{from: {STATE}, frame: {frame}, step: {'before' if before else 'anchor'}, {MASK}}}"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         for episode, first, actions, mask in windows(feed):
             assert actions.shape == (8, 10)
             end = len(episodes[episode]["actions"]) - first
@@ -113,7 +113,7 @@ def test_poses_relative_to_a_state(daemon, path, episodes, frame, before):
 
 def test_plain_columns_as_openpi(daemon, path, episodes):
     one = daemon(config(path, "relative_to: {from: [obs/robot0_eef_pos], mask: [true, true, true, false, false, false, false]}"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         for episode, first, actions, mask in windows(feed):
             rows = episodes[episode]["actions"][first:first + 8].copy()
             rows[:, :3] -= episodes[episode]["obs/robot0_eef_pos"][first]
@@ -127,7 +127,7 @@ def test_statistics_behind_the_transform(daemon, path, episodes, per, by):
     chunks = [(relative(streams, t, 8), len(streams["actions"]) - t) for streams in episodes for t in range(len(streams["actions"]))]
     chunks = np.stack([np.where(np.arange(8)[:, None] < end, chunk, np.nan) for chunk, end in chunks])
     axes = 0 if per == "step" else (0, 1)
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         found = stats["actions"]
         assert found["mean"].shape == ((8, 10) if per == "step" else (10,))
@@ -145,7 +145,7 @@ def test_statistics_behind_the_transform(daemon, path, episodes, per, by):
 def test_rotations_between_rows_take_the_short_arc(daemon, path, episodes):
     """At 30 Hz on rows of 20 Hz, each form of the file is blended by slerp."""
     one = daemon(config(path, f"{POSE % ''}, kind: linear", keys="rate: 30"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         for episode, first, actions, mask in windows(feed):
             rows = episodes[episode]["actions"]
             times = first / 20 + np.arange(8) / 30
@@ -176,7 +176,7 @@ def same_actions(a, b, most):
 @pytest.mark.parametrize("chain", ["umi", "base", "steps", "forms", "openpi", "none"])
 def test_to_policy_and_to_robot(daemon, path, episodes, tmp_path, chain):
     one = daemon(config(path, chain_text(chain)))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         found = [window for window in windows(feed) if not window[3].any()]
     stats.save(tmp_path / "python.json")
@@ -233,7 +233,7 @@ def test_others_subtract_the_same_column(daemon, path, tmp_path):
 
 def test_a_file_of_another_chain_is_refused(daemon, path, tmp_path):
     one = daemon(config(path, chain_text("umi")))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         feed.stats().save(tmp_path / "umi.json")
         want = next(iter(feed.epoch(0)))["actions"].copy()
     good = f"{POSE % PLACE}, relative_to: {{from: {STATE}, {MASK}}}, norm: {{by: q01_q99, stats: {tmp_path}/umi.json}}"
@@ -244,7 +244,7 @@ def test_a_file_of_another_chain_is_refused(daemon, path, tmp_path):
         assert (done.returncode == 0) == (other is None), done.stderr
         assert other is None or other in done.stderr
     two = daemon(config(path, good), folder="two")
-    with trajd.connect(two.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(two.endpoint, feed="train", timeout=60) as feed:
         np.testing.assert_array_equal(next(iter(feed.epoch(0)))["actions"], want)
 
 
@@ -373,7 +373,7 @@ def test_gr00t_normaliser(daemon, tmp_path, by, mode):
     write_robomimic(tmp_path / "rows.hdf5", {"demo_0": {"actions": rows, "obs/state": rows}})
     one = daemon(FEED.format(path=tmp_path / "rows.hdf5", layout="robomimic", keys="", actions="").split("      obs/state")[0] +
                  f"      actions: {{at: 0, norm: {{by: {by}, over: rows}}}}\n")
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         batches = [(np.round(batch.anchor_ns * 20 / 1e9).astype(int), batch["actions"][:, 0].copy()) for batch in feed.epoch(0)]
     order, made = (np.concatenate(parts) for parts in zip(*batches))
@@ -426,7 +426,7 @@ def test_a_policy_on_relative_rotations(daemon, tmp_path):
     write_robomimic(tmp_path / "d.hdf5", streams)
     example = runpy.run_path(str(ROOT / "clients/python/examples/relative_actions.py"))
     one = daemon(EXAMPLE.format(path=tmp_path / "d.hdf5"))
-    with trajd.connect(one.endpoint, feed="train", timeout=20) as feed:
+    with trajd.connect(one.endpoint, feed="train", timeout=60) as feed:
         stats = feed.stats()
         past, poses, chunks = example["collect"](feed)
         np.testing.assert_allclose(np.linalg.norm(past[..., 3:6], axis=-1), 1, atol=1e-6)  # rotations, relative to the anchor's

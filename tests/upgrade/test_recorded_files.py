@@ -94,7 +94,7 @@ def test_statistics_in_a_file(version):
 def test_a_cache_is_made_anew(run, version, tmp_path, suffix, made):
     """A cache of another version is not read, also under the name that this version gives it. The one that is made is."""
     place = Place(tmp_path / "a")
-    wait_for(lambda: time.time() > (place.folder / "arm.hdf5").stat().st_ctime + 2.1, 5, "a file that does not change any more")
+    wait_for(lambda: time.time() > (place.folder / "arm.hdf5").stat().st_ctime + 2.1, what="a file that does not change any more")
     stop(place.start(BUILD))
     ours = sorted((place.folder / "cache").glob(f"*.{suffix}"))
     for file, old in zip(ours, sorted((version / "cache").glob(f"*.{suffix}")), strict=True):
