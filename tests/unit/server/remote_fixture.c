@@ -153,7 +153,7 @@ uint32_t read_epoch(struct trajd_client *client)
     struct trajd_error error;
     enum trajd_status status;
     uint32_t rows = 0;
-    while (!(status = trajd_client_next(client, 20000, &batch, &error))) {
+    while (!(status = trajd_client_next(client, 60000, &batch, &error))) {
         struct trajd_batch_info info;
         trajd_batch_get_info(batch, &info);
         check_values(batch);
@@ -170,7 +170,7 @@ uint64_t status_number(const char *name)
     struct trajd_client *client = connect_to(directory, NULL);
     char *json, pattern[64];
     struct trajd_error error;
-    if (trajd_client_status(client, 10000, &json, &error))
+    if (trajd_client_status(client, 60000, &json, &error))
         fail_msg("%s", error.message);
     snprintf(pattern, sizeof pattern, "\"%s\":", name);
     const char *found = strstr(json, pattern);
@@ -183,7 +183,7 @@ uint64_t status_number(const char *name)
 
 void wait_for_status(const char *name, uint64_t least)
 {
-    const int64_t end_ns = trajd_now_ns() + INT64_C(20000000000);
+    const int64_t end_ns = trajd_now_ns() + INT64_C(60000000000);
     while (status_number(name) < least) {
         assert_true(trajd_now_ns() < end_ns);
         usleep(5000);

@@ -45,7 +45,7 @@ int stop(void **state)
 struct peer *peer_open(void)
 {
     char endpoint[96];
-    const int timeout_ms = 10000, no_linger = 0;
+    const int timeout_ms = 60000, no_linger = 0;
     struct peer *peer = calloc(1, sizeof *peer);
     snprintf(endpoint, sizeof endpoint, "ipc://%s/feed.sock", directory);
     peer->context = zmq_ctx_new();

@@ -404,7 +404,7 @@ static void test_too_many_batches_are_an_error(void **state)
     status = trajd_client_open(client, &(struct trajd_open_options){.feed = "train", .credit = 4},
                                &error);
     while (!status && count < 256)
-        if (!(status = trajd_client_next(client, 10000, &held[count], &error)))
+        if (!(status = trajd_client_next(client, 60000, &held[count], &error)))
             count++;
     assert_int_equal(status, TRAJD_ERR_PROTOCOL);
     assert_true(count <= TRAJD_WIRE_MAX_LEASES);

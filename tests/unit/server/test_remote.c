@@ -45,7 +45,7 @@ static void test_local_and_remote_ranks(void **state)
     for (uint64_t position = 0; position < LENGTH; position += BATCH)
         for (uint32_t r = 0; r < 3; r++) {
             struct trajd_batch_info info;
-            assert_int_equal(trajd_client_next(ranks[r], 20000, &batch, &error), TRAJD_OK);
+            assert_int_equal(trajd_client_next(ranks[r], 60000, &batch, &error), TRAJD_OK);
             trajd_batch_get_info(batch, &info);
             assert_int_equal(info.position, position);
             assert_int_equal(info.row_begin, BATCH * r / 3);
@@ -55,7 +55,7 @@ static void test_local_and_remote_ranks(void **state)
         }
     assert_int_equal(rows, LENGTH);
     for (uint32_t r = 0; r < 3; r++) {
-        assert_int_equal(trajd_client_next(ranks[r], 20000, &batch, &error), TRAJD_END_OF_EPOCH);
+        assert_int_equal(trajd_client_next(ranks[r], 60000, &batch, &error), TRAJD_END_OF_EPOCH);
         trajd_client_close(&ranks[r]);
     }
 }

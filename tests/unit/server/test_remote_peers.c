@@ -34,7 +34,7 @@ struct peer {
 
 static struct peer *peer_connect(void)
 {
-    const int no_linger = 0, timeout_ms = 20000;
+    const int no_linger = 0, timeout_ms = 60000;
     struct peer *peer = calloc(1, sizeof *peer);
     peer->context = zmq_ctx_new();
     peer->dealer = zmq_socket(peer->context, ZMQ_DEALER);
@@ -223,7 +223,7 @@ static void test_slots_of_a_dead_session_are_not_filled_while_they_are_sent(void
     assert_int_equal(read_epoch(client), LENGTH);
     trajd_client_close(&client);
     assert_int_equal(status_number("handed_again"), 6);
-    const int64_t end_ns = trajd_now_ns() + INT64_C(20000000000);
+    const int64_t end_ns = trajd_now_ns() + INT64_C(60000000000);
     while (status_number("lent") > 0) {
         assert_true(trajd_now_ns() < end_ns);
         usleep(5000);
@@ -253,7 +253,7 @@ static void test_the_server_ends_while_bytes_are_in_flight(void **state)
     check_payload(slow[0]);
     const int64_t begin_ns = trajd_now_ns();
     producer_stop(&producer);
-    assert_true(trajd_now_ns() - begin_ns < INT64_C(5000000000));
+    assert_true(trajd_now_ns() - begin_ns < INT64_C(20000000000));
     for (size_t i = 0; i < 2; i++)
         peer_close(slow[i]);
 }
@@ -370,7 +370,7 @@ static void test_a_silent_session_ends(void **state)
     struct trajd_batch *batch;
     struct trajd_error error;
     open_feed(client, (struct trajd_open_options){.credit = 2});
-    assert_int_equal(trajd_client_next(client, 20000, &batch, &error), TRAJD_OK);
+    assert_int_equal(trajd_client_next(client, 60000, &batch, &error), TRAJD_OK);
     const int64_t end_ns = trajd_now_ns() + 2 * (int64_t)SILENCE_MS * INT64_C(1000000);
     while (trajd_now_ns() < end_ns)
         usleep(10000);

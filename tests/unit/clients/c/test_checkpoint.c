@@ -88,12 +88,12 @@ static void test_the_caller_owns_the_token(void **state)
     size_t size_bytes;
     struct trajd_error error;
     struct script script = {.token = "a\0b", .token_size = 3};
-    assert_int_equal(fetch(&script, 5000, &token, &size_bytes, &error), TRAJD_OK);
+    assert_int_equal(fetch(&script, 60000, &token, &size_bytes, &error), TRAJD_OK);
     assert_int_equal(size_bytes, 3);
     assert_memory_equal(token, "a\0b", 3);
     free(token);
     assert_int_equal(client->checkpoint.request, 0);
-    assert_int_equal(fetch(&script, 5000, &token, &size_bytes, &error), TRAJD_OK); /* again */
+    assert_int_equal(fetch(&script, 60000, &token, &size_bytes, &error), TRAJD_OK); /* again */
     free(token);
 }
 
@@ -103,7 +103,7 @@ static void test_an_empty_token_is_not_null(void **state)
     void *token;
     size_t size_bytes = 7;
     struct script script = {.token = "", .token_size = 0};
-    assert_int_equal(fetch(&script, 5000, &token, &size_bytes, NULL), TRAJD_OK);
+    assert_int_equal(fetch(&script, 60000, &token, &size_bytes, NULL), TRAJD_OK);
     assert_int_equal(size_bytes, 0);
     assert_non_null(token);
     free(token);
@@ -115,7 +115,7 @@ static void test_only_the_first_reply_counts(void **state)
     void *token;
     size_t size_bytes;
     struct script script = {.token = "first", .token_size = 5, .second_token = "second"};
-    assert_int_equal(fetch(&script, 5000, &token, &size_bytes, NULL), TRAJD_OK);
+    assert_int_equal(fetch(&script, 60000, &token, &size_bytes, NULL), TRAJD_OK);
     assert_int_equal(size_bytes, 5);
     assert_memory_equal(token, "first", 5);
     free(token);
@@ -128,7 +128,7 @@ static void test_an_error_is_passed_on(void **state)
     size_t size_bytes;
     struct trajd_error error;
     struct script script = {.status = TRAJD_ERR_BUSY, .second_token = "late"};
-    assert_int_equal(fetch(&script, 5000, &token, &size_bytes, &error), TRAJD_ERR_BUSY);
+    assert_int_equal(fetch(&script, 60000, &token, &size_bytes, &error), TRAJD_ERR_BUSY);
     assert_string_equal(error.message, "busy now");
     assert_null(token);
     assert_int_equal(size_bytes, 0);

@@ -79,7 +79,7 @@ static uint64_t status_number(struct trajd_client *client, const char *name)
 {
     char *json, pattern[64];
     struct trajd_error error;
-    assert_int_equal(trajd_client_status(client, 10000, &json, &error), TRAJD_OK);
+    assert_int_equal(trajd_client_status(client, 60000, &json, &error), TRAJD_OK);
     snprintf(pattern, sizeof pattern, "\"%s\":", name);
     const char *found = strstr(json, pattern);
     assert_non_null(found);
@@ -136,7 +136,7 @@ static void test_the_last_batch_is_held_and_the_epoch_ends(void **state)
     struct trajd_error error;
     open_train(client, 2, 0, LENGTH - BATCH);
     assert_int_equal(trajd_client_next(client, -1, &last, &error), TRAJD_OK);
-    assert_int_equal(trajd_client_next(client, 10000, &batch, &error), TRAJD_END_OF_EPOCH);
+    assert_int_equal(trajd_client_next(client, 60000, &batch, &error), TRAJD_END_OF_EPOCH);
     assert_int_equal(trajd_client_next(client, 0, &batch, &error), TRAJD_END_OF_EPOCH);
     open_train(client, 2, 1, LENGTH - BATCH);
     assert_int_equal(trajd_client_next(client, -1, &batch, &error), TRAJD_OK);
@@ -200,7 +200,7 @@ static void test_an_epoch_can_be_left_early(void **state)
     open_train(client, 4, 5, 0);
     uint32_t count = 0;
     enum trajd_status status;
-    while ((status = trajd_client_next(client, 10000, &batch, &error)) != TRAJD_END_OF_EPOCH) {
+    while ((status = trajd_client_next(client, 60000, &batch, &error)) != TRAJD_END_OF_EPOCH) {
         if (!status)
             assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[0],
                              producer_window(5, position_of(batch), LENGTH));
@@ -268,7 +268,7 @@ static void test_a_refused_open_gives_back_earlier_batches(void **state)
     struct trajd_error error;
     for (uint32_t i = 0; i < 8; i++) {
         open_train(client, 6, 0, 0);
-        assert_int_equal(trajd_client_next(client, 10000, &batch, &error), TRAJD_OK);
+        assert_int_equal(trajd_client_next(client, 60000, &batch, &error), TRAJD_OK);
         assert_int_equal(position_of(batch), 0);
         assert_int_equal(
             trajd_client_open(client, &(struct trajd_open_options){.feed = "trian"}, &error),
@@ -291,12 +291,12 @@ static void test_a_batch_is_readable_after_close(void **state)
     enum trajd_status status = TRAJD_OK;
     uint32_t count = 0;
     open_train(client, 2, 0, 0);
-    assert_int_equal(trajd_client_next(client, 10000, &held, &error), TRAJD_OK);
+    assert_int_equal(trajd_client_next(client, 60000, &held, &error), TRAJD_OK);
     trajd_client_close(&client);
     open_train(other, 2, 0, 0);
     /* batches that the first worker had queued follow after its end */
     while (count < BATCHES - 2) {
-        status = trajd_client_next(other, 10000, &batch, &error);
+        status = trajd_client_next(other, 60000, &batch, &error);
         assert_true(status == TRAJD_OK || status == TRAJD_ERR_DATA);
         count++;
         trajd_batch_release(&batch);
@@ -305,7 +305,7 @@ static void test_a_batch_is_readable_after_close(void **state)
     for (uint32_t row = 0; row < BATCH; row++)
         assert_int_equal(((int64_t *)ids->data)[row], row);
     trajd_batch_release(&held);
-    while (!(status = trajd_client_next(other, 10000, &batch, &error))) {
+    while (!(status = trajd_client_next(other, 60000, &batch, &error))) {
         count++;
         trajd_batch_release(&batch);
     }
@@ -354,7 +354,7 @@ static void test_interrupt_and_timeout(void **state)
     assert_int_equal(trajd_client_next(other, -1, &batch, &error), TRAJD_ERR_TIMEOUT);
     pthread_join(thread, NULL);
     trajd_batch_done(held[1]);
-    assert_int_equal(trajd_client_next(other, 10000, &batch, &error), TRAJD_END_OF_EPOCH);
+    assert_int_equal(trajd_client_next(other, 60000, &batch, &error), TRAJD_END_OF_EPOCH);
     trajd_batch_release(&held[0]);
     trajd_batch_release(&held[1]);
     trajd_client_close(&other);
@@ -452,7 +452,7 @@ static void test_batches_are_released_by_other_threads(void **state)
     open_train(client, 4, 0, 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, release_all, &releaser), 0);
-    while ((status = trajd_client_next(client, 10000, &batch, &error)) != TRAJD_END_OF_EPOCH) {
+    while ((status = trajd_client_next(client, 60000, &batch, &error)) != TRAJD_END_OF_EPOCH) {
         assert_true(status == TRAJD_OK || status == TRAJD_ERR_DATA);
         count++;
         pthread_mutex_lock(&releaser.mutex);
@@ -483,7 +483,7 @@ static void test_batches_are_released_beside_open(void **state)
     assert_int_equal(pthread_create(&thread, NULL, release_all, &releaser), 0);
     for (uint64_t epoch = 0; epoch < 400; epoch++) {
         open_train(client, 4, epoch, 0);
-        assert_int_equal(trajd_client_next(client, 10000, &batch, &error), TRAJD_OK);
+        assert_int_equal(trajd_client_next(client, 60000, &batch, &error), TRAJD_OK);
         trajd_batch_get_info(batch, &info);
         assert_int_equal(info.epoch, epoch);
         pthread_mutex_lock(&releaser.mutex);
@@ -506,7 +506,7 @@ static void test_the_daemons_end_is_reported(void **state)
     assert_int_equal(trajd_client_next(client, -1, &batch, &error), TRAJD_OK);
     assert_true(trajd_client_is_connected(client));
     producer_stop(&producer);
-    while (!(status = trajd_client_next(client, 10000, &next, &error)))
+    while (!(status = trajd_client_next(client, 60000, &next, &error)))
         trajd_batch_release(&next); /* one batch may have been on its way */
     assert_int_equal(status, TRAJD_ERR_CLOSED);
     assert_false(trajd_client_is_connected(client));

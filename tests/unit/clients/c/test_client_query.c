@@ -66,7 +66,7 @@ struct caller {
 
 static void connect_caller(struct caller *caller)
 {
-    const struct trajd_connect_options options = {.endpoint = directory, .timeout_ms = 20000};
+    const struct trajd_connect_options options = {.endpoint = directory, .timeout_ms = 60000};
 
     assert_int_equal(trajd_client_connect(&options, &caller->client, &caller->error), TRAJD_OK);
 }
@@ -94,7 +94,7 @@ static void end(struct caller *caller)
 
 static void take(struct trajd_query *query)
 {
-    assert_int_equal(trajd_server_take_query(producer_server(producer), 20000, query), TRAJD_OK);
+    assert_int_equal(trajd_server_take_query(producer_server(producer), 60000, query), TRAJD_OK);
 }
 
 static void test_a_question_is_answered(void **state)
@@ -105,7 +105,7 @@ static void test_a_question_is_answered(void **state)
                                          .first = 7,
                                          .count = 9,
                                          .feed_id = 3},
-                            .timeout_ms = 20000};
+                            .timeout_ms = 60000};
     struct trajd_query query;
 
     (void)state;
@@ -136,7 +136,7 @@ static void test_a_question_is_answered(void **state)
 
 static void test_the_default_is_the_open_feed(void **state)
 {
-    struct caller caller = {.question = {.what = "episodes"}, .timeout_ms = 20000};
+    struct caller caller = {.question = {.what = "episodes"}, .timeout_ms = 60000};
     const struct trajd_open_options open = {.feed = "train"};
     static char long_name[200];
     struct trajd_query query;
@@ -222,7 +222,7 @@ static void test_the_query_service_may_be_gone(void **state)
     trajd_client_close(&caller.client);
     trajd_server_answer_query(producer_server(producer), query.id, "{}", 2, NULL);
     connect_caller(&caller); /* a late answer goes to no other caller */
-    caller.timeout_ms = 20000;
+    caller.timeout_ms = 60000;
     begin(&caller);
     take(&query);
     trajd_server_answer_query(producer_server(producer), query.id, "[]", 2, NULL);
@@ -234,13 +234,13 @@ static void test_the_query_service_may_be_gone(void **state)
 
 static void test_the_end(void **state)
 {
-    struct caller caller = {.question = {.what = "explain", .feed_id = 1}, .timeout_ms = 20000};
+    struct caller caller = {.question = {.what = "explain", .feed_id = 1}, .timeout_ms = 60000};
     struct trajd_query query;
 
     (void)state;
     connect_caller(&caller);
     trajd_server_close_queries(producer_server(producer));
-    assert_int_equal(trajd_server_take_query(producer_server(producer), 20000, &query),
+    assert_int_equal(trajd_server_take_query(producer_server(producer), 60000, &query),
                      TRAJD_ERR_CLOSED);
     call(&caller);
     assert_int_equal(caller.status, TRAJD_ERR_CLOSED);
@@ -249,7 +249,7 @@ static void test_the_end(void **state)
 
 static void test_a_server_without_a_query_service(void **state)
 {
-    struct caller caller = {.question = {.what = "explain", .feed_id = 1}, .timeout_ms = 20000};
+    struct caller caller = {.question = {.what = "explain", .feed_id = 1}, .timeout_ms = 60000};
 
     (void)state;
     connect_caller(&caller);

@@ -191,7 +191,7 @@ static void try_fault(const struct fault *fault)
                                                                 .mode = TRAJD_MODE_SHARD,
                                                                 .rank = 1,
                                                                 .world = WORLD,
-                                                                .timeout_ms = 10000},
+                                                                .timeout_ms = 60000},
                                    &error);
     if (!status) {
         const struct trajd_feed_info *info = trajd_client_feed_info(client);

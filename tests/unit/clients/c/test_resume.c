@@ -178,7 +178,7 @@ static uint64_t status_number(struct trajd_client *client, const char *name)
 {
     char *json, pattern[64];
     struct trajd_error error;
-    if (trajd_client_status(client, 10000, &json, &error))
+    if (trajd_client_status(client, 60000, &json, &error))
         fail_msg("%s", error.message);
     snprintf(pattern, sizeof pattern, "\"%s\":", name);
     const char *found = strstr(json, pattern);
@@ -205,7 +205,7 @@ static void test_an_epoch_survives_cuts(void **state)
     enum trajd_status status;
     uint64_t expected = 0;
     open_epoch(client, 0, 6);
-    while (!(status = trajd_client_next(client, 20000, &batch, &error))) {
+    while (!(status = trajd_client_next(client, 60000, &batch, &error))) {
         assert_int_equal(position_of(batch), expected); /* each batch once, in order */
         assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[0], expected);
         expected += BATCH;
@@ -234,11 +234,11 @@ static void test_an_open_survives_a_cut(void **state)
     open_epoch(client, 0, 4);
     for (uint64_t epoch = 1; epoch < 6; epoch++) {
         const uint64_t done = status_number(client, "windows_done");
-        assert_int_equal(trajd_client_next(client, 20000, &held, &error), TRAJD_OK);
+        assert_int_equal(trajd_client_next(client, 60000, &held, &error), TRAJD_OK);
         cut_now();
         open_epoch(client, epoch, 4);
         trajd_batch_done(held); /* too late: the epoch has been left */
-        assert_int_equal(trajd_client_next(client, 20000, &batch, &error), TRAJD_OK);
+        assert_int_equal(trajd_client_next(client, 60000, &batch, &error), TRAJD_OK);
         assert_int_equal(position_of(batch), 0);
         assert_int_equal(((int64_t *)trajd_batch_find(batch, "window_id")->data)[0],
                          producer_window(epoch, 0, LENGTH));
