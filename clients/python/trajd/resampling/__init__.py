@@ -4,6 +4,7 @@ It runs the kernels of the daemon (libtrajd_kernels), so the values are those of
 """
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from fractions import Fraction
@@ -82,10 +83,9 @@ def resample(values, times, targets, *, kind="linear", order=None, max_gap=None,
                                 _ns(max_age, "max_age") if type(max_age) is str else max_age,
                                 _ns(width, "width") if type(width) is str else width,
                                 causal, pad, period, range_low, None, result, mask),), targets, np.empty)[0]
-    stream = {"values": values, "times": times, "row_splits": row_splits, "kind": kind, "order": order, "max_gap": max_gap,
-              "max_age": max_age, "width": width, "causal": causal, "pad": pad, "period": period, "range_low": range_low,
-              "dtype": dtype, "out": out}
-    return _run([_Stream(None, stream, {})], targets)[0]
+    stream = _prepare(None, "", values, times, row_splits, kind, order, max_gap, max_age, width, causal, pad, period, range_low,
+                      dtype, out)
+    return _run([stream], targets)[0]
 
 
 def resample_many(streams, targets, *, times=None, row_splits=None, kind="linear", max_gap=None, max_age=None,
@@ -106,78 +106,69 @@ def resample_many(streams, targets, *, times=None, row_splits=None, kind="linear
         ...     "force": {"values": force, "times": t_force, "kind": "mean", "width": "50ms"},
         ... }, targets, max_gap="100ms")
     """
-    defaults = {"times": times, "row_splits": row_splits, "kind": kind, "max_gap": max_gap, "max_age": max_age,
+    defaults = {**KEYS, "times": times, "row_splits": row_splits, "kind": kind, "max_gap": max_gap, "max_age": max_age,
                 "causal": causal, "pad": pad, "dtype": dtype}
-    pairs = dict(zip(streams, _run([_Stream(name, stream, defaults) for name, stream in streams.items()], targets)))
+    prepared = []
+    for name, stream in streams.items():
+        given = {**defaults, **(stream if isinstance(stream, dict) else {"values": stream})}
+        if len(given) != len(KEYS):
+            unknown = next(key for key in given if key not in KEYS)
+            raise ArgumentError(f"streams[{name!r}]: {unknown!r} is no argument of a stream: {', '.join(KEYS)}")
+        prepared.append(_prepare(str(name), f"streams[{name!r}]: ", *given.values()))
+    pairs = dict(zip(streams, _run(prepared, targets)))
     return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
 
 
-def _run(streams, targets):
-    results = _core.resample(tuple(stream.arguments for stream in streams), _plain(targets, "targets"), np.empty)
-    return [stream.finish(*result) for stream, result in zip(streams, results)]
-
-
+# The arguments of a stream, in the order of _prepare, with their defaults.
 KEYS = {"values": None, "times": None, "row_splits": None, "kind": "linear", "order": None, "max_gap": None, "max_age": None,
         "width": None, "causal": False, "pad": "edge", "period": None, "range_low": None, "dtype": None, "out": None}
 
 
-class _Stream:
-    """The arguments of a stream as _core.resample takes them, and the way back to the caller's kind of array."""
-
-    def __init__(self, name, stream, defaults):
-        given = {**KEYS, **defaults, **(stream if isinstance(stream, dict) else {"values": stream})}
-        label = None if name is None else str(name)
-        self.place = "" if name is None else f"streams[{name!r}]: "
-        self._check(given)
-        values = given["values"]
-        out, mask = given["out"] if isinstance(given["out"], (tuple, list)) else (given["out"], None)
-        self.is_torch, self.out, self.mask = _is_torch(values), out, mask
-        dtype = self._dtype(given["dtype"])
-        source = "bf16" if self.is_torch and str(values.dtype) == "torch.bfloat16" else None
-        if _is_torch(out) and str(out.dtype) == "torch.bfloat16":
-            if dtype not in (None, "bfloat16"):
-                raise ArgumentError(f"{self.place}dtype is {dtype}, and out has bfloat16: leave dtype out")
-            dtype = "bfloat16"
-        self.is_bf16 = dtype == "bfloat16" or (dtype is None and out is None and source is not None)
-        if self.is_bf16 and not self.is_torch:
-            raise ArgumentError(f"{self.place}dtype is bfloat16, which numpy does not have: pass torch tensors")
-        splits = given["row_splits"]
-        durations = (self._duration(given, key) for key in ("max_gap", "max_age", "width"))
-        self.arguments = (
-            label, _plain(values, self.place + "values"), source, _plain(given["times"], self.place + "times"),
-            None if splits is None else _plain(splits, self.place + "row_splits"), given["kind"], given["order"],
-            *durations, given["causal"], given["pad"], given["period"], given["range_low"], dtype,
-            None if out is None else _plain(out, self.place + "out"),
-            None if mask is None else _plain(mask, self.place + "out[1] (the mask)"))
-
-    def _check(self, given):
-        unknown = [key for key in given if key not in KEYS]
-        if unknown:
-            raise ArgumentError(f"{self.place}{unknown[0]!r} is no argument of a stream: {', '.join(KEYS)}")
-        for key in ("values", "times"):
-            if given[key] is None:
-                raise ArgumentError(f"{self.place}{key} is missing")
-        if isinstance(given["out"], (tuple, list)) and len(given["out"]) != 2:
-            raise ArgumentError(f"{self.place}out must be an array, or a pair of result and mask")
-
-    def _dtype(self, dtype):
-        if dtype is None or isinstance(dtype, str):
-            return dtype
-        return str(dtype)[6:] if str(dtype).startswith("torch.") else np.dtype(dtype).name
-
-    def _duration(self, given, key):
-        return _ns(given[key], self.place + key) if isinstance(given[key], str) else given[key]
-
-    def finish(self, values, mask):
-        if not self.is_torch:
-            return values if self.out is None else self.out, mask if self.mask is None else self.mask
-        torch = sys.modules["torch"]
-        if self.out is None:
-            self.out = torch.from_numpy(values)
-            self.out = self.out.view(torch.bfloat16) if self.is_bf16 else self.out
-        return self.out, torch.from_numpy(mask) if self.mask is None else self.mask
+def _prepare(label, place, values, times, row_splits, kind, order, max_gap, max_age, width, causal, pad, period, range_low,
+             dtype, out):
+    """Returns the tuple of _core.resample, the type of torch's result (None: numpy), and the caller's outputs."""
+    if values is None or times is None:
+        raise ArgumentError(f"{place}{'values' if values is None else 'times'} is missing")
+    result, mask = out if isinstance(out, (tuple, list)) and len(out) == 2 else (out, None)
+    if isinstance(result, (tuple, list)):
+        raise ArgumentError(f"{place}out must be an array, or a pair of result and mask")
+    torch = sys.modules["torch"] if _is_torch(values) else None
+    source = "bf16" if torch and values.dtype is torch.bfloat16 else None
+    if dtype is not None and not isinstance(dtype, str):
+        dtype = str(dtype)[6:] if str(dtype).startswith("torch.") else np.dtype(dtype).name
+    if torch and _is_torch(result) and result.dtype is torch.bfloat16:
+        if dtype not in (None, "bfloat16"):
+            raise ArgumentError(f"{place}dtype is {dtype}, and out has bfloat16: leave dtype out")
+        dtype = "bfloat16"
+    if dtype == "bfloat16" and not torch:
+        raise ArgumentError(f"{place}dtype is bfloat16, which numpy does not have: pass torch tensors")
+    is_bf16 = torch and (dtype == "bfloat16" or (source and dtype is None and result is None))
+    arguments = (
+        label, _plain(values, place, "values"), source, _plain(times, place, "times"),
+        row_splits if row_splits is None else _plain(row_splits, place, "row_splits"), kind, order,
+        _ns(max_gap, place + "max_gap") if isinstance(max_gap, str) else max_gap,
+        _ns(max_age, place + "max_age") if isinstance(max_age, str) else max_age,
+        _ns(width, place + "width") if isinstance(width, str) else width, causal, pad, period, range_low, dtype,
+        result if result is None else _plain(result, place, "out"), mask if mask is None else _plain(mask, place, "out[1] (the mask)"))
+    return arguments, torch, is_bf16, result, mask
 
 
+def _run(prepared, targets):
+    found = _core.resample(tuple(one[0] for one in prepared), _plain(targets, "", "targets"), np.empty)
+    return [_finish(*one[1:], *pair) for one, pair in zip(prepared, found)]
+
+
+def _finish(torch, is_bf16, result, mask, made, made_mask):
+    """Returns the caller's outputs, or those that were made, as tensors if `torch` is not None."""
+    if torch and result is None:
+        made = torch.from_numpy(made)
+        made = made.view(torch.bfloat16) if is_bf16 else made
+    if torch and mask is None:
+        made_mask = torch.from_numpy(made_mask)
+    return made if result is None else result, made_mask if mask is None else mask
+
+
+@functools.lru_cache(64)
 def _ns(text, name):
     """Returns the ns of a text such as "50ms", in a tuple, because they are ns whatever the unit of times is."""
     match = DURATION.fullmatch(text)
@@ -194,15 +185,16 @@ def _is_torch(value):
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _plain(value, name):
+def _plain(value, place, name):
     """Returns a numpy array that shares the memory of an array or tensor. bfloat16 becomes int16."""
     if isinstance(value, np.ndarray):
         return value
     if not _is_torch(value):
         return np.asarray(value)
-    if value.device.type != "cpu":
-        raise Unsupported(f"{name} is on {value.device}, and trajd.resample runs on the CPU: pass {name}.cpu(); batches on "
+    if not value.is_cpu:
+        raise Unsupported(f"{place}{name} is on {value.device}, and trajd.resample runs on the CPU: pass {name}.cpu(); batches on "
                           "a GPU come from a feed with zero_copy=True")
     if value.requires_grad:
-        raise ArgumentError(f"{name} requires gradients, which trajd.resample does not have: pass {name}.detach()")
-    return (value.view(sys.modules["torch"].int16) if str(value.dtype) == "torch.bfloat16" else value).numpy()
+        raise ArgumentError(f"{place}{name} requires gradients, which trajd.resample does not have: pass {name}.detach()")
+    torch = sys.modules["torch"]
+    return (value.view(torch.int16) if value.dtype is torch.bfloat16 else value).numpy()
