@@ -59,6 +59,7 @@ typedef void trajd_cpu_mover(const struct trajd_stream *stream, struct trajd_cpu
                              uint32_t count);
 trajd_cpu_mover trajd_cpu_copy, trajd_cpu_rows, trajd_cpu_slerp, trajd_cpu_totals;
 trajd_cpu_mover trajd_cpu_fused_f32, trajd_cpu_fused_f64, trajd_cpu_fused_u8;
+trajd_cpu_mover trajd_cpu_fused_double; /* f64 to f64 */
 
 /* Returns the mover that serves the stream. */
 trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream);

@@ -1,5 +1,5 @@
-/* The mover for the common case: f32, f64 and u8 rows to f32 by linear, previous or nearest, in one
- * loop.
+/* The mover for the common case: f32, f64 and u8 rows to f32, and f64 to f64, by linear, previous or
+ * nearest, in one loop.
  *
  * Math      v = p + a (q - p), or p; value * scale + offset; one rounding at the store.
  * Shapes    any D. Made for the 2 to 14 features of robots, where the begin and end of a loop
@@ -8,7 +8,8 @@
  * Moves     each row that is used once, each output row once.
  * Numerics  the reference's operations in the reference's order, in double: the same bits.
  * Chosen    by trajd_cpu_mover_of. Against tiles: 7 ns instead of 15 for a row of D = 7, and 0.5
- *           ns instead of 1.1 for an element of u8 images. */
+ *           ns instead of 1.1 for an element of u8 images. f64 to f64, a row of D = 7 with its
+ *           search: 15 ns instead of 45; D = 128: 39 instead of 136. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
@@ -48,11 +49,11 @@ TRAJD_INLINE void load_four(enum trajd_dtype type, const void *row, uint32_t d, 
  * is in memory. */
 struct fused {
     enum trajd_dtype type;
-    bool blends, scaled;
+    bool blends, scaled, doubles; /* doubles: the output is f64, else f32 */
     const char *row, *next;
     double a;
     const float *scale, *offset;
-    float *restrict out;
+    char *restrict out;
 };
 
 TRAJD_INLINE void fuse_four(struct fused work, uint32_t d, four_flags *nan)
@@ -73,7 +74,10 @@ TRAJD_INLINE void fuse_four(struct fused work, uint32_t d, four_flags *nan)
         value += other;
     }
     narrow = __builtin_convertvector(value, four_floats);
-    memcpy(work.out + d, &narrow, sizeof narrow);
+    if (work.doubles)
+        memcpy(work.out + d * sizeof(double), &value, sizeof value);
+    else
+        memcpy(work.out + d * sizeof(float), &narrow, sizeof narrow);
 }
 
 TRAJD_INLINE double element(enum trajd_dtype type, const void *row, uint32_t d)
@@ -93,7 +97,10 @@ TRAJD_INLINE int64_t fuse_one(struct fused work, uint32_t d)
     nan = -(int64_t)(value != value);
     if (work.scaled)
         value = value * (double)work.scale[d] + (double)work.offset[d];
-    work.out[d] = (float)value;
+    if (work.doubles)
+        ((double *)work.out)[d] = value;
+    else
+        ((float *)work.out)[d] = (float)value;
     return nan;
 }
 
@@ -120,18 +127,17 @@ TRAJD_INLINE bool fuse_features(struct fused work, uint32_t count)
 
 /* Processes one row for each of the four combinations. Constant arguments leave no branch in the
  * loop. */
-TRAJD_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *stream,
+TRAJD_INLINE bool fused_row(enum trajd_dtype type, bool doubles, const struct trajd_stream *stream,
                             const struct trajd_cpu_move *move)
 {
-    struct fused work = {type,
-                         false,
-                         false,
-                         move->row,
-                         move->row + stream->row_stride_bytes,
-                         move->a,
-                         stream->scale,
-                         stream->offset,
-                         (float *)move->out};
+    struct fused work = {.type = type,
+                         .doubles = doubles,
+                         .row = move->row,
+                         .next = move->row + stream->row_stride_bytes,
+                         .a = move->a,
+                         .scale = stream->scale,
+                         .offset = stream->offset,
+                         .out = move->out};
 
     if (stream->scale) {
         work.scaled = true;
@@ -148,13 +154,13 @@ TRAJD_INLINE bool fused_row(enum trajd_dtype type, const struct trajd_stream *st
     return fuse_features(work, stream->feature_count);
 }
 
-TRAJD_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *stream,
+TRAJD_INLINE void fused_rows(enum trajd_dtype type, bool doubles, const struct trajd_stream *stream,
                              struct trajd_cpu_move *moves, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (!moves[i].row)
             trajd_cpu_write_edge(stream, moves[i].out);
-        else if (fused_row(type, stream, &moves[i]))
+        else if (fused_row(type, doubles, stream, &moves[i]))
             trajd_cpu_see_nan(stream, &moves[i]);
     }
 }
@@ -162,17 +168,23 @@ TRAJD_INLINE void fused_rows(enum trajd_dtype type, const struct trajd_stream *s
 TRAJD_CLONES void trajd_cpu_fused_f32(const struct trajd_stream *stream,
                                       struct trajd_cpu_move *moves, uint32_t count)
 {
-    fused_rows(TRAJD_F32, stream, moves, count);
+    fused_rows(TRAJD_F32, false, stream, moves, count);
 }
 
 TRAJD_CLONES void trajd_cpu_fused_f64(const struct trajd_stream *stream,
                                       struct trajd_cpu_move *moves, uint32_t count)
 {
-    fused_rows(TRAJD_F64, stream, moves, count);
+    fused_rows(TRAJD_F64, false, stream, moves, count);
+}
+
+TRAJD_CLONES void trajd_cpu_fused_double(const struct trajd_stream *stream,
+                                         struct trajd_cpu_move *moves, uint32_t count)
+{
+    fused_rows(TRAJD_F64, true, stream, moves, count);
 }
 
 TRAJD_CLONES void trajd_cpu_fused_u8(const struct trajd_stream *stream,
                                      struct trajd_cpu_move *moves, uint32_t count)
 {
-    fused_rows(TRAJD_U8, stream, moves, count);
+    fused_rows(TRAJD_U8, false, stream, moves, count);
 }

@@ -354,6 +354,8 @@ trajd_cpu_mover *trajd_cpu_mover_of(const struct trajd_stream *stream)
         return trajd_cpu_totals;
     if (picks && stream->source_type == stream->output_type && !stream->scale)
         return trajd_cpu_copy;
+    if ((picks || stream->kind == TRAJD_KIND_LINEAR) && stream->output_type == TRAJD_F64)
+        return trajd_cpu_fused_double; /* f64 is an output of f64 sources only */
     if ((picks || stream->kind == TRAJD_KIND_LINEAR) && stream->output_type == TRAJD_F32) {
         if (stream->source_type == TRAJD_F32)
             return trajd_cpu_fused_f32;
