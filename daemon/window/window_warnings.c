@@ -9,6 +9,8 @@
 /* Above two steps for each row, most steps are invented or repeated. Below it, as from 20 to 30 Hz,
  * most steps still have a row of their own. */
 #define MOST_STEPS_A_ROW 2
+/* Steps of as many rows, on a clock with jitter, are not more than those. */
+#define MORE_STEPS 1.05
 
 /* Returns the mean rate of a clock over the first episode of the feed; 0 where it has no span. */
 static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
@@ -25,7 +27,8 @@ static double mean_rate_hz(const struct trajd_window_plan *plan, uint32_t clock)
 }
 
 /* Warns where a fast stream is resampled onto a slow grid without averaging, which uses few of its
- * rows, and where a grid of several steps is so fast that most steps have no row of their own. */
+ * rows, where a grid of several steps is so fast that most steps have no row of their own, and where
+ * steps of sums are shorter than the rows. */
 static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan_target *target)
 {
     const struct trajd_plan_bracket *bracket = &plan->brackets[target->bracket_index];
@@ -44,6 +47,17 @@ static void warn_of_rate(struct trajd_window_plan *plan, const struct trajd_plan
                                "rows; kind: mean averages all",
                                plan->outputs[target->output_index].name, source_hz, grid_hz,
                                source_hz / grid_hz);
+    if (trajd_plan_adds(plan, target)) {
+        if (source_hz > 0 && grid_hz > MORE_STEPS * source_hz)
+            trajd_window_plan_warn(
+                plan,
+                "%s: %.4g Hz to %.4g Hz by sum leaves %.0f %% of the steps at 0, because a "
+                "difference is not divided among steps: feed it at %.4g Hz or slower, or positions "
+                "with relative_to: {step: before}",
+                plan->outputs[target->output_index].name, source_hz, grid_hz,
+                100 * (1 - source_hz / grid_hz), source_hz);
+        return;
+    }
     if (grid->rule != TRAJD_TARGET_ROWS && grid->step_count > 1 && source_hz > 0 &&
         grid_hz > MOST_STEPS_A_ROW * source_hz)
         trajd_window_plan_warn(

@@ -166,6 +166,9 @@ def test_statistics_explain_and_rows(daemon, folder):
     assert "a gap > max_gap 90 ms within the step" in gap["reason"]
     check = plain.run("--check").stdout
     assert "sum" in check and "twist" in check
+    faster = {line.split(":")[1].strip() for line in check.splitlines() if "a difference is not divided among steps" in line}
+    assert faster == {"thirty", "fast"}, check  # the arm has less than 20 Hz, the base 60 Hz
+    assert "60 Hz to 120 Hz by sum leaves 50 % of the steps at 0" in check
     client.close()
     other.close()
 

@@ -144,11 +144,12 @@ static enum trajd_status check_choice(const struct trajd_convert_options *option
                                "%s holds encoded frames, which have no other type", made->name);
     made->adds = stream->is_delta && !choice->has_kind;
     if (made->adds)
-        convert_note(options,
-                     "%s holds differences (semantics: delta): a step is the sum of the rows from "
-                     "its time on and before that of the next step; the last step of an episode "
-                     "may have fewer rows, and rows before the first step are left out",
-                     made->name);
+        convert_note(
+            options,
+            "%s holds differences (semantics: delta): a step is the sum of the rows from "
+            "its time on and before that of the next step, 0 without rows; the last step of "
+            "an episode may have fewer rows, and rows before the first step are left out",
+            made->name);
     if (convert_is_slerp(made->kind) && made->feature_count % 4)
         return trajd_error_set(error, TRAJD_ERR_ARGUMENT, 0,
                                "%s: slerp needs a multiple of 4 features, it has %" PRIu64,
