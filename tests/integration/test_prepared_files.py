@@ -341,7 +341,7 @@ MISTAKES = {
     "two preparations": ("{config}", OUTPUTS + "\n      small: {from: observations/images/top, at: 0, image: {resize: [10, 10]}}",
                          "the feed asks for two preparations of observations/images/top, and a file holds one: top: 48x64, crop 40x50 at (3, 5), resized to "
                          "20x31 by pillow-bilinear; small: 48x64, resized to 10x10 by pillow-bilinear"),
-    "no preparation": ("{config}", "top: {from: observations/images/top, at: 0}", "`image: {resize: 224}` in an output gives them another size"),
+    "no preparation": ("{config}", "top: {from: observations/images/top, at: 0}", "An output with `image: {resize: 224}`, for example, gives them another size"),
     "a crop that is too large": ("{config}", "top: {from: observations/images/top, at: 0, image: {crop: [50, 50]}}",
                                  "top: observations/images/top: crop: 50x50 is larger than the frames, which have 48x64"),
     "no file": ("nowhere.yaml:train", OUTPUTS, "--prepare nowhere.yaml:train: no such file; expected CONFIG[:FEED[:DATASET]]"),
