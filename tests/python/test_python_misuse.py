@@ -171,7 +171,7 @@ def test_a_left_epoch(producer):
     left = feed.epoch(0)
     next(left)
     feed.epoch(1)
-    with pytest.raises(trajd.ArgumentError, match="epoch 0 was left"):
+    with pytest.raises(trajd.ArgumentError, match="epoch 0 ended when another epoch"):
         next(left)
     feed.close()
     for call in (lambda: feed.epoch(0), lambda: feed.epoch(1), feed.status):
@@ -278,7 +278,7 @@ def test_a_feed_that_nobody_has_any_more_is_gone(producer):
         assert batch.rows == 8
         if kept is not None:
             assert kept["actions"].shape[0] == 8
-            with pytest.raises(trajd.Closed, match="keep the feed"):
+            with pytest.raises(trajd.Closed, match="keep a reference to the feed"):
                 kept.explain(0)
         kept = batch
     wait_for(lambda: len(feed.status()["sessions"]) == 1, what="the sessions before to be gone")
