@@ -91,6 +91,8 @@ void trajd_live_close(struct trajd_live **out)
     *out = NULL;
     if (!live)
         return;
+    for (uint32_t p = 0; p < live->picture_count; p++)
+        trajd_live_picture_close(&live->pictures[p]);
     trajd_arena_free(&live->arena);
     trajd_yaml_destroy(&live->yaml);
     free(live);
@@ -119,7 +121,8 @@ void trajd_live_get_stream(const struct trajd_live *live, uint32_t stream,
                                        .clock = clock->name,
                                        .dtype = input->dtype,
                                        .rank = input->rank,
-                                       .row_bytes = input->ring.row_bytes,
+                                       .row_bytes = (uint64_t)input->column_count *
+                                                    trajd_dtype_size(input->dtype),
                                        .interval_ns = clock->interval_ns,
                                        .latency_ns = -clock->shift_ns,
                                        .capacity = (uint32_t)(input->ring.capacity * 3 / 4)};

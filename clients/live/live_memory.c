@@ -1,7 +1,7 @@
 /* Sizes and memory. Everything is allocated here, and touched, so that no page is mapped later.
  *
  * A ring holds twice the rows of the longest window, of the history and of the latencies, counted
- * at the mean rate of the recordings: a sensor may be twice as fast. A row is held for as long as no
+ * at the mean rate of the recordings: a sensor may be twice as fast. Of frames it holds them once. A row is held for as long as no
  * newer ones displace it, so max_age needs no rows of its own. */
 #include <stdlib.h>
 #include <string.h>
@@ -127,10 +127,12 @@ static void make_ring(struct trajd_live_reader *reader, struct trajd_live_input 
             "stream %s: the window and the history hold more than 2^24 rows", input->name);
         return;
     }
-    /* a quarter of it is left to the writer (live_ring.c) */
-    for (ring->capacity = 64; ring->capacity * 3 / 4 < 2 * (uint64_t)rows;)
+    /* a quarter of it is left to the writer (live_ring.c); cameras keep to their rate */
+    for (ring->capacity = input->has_pictures ? 8 : 64;
+         ring->capacity * 3 / 4 < (input->has_pictures ? 1 : 2) * (uint64_t)rows;)
         ring->capacity *= 2;
-    ring->row_bytes = (size_t)input->column_count * trajd_dtype_size(input->dtype);
+    ring->row_bytes =
+        input->has_rows ? (size_t)input->column_count * trajd_dtype_size(input->dtype) : 0;
     ring->row_words = (uint32_t)((ring->row_bytes + 7) / 8);
     ring->words = allocate(reader, ring->capacity, (1 + (uint64_t)ring->row_words) * 8);
     input->stamps_ns = allocate(reader, ring->capacity, sizeof *input->stamps_ns);
@@ -223,7 +225,7 @@ static void make_request(struct trajd_live_reader *reader)
                                                     .clock_count = live->input_count + 1,
                                                     .grid_count = 2 * live->output_count,
                                                     .bracket_count = live->source_count,
-                                                    .stream_count = live->source_count,
+                                                    .stream_count = live->row_source_count,
                                                     .clocks = live->request_clocks,
                                                     .grids = live->request_grids,
                                                     .brackets = live->request_brackets,
@@ -248,5 +250,7 @@ enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_erro
     }
     if (!reader.status)
         make_request(&reader);
+    for (uint32_t p = 0; p < live->picture_count && !reader.status; p++)
+        reader.status = trajd_live_picture_open(live, &live->pictures[p], error);
     return reader.status;
 }

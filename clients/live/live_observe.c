@@ -190,6 +190,8 @@ static void make_values(struct trajd_live *live, uint8_t *out)
     for (uint32_t s = 0; s < live->source_count; s++)
         bind_source(live, s, out);
     trajd_resample_cpu(&live->request, 0, 1);
+    for (uint32_t p = 0; p < live->picture_count; p++)
+        trajd_live_picture_write(live, &live->pictures[p], out);
     for (uint32_t s = 0; s < live->source_count; s++)
         if (live->sources[s].rule == TRAJD_LIVE_ROWS && live->sources[s].base)
             mask_lost_rows(live, &live->sources[s]);
@@ -217,6 +219,11 @@ static enum trajd_status observe(struct trajd_live *live, int64_t t_ns, unsigned
         status = copy_rows(live, flags, error);
     if (!status)
         make_values(live, out);
+    for (uint32_t p = 0; p < live->picture_count && !status; p++) {
+        const struct trajd_live_input *input = &live->inputs[live->pictures[p].input];
+        if (!trajd_live_ring_kept(&input->ring, input->seen))
+            status = trajd_live_too_far(live, input, error);
+    }
     return status;
 }
 

@@ -18,6 +18,7 @@ static enum trajd_status take(struct trajd_live *live, struct trajd_live_input *
                               int64_t stamp_ns, const void *row, struct trajd_error *error)
 {
     const int64_t newest_ns = trajd_live_ring_newest(&input->ring);
+    enum trajd_status status;
 
     if (stamp_ns <= newest_ns) {
         count(stamp_ns < newest_ns ? &input->late : &input->repeated);
@@ -29,6 +30,10 @@ static enum trajd_status take(struct trajd_live *live, struct trajd_live_input *
     if (newest_ns != INT64_MIN &&
         is_off_rate(live->clocks[input->clock].rate, stamp_ns - newest_ns))
         count(&input->off_rate);
+    if (input->has_pictures &&
+        (status = trajd_live_picture_take(live, (uint32_t)(input - live->inputs),
+                                          trajd_live_ring_begin(&input->ring), row, error)))
+        return status;
     trajd_live_ring_push(&input->ring, stamp_ns, row);
     return TRAJD_OK;
 }

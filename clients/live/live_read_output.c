@@ -6,7 +6,7 @@
 
 static const char *const output_keys[] = {"name",  "role",  "hidden",  "dtype",     "shape",
                                           "from",  "rate",  "sources", "row_dtype", "chain",
-                                          "state", "scale", "offset",  NULL};
+                                          "state", "scale", "offset",  "picture",   NULL};
 static const char *const source_keys[] = {
     "stream",     "columns",      "rule",   "lookahead_ns", "kind",    "max_gap_ns", "max_age_ns",
     "mean_width", "sum_width_ns", "period", "low",          "missing", NULL};
@@ -51,6 +51,8 @@ static void read_stream(struct trajd_live_reader *reader, const struct trajd_yam
         (int32_t)trajd_live_read_int(reader, node, "stream", 0, (int64_t)live->input_count - 1);
     stream->source_type = live->inputs[source->input].dtype;
     live->inputs[source->input].may_lack &= source->may_lack;
+    live->inputs[source->input].has_rows |= !live->outputs[source->output].is_picture;
+    live->inputs[source->input].has_pictures |= live->outputs[source->output].is_picture;
     if (!reader->status && live->inputs[source->input].column_count != stream->feature_count)
         trajd_live_wrong(reader, node, "columns: the stream has another number");
     if (!reader->status && source->rule == TRAJD_LIVE_ROWS && !live->inputs[source->input].is_lead)
@@ -154,7 +156,6 @@ static void read_values(struct trajd_live_reader *reader, const struct trajd_yam
 {
     const struct trajd_yaml_node *chain = reader->status ? NULL : trajd_yaml_get(node, "chain");
 
-    output->row_dtype = output->dtype;
     if (!reader->status && (chain || output->is_hidden))
         output->row_dtype = trajd_live_read_dtype(reader, node, "row_dtype");
     if (!reader->status && (chain || output->is_hidden) && output->row_dtype != TRAJD_F32 &&
@@ -176,13 +177,14 @@ static void read_values(struct trajd_live_reader *reader, const struct trajd_yam
                                                       (int64_t)reader->live->output_count - 1);
 }
 
-static void read_output(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
-                        struct trajd_live_target *output)
+/* Reads what all outputs have, without the sources. */
+static void read_head(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
+                      struct trajd_live_target *output)
 {
     trajd_live_check_keys(reader, node, output_keys);
     output->name = trajd_live_read_text(reader, node, "name");
     output->is_hidden = trajd_live_read_bool(reader, node, "hidden");
-    output->dtype = trajd_live_read_dtype(reader, node, "dtype");
+    output->dtype = output->row_dtype = trajd_live_read_dtype(reader, node, "dtype");
     output->column_count =
         (uint32_t)trajd_live_read_shape(reader, node, 1, &output->rank, output->shape);
     if (!reader->status &&
@@ -191,12 +193,46 @@ static void read_output(struct trajd_live_reader *reader, const struct trajd_yam
     output->step_count = (uint32_t)output->shape[0];
     output->from = trajd_live_read_int(reader, node, "from", -(INT64_C(1) << 31), INT64_C(1) << 31);
     output->rate = trajd_live_read_rate(reader, node, "rate");
-    if (!reader->status)
-        read_sources(reader, node, output);
+    output->is_picture = !reader->status && trajd_yaml_get(node, "picture");
+    if (output->is_picture && output->is_hidden)
+        trajd_live_wrong(reader, node, "a hidden output has no pictures");
+}
+
+static void read_rows(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
+                      struct trajd_live_target *output)
+{
+    read_sources(reader, node, output);
     check_steps(reader, node, output);
     read_values(reader, node, output);
     if (!reader->status)
         read_scale(reader, node, output);
+}
+
+static void read_picture(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
+                         struct trajd_live_target *output)
+{
+    struct trajd_live *live = reader->live;
+    struct trajd_live_picture *picture = &live->pictures[live->picture_count++];
+    const struct trajd_live_source *source = &live->sources[live->source_count];
+    const struct trajd_image_finish *finish = &picture->finish;
+
+    picture->output = (uint32_t)(output - live->outputs);
+    read_sources(reader, node, output);
+    check_steps(reader, node, output);
+    trajd_live_read_picture(reader, trajd_yaml_get(node, "picture"), picture);
+    if (reader->status)
+        return;
+    picture->input = (uint32_t)source->input;
+    if (output->source_count != 1 || source->input < 0)
+        trajd_live_wrong(reader, node, "sources: a picture has one stream");
+    else if (trajd_image_source_bytes(&picture->preparation) !=
+                 (uint64_t)live->inputs[source->input].column_count *
+                     trajd_dtype_size(picture->preparation.type) ||
+             live->inputs[source->input].dtype != picture->preparation.type)
+        trajd_live_wrong(reader, node, "picture: the stream has frames of another size or type");
+    else if ((uint64_t)finish->height * finish->width * finish->channels != output->column_count ||
+             finish->type != output->dtype)
+        trajd_live_wrong(reader, node, "shape: another size or type than the finished frames have");
 }
 
 /* Checks the states, which come after the outputs that need them. */
@@ -222,17 +258,25 @@ void trajd_live_read_outputs(struct trajd_live_reader *reader,
 {
     struct trajd_live *live = reader->live;
     const uint64_t most = (uint64_t)outputs->child_count * TRAJD_LIVE_MAX_SOURCES;
+    const struct trajd_yaml_node *node;
     uint32_t o = 0;
 
     live->output_count = outputs->child_count;
     live->outputs = trajd_live_alloc(reader, live->output_count, sizeof *live->outputs);
     live->sources = trajd_live_alloc(reader, most, sizeof *live->sources);
     live->request_streams = trajd_live_alloc(reader, most, sizeof *live->request_streams);
-    for (const struct trajd_yaml_node *node = outputs->children; node && !reader->status;
-         node = node->next) {
-        read_output(reader, node, &live->outputs[o++]);
-        live->visible_count += !live->outputs[o - 1].is_hidden;
+    live->pictures = trajd_live_alloc(reader, live->output_count, sizeof *live->pictures);
+    for (node = outputs->children; node && !reader->status; node = node->next, o++) {
+        read_head(reader, node, &live->outputs[o]);
+        live->visible_count += !live->outputs[o].is_hidden;
     }
+    for (node = outputs->children, o = 0; node && !reader->status; node = node->next, o++)
+        if (!live->outputs[o].is_picture)
+            read_rows(reader, node, &live->outputs[o]);
+    live->row_source_count = live->source_count;
+    for (node = outputs->children, o = 0; node && !reader->status; node = node->next, o++)
+        if (live->outputs[o].is_picture)
+            read_picture(reader, node, &live->outputs[o]);
     if (!reader->status)
         check_states(reader, outputs);
     if (!reader->status && !live->visible_count)

@@ -152,6 +152,36 @@ const struct trajd_yaml_node *trajd_live_read_list(struct trajd_live_reader *rea
     return reader->status ? NULL : node;
 }
 
+void trajd_live_read_ints(struct trajd_live_reader *reader, const struct trajd_yaml_node *mapping,
+                          const char *key, uint32_t count, int64_t low, int64_t high,
+                          int64_t *numbers)
+{
+    const struct trajd_yaml_node *list = trajd_live_read_list(reader, mapping, key, count, count);
+    const struct trajd_yaml_node *node = list ? list->children : NULL;
+
+    for (uint32_t i = 0; i < count; i++, node = node ? node->next : NULL) {
+        numbers[i] = low;
+        if (node && !reader->status)
+            reader->status =
+                trajd_yaml_int(reader->yaml, node, low, high, &numbers[i], reader->error);
+    }
+}
+
+void trajd_live_read_numbers(struct trajd_live_reader *reader,
+                             const struct trajd_yaml_node *mapping, const char *key, uint32_t count,
+                             double *numbers)
+{
+    const struct trajd_yaml_node *list = trajd_live_read_list(reader, mapping, key, count, count);
+    const struct trajd_yaml_node *node = list ? list->children : NULL;
+
+    for (uint32_t i = 0; i < count; i++, node = node ? node->next : NULL) {
+        numbers[i] = 0;
+        if (node && !reader->status)
+            reader->status =
+                trajd_yaml_double(reader->yaml, node, -3.4e38, 3.4e38, &numbers[i], reader->error);
+    }
+}
+
 uint64_t trajd_live_read_shape(struct trajd_live_reader *reader,
                                const struct trajd_yaml_node *mapping, uint32_t first,
                                uint32_t *rank, uint64_t shape[TRAJD_LIVE_MAX_RANK])

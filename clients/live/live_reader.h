@@ -47,6 +47,14 @@ struct trajd_rate trajd_live_read_rate(struct trajd_live_reader *reader,
 const struct trajd_yaml_node *trajd_live_read_list(struct trajd_live_reader *reader,
                                                    const struct trajd_yaml_node *mapping,
                                                    const char *key, uint32_t low, uint32_t high);
+/* Reads a list of `count` whole numbers within [low, high]. */
+void trajd_live_read_ints(struct trajd_live_reader *reader, const struct trajd_yaml_node *mapping,
+                          const char *key, uint32_t count, int64_t low, int64_t high,
+                          int64_t *numbers);
+/* Reads a list of `count` numbers. */
+void trajd_live_read_numbers(struct trajd_live_reader *reader,
+                             const struct trajd_yaml_node *mapping, const char *key, uint32_t count,
+                             double *numbers);
 /* Reads "shape". Returns the product from the axis `first` on, at most 2^24. */
 uint64_t trajd_live_read_shape(struct trajd_live_reader *reader,
                                const struct trajd_yaml_node *mapping, uint32_t first,
@@ -55,6 +63,9 @@ uint64_t trajd_live_read_shape(struct trajd_live_reader *reader,
 /* live_read_output.c */
 void trajd_live_read_outputs(struct trajd_live_reader *reader,
                              const struct trajd_yaml_node *outputs);
+/* live_read_picture.c: fills preparation, augmentation and finish. */
+void trajd_live_read_picture(struct trajd_live_reader *reader, const struct trajd_yaml_node *node,
+                             struct trajd_live_picture *picture);
 /* live_read_chain.c: returns a transform of rows of column_count columns; NULL with an error. */
 struct trajd_transform *trajd_live_read_chain(struct trajd_live_reader *reader,
                                               const struct trajd_yaml_node *chain,

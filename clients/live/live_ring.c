@@ -20,20 +20,38 @@ static void store(uint64_t *word, uint64_t value)
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-void trajd_live_ring_push(struct trajd_live_ring *ring, int64_t stamp_ns, const void *row)
+void trajd_live_words_store(uint64_t *words, const void *bytes, size_t size)
+{
+    for (size_t at = 0; at < size; at += 8) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)bytes + at, size - at < 8 ? size - at : 8);
+        store(words++, word);
+    }
+}
+
+void trajd_live_words_load(const uint64_t *words, void *bytes, size_t size)
+{
+    for (size_t at = 0; at < size; at += 8) {
+        const uint64_t word = load(words++);
+        memcpy((char *)bytes + at, &word, size - at < 8 ? size - at : 8);
+    }
+}
+
+uint64_t trajd_live_ring_begin(struct trajd_live_ring *ring)
 {
     const uint64_t n = __atomic_load_n(&ring->pushed, __ATOMIC_RELAXED);
-    const char *bytes = row;
-    uint64_t *slot = slot_of(ring, n);
 
     __atomic_store_n(&ring->begun, n + 1, __ATOMIC_RELAXED);
+    return n;
+}
+
+void trajd_live_ring_push(struct trajd_live_ring *ring, int64_t stamp_ns, const void *row)
+{
+    const uint64_t n = trajd_live_ring_begin(ring);
+    uint64_t *slot = slot_of(ring, n);
+
     store(&slot[0], (uint64_t)stamp_ns);
-    for (uint32_t w = 0; w < ring->row_words; w++) {
-        const size_t at = (size_t)w * 8, rest = ring->row_bytes - at;
-        uint64_t word = 0;
-        memcpy(&word, bytes + at, rest < 8 ? rest : 8);
-        store(&slot[1 + w], word);
-    }
+    trajd_live_words_store(&slot[1], row, ring->row_bytes);
     if (n == __atomic_load_n(&ring->first, __ATOMIC_ACQUIRE))
         __atomic_store_n(&ring->first_ns, stamp_ns, __ATOMIC_RELAXED);
     store(&ring->pushed, n + 1);

@@ -28,7 +28,9 @@ struct trajd_live_rows {
     bool is_cut; /* rows of the episode before `begin` are gone */
 };
 
-/* Writes a row. One thread at a time. */
+/* Begins the next row and returns its number: what belongs to it elsewhere may be written from then on.
+ * Push writes the row, and begins it if that has not been done. One thread at a time. */
+uint64_t trajd_live_ring_begin(struct trajd_live_ring *ring);
 void trajd_live_ring_push(struct trajd_live_ring *ring, int64_t stamp_ns, const void *row);
 /* Returns the stamp of the newest row of the episode, or INT64_MIN. For any thread; exact for the
  * writer. */
@@ -44,6 +46,9 @@ void trajd_live_ring_copy(const struct trajd_live_ring *ring, uint64_t begin, ui
                           int64_t *stamps_ns, uint64_t *words);
 /* Returns whether all that was read since trajd_live_ring_rows is as it was written. */
 bool trajd_live_ring_kept(const struct trajd_live_ring *ring, struct trajd_live_rows rows);
+/* Copy bytes to and from words that are read and written side by side. */
+void trajd_live_words_store(uint64_t *words, const void *bytes, size_t size);
+void trajd_live_words_load(const uint64_t *words, void *bytes, size_t size);
 /* Begins a new episode. */
 void trajd_live_ring_reset(struct trajd_live_ring *ring);
 

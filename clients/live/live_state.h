@@ -6,8 +6,10 @@
  *   live_observe.c   an observation: anchor, rows, request, transforms
  *   live_anchor.c    which anchor, and where the steps lie
  *   live_push.c      a row
+ *   live_picture.c   frames of a camera: prepared when they come, finished when they are observed
  *   live_memory.c    sizes and memory
- *   live_read.c, live_read_output.c, live_read_chain.c, live_reader.c   the description
+ *   live_read.c, live_read_output.c, live_read_chain.c, live_read_picture.c, live_reader.c
+ *                    the description
  *   live_ring.c      the last rows of a stream */
 #ifndef TRAJD_LIVE_LIVE_STATE_H
 #define TRAJD_LIVE_LIVE_STATE_H
@@ -16,6 +18,8 @@
 #include "clients/live/trajd_live.h"
 #include "daemon/base/arena.h"
 #include "daemon/base/yaml.h"
+#include "kernels/image/augment/augment.h"
+#include "kernels/image/image_finish.h"
 #include "kernels/resample.h"
 #include "kernels/transform/transform.h"
 
@@ -41,6 +45,8 @@ struct trajd_live_input {
     uint64_t shape[TRAJD_LIVE_MAX_RANK];
     uint32_t column_count;
     bool is_lead;                /* it is on the clock of the anchors */
+    bool has_rows;               /* an output reads its rows */
+    bool has_pictures;           /* an output shows them as frames */
     bool may_lack;               /* `missing: zero` in all its outputs: it need not come at all */
     int64_t span_ns;             /* how far before the anchor the outputs read */
     int64_t span_rows;           /* and how many rows, by steps that are rows */
@@ -70,6 +76,23 @@ struct trajd_live_source {
     const void *base;
 };
 
+/* The frames of an output, as its preparation and the centre of its augmentation make them. */
+struct trajd_live_picture {
+    uint32_t output, input;
+    struct trajd_image_preparation preparation;
+    struct trajd_augment
+        augment; /* steps that set a size; all others change nothing at the centre */
+    struct trajd_image_finish finish;
+    uint64_t frame_bytes, frame_words;
+    struct trajd_image_plan *plan;           /* [push]; owned; NULL: frames stay as they are */
+    struct trajd_augment_plan *augment_plan; /* [push]; owned; NULL: none */
+    struct trajd_augment_params centre;
+    uint8_t *swapped, *prepared,
+        *cut;                 /* [push]: blue first, prepared, augmented; NULL: not needed */
+    uint64_t *frames;         /* [push]: [capacity of the ring][frame_words] */
+    uint8_t *frame, *padding; /* [observe]: one frame; a finished one for padded steps */
+};
+
 struct trajd_live_target {
     const char *name;
     bool is_hidden; /* the state that another output is relative to */
@@ -80,6 +103,7 @@ struct trajd_live_target {
     int64_t from;
     struct trajd_rate rate; /* num 0: the steps are the anchors, at their stamps */
     uint32_t first_source, source_count;
+    bool is_picture;
     struct trajd_transform *transform; /* NULL: the rows are the output */
     uint32_t state;                    /* number of a hidden output, of a relative transform */
     uint32_t norm_steps;               /* with a scale of their own: 1 or step_count */
@@ -99,11 +123,13 @@ struct trajd_live {
     struct trajd_rate anchor_rate;
     int64_t history_ns, max_anchor_age_ns;
     uint32_t clock_count, input_count, output_count, source_count, visible_count;
-    uint32_t lead_count; /* inputs on the clock of the anchors */
+    uint32_t row_source_count, picture_count; /* pictures have the last sources, one each */
+    uint32_t lead_count;                      /* inputs on the clock of the anchors */
     struct trajd_live_clock *clocks;
     struct trajd_live_input *inputs;
     struct trajd_live_target *outputs;
     struct trajd_live_source *sources;
+    struct trajd_live_picture *pictures;
     uint64_t size_bytes;
     uint32_t is_observing;                  /* [observe] */
     int64_t anchor_ns;                      /* [observe] */
@@ -119,6 +145,18 @@ struct trajd_live {
 enum trajd_status trajd_live_read(struct trajd_live *live, struct trajd_error *error);
 /* live_memory.c: sizes and allocates the rest. */
 enum trajd_status trajd_live_allocate(struct trajd_live *live, struct trajd_error *error);
+
+/* live_picture.c: allocates what pictures need; makes the frames of a row that has begun; writes the
+ * steps and masks of a picture; frees its plans. */
+enum trajd_status trajd_live_picture_open(struct trajd_live *live,
+                                          struct trajd_live_picture *picture,
+                                          struct trajd_error *error);
+enum trajd_status trajd_live_picture_take(const struct trajd_live *live, uint32_t input,
+                                          uint64_t row, const void *pixels,
+                                          struct trajd_error *error);
+void trajd_live_picture_write(const struct trajd_live *live,
+                              const struct trajd_live_picture *picture, uint8_t *out);
+void trajd_live_picture_close(struct trajd_live_picture *picture);
 
 /* live_anchor.c: finds the anchor of t_ns, and the steps of all outputs. */
 enum trajd_status trajd_live_find_anchor(struct trajd_live *live, int64_t t_ns,

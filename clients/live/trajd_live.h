@@ -13,7 +13,8 @@
  * anchor_ns are times of sensing.
  *
  * Real time: all memory is allocated and touched by open. push and observe allocate nothing, make no
- * system call and wait for no lock. push copies one row. observe searches and copies the rows of the
+ * system call and wait for no lock. push copies one row, or prepares one frame of a camera (README.md
+ * names the one augmentation whose centre allocates). observe searches and copies the rows of the
  * window, resamples and transforms them; it needs 256 KiB of stack. README.md has figures.
  *
  * Threads: each stream has one pushing thread at a time, and one thread at a time observes; a second
@@ -76,7 +77,7 @@ int64_t trajd_live_find_stream(const struct trajd_live *live, const char *name);
 void trajd_live_get_stream(const struct trajd_live *live, uint32_t stream,
                            struct trajd_live_stream *info);
 
-/* Takes a row: row_bytes, dense. TRAJD_ERR_DATA: the stamp is not after that of the row before (a
+/* Takes a row: row_bytes, dense. A frame has height x width x channels, upright, red first. TRAJD_ERR_DATA: the stamp is not after that of the row before (a
  * late or repeated row); the row is counted and not used. TRAJD_ERR_BUSY: another thread is pushing
  * to this stream; the row is not used. TRAJD_ERR_ARGUMENT: there is no such stream, or the stamp is
  * beyond 2^61 ns. error may be NULL. */

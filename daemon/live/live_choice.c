@@ -3,6 +3,24 @@
 
 #include "daemon/live/live_internal.h"
 
+/* Returns why frames of a camera cannot be prepared as those of the recordings; NULL: they can. */
+static const char *why_no_frames(const struct trajd_window_plan *plan, uint32_t output_index)
+{
+    for (uint32_t t = plan->row_target_count; t < plan->target_count; t++) {
+        const struct trajd_index_stream *stream = trajd_plan_stream(plan, &plan->targets[t]);
+        if (plan->targets[t].output_index != output_index)
+            continue;
+        if (plan->targets[t].stream_index == TRAJD_PLAN_ABSENT)
+            return "this dataset has no such camera";
+        if (stream->preparation)
+            return "the files have frames of `trajctl pack --prepare`: take the feed of those "
+                   "before it";
+        if (stream->image.masks_zero_frames)
+            return "the layout masks frames of zeros, which are not looked for as rows come";
+    }
+    return NULL;
+}
+
 const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t output_index)
 {
     const struct trajd_spec_output *output = &plan->spec->outputs[output_index];
@@ -15,10 +33,7 @@ const char *trajd_live_left_out(const struct trajd_window_plan *plan, uint32_t o
         return "role goal: it lies in the future of the episode";
     if (output->returns.is_given)
         return "a return adds rows of the future";
-    for (uint32_t t = plan->row_target_count; t < plan->target_count; t++)
-        if (plan->targets[t].output_index == output_index)
-            return "pictures: prepare the frames beside trajd.Live";
-    return NULL;
+    return why_no_frames(plan, output_index);
 }
 
 static uint32_t find_or_add(uint32_t *list, uint32_t *count, uint32_t limit, uint32_t value)

@@ -198,13 +198,18 @@ void trajd_live_write_output(const struct trajd_live_choice *choice, uint32_t nu
     const uint32_t o = choice->outputs[number];
     const struct trajd_plan_output *output = &plan->outputs[o];
     const struct trajd_plan_grid *grid = trajd_live_grid(plan, o);
+    const struct trajd_plan_picture *picture = trajd_live_picture(plan, o);
 
     trajd_json_open_object(json, NULL);
     trajd_json_string(json, "name", output->name);
     trajd_json_string(json, "role", trajd_role_name(output->role));
     trajd_json_bool(json, "hidden", output->is_hidden);
-    trajd_json_string(json, "dtype", trajd_dtype_name(output->dtype));
-    write_shape(output, json);
+    if (picture) {
+        trajd_live_write_picture_shape(output, &picture->finish, json);
+    } else {
+        trajd_json_string(json, "dtype", trajd_dtype_name(output->dtype));
+        write_shape(output, json);
+    }
     trajd_json_i64(json, "from", grid->from);
     write_rate("rate", grid->rate, json);
     trajd_json_open_array(json, "sources");
@@ -212,6 +217,8 @@ void trajd_live_write_output(const struct trajd_live_choice *choice, uint32_t nu
         if (plan->targets[t].output_index == o)
             write_source(choice, t, json);
     trajd_json_close_array(json);
+    if (picture)
+        trajd_live_write_picture(picture, json);
     if (output->transform || output->is_hidden)
         trajd_json_string(json, "row_dtype", trajd_dtype_name(output->row_dtype));
     if (output->transform)

@@ -101,6 +101,9 @@ class Live:
         Raises NotFound for a name that is not in `streams`, and ValueError or TypeError for a row of another shape or
         of numbers that the stream's type does not hold."""
         place, dtype, shape = self._place(name)
+        if isinstance(row, (bytes, bytearray, memoryview)) and shape != (0,):
+            raise TypeError(f"{name}: frames come decoded, as arrays of {dtype} {list(shape)}, upright and with red first, for "
+                            "example numpy.asarray(PIL.Image.open(io.BytesIO(row)))")
         array = np.asarray(row)
         if array.dtype != dtype:
             array = array.astype(dtype, casting="same_kind") if array.size else np.zeros(array.shape, dtype)
