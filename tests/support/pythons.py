@@ -1,4 +1,5 @@
 """The Pythons of this machine, for programs that need a module."""
+import functools
 import os
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import sys
 from paths import ROOT
 
 
+@functools.cache
 def find_python(module):
     """Returns a Python of this machine that has the module and numpy. The Python that runs this test comes first."""
     for python in dict.fromkeys((sys.executable, str(ROOT / "build/venv-torch/bin/python"), "/usr/bin/python3")):

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from versions import RECORDED, Place, Worker, stop  # noqa: E402
+from versions import RECORDED, Place, Worker  # noqa: E402
 
 
 def statistics(build, place, path):
@@ -30,7 +30,7 @@ def main():
     out.mkdir()
     with tempfile.TemporaryDirectory() as folder:
         place = Place(pathlib.Path(folder) / "a")
-        daemon = place.start(build)
+        place.start(build)
         batches = {f"{feed}/{epoch}": Worker(build, place, feed, epoch).rest() for feed, epoch in
                    (("train", 0), ("train", 1), ("normed", 0))}
         (out / "batches.json").write_text(json.dumps(batches, indent=0) + "\n")
@@ -40,17 +40,16 @@ def main():
                 worker.next()
             (out / f"state-{feed}.json").write_text(json.dumps(worker.end(), indent=1) + "\n")
         statistics(build, place, out / "statistics.json")
-        stop(daemon)
+        place.stop()
         shutil.copytree(place.folder / "cache", out / "cache")
         # a job that was killed: its journal
         place = Place(pathlib.Path(folder) / "b")
-        daemon = place.start(build)
+        place.start(build)
         worker = Worker(build, place, "train")
         for _ in range(7):
             worker.next()
         worker.kill()
-        daemon.kill()
-        daemon.wait()
+        place.kill()
         shutil.copytree(place.folder / "state", out / "state")
     print(f"recorded {out}")
 

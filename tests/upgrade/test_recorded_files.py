@@ -7,7 +7,7 @@ import time
 
 import pytest
 from paths import BUILD, PACKAGE
-from versions import RECORDED, Place, Worker, stop
+from versions import RECORDED, Place, Worker
 from waiting import wait_for
 
 VERSIONS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())
@@ -24,59 +24,44 @@ def recorded(version):
     return json.loads((version / "batches.json").read_text())
 
 
-@pytest.fixture
-def run(tmp_path):
-    """run(place) starts a daemon, which is stopped after the test."""
-    started = []
-
-    def start(place):
-        started.append(place.start(BUILD))
-        return place
-
-    yield start
-    for daemon in started:
-        if daemon.poll() is None:
-            stop(daemon)
-
-
 @pytest.mark.parametrize("epoch", ["train/0", "train/1"])
-def test_the_same_windows_in_the_same_order(run, recorded, tmp_path, epoch):
-    place = run(Place(tmp_path / "a"))
+def test_the_same_windows_in_the_same_order(started, recorded, tmp_path, epoch):
+    place = started(Place(tmp_path / "a"))
     assert Worker(BUILD, place, *epoch.split("/")).rest() == recorded[epoch]
 
 
-def test_statistics_over_windows_scale_as_before(run, recorded, tmp_path):
+def test_statistics_over_windows_scale_as_before(started, recorded, tmp_path):
     """0.1.0 weighed windows where rows are weighed now. `over: windows` gives its values."""
     place = Place(tmp_path / "a")
     config = place.folder / "trajd.yaml"
     config.write_text(config.read_text().replace("norm: mean_std", "norm: {by: mean_std, over: windows}")
                       .replace("norm: min_max", "norm: {by: min_max, over: windows}"))
-    assert Worker(BUILD, run(place), "normed").rest() == recorded["normed/0"]
+    assert Worker(BUILD, started(place), "normed").rest() == recorded["normed/0"]
 
 
-def test_a_state_goes_on(run, recorded, version, tmp_path):
+def test_a_state_goes_on(started, recorded, version, tmp_path):
     (tmp_path / "state.json").write_text(json.dumps(json.loads((version / "state-train.json").read_text())["state"]))
-    place = run(Place(tmp_path / "a"))
+    place = started(Place(tmp_path / "a"))
     assert Worker(BUILD, place, "train", 1, "--state", tmp_path / "state.json").rest() == recorded["train/1"][5:]
 
 
-def test_a_state_of_other_statistics_is_refused(run, version, tmp_path):
+def test_a_state_of_other_statistics_is_refused(started, version, tmp_path):
     (tmp_path / "state.json").write_text(json.dumps(json.loads((version / "state-normed.json").read_text())["state"]))
-    worker = Worker(BUILD, run(Place(tmp_path / "a")), "normed", 1, "--state", tmp_path / "state.json", stderr=subprocess.PIPE)
+    worker = Worker(BUILD, started(Place(tmp_path / "a")), "normed", 1, "--state", tmp_path / "state.json", stderr=subprocess.PIPE)
     printed, told = worker.process.communicate("\n", timeout=30)
     assert worker.process.returncode == 1 and not printed and "StateError" in told
 
 
-def test_a_checkpoint_goes_on(run, recorded, version, tmp_path):
+def test_a_checkpoint_goes_on(started, recorded, version, tmp_path):
     token = json.loads((version / "state-train.json").read_text())["checkpoint"]
-    place = run(Place(tmp_path / "a"))
+    place = started(Place(tmp_path / "a"))
     assert Worker(BUILD, place, "train", 1, "--resume", token).rest() == recorded["train/1"][5:]
 
 
 @pytest.mark.slow
-def test_a_journal_is_read(run, version, recorded, tmp_path):
+def test_a_journal_is_read(started, version, recorded, tmp_path):
     """Daemon and worker were killed with seven batches handed out. A new worker waits for the old one, and begins anew."""
-    place = run(Place(tmp_path / "a", state=version / "state"))
+    place = started(Place(tmp_path / "a", state=version / "state"))
     assert Worker(BUILD, place, "train").rest() == recorded["train/0"]
     assert re.search("begins epoch 0 anew: [5-7] of 24 batches of epoch 0 were DONE under an earlier daemon", place.text())
 
@@ -91,15 +76,15 @@ def test_statistics_in_a_file(version):
 
 
 @pytest.mark.parametrize("suffix, made", [("index", "1 files (0 from the cache)"), ("statistics", "statistics of 2 outputs over")])
-def test_a_cache_is_made_anew(run, version, tmp_path, suffix, made):
+def test_a_cache_is_made_anew(started, version, tmp_path, suffix, made):
     """A cache of another version is not read, also under the name that this version gives it. The one that is made is."""
     place = Place(tmp_path / "a")
     wait_for(lambda: time.time() > (place.folder / "arm.hdf5").stat().st_ctime + 2.1, what="a file that does not change any more")
-    stop(place.start(BUILD))
+    place.start().stop()
     ours = sorted((place.folder / "cache").glob(f"*.{suffix}"))
     for file, old in zip(ours, sorted((version / "cache").glob(f"*.{suffix}")), strict=True):
         file.write_bytes(old.read_bytes())
-    stop(place.start(BUILD))
+    place.start().stop()
     assert made in place.last_start()
-    run(place)
+    started(place)
     assert made not in place.last_start()

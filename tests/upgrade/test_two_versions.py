@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from paths import BUILD
-from versions import Place, Worker, stop
+from versions import Place, Worker
 
 BEFORE = os.environ.get("TRAJD_BEFORE")
 OLD, NEW = pathlib.Path(BEFORE or "").resolve(), BUILD
@@ -25,9 +25,9 @@ def place(tmp_path):
 def all_batches(tmp_path):
     """The epoch as this version alone delivers it."""
     place = Place(tmp_path / "alone")
-    daemon = place.start(NEW)
+    place.start(NEW)
     batches = Worker(NEW, place, "train").rest()
-    stop(daemon)
+    place.stop()
     assert len(batches) == 24
     return batches
 
@@ -44,21 +44,21 @@ def assert_complete(got, all_batches):
 
 @PAIRS
 def test_an_epoch(place, all_batches, daemon, worker):
-    running = place.start(daemon)
+    place.start(daemon)
     assert Worker(worker, place, "train").rest() == all_batches
-    stop(running)
+    place.stop()
 
 
 @PAIRS
 def test_two_workers_of_one_job(place, all_batches, daemon, worker):
     """One of each version take the batches of one queue."""
-    running = place.start(daemon)
+    place.start(daemon)
     workers = [Worker(version, place, "train", "--credit", 2) for version in (NEW, OLD)]
     got = [worker.next() for worker in workers]
     with ThreadPoolExecutor() as threads:
         got += [batch for batches in threads.map(Worker.rest, workers) for batch in batches]
     assert sorted(got, key=position_of) == all_batches
-    stop(running)
+    place.stop()
 
 
 @pytest.mark.parametrize("first, second", [(OLD, NEW), (NEW, OLD)], ids=["upgrade", "back again"])
@@ -66,29 +66,28 @@ def test_two_workers_of_one_job(place, all_batches, daemon, worker):
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 def test_a_daemon_is_replaced_beneath_a_worker(place, all_batches, first, second, version, is_killed):
     """No batch is lost. Where 0.1.0 takes part, what the worker held comes twice."""
-    running = place.start(first)
+    place.start(first)
     worker = Worker(version, place, "train")
     got = [worker.next() for _ in range(5)]
     if is_killed:
-        running.kill()
-        running.wait()
+        place.kill()
     else:
-        stop(running)
-    running = place.start(second)
+        place.stop()
+    place.start(second)
     got += worker.rest()
     assert_complete(got, all_batches)
-    stop(running)
+    place.stop()
 
 
 def test_a_rolling_restart(place, all_batches, tmp_path):
     """First the daemon is replaced, then the worker, which leaves its state to the next one."""
-    running = place.start(OLD)
+    place.start(OLD)
     worker = Worker(OLD, place, "train")
     got = [worker.next() for _ in range(5)]
-    stop(running)
-    running = place.start(NEW)
+    place.stop()
+    place.start(NEW)
     got += [worker.next() for _ in range(5)]
     token = worker.end()["checkpoint"]
     got += Worker(NEW, place, "train", "--resume", token).rest()
     assert_complete(got, all_batches)
-    stop(running)
+    place.stop()

@@ -7,49 +7,31 @@ import signal
 import subprocess
 import sys
 
-from paths import ROOT, clean_environment, package_environment
-from waiting import wait_for
+from daemons import Daemon
+from paths import BUILD, ROOT, package_environment
 
 READER = pathlib.Path(__file__).with_name("reader.py")
 RECORDED = ROOT / "tests/golden/upgrade"
 
 
-class Place:
-    """A folder with the dataset, its configuration, and the state and caches of the daemons that run in it."""
+class Place(Daemon):
+    """A daemon of any build, in a folder with the dataset, its configuration, and the state and caches of all that run there."""
 
     def __init__(self, folder, state=None):
-        self.folder, self.endpoint, self.log = folder, folder / "run", folder / "log"
-        for name in ("run", "cache"):
-            (folder / name).mkdir(parents=True)
+        super().__init__(folder, "", prefix=("env", "--chdir", folder))  # which the path of the layout is relative to
         for name in ("arm.hdf5", "arm.yaml", "trajd.yaml"):
             shutil.copy(RECORDED / name, folder)
         os.utime(folder / "arm.hdf5", (1e9, 1e9))  # the index of a file that may still grow is not kept
         if state:
-            shutil.copytree(state, folder / "state")
-        else:
-            (folder / "state").mkdir()
+            shutil.copytree(state, folder / "state", dirs_exist_ok=True)
 
-    def text(self):
-        return self.log.read_text() if self.log.exists() else ""
-
-    def start(self, build):
-        """Starts the daemon of `build` and waits until it is ready."""
-        before = self.text().count("ready after")
-        with open(self.log, "a") as log:
-            process = subprocess.Popen([build / "daemon/trajd", "--config", "trajd.yaml"], stderr=log, cwd=self.folder,
-                                       env=clean_environment(ASAN_OPTIONS="detect_leaks=1:abort_on_error=0"))
-        wait_for(lambda: self.text().count("ready after") > before or process.poll() is not None, 60, "READY")
-        assert process.poll() is None, self.text()
-        return process
+    def start(self, build=BUILD):
+        self.program = build / "daemon/trajd"
+        return super().start()
 
     def last_start(self):
         """Returns what the last daemon has logged."""
         return self.text()[self.text().rindex("info: serving at"):]
-
-
-def stop(daemon):
-    daemon.terminate()
-    assert daemon.wait(60) == 0
 
 
 class Worker:
