@@ -384,8 +384,10 @@ enum trajd_status trajd_block_open(const void *bytes, uint64_t size_bytes, void 
         return status;
     block->clock =
         (struct trajd_clock){.stamps_ns = (const int64_t *)(const void *)(to + sections.stamps)};
-    block->grid = (struct trajd_grid){TRAJD_GRID_NS, head.step_count,
-                                      (const int64_t *)(const void *)(to + sections.targets), 0};
+    block->grid =
+        (struct trajd_grid){.unit = TRAJD_GRID_NS,
+                            .step_count = head.step_count,
+                            .offsets = (const int64_t *)(const void *)(to + sections.targets)};
     block->request = (struct trajd_resample_request){.window_count = 1,
                                                      .clock_count = 1,
                                                      .grid_count = 1,

@@ -153,8 +153,8 @@ enum trajd_status trajd_window_plan_prepare(struct trajd_window_plan *plan,
     if (!plan->clocks || !plan->streams)
         return trajd_plan_no_memory(error);
     for (uint32_t c = 0; c < index->clock_count; c++)
-        plan->clocks[c] =
-            (struct trajd_clock){plan->dataset->clock_stamps_ns[c], plan->dataset->clock_rates[c]};
+        plan->clocks[c] = (struct trajd_clock){.stamps_ns = plan->dataset->clock_stamps_ns[c],
+                                               .rate = plan->dataset->clock_rates[c]};
     for (uint32_t t = 0; t < plan->target_count && !status; t++) {
         column = t && plan->targets[t].output_index == plan->targets[t - 1].output_index
                      ? column + plan->streams[t - 1].feature_count

@@ -300,9 +300,12 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
     uint64_t source_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->source_type);
     uint64_t output_row = (uint64_t)dense->feature_count * trajd_dtype_size(dense->output_type);
     struct trajd_clock clock = {.stamps_ns = dense->stamps_ns};
-    struct trajd_grid grid = {TRAJD_GRID_NS, dense->step_count, dense->targets_ns,
-                              dense->step_count};
-    struct trajd_bracket bracket = {0, 0, dense->stamps_ns, dense->stamps_ns, dense->stamps_ns};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_NS,
+                              .step_count = dense->step_count,
+                              .offsets = dense->targets_ns,
+                              .offsets_per_window = dense->step_count};
+    struct trajd_bracket bracket = {
+        .row_begin = dense->stamps_ns, .row_count = dense->stamps_ns, .anchor = dense->stamps_ns};
     struct trajd_stream out = {
         .kind = dense->kind,
         .source_type = dense->source_type,
@@ -319,8 +322,15 @@ enum trajd_status trajd_cuda_pack_dense(const struct trajd_dense_problem *dense,
         .mask = dense->mask,
         .mask_window_stride_bytes = dense->step_count,
     };
-    struct trajd_resample_request request = {
-        dense->window_count, 1, 1, 1, 1, &clock, &grid, &bracket, &out, NULL, 0};
+    struct trajd_resample_request request = {.window_count = dense->window_count,
+                                             .clock_count = 1,
+                                             .grid_count = 1,
+                                             .bracket_count = 1,
+                                             .stream_count = 1,
+                                             .clocks = &clock,
+                                             .grids = &grid,
+                                             .brackets = &bracket,
+                                             .streams = &out};
     enum trajd_status status = trajd_resample_check(&request, error);
 
     if (status || request.window_count == 0)

@@ -138,9 +138,14 @@ static void set_up_bracket(struct setup *setup, uint32_t index, const struct ben
         offsets[t] = ((int64_t)t - 1) *
                      (period ? stream->kind == TRAJD_KIND_MEAN ? 50000000 : period * 7 / 10 : 1);
     setup->clocks[index].stamps_ns = period ? stamps : NULL;
-    setup->grids[index] =
-        (struct trajd_grid){period ? TRAJD_GRID_NS : TRAJD_GRID_ROWS, stream->steps, offsets, 0};
-    setup->brackets[index] = (struct trajd_bracket){index, index, begin, count, anchor};
+    setup->grids[index] = (struct trajd_grid){.unit = period ? TRAJD_GRID_NS : TRAJD_GRID_ROWS,
+                                              .step_count = stream->steps,
+                                              .offsets = offsets};
+    setup->brackets[index] = (struct trajd_bracket){.clock_index = index,
+                                                    .grid_index = index,
+                                                    .row_begin = begin,
+                                                    .row_count = count,
+                                                    .anchor = anchor};
 }
 
 static void fill(const struct bench_stream *stream, void *rows, uint64_t count)

@@ -125,14 +125,17 @@ static void make_batch(struct bench *b, struct bench_set *set)
     for (uint32_t t = 0; t < 16; t++)
         offsets[t] = ((int64_t)t - 1) * BENCH_STEP_NS * 2 / 3;
     for (uint32_t g = 0; g < 2; g++)
-        set->grids[g] =
-            (struct trajd_grid){TRAJD_GRID_NS, steps[g], take_copy(b, offsets, steps[g] * 8), 0};
+        set->grids[g] = (struct trajd_grid){.unit = TRAJD_GRID_NS,
+                                            .step_count = steps[g],
+                                            .offsets = take_copy(b, offsets, steps[g] * 8)};
     for (uint32_t c = 0; c < 3; c++) {
         set->clocks[c].stamps_ns =
             take_copy(b, draw_stamps(b, EPISODES, ROWS), EPISODES * ROWS * 8);
-        set->brackets[c] = (struct trajd_bracket){c, c == 2, take_copy(b, begin, sizeof begin),
-                                                  take_copy(b, count[c], sizeof begin),
-                                                  take_copy(b, anchor, sizeof anchor)};
+        set->brackets[c] = (struct trajd_bracket){.clock_index = c,
+                                                  .grid_index = c == 2,
+                                                  .row_begin = take_copy(b, begin, sizeof begin),
+                                                  .row_count = take_copy(b, count[c], sizeof begin),
+                                                  .anchor = take_copy(b, anchor, sizeof anchor)};
     }
     b->output_bytes = b->moved_bytes = 0;
     for (uint32_t s = 0; s < ARRAY_LEN(parts); s++) {
@@ -156,8 +159,15 @@ static void make_batch(struct bench *b, struct bench_set *set)
         b->output_bytes += (uint64_t)B * T * D * 2;
         b->moved_bytes += (uint64_t)B * T * D * 6;
     }
-    set->request = (struct trajd_resample_request){
-        B, 3, 2, 3, 5, set->clocks, set->grids, set->brackets, set->streams, NULL, 0};
+    set->request = (struct trajd_resample_request){.window_count = B,
+                                                   .clock_count = 3,
+                                                   .grid_count = 2,
+                                                   .bracket_count = 3,
+                                                   .stream_count = 5,
+                                                   .clocks = set->clocks,
+                                                   .grids = set->grids,
+                                                   .brackets = set->brackets,
+                                                   .streams = set->streams};
 }
 
 /* One stream: B windows, each in the middle of an episode of S rows. */
@@ -177,8 +187,9 @@ static void make_single(struct bench *b, const struct bench_shape *shape, struct
     for (uint32_t t = 0; t < shape->T; t++)
         host[t] = ((int64_t)t - shape->T / 2) * unit * shape->S / shape->T +
                   (by_rows ? 0 : BENCH_STEP_NS / 3);
-    set->grids[0] = (struct trajd_grid){by_rows ? TRAJD_GRID_ROWS : TRAJD_GRID_NS, shape->T,
-                                        take_copy(b, host, shape->T * 8ull), 0};
+    set->grids[0] = (struct trajd_grid){.unit = by_rows ? TRAJD_GRID_ROWS : TRAJD_GRID_NS,
+                                        .step_count = shape->T,
+                                        .offsets = take_copy(b, host, shape->T * 8ull)};
     for (uint32_t w = 0; w < shape->B; w++) {
         host[w] = (int64_t)w * shape->S;
         host[shape->B + w] = shape->S;
@@ -186,7 +197,8 @@ static void make_single(struct bench *b, const struct bench_shape *shape, struct
             shape->S / 2 * unit + (by_rows ? 0 : (int64_t)draw(b, BENCH_STEP_NS));
     }
     host = take_copy(b, host, 24ull * shape->B);
-    set->brackets[0] = (struct trajd_bracket){0, 0, host, host + shape->B, host + 2 * shape->B};
+    set->brackets[0] = (struct trajd_bracket){
+        .row_begin = host, .row_count = host + shape->B, .anchor = host + 2 * shape->B};
     set->streams[0] = (struct trajd_stream){
         .kind = shape->kind,
         .source_type = shape->source,

@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static char memory[64];
     static const int64_t numbers[1];
     struct trajd_clock clock = {.stamps_ns = numbers};
-    struct trajd_grid grid = {TRAJD_GRID_NS, 77, numbers, 0};
-    struct trajd_bracket bracket = {0, 0, numbers, numbers, numbers};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = 77, .offsets = numbers};
+    struct trajd_bracket bracket = {.row_begin = numbers, .row_count = numbers, .anchor = numbers};
     struct trajd_stream stream = {.source_type = TRAJD_BF16,
                                   .output_type = TRAJD_BF16,
                                   .feature_count = 14,

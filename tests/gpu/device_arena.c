@@ -106,7 +106,10 @@ static void make_grid(struct arena *arena, uint32_t b, enum trajd_grid_unit unit
         if (draw(arena, 30) == 0)
             offsets[i] = TRAJD_NO_TARGET;
     }
-    arena->grids[b] = (struct trajd_grid){unit, steps, offsets, explicit_targets ? steps : 0};
+    arena->grids[b] = (struct trajd_grid){.unit = unit,
+                                          .step_count = steps,
+                                          .offsets = offsets,
+                                          .offsets_per_window = explicit_targets ? steps : 0};
 }
 
 static void make_bracket(struct arena *arena, uint32_t b, uint32_t steps)
@@ -132,7 +135,11 @@ static void make_bracket(struct arena *arena, uint32_t b, uint32_t steps)
             draw(arena, 3) == 0)
             anchor[w] = arena->clocks[b].stamps_ns[begin[w] + (int64_t)draw(arena, spec->rows)];
     }
-    arena->brackets[b] = (struct trajd_bracket){b, b, begin, count, anchor};
+    arena->brackets[b] = (struct trajd_bracket){.clock_index = b,
+                                                .grid_index = b,
+                                                .row_begin = begin,
+                                                .row_count = count,
+                                                .anchor = anchor};
 }
 
 static bool is_unsigned(enum trajd_dtype type)
@@ -356,17 +363,18 @@ void arena_create(struct arena *arena, const struct arena_spec *spec, char *memo
     for (uint32_t s = 0; s < arena->spec.streams; s++)
         make_outputs(arena, s);
     arena->used_bytes += GAP_BYTES;
-    arena->request = (struct trajd_resample_request){arena->spec.windows,
-                                                     arena->spec.brackets,
-                                                     arena->spec.brackets,
-                                                     arena->spec.brackets,
-                                                     arena->spec.streams,
-                                                     arena->clocks,
-                                                     arena->grids,
-                                                     arena->brackets,
-                                                     arena->streams,
-                                                     arena->window_rows,
-                                                     (uint32_t)arena->output_rows};
+    arena->request =
+        (struct trajd_resample_request){.window_count = arena->spec.windows,
+                                        .clock_count = arena->spec.brackets,
+                                        .grid_count = arena->spec.brackets,
+                                        .bracket_count = arena->spec.brackets,
+                                        .stream_count = arena->spec.streams,
+                                        .clocks = arena->clocks,
+                                        .grids = arena->grids,
+                                        .brackets = arena->brackets,
+                                        .streams = arena->streams,
+                                        .window_rows = arena->window_rows,
+                                        .output_row_count = (uint32_t)arena->output_rows};
 }
 
 static const void *moved(const struct arena *arena, const void *pointer, char *device)

@@ -485,7 +485,7 @@ static void test_beyond_32_bits(void **state)
         0, 1000, /* stamps */ 500, 1000, /* offsets */ 0, 0, /* row_begin */ 2, 2, /* counts */ 0,
         0 /* anchors */};
     struct trajd_clock clock;
-    struct trajd_grid grid = {TRAJD_GRID_NS, STEPS, NULL, 0};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = STEPS, .offsets = NULL};
     struct trajd_bracket bracket = {0};
     struct trajd_stream stream = {.kind = TRAJD_KIND_LINEAR,
                                   .source_type = TRAJD_BF16,
@@ -496,8 +496,15 @@ static void test_beyond_32_bits(void **state)
                                   .max_age_ns = -1,
                                   .step_stride_bytes = 2,
                                   .window_stride_bytes = apart * 2};
-    struct trajd_resample_request request = {B,     1,        1,       1,    1, &clock,
-                                             &grid, &bracket, &stream, NULL, 0};
+    struct trajd_resample_request request = {.window_count = B,
+                                             .clock_count = 1,
+                                             .grid_count = 1,
+                                             .bracket_count = 1,
+                                             .stream_count = 1,
+                                             .clocks = &clock,
+                                             .grids = &grid,
+                                             .brackets = &bracket,
+                                             .streams = &stream};
     const uint16_t rows[] = {0x3f80, 0x4040}; /* 1, 3 */
     uint16_t got[4] = {0};
     struct trajd_error error = {0};

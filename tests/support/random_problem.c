@@ -150,8 +150,10 @@ static void make_grid(struct problem *problem)
         if (problem_draw(problem, 30) == 0)
             offsets[i] = TRAJD_NO_TARGET;
     }
-    problem->grid =
-        (struct trajd_grid){spec->unit, spec->steps, offsets, explicit_targets ? spec->steps : 0};
+    problem->grid = (struct trajd_grid){.unit = spec->unit,
+                                        .step_count = spec->steps,
+                                        .offsets = offsets,
+                                        .offsets_per_window = explicit_targets ? spec->steps : 0};
 }
 
 static void make_source(struct problem *problem)

@@ -171,8 +171,9 @@ static enum trajd_status resample(struct convert_worker *worker,
     const uint64_t steps = segment->step_end - segment->step_begin;
     const int64_t last_step_ns = convert_step_ns(worker->plan, segment->step_end) -
                                  convert_step_ns(worker->plan, segment->step_end - 1);
-    const struct trajd_grid grid = {TRAJD_GRID_NS, (uint32_t)steps,
-                                    (const int64_t *)worker->offsets.bytes, 0};
+    const struct trajd_grid grid = {.unit = TRAJD_GRID_NS,
+                                    .step_count = (uint32_t)steps,
+                                    .offsets = (const int64_t *)worker->offsets.bytes};
     const struct trajd_clock clock = {.stamps_ns = (const int64_t *)worker->stamps.bytes};
     struct trajd_resample_request request = {.window_count = 1,
                                              .clock_count = 1,
@@ -192,8 +193,8 @@ static enum trajd_status resample(struct convert_worker *worker,
         if (!member->dataset->lane_count)
             continue;
         worker->row_counts[bracket] = member->row_end - member->row_begin;
-        worker->brackets[bracket] =
-            (struct trajd_bracket){0, 0, &zero, &worker->row_counts[bracket], &zero};
+        worker->brackets[bracket] = (struct trajd_bracket){
+            .row_begin = &zero, .row_count = &worker->row_counts[bracket], .anchor = &zero};
         if (!bracket || worker->row_counts[bracket] != worker->row_counts[bracket - 1])
             request.bracket_count++;
         for (uint32_t l = 0; l < member->dataset->lane_count; l++) {

@@ -30,8 +30,10 @@ static inline void small_request_set_up(struct small_request *one, enum trajd_ki
     *one = (struct small_request){.stamps = {0, 10, 20, 40}, .count = 4};
     memcpy(one->rows, rows, 4 * features * sizeof *rows);
     one->clock.stamps_ns = one->stamps;
-    one->grid = (struct trajd_grid){TRAJD_GRID_NS, 0, one->offsets, 0};
-    one->bracket = (struct trajd_bracket){0, 0, &one->begin, &one->count, &one->anchor};
+    one->grid =
+        (struct trajd_grid){.unit = TRAJD_GRID_NS, .step_count = 0, .offsets = one->offsets};
+    one->bracket = (struct trajd_bracket){
+        .row_begin = &one->begin, .row_count = &one->count, .anchor = &one->anchor};
     one->stream = (struct trajd_stream){.kind = kind,
                                         .source_type = TRAJD_F64,
                                         .feature_count = features,
@@ -48,8 +50,15 @@ static inline void small_request_set_up(struct small_request *one, enum trajd_ki
                                         .step_stride_bytes = 8 * features,
                                         .mask = one->mask,
                                         .mask_window_stride_bytes = STEP_LIMIT};
-    one->request = (struct trajd_resample_request){
-        1, 1, 1, 1, 1, &one->clock, &one->grid, &one->bracket, &one->stream, NULL, 0};
+    one->request = (struct trajd_resample_request){.window_count = 1,
+                                                   .clock_count = 1,
+                                                   .grid_count = 1,
+                                                   .bracket_count = 1,
+                                                   .stream_count = 1,
+                                                   .clocks = &one->clock,
+                                                   .grids = &one->grid,
+                                                   .brackets = &one->bracket,
+                                                   .streams = &one->stream};
 }
 
 static inline void small_request_add_derivative(struct small_request *one)

@@ -79,10 +79,11 @@ static void make(struct sample *sample)
     sample->counts[1] = ROWS - 3;
     sample->base = sample->rows;
     sample->clock = (struct trajd_clock){.stamps_ns = sample->stamps};
-    sample->grid = (struct trajd_grid){TRAJD_GRID_NS, STEPS, sample->targets, 0};
+    sample->grid =
+        (struct trajd_grid){.unit = TRAJD_GRID_NS, .step_count = STEPS, .offsets = sample->targets};
     for (uint32_t b = 0; b < 2; b++)
-        sample->brackets[b] =
-            (struct trajd_bracket){0, 0, &sample->zero, &sample->counts[b], &sample->zero};
+        sample->brackets[b] = (struct trajd_bracket){
+            .row_begin = &sample->zero, .row_count = &sample->counts[b], .anchor = &sample->zero};
     set_stream(sample, 0, TRAJD_KIND_LINEAR, TRAJD_F32, TRAJD_F32, 0, 3, 0, 0);
     set_stream(sample, 1, TRAJD_KIND_PREVIOUS, TRAJD_U8, TRAJD_U8, 12, 1, 512, 0);
     set_stream(sample, 2, TRAJD_KIND_SLERP_XYZW, TRAJD_F64, TRAJD_F64, 2, 4, 1024, 1);
@@ -292,7 +293,8 @@ static void test_work_is_bounded(void **state)
     for (int i = 0; i < MANY; i++)
         stamps[i] = targets[i] = i;
     sample.clock.stamps_ns = stamps;
-    sample.grid = (struct trajd_grid){TRAJD_GRID_NS, MANY, targets, 0};
+    sample.grid =
+        (struct trajd_grid){.unit = TRAJD_GRID_NS, .step_count = MANY, .offsets = targets};
     sample.counts[0] = MANY;
     sample.base = rows;
     set_stream(&sample, 0, TRAJD_KIND_MEAN, TRAJD_F32, TRAJD_F32, 0, 1, 0, 0);
@@ -348,7 +350,8 @@ static void test_threads_share_a_block(void **state)
     assert_int_equal(trajd_runner_create(NULL, pool, &shared, &error), TRAJD_OK);
     for (uint32_t steps = MANY; steps; steps = steps == MANY ? 1 : 0) {
         make(&sample);
-        sample.grid = (struct trajd_grid){TRAJD_GRID_NS, steps, targets, 0};
+        sample.grid =
+            (struct trajd_grid){.unit = TRAJD_GRID_NS, .step_count = steps, .offsets = targets};
         for (uint32_t s = 0; s < 4; s++) {
             sample.streams[s].output = output + at[s];
             sample.streams[s].window_stride_bytes = steps * sample.streams[s].step_stride_bytes;

@@ -104,9 +104,11 @@ static void run(struct golden *golden, const char *variant, const uint32_t *row)
 {
     const struct trajd_device_facts facts = {.cpu_threads = 1};
     int64_t zero = 0, count = golden->rows;
-    struct trajd_clock clock = {golden->rate.num ? NULL : golden->stamps, golden->rate};
-    struct trajd_grid grid = {TRAJD_GRID_NS, golden->steps, golden->targets, 0};
-    struct trajd_bracket bracket = {0, 0, &zero, &count, &zero};
+    struct trajd_clock clock = {.stamps_ns = golden->rate.num ? NULL : golden->stamps,
+                                .rate = golden->rate};
+    struct trajd_grid grid = {
+        .unit = TRAJD_GRID_NS, .step_count = golden->steps, .offsets = golden->targets};
+    struct trajd_bracket bracket = {.row_begin = &zero, .row_count = &count, .anchor = &zero};
     struct trajd_stream stream = {.kind = (enum trajd_kind)golden->kind,
                                   .source_type = TRAJD_F64,
                                   .feature_count = golden->features,
@@ -127,8 +129,17 @@ static void run(struct golden *golden, const char *variant, const uint32_t *row)
                                   .derivative_window_stride_bytes =
                                       sizeof golden->out_derivative[0],
                                   .derivative_step_stride_bytes = golden->slopes * sizeof(float)};
-    struct trajd_resample_request request = {1,     1,        1,       1,   1, &clock,
-                                             &grid, &bracket, &stream, row, 2};
+    struct trajd_resample_request request = {.window_count = 1,
+                                             .clock_count = 1,
+                                             .grid_count = 1,
+                                             .bracket_count = 1,
+                                             .stream_count = 1,
+                                             .clocks = &clock,
+                                             .grids = &grid,
+                                             .brackets = &bracket,
+                                             .streams = &stream,
+                                             .window_rows = row,
+                                             .output_row_count = 2};
     struct trajd_error error = {0};
     struct trajd_plan *plan;
 

@@ -316,13 +316,21 @@ static void test_joined_masks(void **state)
             offsets[] = {-30, -10, 0};
     float v[] = {1, NAN, 3}, out[2][3];
     uint8_t mask[3], wanted[] = {TRAJD_MASK_BEFORE_START, TRAJD_MASK_NAN, TRAJD_MASK_AFTER_END};
-    struct trajd_clock clock = {stamps, {0, 0}};
-    struct trajd_grid grid = {TRAJD_GRID_NS, 3, offsets, 0};
-    struct trajd_bracket brackets[] = {{0, 0, &begin, &three, &anchor},
-                                       {0, 0, &begin, &one, &anchor}};
+    struct trajd_clock clock = {.stamps_ns = stamps};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = 3, .offsets = offsets};
+    struct trajd_bracket brackets[] = {
+        {.row_begin = &begin, .row_count = &three, .anchor = &anchor},
+        {.row_begin = &begin, .row_count = &one, .anchor = &anchor}};
     struct trajd_stream streams[2];
-    struct trajd_resample_request request = {1,     1,        1,       2,    2, &clock,
-                                             &grid, brackets, streams, NULL, 0};
+    struct trajd_resample_request request = {.window_count = 1,
+                                             .clock_count = 1,
+                                             .grid_count = 1,
+                                             .bracket_count = 2,
+                                             .stream_count = 2,
+                                             .clocks = &clock,
+                                             .grids = &grid,
+                                             .brackets = brackets,
+                                             .streams = streams};
     struct trajd_plan *plan;
 
     (void)state;
@@ -483,8 +491,8 @@ static void test_plan_refuses(void **state)
 /* A plan can be made before there are buffers. */
 static void test_plan_from_shape_alone(void **state)
 {
-    struct trajd_clock clock = {NULL, {0, 0}};
-    struct trajd_grid grid = {TRAJD_GRID_NS, 4, NULL, 0};
+    struct trajd_clock clock = {.stamps_ns = NULL};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = 4, .offsets = NULL};
     struct trajd_bracket bracket = {0};
     struct trajd_stream stream = {.source_type = TRAJD_F32,
                                   .output_type = TRAJD_F32,
@@ -492,8 +500,15 @@ static void test_plan_from_shape_alone(void **state)
                                   .row_stride_bytes = 8,
                                   .window_stride_bytes = 32,
                                   .step_stride_bytes = 8};
-    struct trajd_resample_request shape = {16,    1,        1,       1,    1, &clock,
-                                           &grid, &bracket, &stream, NULL, 0};
+    struct trajd_resample_request shape = {.window_count = 16,
+                                           .clock_count = 1,
+                                           .grid_count = 1,
+                                           .bracket_count = 1,
+                                           .stream_count = 1,
+                                           .clocks = &clock,
+                                           .grids = &grid,
+                                           .brackets = &bracket,
+                                           .streams = &stream};
     struct trajd_error error;
     struct trajd_plan *plan;
 

@@ -33,8 +33,13 @@ static void fill(struct fixture *f, uint32_t streams, uint32_t brackets, uint32_
 {
     *f = (struct fixture){.clock = {.stamps_ns = numbers}};
     for (uint32_t b = 0; b < brackets; b++) {
-        f->grids[b] = (struct trajd_grid){TRAJD_GRID_NS, steps, numbers, 0};
-        f->brackets[b] = (struct trajd_bracket){0, b, numbers, numbers, numbers};
+        f->grids[b] =
+            (struct trajd_grid){.unit = TRAJD_GRID_NS, .step_count = steps, .offsets = numbers};
+        f->brackets[b] = (struct trajd_bracket){.clock_index = 0,
+                                                .grid_index = b,
+                                                .row_begin = numbers,
+                                                .row_count = numbers,
+                                                .anchor = numbers};
     }
     for (uint32_t s = 0; s < streams; s++)
         f->streams[s] = (struct trajd_stream){.bracket_index = s % brackets,
@@ -49,8 +54,15 @@ static void fill(struct fixture *f, uint32_t streams, uint32_t brackets, uint32_
                                               .window_stride_bytes = 16ull * steps,
                                               .max_gap_ns = -1,
                                               .max_age_ns = -1};
-    f->request = (struct trajd_resample_request){
-        64, 1, brackets, brackets, streams, &f->clock, f->grids, f->brackets, f->streams, NULL, 0};
+    f->request = (struct trajd_resample_request){.window_count = 64,
+                                                 .clock_count = 1,
+                                                 .grid_count = brackets,
+                                                 .bracket_count = brackets,
+                                                 .stream_count = streams,
+                                                 .clocks = &f->clock,
+                                                 .grids = f->grids,
+                                                 .brackets = f->brackets,
+                                                 .streams = f->streams};
 }
 
 static struct trajd_cuda_problem pack(const struct fixture *f)

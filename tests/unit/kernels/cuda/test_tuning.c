@@ -34,8 +34,8 @@ static void fill(struct trajd_cuda_problem *problem, uint32_t windows, uint32_t 
 {
     static const int64_t numbers[1];
     struct trajd_clock clock = {.stamps_ns = numbers};
-    struct trajd_grid grid = {TRAJD_GRID_NS, steps, numbers, 0};
-    struct trajd_bracket bracket = {0, 0, numbers, numbers, numbers};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_NS, .step_count = steps, .offsets = numbers};
+    struct trajd_bracket bracket = {.row_begin = numbers, .row_count = numbers, .anchor = numbers};
     struct trajd_stream stream = {.source_type = TRAJD_BF16,
                                   .output_type = TRAJD_BF16,
                                   .feature_count = features,

@@ -14,14 +14,21 @@ static struct trajd_problem problem_of(uint32_t windows, uint32_t steps, uint32_
                                        enum trajd_kind kind)
 {
     struct trajd_clock clock = {0};
-    struct trajd_grid grid = {TRAJD_GRID_ROWS, steps, NULL, 0};
+    struct trajd_grid grid = {.unit = TRAJD_GRID_ROWS, .step_count = steps, .offsets = NULL};
     struct trajd_bracket bracket = {0};
     struct trajd_stream stream = {.kind = kind,
                                   .source_type = TRAJD_F32,
                                   .output_type = TRAJD_F32,
                                   .feature_count = features};
-    struct trajd_resample_request shape = {windows, 1,        1,       1,    1, &clock,
-                                           &grid,   &bracket, &stream, NULL, 0};
+    struct trajd_resample_request shape = {.window_count = windows,
+                                           .clock_count = 1,
+                                           .grid_count = 1,
+                                           .bracket_count = 1,
+                                           .stream_count = 1,
+                                           .clocks = &clock,
+                                           .grids = &grid,
+                                           .brackets = &bracket,
+                                           .streams = &stream};
     struct trajd_problem problem;
 
     trajd_problem_of(&shape, 0, &problem);
@@ -46,11 +53,18 @@ static void test_problem_is_counted(void **state)
 
 static double cost_of(const struct trajd_stream *stream, enum trajd_grid_unit unit)
 {
-    const struct trajd_grid grid = {unit, 10, NULL, 0};
+    const struct trajd_grid grid = {.unit = unit, .step_count = 10, .offsets = NULL};
     const struct trajd_bracket bracket = {0};
     const struct trajd_clock clock = {0};
-    const struct trajd_resample_request shape = {100,   1,        1,      1,    1, &clock,
-                                                 &grid, &bracket, stream, NULL, 0};
+    const struct trajd_resample_request shape = {.window_count = 100,
+                                                 .clock_count = 1,
+                                                 .grid_count = 1,
+                                                 .bracket_count = 1,
+                                                 .stream_count = 1,
+                                                 .clocks = &clock,
+                                                 .grids = &grid,
+                                                 .brackets = &bracket,
+                                                 .streams = stream};
     struct trajd_problem problem;
 
     trajd_problem_of(&shape, 0, &problem);
