@@ -62,6 +62,21 @@ static int end_child(struct trajd_decoder *decoder)
     return status;
 }
 
+/* Ends a child that failed. Returns an error where it is not to blame, because something outside killed
+ * it, such as the kernel where memory is full. */
+static enum trajd_status end_failed_child(struct trajd_decoder *decoder, const char *when,
+                                          struct trajd_error *error)
+{
+    const bool has_ended = trajd_helper_has_ended(decoder->pid);
+    const int status = end_child(decoder);
+
+    if (!has_ended || !WIFSIGNALED(status) || !trajd_helper_is_killed(status))
+        return TRAJD_OK;
+    return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0,
+                           "%s was killed from outside %s, by signal %d (%s): is memory full?",
+                           decoder->program, when, WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
 static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd_error *error)
 {
     const enum trajd_status status = trajd_helper_start(
@@ -69,7 +84,8 @@ static enum trajd_status start_child(struct trajd_decoder *decoder, struct trajd
 
     if (status || trajd_decode_link_open(&decoder->link, false))
         return status;
-    end_child(decoder);
+    if (end_failed_child(decoder, "while it started", error))
+        return TRAJD_ERR_SYSTEM;
     return trajd_error_set(error, TRAJD_ERR_SYSTEM, 0, "%s: does not start", decoder->program);
 }
 
@@ -231,24 +247,8 @@ uint64_t trajd_decoder_frame_bytes(const struct trajd_decoder *decoder)
     return decoder->link.setup.frame_bytes;
 }
 
-/* Ends a child that failed on one frame. The frame is bad, unless something outside killed the child,
- * such as the kernel where memory is full. */
-static enum trajd_status blame(struct trajd_decoder *decoder, struct trajd_decoder_frame *frame,
-                               struct trajd_error *error)
-{
-    const bool has_ended = trajd_helper_has_ended(decoder->pid);
-    const int status = end_child(decoder);
-
-    if (has_ended && trajd_helper_is_killed(status))
-        return trajd_error_set(
-            error, TRAJD_ERR_SYSTEM, 0,
-            "%s was killed twice from outside, by signal %d (%s): is memory full?",
-            decoder->program, WTERMSIG(status), strsignal(WTERMSIG(status)));
-    snprintf(frame->reason, sizeof frame->reason, "the picture library crashed or hung on it");
-    return TRAJD_OK;
-}
-
-/* Decodes one frame after a child died, in a new child if there is none. */
+/* Decodes one frame after a child died, in a new child if there is none. The frame is bad where that
+ * one dies, too, and nothing outside killed it. */
 static enum trajd_status run_again(struct trajd_decoder *decoder, struct trajd_decoder_frame *frame,
                                    struct trajd_error *error)
 {
@@ -256,7 +256,10 @@ static enum trajd_status run_again(struct trajd_decoder *decoder, struct trajd_d
 
     if (status || trajd_decode_job_run(&decoder->link, frame, 1))
         return status;
-    return blame(decoder, frame, error);
+    status = end_failed_child(decoder, "twice", error);
+    if (!status)
+        snprintf(frame->reason, sizeof frame->reason, "the picture library crashed or hung on it");
+    return status;
 }
 
 static enum trajd_status run_few(struct trajd_decoder *decoder, struct trajd_decoder_frame *frames,

@@ -5,7 +5,9 @@
  *          of several frames                't'  its reply is too short
  *     'H'  it hangs                         'm'  its reply begins with other bytes
  *     'r'  the reason has no end, and no letters
- *     'O'  it is killed as the kernel does it where memory is full */
+ *     'O'  it is killed as the kernel does it where memory is full
+ *
+ * Where frames have 16 bits it is killed like that before it is ready. */
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -65,6 +67,8 @@ int main(void)
     trajd_receive_fd(TRAJD_SANDBOX_SOCKET, &header, sizeof header, &out);
     input = mmap(NULL, setup.input_bytes, PROT_READ, MAP_SHARED, in, 0);
     output = mmap(NULL, setup.output_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out, 0);
+    if (setup.bits == 16)
+        raise(SIGKILL);
     if (input != MAP_FAILED && output != MAP_FAILED)
         serve(&setup, input, output);
     return 0;

@@ -34,14 +34,19 @@ struct fixture {
     uint8_t *pixels;
 };
 
-static struct fixture make(const char *program, uint32_t timeout_ms)
+static struct trajd_decoder_options options_of(const char *program, uint32_t timeout_ms)
 {
-    const struct trajd_decoder_options options = {
+    return (struct trajd_decoder_options){
         .program = program,
         .image = {.is_present = true, .color = TRAJD_COLOR_RGB, .height = HEIGHT, .width = WIDTH},
         .bits = 8,
         .largest_frame_bytes = LARGEST,
         .timeout_ms = timeout_ms};
+}
+
+static struct fixture make(const char *program, uint32_t timeout_ms)
+{
+    const struct trajd_decoder_options options = options_of(program, timeout_ms);
     struct fixture f = {.pixels = calloc(MOST, FRAME_BYTES)};
     struct trajd_error error;
 
@@ -111,13 +116,27 @@ static void test_a_child_that_is_killed_twice(void **state)
     (void)state;
     assert_int_equal(try(&f, "aaOa", &error), TRAJD_ERR_SYSTEM);
     assert_string_equal(error.message,
-                        FAULTY " was killed twice from outside, by signal 9 (Killed): "
+                        FAULTY " was killed from outside twice, by signal 9 (Killed): "
                                "is memory full?");
     for (int i = 0; i < 4; i++)
         assert_string_equal(f.frames[i].reason, "");
     run(&f, "eeo"); /* it goes on */
     check(&f, "eeo", "");
     end(&f);
+}
+
+static void test_a_child_that_is_killed_while_it_starts(void **state)
+{
+    struct trajd_decoder_options options = options_of(FAULTY, 20000);
+    struct trajd_decoder *decoder;
+    struct trajd_error error;
+
+    (void)state;
+    options.bits = 16;
+    assert_int_equal(trajd_decoder_create(&options, &decoder, &error), TRAJD_ERR_SYSTEM);
+    assert_null(decoder);
+    assert_string_equal(error.message, FAULTY " was killed from outside while it started, by "
+                                              "signal 9 (Killed): is memory full?");
 }
 
 static void test_a_child_that_hangs(void **state)
@@ -257,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_child_that_dies),
         cmocka_unit_test(test_a_child_that_is_killed_twice),
+        cmocka_unit_test(test_a_child_that_is_killed_while_it_starts),
         cmocka_unit_test(test_a_child_that_hangs),
         cmocka_unit_test(test_a_child_that_breaks_the_protocol),
         cmocka_unit_test(test_a_thousand_restarts),
