@@ -7,6 +7,8 @@
 
 #include "daemon/window/mixture_plan.h"
 
+#define MOST_CHECK_VALUES 8000000 /* their statistics take less than a second */
+
 const char *trajd_control_state_directory(const struct trajd_control *control)
 {
     const struct trajd_config *config = control->first_config;
@@ -77,6 +79,7 @@ enum trajd_status trajd_control_make_producer(struct trajd_control *control,
         .max_credit = control->first_config->max_credit,
         .rings_remaining_bytes = rings_remaining_bytes,
         .stats_service = control->stats_service,
+        .most_check_values = MOST_CHECK_VALUES,
         .statistics_spec = statistics_spec,
         .statistics_dataset =
             statistics_spec

@@ -46,6 +46,9 @@ struct trajd_producer_options {
     struct trajd_pool *pool;
     /* NULL: only plans, and serves nothing (--check) */
     struct trajd_server *server;
+    /* without a server: the most values of which statistics are computed, to warn of columns that
+     * hardly vary */
+    uint64_t most_check_values;
     const char *journal_directory; /* or NULL */
     uint32_t max_credit;
     /* bytes of memory.rings that are free; the ring must not be larger */

@@ -120,11 +120,25 @@ static enum trajd_status follow_source(const struct trajd_producer *producer,
     return TRAJD_OK;
 }
 
-static enum trajd_status put_in_force(struct trajd_producer *producer,
-                                      struct trajd_window_plan *member,
-                                      const struct trajd_window_plan *source,
-                                      const uint32_t *outputs, uint32_t count, bool may_compute,
-                                      struct trajd_error *error)
+/* Returns whether statistics of these outputs take no more than a moment. */
+static bool is_little(const struct trajd_window_plan *plan, const uint32_t *outputs, uint32_t count,
+                      uint64_t most_values)
+{
+    const uint64_t windows = trajd_sampler_number_count(plan->sampler);
+    uint64_t values = 0; /* of a window */
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct trajd_plan_output *output = &plan->outputs[outputs[i]];
+        values += output->feature_count *
+                  (output->norm_over == TRAJD_NORM_OVER_WINDOWS ? output->step_count : 1);
+    }
+    return !values || windows <= most_values / values;
+}
+
+static enum trajd_status
+put_in_force(struct trajd_producer *producer, struct trajd_window_plan *member,
+             const struct trajd_window_plan *source, const uint32_t *outputs, uint32_t count,
+             const struct trajd_producer_options *options, struct trajd_error *error)
 {
     struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
     uint32_t wanted[TRAJD_SPEC_MAX_OUTPUTS];
@@ -138,7 +152,8 @@ static enum trajd_status put_in_force(struct trajd_producer *producer,
         known = known && !status &&
                 trajd_stats_service_knows(producer->stats_service, source, wanted[i]);
     }
-    if (status || (!known && !may_compute))
+    if (status || (!known && !options->server &&
+                   !is_little(source, wanted, count, options->most_check_values)))
         return status;
     status =
         trajd_stats_service_compute(producer->stats_service, source, wanted, count, results, error);
@@ -147,6 +162,8 @@ static enum trajd_status put_in_force(struct trajd_producer *producer,
     for (uint32_t i = 0; i < count; i++) {
         if (!status)
             status = trajd_window_norm_set(member, outputs[i], results[i], error);
+        if (!status && !trajd_plan_is_image(member, outputs[i]))
+            trajd_window_plan_warn_of_columns(member, outputs[i], results[i]);
         free(results[i]);
     }
     producer->norm_is_known = !status;
@@ -166,10 +183,44 @@ static enum trajd_status normalise_member(struct trajd_producer *producer,
     enum trajd_status status = find_source(producer, options, member, &source, error);
 
     if (!status && count)
-        status = put_in_force(producer, member, source ? source : member, outputs, count,
-                              options->server != NULL, error);
+        status = put_in_force(producer, member, source ? source : member, outputs, count, options,
+                              error);
     trajd_window_plan_destroy(&source);
     return status;
+}
+
+/* Lists the outputs of numbers whose columns were not looked at yet. */
+static uint32_t unseen_outputs(const struct trajd_window_plan *plan, uint32_t *outputs)
+{
+    uint32_t count = 0;
+
+    for (uint32_t o = 0; o < plan->visible_count; o++)
+        if (!trajd_window_norm_is_open(plan, o) && !trajd_plan_is_image(plan, o) &&
+            !trajd_window_plan_lacks(plan, o) &&
+            trajd_plan_feature_count(plan, o) <= TRAJD_STATISTICS_MAX_FEATURES)
+            outputs[count++] = o;
+    return count;
+}
+
+/* Warns of columns of outputs without norm that hardly vary: only for a check, which has the time. */
+static void look_at_columns(struct trajd_producer *producer, struct trajd_window_plan *member,
+                            uint64_t most_values)
+{
+    struct trajd_statistics *results[TRAJD_SPEC_MAX_OUTPUTS] = {NULL};
+    uint32_t outputs[TRAJD_SPEC_MAX_OUTPUTS];
+    const uint32_t count = unseen_outputs(member, outputs);
+    struct trajd_error error;
+
+    if (!count || !is_little(member, outputs, count, most_values))
+        return;
+    if (trajd_stats_service_compute(producer->stats_service, member, outputs, count, results,
+                                    &error))
+        trajd_window_plan_warn(member, "rows cannot be read: %s", error.message);
+    for (uint32_t i = 0; i < count; i++) {
+        if (results[i])
+            trajd_window_plan_warn_of_columns(member, outputs[i], results[i]);
+        free(results[i]);
+    }
 }
 
 enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
@@ -180,6 +231,8 @@ enum trajd_status trajd_producer_normalise(struct trajd_producer *producer,
 
     for (uint32_t p = 0; p < producer->plan->member_count && !status; p++)
         status = normalise_member(producer, producer->plan->members[p], options, error);
+    for (uint32_t p = 0; p < producer->plan->member_count && !status && !options->server; p++)
+        look_at_columns(producer, producer->plan->members[p], options->most_check_values);
     return status;
 }
 

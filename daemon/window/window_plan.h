@@ -224,6 +224,10 @@ bool trajd_window_norm_is_open(const struct trajd_window_plan *plan, uint32_t ou
 enum trajd_status trajd_window_norm_set(struct trajd_window_plan *plan, uint32_t output_index,
                                         const struct trajd_statistics *statistics,
                                         struct trajd_error *error);
+/* Warns of columns of numbers that hardly vary, and of what normalisation makes of them: call it after
+ * trajd_window_norm_set, if the output has norm. window_columns.c */
+void trajd_window_plan_warn_of_columns(struct trajd_window_plan *plan, uint32_t output_index,
+                                       const struct trajd_statistics *statistics);
 /* Returns true if pictures get another type or another order of channels. */
 bool trajd_window_spec_finishes(const struct trajd_window_spec *spec);
 /* Leaves type, values and order of channels of pictures of u8 to the worker: the outputs become frames

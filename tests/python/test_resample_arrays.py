@@ -111,7 +111,7 @@ def test_numpy_and_scipy_agree(seed):
     batch, rows, steps = 3, 25, 40
     times = make_times(rng, batch, rows)
     targets = np.stack([rng.integers(one[0], one[-1] + 1, steps) for one in times])
-    values, quaternions = rng.standard_normal((batch, rows, 5)), Rotation.random(batch * rows, rng=rng).as_quat().reshape(batch, rows, 4)
+    values, quaternions = rng.standard_normal((batch, rows, 5)), Rotation.from_quat(rng.standard_normal((batch * rows, 4))).as_quat().reshape(batch, rows, 4)
     results, masks = trajd.resample_many({
         "linear": values, "mean": {"values": values, "kind": "mean", "width": "20ms"}, "previous": {"values": values, "kind": "previous"},
         "wrist": {"values": quaternions, "kind": "slerp", "order": "xyzw"},

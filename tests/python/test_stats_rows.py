@@ -206,7 +206,7 @@ def test_what_is_refused(file, tmp_path, norm, message):
     ("over: windows", "over: windows", "mean_std, statistics over windows of feed train"),
     ("over: windows", "over: rows", "norm.over: rows, but feed train, which statistics_from names, has windows: remove `over:` here"),
     ("", "over: windows", "norm.over: windows, but feed train, which statistics_from names, has rows"),
-    ("min_std: 0.5", "", "mean_std, statistics over rows of feed train (to be computed when it is opened), std at least 0.5"),
+    ("min_std: 0.5", "", "mean_std, statistics over rows of feed train, std at least 0.5"),
     ("min_std: 0.5", "min_std: 0.1", "norm.min_std: 0.1, but feed train, which statistics_from names, has 0.5"),
     ("", "min_std: 0.1", "norm.min_std: 0.1, but feed train, which statistics_from names, has none")])
 def test_a_feed_follows_the_one_that_it_names(file, tmp_path, train, valid, said):

@@ -57,7 +57,7 @@ def link_files(folder, package, build):
     """Makes the folder that TRAJD_BUILD names: the wheel's programs, and those of tests/ from the build."""
     shutil.rmtree(folder, ignore_errors=True)
     links = {"daemon/trajd": package / "bin/trajd", "daemon/trajd_fake_gpu": build / "daemon/trajd_fake_gpu",
-             "clients/cli/trajctl": package / "bin/trajctl", "clients/c": package / "lib",
+             "clients/cli/trajctl": package / "bin/trajctl", "clients/c": package / "lib", "kernels/library": package / "lib",
              "clients/python": package.parent, "tests": build / "tests", "CMakeCache.txt": build / "CMakeCache.txt"}
     for name, target in links.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
