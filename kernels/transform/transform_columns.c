@@ -92,16 +92,16 @@ struct store {
     float *to;
 };
 
-/* Stores up to four rows, and adds their numbers to `sum`. */
+/* Stores up to four rows, and adds the numbers of each column to its sum. */
 TRAJD_INLINE void store_rows(const struct store *store, const double *const from[4],
-                             uint32_t columns, size_t l, uint32_t rows, trajd_four_doubles *sum)
+                             uint32_t columns, size_t l, uint32_t rows, trajd_four_doubles sums[4])
 {
     trajd_four_doubles wide;
     trajd_four_floats block[4] = {0};
 
     for (uint32_t k = 0; k < columns; k++) {
         memcpy(&wide, &from[k][l], sizeof wide);
-        *sum += wide;
+        sums[k] += wide;
         wide = wide * store->scale[k] + store->offset[k];
         block[k] = __builtin_convertvector(wide, trajd_four_floats);
     }
@@ -115,15 +115,16 @@ TRAJD_INLINE bool store_block(const struct store *store, uint32_t columns)
 {
     const struct store own = *store; /* which no store through a pointer changes */
     const double *from[4] = {NULL};
-    trajd_four_doubles sum = {0};
+    trajd_four_doubles sums[4] = {{0}}, sum;
     size_t l = 0;
 
     for (uint32_t k = 0; k < columns; k++)
         from[k] = own.from[k];
     for (; l + 4 <= own.count; l += 4)
-        store_rows(&own, from, columns, l, 4, &sum);
+        store_rows(&own, from, columns, l, 4, sums);
     if (l < own.count)
-        store_rows(&own, from, columns, l, own.count - (uint32_t)l, &sum);
+        store_rows(&own, from, columns, l, own.count - (uint32_t)l, sums);
+    sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     return isnan((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 

@@ -60,21 +60,27 @@ static void finish_window(const struct trajd_transform_group *group, uint32_t w,
     }
 }
 
-/* Returns whether the steps of a window and their origins are valid rows. */
-static bool is_plain(const struct trajd_transform_group *group, uint32_t w)
+/* Returns whether steps of `windows` windows from window w on, which follow each other, and their
+ * origins are valid rows. */
+static bool is_plain(const struct trajd_transform_group *group, uint32_t w, uint32_t windows)
 {
     static const uint8_t valid[TRAJD_LANES]; /* TRAJD_MASK_VALID is 0 */
     const struct trajd_transform_job *job = group->job;
     const uint64_t row = group->windows[w];
 
-    return memcmp(job->mask + row * job->step_count + group->first_step, valid,
-                  group->step_count) == 0 &&
-           mask_of_origin(job, row, group->first_step) == TRAJD_MASK_VALID;
+    if (memcmp(job->mask + row * job->step_count + group->first_step, valid,
+               windows * group->step_count) != 0)
+        return false;
+    return group->first_step == 0 && job->transform->reference_count
+               ? memcmp(job->reference_mask + row, valid, windows) == 0
+               : mask_of_origin(job, row, group->first_step) == TRAJD_MASK_VALID;
 }
 
 void trajd_transform_finish(const struct trajd_transform_group *group, const bool *lost)
 {
+    if (!lost && group->is_dense && is_plain(group, 0, group->window_count))
+        return;
     for (uint32_t w = 0; w < group->window_count; w++)
-        if (lost || !is_plain(group, w))
+        if (lost || !is_plain(group, w, 1))
             finish_window(group, w, lost ? lost + w * group->step_count : NULL);
 }

@@ -172,18 +172,25 @@ static void load_steps_before(struct work *work, const struct trajd_transform_pa
 
 /* ---- relative parts ---- */
 
-TRAJD_CLONES static void spread(const double *restrict from, uint32_t windows, uint32_t steps,
-                                double *restrict to)
+/* Gives each step the rotation of its window. */
+TRAJD_CLONES static void spread(const struct trajd_rotation_lanes *restrict from, uint32_t windows,
+                                uint32_t steps, struct trajd_rotation_lanes *restrict to)
 {
-    for (uint32_t w = 0; w < windows; w++, to += steps)
-        for (uint32_t i = 0; i < steps; i++)
-            to[i] = from[w];
+    for (uint32_t w = 0, lane = 0; w < windows; w++, lane += steps) {
+        const double x = from->x[w], y = from->y[w], z = from->z[w], v = from->w[w];
+        for (uint32_t i = lane; i < lane + steps; i++) {
+            to->x[i] = x;
+            to->y[i] = y;
+            to->z[i] = z;
+            to->w[i] = v;
+        }
+    }
 }
 
 /* Loads the rotation that each step of the group is relative to. */
 static void load_origins(struct work *work, const struct trajd_transform_part *part)
 {
-    const uint32_t windows = work->group->window_count, steps = work->group->step_count;
+    const uint32_t windows = work->group->window_count;
     struct trajd_rotation_lanes q;
     trajd_column room[TRAJD_ROTATION_MAX_WIDTH + 3], *numbers;
 
@@ -197,10 +204,7 @@ static void load_origins(struct work *work, const struct trajd_transform_part *p
         load_steps_before(work, part, &q);
         return;
     }
-    spread(q.x, windows, steps, work->origins.x);
-    spread(q.y, windows, steps, work->origins.y);
-    spread(q.z, windows, steps, work->origins.z);
-    spread(q.w, windows, steps, work->origins.w);
+    spread(&q, windows, work->group->step_count, &work->origins);
 }
 
 TRAJD_CLONES static void subtract(const double *restrict zeros, uint32_t windows, uint32_t steps,
@@ -386,18 +390,26 @@ static void repeat_last(uint32_t count, uint64_t *at)
         at[l] = at[count - 1];
 }
 
-static void place_lanes(struct trajd_transform_group *group)
+static void place_steps(struct trajd_transform_group *group, uint32_t w, uint32_t count)
 {
     const struct trajd_transform *transform = group->job->transform;
+    const uint64_t row = group->windows[w] * group->job->step_count + group->first_step;
+    const uint32_t lane = w * group->step_count;
 
+    place_rows(row * transform->column_count, transform->column_count, count,
+               group->source_at + lane);
+    place_rows(row * transform->output_count, transform->output_count, count,
+               group->output_at + lane);
+}
+
+static void place_lanes(struct trajd_transform_group *group)
+{
+    if (group->is_dense)
+        place_steps(group, 0, lane_count(group));
     for (uint32_t w = 0; w < group->window_count; w++) {
-        const uint64_t row = group->windows[w] * group->job->step_count + group->first_step;
-        const uint32_t lane = w * group->step_count;
-        place_rows(row * transform->column_count, transform->column_count, group->step_count,
-                   group->source_at + lane);
-        place_rows(row * transform->output_count, transform->output_count, group->step_count,
-                   group->output_at + lane);
-        group->reference_at[w] = group->windows[w] * transform->reference_count;
+        if (!group->is_dense)
+            place_steps(group, w, group->step_count);
+        group->reference_at[w] = group->windows[w] * group->job->transform->reference_count;
     }
     repeat_last(lane_count(group), group->source_at);
     repeat_last(group->window_count, group->reference_at);

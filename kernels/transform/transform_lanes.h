@@ -10,6 +10,7 @@ struct trajd_transform_group {
     const struct trajd_transform_job *job;
     uint32_t window_count, first_step, step_count;
     uint64_t windows[TRAJD_LANES]; /* rows of the batch */
+    bool is_dense;                 /* whole windows, each in the row after the one before */
     /* of each lane, the element of the source and of the output at which its row begins, and of each
      * window, that of the reference row; filled by the run */
     uint64_t source_at[TRAJD_LANES], output_at[TRAJD_LANES], reference_at[TRAJD_LANES];

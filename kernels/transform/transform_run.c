@@ -21,6 +21,7 @@ void trajd_transform_windows(const struct trajd_transform_job *job, uint32_t beg
     struct trajd_transform_group group;
 
     group.job = job;
+    group.is_dense = !job->window_rows && steps == job->step_count;
     for (uint32_t w = begin; w < end; w += group.window_count) {
         group.window_count = end - w < windows ? end - w : windows;
         for (uint32_t k = 0; k < group.window_count; k++)

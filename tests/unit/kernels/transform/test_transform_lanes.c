@@ -75,6 +75,7 @@ struct case_of {
     uint32_t step_count;
     enum trajd_edge edge;
     bool is_relative, step_before, scales, per_step;
+    bool is_mixed, has_edges; /* rows in another order; masks */
 };
 
 /* Position, rotation, two plain columns (of which an angle), a column as recorded. */
@@ -232,9 +233,11 @@ static void check_step(const struct case_of *c, const struct trajd_transform *tr
 
 static void check_case(const struct case_of *c, struct arrays *a)
 {
+    static const uint32_t rows[WINDOWS] = {4, 2, 0, 1, 3};
     const struct trajd_transform transform = make_transform(c);
     const struct trajd_transform_job job = {.transform = &transform,
                                             .step_count = c->step_count,
+                                            .window_rows = c->is_mixed ? rows : NULL,
                                             .source_type = c->source_type,
                                             .reference_type = c->source_type,
                                             .output_type = c->output_type,
@@ -252,7 +255,8 @@ static void check_case(const struct case_of *c, struct arrays *a)
     fill_rows(c->source_type, c->reference_form, transform.reference_count,
               c->is_relative ? WINDOWS : 0, a->reference);
     for (uint32_t i = 0; i < WINDOWS * c->step_count; i++)
-        a->before[i] = a->mask[i] = draw() > 0.9   ? TRAJD_MASK_AFTER_END
+        a->before[i] = a->mask[i] = !c->has_edges  ? TRAJD_MASK_VALID
+                                    : draw() > 0.9 ? TRAJD_MASK_AFTER_END
                                     : draw() > 0.9 ? TRAJD_MASK_GAP
                                                    : TRAJD_MASK_VALID;
     for (uint32_t w = 0; w < WINDOWS; w++)
@@ -288,6 +292,8 @@ static void test_lanes_equal_the_reference(void **unused)
                                         .edge = n % 11 ? TRAJD_EDGE_ZERO : TRAJD_EDGE_HOLD,
                                         .is_relative = n % 5 > 0,
                                         .step_before = n / 3 % 2,
+                                        .is_mixed = n / 5 % 2,
+                                        .has_edges = n / 7 % 3 > 0,
                                         .scales = n % 4 > 0,
                                         .per_step = n % 4 == 2};
             check_case(&one, arrays);
