@@ -9,7 +9,7 @@
 
 #include "daemon/base/arena.h"
 #include "daemon/base/yaml.h"
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 
 #define TRAJD_CONFIG_MAX_DATASETS 64
 #define TRAJD_CONFIG_MAX_FEEDS 64

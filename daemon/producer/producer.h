@@ -14,7 +14,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/heartbeat.h"
 #include "daemon/cache/dataset.h"
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 #include "daemon/server/server.h"
 #include "daemon/stats/stats_service.h"
 #include "kernels/pool.h"

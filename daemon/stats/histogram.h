@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/window/spec/statistics.h"
+#include "daemon/window/feed_spec/statistics.h"
 #include "proto/dtype.h"
 #include "proto/error.h"
 

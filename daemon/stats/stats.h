@@ -31,7 +31,7 @@
 
 #include "daemon/base/json.h"
 #include "daemon/stats/histogram.h"
-#include "daemon/window/spec/statistics.h"
+#include "daemon/window/feed_spec/statistics.h"
 #include "daemon/window/window_plan.h"
 #include "kernels/pool.h"
 

@@ -2,7 +2,7 @@
  * never moves: they teach nothing, and normalisation may make them very large. */
 #include <math.h>
 
-#include "daemon/window/spec/statistics.h"
+#include "daemon/window/feed_spec/statistics.h"
 #include "daemon/window/window_plan_internal.h"
 
 /* The spread of noise, as a part of the greatest magnitude. */

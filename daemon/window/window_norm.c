@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/base/digest.h"
-#include "daemon/window/spec/statistics.h"
+#include "daemon/window/feed_spec/statistics.h"
 #include "daemon/window/window_plan_internal.h"
 #include "proto/array_len.h"
 

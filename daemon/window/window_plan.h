@@ -23,7 +23,7 @@
 #include "daemon/window/order/sampler.h"
 #include "daemon/window/picture/picture_prepared.h"
 #include "daemon/window/picture/picture_words.h"
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 #include "daemon/window/transform/chain.h"
 #include "kernels/resample.h"
 

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -61,7 +61,7 @@ def test_the_commands_and_their_options_are_told():
 def test_every_key_is_told():
     told = words("config")
     keys = set()
-    for name in ("daemon/config/config.c", "daemon/config/config_keys.c", *(str(p) for p in (ROOT / "daemon/window/spec").glob("window_spec*.c"))):
+    for name in ("daemon/config/config.c", "daemon/config/config_keys.c", *(str(p) for p in (ROOT / "daemon/window/feed_spec").glob("window_spec*.c"))):
         text = (ROOT / name).read_text()
         keys |= set(re.findall(r'\{(?:NULL|"\w+"), "(\w+)", KEY_', text))  # the configuration's table
         keys |= set(re.findall(r'\{"(\w+)", (?:trajd_spec_)?read_', text))  # a feed's

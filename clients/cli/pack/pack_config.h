@@ -3,7 +3,7 @@
 #define TRAJD_CLI_PACK_PACK_CONFIG_H
 
 #include "clients/cli/pack/pack_file.h"
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 
 struct trajd_config;
 

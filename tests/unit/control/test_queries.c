@@ -12,7 +12,7 @@
 
 #include "daemon/base/yaml.h"
 #include "daemon/control/query.h"
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 #include "unit/producer/small_dataset.h"
 
 static const struct trajd_log quiet = {.fd = -1, .level = TRAJD_LOG_ERROR};

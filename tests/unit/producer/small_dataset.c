@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 
 static const char *const no_keys[] = {NULL};
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "daemon/window/select/select.h"
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 #include "proto/array_len.h"
 
 #define EPISODES 12

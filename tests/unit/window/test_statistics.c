@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/window/spec/statistics.h"
+#include "daemon/window/feed_spec/statistics.h"
 #include "proto/array_len.h"
 
 static enum trajd_status read_text(const char *text, const char *name,

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 #include "proto/array_len.h"
 
 static void test_ranges(void **state)

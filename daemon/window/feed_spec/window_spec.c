@@ -1,4 +1,4 @@
-#include "daemon/window/spec/window_spec_internal.h"
+#include "daemon/window/feed_spec/window_spec_internal.h"
 
 #include <stdlib.h>
 

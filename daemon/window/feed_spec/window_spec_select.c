@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/spec/window_spec_internal.h"
+#include "daemon/window/feed_spec/window_spec_internal.h"
 
 #define MAX_VALUES 4096
 

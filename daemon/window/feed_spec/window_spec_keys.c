@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/spec/window_spec_internal.h"
+#include "daemon/window/feed_spec/window_spec_internal.h"
 #include "proto/array_len.h"
 
 static enum trajd_status read_anchor(struct trajd_spec_parser *p,

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/spec/statistics.h"
-#include "daemon/window/spec/window_spec_internal.h"
+#include "daemon/window/feed_spec/statistics.h"
+#include "daemon/window/feed_spec/window_spec_internal.h"
 
 /* of min_std */
 #define MIN_STD 1e-30

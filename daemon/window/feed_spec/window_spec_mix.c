@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "daemon/window/order/mixture.h"
-#include "daemon/window/spec/window_spec_internal.h"
+#include "daemon/window/feed_spec/window_spec_internal.h"
 
 #define MAX_WEIGHT 1000000
 

@@ -6,7 +6,7 @@
 #include "daemon/window/picture/picture_preset.h"
 #include "daemon/window/transform/chain_spec.h"
 #include "daemon/window/transform/preset.h"
-#include "daemon/window/spec/window_spec_internal.h"
+#include "daemon/window/feed_spec/window_spec_internal.h"
 #include "proto/array_len.h"
 
 static const char *const roles[] = {"obs", "action", "next", "goal", NULL};

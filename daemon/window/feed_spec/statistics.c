@@ -1,4 +1,4 @@
-#include "daemon/window/spec/statistics.h"
+#include "daemon/window/feed_spec/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "daemon/window/spec/window_spec.h"
+#include "daemon/window/feed_spec/window_spec.h"
 
 #define TRAJD_SPEC_MAX_NS (INT64_C(86400) * 1000000000) /* no window is longer than a day */
 

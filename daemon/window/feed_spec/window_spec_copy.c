@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/window/spec/window_spec_internal.h"
+#include "daemon/window/feed_spec/window_spec_internal.h"
 
 void *trajd_spec_copy(struct trajd_spec_parser *p, const void *bytes, size_t size)
 {
