@@ -18,16 +18,21 @@ bool index_files_are_possible(void)
     return run_python("-c 'import h5py, numpy'") == 0;
 }
 
-int index_files_make(void **state)
+int index_files_write(const char *script, char *name_of_folder)
 {
     char arguments[512];
 
-    (void)state;
-    if (!mkdtemp(index_folder))
+    if (!mkdtemp(name_of_folder))
         return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_index_files.py %s",
-             index_folder);
+    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/%s %s", script,
+             name_of_folder);
     return run_python(arguments);
+}
+
+int index_files_make(void **state)
+{
+    (void)state;
+    return index_files_write("make_index_files.py", index_folder);
 }
 
 int index_files_remove(void **state)

@@ -20,6 +20,10 @@ bool index_files_are_possible(void);
 int index_files_make(void **state);
 int index_files_remove(void **state);
 
+/* Makes a folder by mkdtemp, and has a script of tests/tools write its files there. Returns 0, or another
+ * number where that fails. */
+int index_files_write(const char *script, char *name_of_folder);
+
 /* Runs a command, which must succeed. */
 void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Copies files of index_folder into a new folder below it. They get a time in the past, so that the

@@ -182,14 +182,8 @@ static void nothing_is_left_behind(void **state)
 
 static int make_files(void **state)
 {
-    char arguments[256];
-
     (void)state;
-    if (!mkdtemp(folder))
-        return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_scan_files.py %s",
-             folder);
-    return run_python(arguments);
+    return index_files_write("make_scan_files.py", folder);
 }
 
 static int remove_files(void **state)

@@ -26,14 +26,8 @@ struct list {
 
 static int make_files(void **state)
 {
-    char arguments[1024];
-
     (void)state;
-    if (!mkdtemp(index_folder))
-        return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_chunk_files.py %s",
-             index_folder);
-    return run_python(arguments);
+    return index_files_write("make_chunk_files.py", index_folder);
 }
 
 static FILE *open_text(void)

@@ -228,14 +228,8 @@ static void fingerprints_tell_rates_apart(void **state)
 
 static int make_files(void **state)
 {
-    char arguments[256];
-
     (void)state;
-    if (!mkdtemp(folder))
-        return 1;
-    snprintf(arguments, sizeof arguments, TRAJD_SOURCE_DIR "/tests/tools/make_stats_files.py %s",
-             folder);
-    return run_python(arguments);
+    return index_files_write("make_stats_files.py", folder);
 }
 
 static int remove_files(void **state)
