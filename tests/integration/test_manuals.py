@@ -11,7 +11,8 @@ from daemons import smallest
 from paths import BUILD, PROGRAM, ROOT, TRAJCTL, clean_environment
 
 pytestmark = pytest.mark.release
-PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": ROOT / "configs/trajd.yaml.5"}
+PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": ROOT / "configs/trajd.yaml.5",
+         "kernels": ROOT / "kernels/library/trajd_kernels.3"}
 ENVIRONMENT = clean_environment() | {"PATH": f"{TRAJCTL.parent}:{PROGRAM.parent}:{os.environ['PATH']}"}
 
 

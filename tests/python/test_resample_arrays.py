@@ -3,6 +3,8 @@ import concurrent.futures
 import doctest
 import os
 import sys
+import threading
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -332,6 +334,27 @@ def test_threads_and_many_shapes():
     for i in range(100):
         part(i)
     assert [sys.getrefcount(array) for array in (values, times, targets)] == before
+
+
+def test_another_thread_runs_meanwhile():
+    """With so long a switch interval, a thread runs only where another one gives the GIL away."""
+    rng = np.random.default_rng(12)
+    times, values = make_times(rng, 400, 200), rng.standard_normal((400, 200, 20)).astype("f4")
+    targets = make_targets(rng, times, 400, 100)
+    out = trajd.resample(values, times, targets)
+    gate, ran, before = threading.Event(), [], sys.getswitchinterval()
+    thread = threading.Thread(target=lambda: (gate.wait(), ran.append(True)))
+    thread.start()
+    sys.setswitchinterval(1000)
+    try:
+        gate.set()
+        end = time.monotonic() + 60
+        while not ran and time.monotonic() < end:
+            trajd.resample(values, times, targets, out=out)
+        assert ran
+    finally:
+        sys.setswitchinterval(before)
+        thread.join()
 
 
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a forked child of an instrumented process has no threads to wait for")

@@ -8,19 +8,23 @@ import functools
 import re
 import sys
 from fractions import Fraction
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
 from .. import _core
 from ..errors import ArgumentError, Unsupported
 
+Duration = Union[str, int, float, None]
 DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(ns|us|ms|s)\s*")
 UNITS_NS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 NO_DURATION = "a time is a number and a unit, such as '50ms' (ns, us, ms or s)"
 
 
-def resample(values, times, targets, *, kind="linear", order=None, max_gap=None, max_age=None, width=None, causal=False,
-             pad="edge", period=None, range_low=None, row_splits=None, dtype=None, out=None):
+def resample(values: Any, times: Any, targets: Any, *, kind: str = "linear", order: Optional[str] = None,
+             max_gap: Duration = None, max_age: Duration = None, width: Duration = None, causal: bool = False,
+             pad: str = "edge", period: Optional[float] = None, range_low: Optional[float] = None, row_splits: Any = None,
+             dtype: Any = None, out: Any = None) -> Tuple[Any, Any]:
     """Returns the values of a time series at other times, and a mask that says which of them are valid.
 
         values  float32 [B, S, D]    rows of a batch: S rows of D features each
@@ -88,8 +92,9 @@ def resample(values, times, targets, *, kind="linear", order=None, max_gap=None,
     return _run([stream], targets)[0]
 
 
-def resample_many(streams, targets, *, times=None, row_splits=None, kind="linear", max_gap=None, max_age=None,
-                  causal=False, pad="edge", dtype=None):
+def resample_many(streams: Mapping[str, Any], targets: Any, *, times: Any = None, row_splits: Any = None,
+                  kind: str = "linear", max_gap: Duration = None, max_age: Duration = None, causal: bool = False,
+                  pad: str = "edge", dtype: Any = None) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     """Resamples several streams to the same targets in one run. Returns two dicts by name: results and masks.
 
     streams    dict of names to dicts of the arguments of `resample`: "values", and where they differ from the
