@@ -171,22 +171,34 @@ static void repeat_edges(const struct trajd_stream *stream, const struct run *ru
         raise_mask(mask + end, step_count - end, TRAJD_MASK_AFTER_END);
 }
 
+static void prefetch_run(const struct trajd_bracket *bracket, const struct trajd_grid *grid,
+                         const struct trajd_stream *stream, uint32_t w)
+{
+    struct run run;
+
+    if (!find_run(bracket, grid, stream, w, &run))
+        return;
+    for (uint64_t at = 0; at < run.inside * stream->row_stride_bytes && at < 8 * LINE; at += LINE)
+        __builtin_prefetch(run.row + at);
+}
+
 uint32_t trajd_cpu_copy_runs(const struct trajd_resample_request *request,
                              const struct trajd_stream *stream, uint32_t begin, uint32_t end)
 {
     const struct trajd_bracket *bracket = &request->brackets[stream->bracket_index];
     const struct trajd_grid *grid = &request->grids[bracket->grid_index];
     const uint64_t size = stream->row_stride_bytes;
-    struct run run, ahead;
+    struct run run;
 
+    for (uint32_t w = begin; w < end && w < begin + AHEAD; w++)
+        prefetch_run(bracket, grid, stream, w);
     for (uint32_t w = begin; w < end; w++) {
         const uint64_t row = trajd_window_row(request, w);
         char *out = (char *)stream->output + row * stream->window_stride_bytes;
         uint8_t *mask = stream->mask ? stream->mask + row * stream->mask_window_stride_bytes : NULL;
 
-        if (w + AHEAD < end && find_run(bracket, grid, stream, w + AHEAD, &ahead))
-            for (uint64_t at = 0; at < ahead.inside * size && at < 8 * LINE; at += LINE)
-                __builtin_prefetch(ahead.row + at);
+        if (w + AHEAD < end)
+            prefetch_run(bracket, grid, stream, w + AHEAD);
         if (!find_run(bracket, grid, stream, w, &run) ||
             !may_repeat(stream, &run, grid->step_count))
             return w;
