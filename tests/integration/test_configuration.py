@@ -40,7 +40,7 @@ MISTAKES = [
     ("{at: -1..0}", "{at: -2..-1ms}", r"one end is a number of steps and the other a time"),
     ("{at: -1..0}", "{at: -100ms..0ms @ zero}", r"not a rate in Hz"),
     ("{at: -1..0}", "{at: -1..0, kind: cubic}", r"trajd.yaml:15: .*cubic"),
-    ("{at: -1..0}", "{at: -1..0, norm: {scale: [1, 2]}}", r"norm: 2 numbers for 3 features"),
+    ("{at: -1..0}", "{at: -1..0, norm: {scale: [1, 2]}}", r"norm has 2 numbers, but the output has 3 features"),
     ("dataset: demo", "dataset: demos", r"trajd.yaml:10: feeds.train.dataset: there is no dataset demos \(did you mean demo\?\)"),
     ("layout: demo", "layout: dmo", r"layout dmo|dmo"),
     ("global_batch: 8", "global_batch: 8\n    filter: nobody", r"filter: no mask nobody"),
