@@ -163,6 +163,55 @@ def test_readmes_lines_in_a_fresh_environment(environment, demo_file):
         assert version in subprocess.run([folder / "venv/bin" / name, "--version"], env=env, capture_output=True, text=True).stdout
 
 
+def readme_commands():
+    """Returns the commands of README's first try."""
+    text = (ROOT / "README.md").read_text()
+    commands = re.findall(r"^    \$ (trajctl \w+ [^#\n]*?) *(?:#.*)?$", text[:text.index("## The training loop")], re.M)
+    assert [command.split()[1] for command in commands] == ["inspect", "init", "check"]
+    return commands
+
+
+FIRST_HOUR = """
+import trajd
+for wrong, error, message in [("missing.yaml", FileNotFoundError, "missing.yaml"), ("demo.hdf5", trajd.LaunchError, "trajctl init"),
+                              ("lost.yaml", FileNotFoundError, "datasets.data.path")]:
+    try:
+        trajd.open(wrong)
+    except error as found:
+        assert message in str(found), found
+    else:
+        raise AssertionError(wrong)
+with trajd.open("square.yaml", feed="train") as feed:
+    for batch in feed.epoch(0):
+        assert batch["actions"].shape[1:] == (16, 7) and set(batch["obs"]) >= {"robot0_eef_pos", "robot0_eef_quat"}
+    assert repr(feed.stats()).startswith("Stats(actions, ")
+    assert feed.metrics()["trajd/batches"] == len(feed)
+"""
+
+
+def test_the_first_hour_of_a_new_user(environment, demo_file):
+    """README's commands on a file, then training with the configuration that init has written, and its daemon's status."""
+    folder = environment
+    if not (folder / "demo.hdf5").exists():
+        (folder / "demo.hdf5").symlink_to(demo_file)
+    env = {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "HOME": str(folder), "TRAJD_RUNTIME_DIR": str(folder / "hour")}
+
+    def run(*command):
+        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    inspected, _, checked = [run("bash", "-c", command) for command in readme_commands()]
+    assert "layout robomimic" in inspected and "actions                  actions 20 Hz" in checked and "rows -1..14" in checked
+    config = (folder / "square.yaml").read_text()
+    (folder / "square.yaml").write_text(config.replace("  train:", "  train:\n    tail: short", 1))  # the file is smaller than a batch
+    (folder / "lost.yaml").write_text(config.replace("demo.hdf5", "lost.hdf5"))
+    run("python", "-c", FIRST_HOUR)
+    if not pathlib.Path("/run/trajd/main/feed.sock").exists():  # a service comes first
+        for program in (["trajctl"], ["python", "-m", "trajd"]):
+            assert run(*program, "status").startswith(f"{folder}/hour/")
+
+
 def test_the_doctor_of_a_wheel(environment):
     folder = environment
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TRAJD_RUNTIME_DIR": str(folder)}
