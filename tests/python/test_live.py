@@ -270,6 +270,41 @@ def test_dropped_late_and_repeated_rows_change_nothing_else(daemon, tmp_path):
     assert not any(refused)
 
 
+def test_a_feed_of_two_datasets(daemon, lab, tmp_path):
+    """Each dataset has statistics of its own, and one of them lacks a stream."""
+    folder, episodes = lab
+    bare = [{name: values for name, values in episode.items() if name != "extra"} for episode in episodes[:2]]
+    with h5py.File(tmp_path / "bare.hdf5", "w") as file:
+        for number, episode in enumerate(bare):
+            for name, values in episode.items():
+                file[f"ep_{number}/{name}"] = values * 2 if name == "q" else values
+    one = daemon(f"""
+datasets: {{lab: {{path: {folder}/lab.hdf5, layout: {folder}/lab.yaml}}, bare: {{path: {tmp_path}/bare.hdf5, layout: {folder}/lab.yaml}}}}
+feeds:
+  train:
+    mix: {{lab: 1, bare: 1}}
+    epoch: 2000
+    global_batch: 16
+    anchor: {{clock: arm}}
+    outputs:
+      seen: {{from: q, at: -1..0, norm: mean_std}}
+      both: {{from: [q, extra], at: -2..0, missing: zero}}
+""")
+    with trajd.connect(one.endpoint, feed="train") as feed:
+        with pytest.raises(trajd.ArgumentError, match=r"mixes datasets.*name the one that the robot is like.*\(lab, bare\)"):
+            trajd.Live(feed)
+        with pytest.raises(trajd.ArgumentError, match="no dataset bear"):
+            trajd.Live(feed, dataset="bear")
+        lives = [trajd.Live(feed, dataset=name) for name in ("lab", "bare")]
+        windows = [windows_of(feed, dataset) for dataset in (0, 1)]
+    assert set(lives[0].streams) == {"q", "extra"} and set(lives[1].streams) == {"q"}
+    assert replay(lives[0], rows_of(episodes[3]), windows[0][3]) > 100
+    rows = [(stamp, name, row * 2) for stamp, name, row in rows_of(bare[1]) if name == "q"]
+    assert replay(lives[1], rows, windows[1][1]) > 100
+    stopped = lives[1].observation(windows[1][1][-1][0])
+    assert stopped.mask("both").tolist() == [[6, 6, 6]]
+
+
 @pytest.mark.parametrize("name", ["policy", "mixed"])
 def test_the_demonstration_dataset(daemon, demo_file, name):
     live, windows = open_both(daemon(DEMO.format(path=demo_file)), name)

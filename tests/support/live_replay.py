@@ -4,13 +4,13 @@ import collections
 import numpy as np
 
 
-def windows_of(feed):
-    """Returns {episode: [(anchor_ns, {name: (values, mask)})...]} of an epoch, ordered by time."""
+def windows_of(feed, dataset=0):
+    """Returns {episode: [(anchor_ns, {name: (values, mask)})...]} of a dataset in an epoch, ordered by time."""
     found = collections.defaultdict(list)
     for batch in feed.epoch(0):
         names = [name[:-5] for name in batch._arrays.layout.index if name.endswith(".mask")]
         values = {name: (np.array(batch.raw(name)), np.array(batch.mask(name))) for name in names}
-        for row in range(batch.rows):
+        for row in np.flatnonzero(batch.dataset_index == dataset):
             found[int(batch.episode_index[row])].append(
                 (int(batch.anchor_ns[row]), {name: (x[row], mask[row]) for name, (x, mask) in values.items()}))
         batch.release()
