@@ -53,6 +53,11 @@ def policy(obs, actions, is_pad):
 {lines}
 import numpy
 assert trajd.resample(numpy.eye(3), numpy.arange(3) * 10, numpy.array([5]))[0].tolist() == [[0.5, 0.5, 0.0]]
+trajd.Live("square.yaml", feed="train").save("square.live")
+live = trajd.Live("square.live")
+for t in (0, 50_000_000):
+    live.push("obs/robot0_eef_pos", t, [t, 2, 3]), live.push("obs/robot0_eef_quat", t, [0, 0, 0, 1])
+assert live.observation(50_000_000)["obs"]["robot0_eef_pos"][0, :, 0].tolist() == [0, 50_000_000]
 assert len(seen) == len(feed) > 10 and 0 < sum(seen) < len(seen) * 32 * 16
 print(trajd.__version__, os.getpid())
 print(*sorted({{line.split()[5] for line in open("/proc/self/maps") if len(line.split()) > 5}}), sep="\\n")
