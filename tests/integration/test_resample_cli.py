@@ -603,7 +603,6 @@ def test_damaged_inputs_never_end_it(tmp_path):
     assert endings == {0, 1}
 
 
-@pytest.mark.release  # 4096 groups at up to 32 levels: a minute and a half under AddressSanitizer, two seconds without
 def test_links_that_lead_back_up(tmp_path):
     path, out = tmp_path / "round.hdf5", tmp_path / "out.hdf5"
     with h5py.File(path, "w") as file:

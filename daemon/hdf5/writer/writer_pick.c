@@ -217,8 +217,11 @@ static uint64_t gather_block(const struct gathering *g, uint64_t step, uint64_t 
 static bool gather(struct gathering *g)
 {
     const size_t row_bytes = g->outer * g->inner;
+    const uint64_t rows = g->shape[g->axis], longest = rows > g->steps ? rows : g->steps;
     uint64_t most = row_bytes < block_bytes ? block_bytes / row_bytes : 1, done = 0, count = 1;
 
+    if (most > longest)
+        most = longest;
     if (H5Tdetect_class(g->type, H5T_VLEN) > 0 && most > variable_rows)
         most = variable_rows;
     g->in = malloc(most * row_bytes);
