@@ -198,9 +198,9 @@ def test_rows_that_come_along_and_cannot_be_read(tmp_path, started):
         write_encoded(tmp_path / f"episode_{e}.hdf5", {"top": random_frames(400, 16, 16, e)})
     daemon = started(GpuDaemon(tmp_path / "run", textwrap.dedent(UNREADABLE.format(path=tmp_path)), program=FAKE_PROGRAM, store="64KiB"))
     client = daemon.client()
+    os.truncate(tmp_path / "episode_1.hdf5", 1000)
     info = client.open("train", gpu=UUID)
     assert info.gpu_refusal is None, info.gpu_refusal
-    os.truncate(tmp_path / "episode_1.hdf5", 1000)
     batches = collect(client).values()
     assert [item["place"] for item in client.status()["gpus"][0]["resident"] if "frames" not in item] == ["host"]
     masks, unit, same = (np.concatenate([arrays[name] for arrays in batches]) for name in ("top.mask", "top", "same"))
