@@ -22,11 +22,24 @@ AVX2 static inline __m256i add_product(__m256i sum, const int16_t *values, int16
     return _mm256_add_epi16(sum, _mm256_mulhrs_epi16(load(values), _mm256_set1_epi16(weight)));
 }
 
+AVX2 static void sum_16(int16_t *restrict out, const int16_t *const *rows, const int16_t *weights,
+                        uint32_t taps, uint32_t at)
+{
+    __m256i sum = _mm256_setzero_si256();
+
+    for (uint32_t k = 0; k < taps; k++)
+        sum = add_product(sum, rows[k] + at, weights[k]);
+    store(out + at, sum);
+}
+
+/* The last 16 elements are summed once more where `count` is no multiple of 16. */
 AVX2 static uint32_t sum_rows(int16_t *restrict out, const int16_t *const *rows,
                               const int16_t *weights, uint32_t taps, uint32_t count)
 {
     uint32_t i = 0;
 
+    if (count < LANES)
+        return 0;
     for (; count - i >= 2 * LANES; i += 2 * LANES) {
         __m256i low = _mm256_setzero_si256(), high = low;
         for (uint32_t k = 0; k < taps; k++) {
@@ -36,20 +49,26 @@ AVX2 static uint32_t sum_rows(int16_t *restrict out, const int16_t *const *rows,
         store(out + i, low);
         store(out + i + LANES, high);
     }
-    return i;
+    if (count - i >= LANES)
+        sum_16(out, rows, weights, taps, i);
+    if (count % LANES)
+        sum_16(out, rows, weights, taps, count - LANES);
+    return count;
 }
 
 AVX2 static void sum_columns(int16_t *restrict out, const int16_t *restrict in,
                              const struct trajd_image_axis *x, uint32_t channels)
 {
     const size_t step = (size_t)channels * TRAJD_IMAGE_ROWS;
+    const struct trajd_image_taps taps = x->taps; /* a copy: the stores do not change it */
+    const int16_t *weights = x->weights;
 
-    for (uint32_t c = 0; c < x->taps.count; c++) {
-        const int16_t *weights = x->weights + (size_t)c * x->taps.stride;
+    for (uint32_t c = 0; c < taps.count; c++, weights += taps.stride) {
+        const uint32_t length = taps.lengths[c];
         for (uint32_t d = 0; d < channels; d++) {
-            const int16_t *from = in + x->taps.starts[c] * step + d * TRAJD_IMAGE_ROWS;
+            const int16_t *from = in + taps.starts[c] * step + d * TRAJD_IMAGE_ROWS;
             __m256i sum = _mm256_setzero_si256();
-            for (uint32_t k = 0; k < x->taps.lengths[c]; k++)
+            for (uint32_t k = 0; k < length; k++)
                 sum = add_product(sum, from + k * step, weights[k]);
             store(out + c * step + d * TRAJD_IMAGE_ROWS, sum);
         }
