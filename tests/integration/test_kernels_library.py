@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from installing import install
 from paths import BUILD, ROOT, SUPPORT, clean_environment
 
 MAP = BUILD / "kernels/library/libtrajd_kernels.map"
@@ -23,7 +24,7 @@ def prefix(tmp_path_factory):
     if not all(map(shutil.which, ("pkg-config", "gcc", "cmake"))):
         pytest.skip("pkg-config, gcc or cmake is missing")
     folder = tmp_path_factory.mktemp("prefix")
-    run("cmake", "--install", BUILD, "--prefix", folder)
+    install(folder)
     return folder
 
 

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from installing import install
 from paths import BUILD, ROOT, clean_environment
 
 
@@ -22,7 +23,7 @@ def prefix(tmp_path_factory):
     if re.search(r"TRAJD_SANITIZE:\w+=.", (BUILD / "CMakeCache.txt").read_text()):
         pytest.skip("an instrumented library needs an instrumented program")
     folder = tmp_path_factory.mktemp("prefix")
-    run("cmake", "--install", BUILD, "--prefix", folder)
+    install(folder)
     return folder
 
 

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from daemons import smallest
-from paths import BUILD, PROGRAM, ROOT, TRAJCTL, clean_environment
+from installing import install
+from paths import PROGRAM, ROOT, TRAJCTL, clean_environment
 
 pytestmark = pytest.mark.release
 PAGES = {"trajd": ROOT / "daemon/trajd.8", "trajctl": ROOT / "clients/cli/trajctl.1", "config": ROOT / "configs/trajd.yaml.5",
@@ -108,9 +109,7 @@ def test_zsh_reads_its_completion():
 
 
 def test_they_are_installed(tmp_path):
-    done = subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], capture_output=True, text=True,
-                          env={**os.environ, "DESTDIR": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
+    install("/usr", DESTDIR=str(tmp_path))
     for path in ("man/man8/trajd.8", "man/man1/trajctl.1", "man/man5/trajd.yaml.5", "bash-completion/completions/trajctl",
                  "bash-completion/completions/trajd", "zsh/vendor-completions/_trajctl"):
         assert (tmp_path / "usr/share" / path).exists(), path

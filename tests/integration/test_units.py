@@ -1,5 +1,4 @@
 """Runs the systemd units for real: boots a container and runs the steps of units.sh in it."""
-import os
 import pathlib
 import re
 import shutil
@@ -8,6 +7,7 @@ import subprocess
 import pytest
 
 import systemd_machine as machine
+from installing import install
 from paths import BUILD
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -63,8 +63,7 @@ def test_step(day, step):
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 def test_exposure(tmp_path):
     """systemd-analyze rates the sandbox of the units 1.5 or better (0 is best, 10 is none) and knows all their keys."""
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], check=True, stdout=subprocess.DEVNULL,
-                   env={**os.environ, "DESTDIR": str(tmp_path)})
+    install("/usr", DESTDIR=str(tmp_path))
     units = sorted((tmp_path / "usr/lib/systemd/system").glob("*.service"))
     assert [unit.name for unit in units] == ["trajd-metrics@.service", "trajd-preprocess@.service", "trajd.service", "trajd@.service"]
     for unit in units:
