@@ -1,7 +1,6 @@
 """Several jobs read the same slots: one production, exact accounting per job, real processes that are stopped and
 killed."""
 import mmap
-import os
 import signal
 
 import pytest
@@ -45,8 +44,8 @@ def test_the_ring_of_a_fan_out_cannot_be_written(daemon, demo_file):
     batch = client.next()
     maps = [line for line in open("/proc/self/maps") if "trajd-ring" in line and line not in before]
     assert maps and all(line.split()[1] == "r--s" for line in maps)
-    rings = [f"/proc/{one.process.pid}/fd/{fd}" for fd in os.listdir(f"/proc/{one.process.pid}/fd")
-             if "trajd-ring" in os.readlink(f"/proc/{one.process.pid}/fd/{fd}")]
+    rings = [link for link, path in one.open_files().items() if "trajd-ring" in path]
+    assert rings
     for ring in rings:  # reopened, which only the same user or root can do
         with open(ring, "r+b") as file, pytest.raises(PermissionError):
             mmap.mmap(file.fileno(), 4096)

@@ -293,8 +293,7 @@ def test_workers_open_and_read_while_feeds_come_and_go(one, demo_file):
             failures.append(error)
 
     def descriptors():
-        folder = f"/proc/{one.process.pid}/fd"
-        return sum(not os.readlink(f"{folder}/{fd}").endswith(".journal") for fd in os.listdir(folder))
+        return sum(not path.endswith(".journal") for path in one.open_files().values())
 
     assert reload(one)[0] == 0
     before = descriptors()

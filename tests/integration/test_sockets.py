@@ -211,15 +211,6 @@ def test_sockets_that_need_no_descriptors_take_none(daemon, demo_file, name, kin
         worker.kill()
 
 
-def files_of(daemon, path):
-    """Returns the daemon's descriptors of that file."""
-    found = []
-    for link in os.listdir(f"/proc/{daemon.process.pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            found.append(os.readlink(f"/proc/{daemon.process.pid}/fd/{link}"))
-    return found.count(str(path))
-
-
 @pytest.mark.parametrize("bad_frame", [b"GET / HTTP/1.1", b""])
 def test_a_descriptor_that_lingers_in_a_message_that_nobody_reads(daemon, demo_file, bad_frame):
     """The first message ends the connection. The second one waits on it, with the last descriptor of a socket that lingers."""
@@ -275,5 +266,5 @@ def test_a_file_whose_close_hangs(tmp_path, daemon, demo_file):
         assert client.hear() is None
     with contextlib.suppress(OSError):  # the filesystem has ended
         os.close(fd)
-    wait_for(lambda: not files_of(one, path), what="all of them closed")
+    wait_for(lambda: str(path) not in one.open_files().values(), what="all of them closed")
     Client(one).works()

@@ -62,6 +62,15 @@ class Daemon:
         """Connects a worker of this process."""
         return trajd.Client(LIBRARY, self.endpoint, **options)
 
+    def open_files(self):
+        """Returns what each open descriptor of the daemon leads to, as {path in /proc: path}. One that closes meanwhile
+        is left out."""
+        found = {}
+        for link in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found[link] = str(link.readlink())
+        return found
+
     def signals_of_threads(self):
         """Returns the mask of blocked signals of each thread except the main thread."""
         masks = []
